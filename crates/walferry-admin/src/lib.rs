@@ -1,0 +1,1 @@
+//! Health, readiness, metrics, slots and the page.

@@ -1,0 +1,1 @@
+//! Every property once: name, type, default, text, validation.

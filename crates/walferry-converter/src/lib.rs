@@ -1,0 +1,1 @@
+//! Record to bytes, as Kafka Connect's converters write them.

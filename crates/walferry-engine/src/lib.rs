@@ -1,0 +1,1 @@
+//! The pipeline, progress, start and stop; the traits that edges implement.

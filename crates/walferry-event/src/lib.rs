@@ -1,0 +1,1 @@
+//! Row change to Debezium's envelope, key, source block and tombstone.

@@ -1,0 +1,1 @@
+//! The only crate that links a Kafka client: producer, topics.

@@ -1,0 +1,1 @@
+//! Offset stores that need no Kafka.

@@ -1,0 +1,1 @@
+//! Postgres replication messages: bytes to messages and back.

@@ -1,0 +1,1 @@
+//! The only crate that opens Postgres: stream, slot, publication, catalog, COPY.

@@ -1,0 +1,1 @@
+//! Kafka Connect's data model: schema, value, record, header, source offset.

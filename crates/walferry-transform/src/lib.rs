@@ -1,0 +1,1 @@
+//! Record to records: EventRouter and predicates.

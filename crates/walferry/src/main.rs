@@ -1,0 +1,3 @@
+//! Change data capture from Postgres to Kafka.
+
+fn main() {}
