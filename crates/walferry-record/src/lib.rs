@@ -1,1 +1,16 @@
-//! Kafka Connect's data model: schema, value, record, header, source offset.
+//! Kafka Connect's data model, as converters and transforms see it.
+//!
+//! A [`Record`] carries a key, a value and headers, each a [`Value`] beside its [`Schema`]. Values borrow from what they were
+//! decoded from (a WAL frame, a plan); schemas are shared and are built once for each version of a relation.
+
+pub mod decimal;
+pub mod offset;
+pub mod record;
+pub mod schema;
+pub mod value;
+
+pub use decimal::Decimal;
+pub use offset::{SourceOffset, SourcePartition};
+pub use record::{Header, Record, Typed};
+pub use schema::{Field, Schema, SchemaRef, Shape};
+pub use value::{Struct, Value};

@@ -1,0 +1,251 @@
+//! `java.math.BigDecimal`, as Connect's `Decimal` holds it.
+
+use std::fmt;
+
+use num_bigint::BigInt;
+
+/// An unscaled integer and a scale: the number is `unscaled × 10^-scale`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decimal {
+    unscaled: Unscaled,
+    scale: i32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Unscaled {
+    /// What fits, which is nearly everything: no allocation.
+    Small(i64),
+    Big(Box<BigInt>),
+}
+
+impl Decimal {
+    /// From an unscaled number that fits 64 bits.
+    pub const fn small(unscaled: i64, scale: i32) -> Self {
+        Self {
+            unscaled: Unscaled::Small(unscaled),
+            scale,
+        }
+    }
+
+    /// From an unscaled number of any size.
+    pub fn big(unscaled: BigInt, scale: i32) -> Self {
+        match i64::try_from(&unscaled) {
+            Ok(n) => Self::small(n, scale),
+            Err(_) => Self {
+                unscaled: Unscaled::Big(Box::new(unscaled)),
+                scale,
+            },
+        }
+    }
+
+    /// From plain digits with an optional sign and point (`-12.50`), as Postgres prints numerics; the scale is the number of
+    /// digits behind the point. `None` where the text is something else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (negative, digits) = match text.as_bytes().first()? {
+            b'-' => (true, &text[1..]),
+            b'+' => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        if whole.len() + fraction.len() == 0 || !whole.bytes().chain(fraction.bytes()).all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        let scale = i32::try_from(fraction.len()).ok()?;
+        if whole.len() + fraction.len() <= 18 {
+            let n = whole
+                .bytes()
+                .chain(fraction.bytes())
+                .fold(0_i64, |n, b| n * 10 + i64::from(b - b'0'));
+            return Some(Self::small(if negative { -n } else { n }, scale));
+        }
+        let joined = [whole.as_bytes(), fraction.as_bytes()].concat();
+        let n = BigInt::parse_bytes(&joined, 10)?;
+        Some(Self::big(if negative { -n } else { n }, scale))
+    }
+
+    /// Digits behind the point; negative for trailing zeros before it.
+    pub const fn scale(&self) -> i32 {
+        self.scale
+    }
+
+    /// The unscaled number.
+    pub fn unscaled(&self) -> BigInt {
+        match &self.unscaled {
+            Unscaled::Small(n) => BigInt::from(*n),
+            Unscaled::Big(n) => (**n).clone(),
+        }
+    }
+
+    /// The unscaled number as the fewest bytes of big-endian two's complement, as `BigInteger.toByteArray` gives them.
+    /// Written behind what `out` holds.
+    pub fn write_unscaled(&self, out: &mut Vec<u8>) {
+        match &self.unscaled {
+            Unscaled::Small(n) => {
+                let bytes = n.to_be_bytes();
+                let sign = if *n < 0 { 0xFF } else { 0x00 };
+                let mut start = 0;
+                while start < 7 && bytes[start] == sign && (bytes[start + 1] ^ sign) & 0x80 == 0 {
+                    start += 1;
+                }
+                out.extend_from_slice(&bytes[start..]);
+            }
+            Unscaled::Big(n) => out.extend_from_slice(&n.to_signed_bytes_be()),
+        }
+    }
+
+    /// The same number at another scale, `None` where digits would be lost.
+    pub fn rescale(&self, scale: i32) -> Option<Self> {
+        if scale == self.scale {
+            return Some(self.clone());
+        }
+        let ten = BigInt::from(10);
+        let (n, by) = (self.unscaled(), self.scale.abs_diff(scale));
+        if scale > self.scale {
+            return Some(Self::big(n * ten.pow(by), scale));
+        }
+        let divisor = ten.pow(by);
+        let quotient = &n / &divisor;
+        (&quotient * &divisor == n).then(|| Self::big(quotient, scale))
+    }
+
+    /// The same number with the fewest digits, as `BigDecimal.stripTrailingZeros` gives it; zero has the scale 0.
+    pub fn strip_trailing_zeros(&self) -> Self {
+        match &self.unscaled {
+            Unscaled::Small(0) => Self::small(0, 0),
+            Unscaled::Small(n) => {
+                let (mut n, mut scale) = (*n, self.scale);
+                while n % 10 == 0 {
+                    n /= 10;
+                    scale -= 1;
+                }
+                Self::small(n, scale)
+            }
+            Unscaled::Big(n) => {
+                let digits = n.to_string();
+                let zeros = digits.len() - digits.trim_end_matches('0').len();
+                let n =
+                    BigInt::parse_bytes(&digits.as_bytes()[..digits.len() - zeros], 10).expect("digits of a number");
+                Self::big(n, self.scale - zeros as i32)
+            }
+        }
+    }
+
+    /// All digits, without an exponent, as `BigDecimal.toPlainString` gives them.
+    pub fn to_plain_string(&self) -> String {
+        let (sign, digits) = self.sign_and_digits();
+        match usize::try_from(self.scale) {
+            Err(_) if digits == "0" => digits,
+            Err(_) => format!("{sign}{digits}{}", "0".repeat(self.scale.unsigned_abs() as usize)),
+            Ok(0) => format!("{sign}{digits}"),
+            Ok(scale) if digits.len() > scale => {
+                let (whole, fraction) = digits.split_at(digits.len() - scale);
+                format!("{sign}{whole}.{fraction}")
+            }
+            Ok(scale) => format!("{sign}0.{}{digits}", "0".repeat(scale - digits.len())),
+        }
+    }
+
+    fn sign_and_digits(&self) -> (&'static str, String) {
+        let text = match &self.unscaled {
+            Unscaled::Small(n) => n.to_string(),
+            Unscaled::Big(n) => n.to_string(),
+        };
+        match text.strip_prefix('-') {
+            Some(digits) => ("-", digits.to_owned()),
+            None => ("", text),
+        }
+    }
+}
+
+/// `BigDecimal.toString`: plain while the scale is not negative and the exponent is at least -6, scientific otherwise.
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, digits) = self.sign_and_digits();
+        let exponent = -i64::from(self.scale) + digits.len() as i64 - 1;
+        if self.scale >= 0 && exponent >= -6 {
+            return f.write_str(&self.to_plain_string());
+        }
+        let (first, rest) = digits.split_at(1);
+        let point = if rest.is_empty() { "" } else { "." };
+        write!(f, "{sign}{first}{point}{rest}")?;
+        if exponent != 0 {
+            write!(f, "E{exponent:+}")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_as_big_decimal_does() {
+        let cases = [
+            (102345, 4, "10.2345", "10.2345"),
+            (-150, 2, "-1.50", "-1.50"),
+            (0, 2, "0.00", "0.00"),
+            (1, -5, "1E+5", "100000"),
+            (1, 7, "1E-7", "0.0000001"),
+            (12345, 10, "0.0000012345", "0.0000012345"),
+            (12345, 12, "1.2345E-8", "0.000000012345"),
+            (0, 7, "0E-7", "0.0000000"),
+            (0, -2, "0E+2", "0"),
+            (12, -1, "1.2E+2", "120"),
+        ];
+        for (unscaled, scale, text, plain) in cases {
+            let d = Decimal::small(unscaled, scale);
+            assert_eq!(
+                (d.to_string().as_str(), d.to_plain_string().as_str()),
+                (text, plain),
+                "{unscaled} scale {scale}"
+            );
+        }
+    }
+
+    #[test]
+    fn unscaled_bytes_are_as_few_as_java_writes() {
+        let cases: [(&str, &[u8]); 9] = [
+            ("0", &[0]),
+            ("0.00", &[0]),
+            ("127", &[0x7F]),
+            ("128", &[0, 0x80]),
+            ("-128", &[0x80]),
+            ("-1.50", &[0xFF, 0x6A]),
+            ("10.2345", &[0x01, 0x8F, 0xC9]),
+            ("9223372036854775808", &[0, 0x80, 0, 0, 0, 0, 0, 0, 0]),
+            ("-9223372036854775808", &[0x80, 0, 0, 0, 0, 0, 0, 0]),
+        ];
+        for (text, bytes) in cases {
+            let mut out = Vec::new();
+            Decimal::parse(text).expect(text).write_unscaled(&mut out);
+            assert_eq!(out, bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_plain_digits_parse() {
+        for text in ["", "-", ".", "1e5", "NaN", "1.2.3", "Infinity", " 1"] {
+            assert_eq!(Decimal::parse(text), None, "{text:?}");
+        }
+        assert_eq!(Decimal::parse("+.5"), Some(Decimal::small(5, 1)));
+    }
+
+    #[test]
+    fn trailing_zeros_go_and_scales_change_without_loss() {
+        assert_eq!(
+            Decimal::parse("100").unwrap().strip_trailing_zeros(),
+            Decimal::small(1, -2)
+        );
+        assert_eq!(
+            Decimal::parse("0.00").unwrap().strip_trailing_zeros(),
+            Decimal::small(0, 0)
+        );
+        let big = Decimal::parse("123456789012345678901234567890000").unwrap();
+        assert_eq!(big.strip_trailing_zeros().scale(), -4);
+        assert_eq!(Decimal::small(15, 1).rescale(3), Some(Decimal::small(1500, 3)));
+        assert_eq!(Decimal::small(1500, 3).rescale(1), Some(Decimal::small(15, 1)));
+        assert_eq!(Decimal::small(15, 1).rescale(0), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! Source partition and source offset as Kafka Connect stores them for Debezium's PostgreSQL connector.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+/// Whose offset it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourcePartition {
+    /// Name of the connector.
+    pub connector: String,
+    /// `topic.prefix` of the connector.
+    pub server: String,
+}
+
+impl SourcePartition {
+    /// The key of Connect's offset topic: `["name",{"server":"prefix"}]`, to the byte.
+    pub fn key(&self) -> String {
+        let quote = |s: &str| Json::from(s).to_string();
+        format!("[{},{{\"server\":{}}}]", quote(&self.connector), quote(&self.server))
+    }
+
+    /// Reads such a key back.
+    pub fn from_key(key: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Server {
+            server: String,
+        }
+        let (connector, Server { server }) = serde_json::from_str(key).ok()?;
+        Some(Self { connector, server })
+    }
+}
+
+/// A source offset: the flat JSON object that Debezium writes, with members that Walferry does not know kept as they are.
+///
+/// LSNs are numbers here, times are microseconds since 1970.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct SourceOffset {
+    /// Everything up to here is dealt with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lsn_proc: Option<u64>,
+    /// Kind of the last message, such as `INSERT`.
+    #[serde(rename = "messageType", default, skip_serializing_if = "Option::is_none")]
+    pub message_type: Option<String>,
+    /// The last commit of a transaction seen in the stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lsn_commit: Option<u64>,
+    /// The last change that was delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lsn: Option<u64>,
+    /// Transaction of that change.
+    #[serde(rename = "txId", default, skip_serializing_if = "Option::is_none")]
+    pub tx_id: Option<u32>,
+    /// Commit time of that transaction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ts_usec: Option<i64>,
+    /// `INITIAL` (older versions: `true`) while a snapshot is under way and after its last row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Json>,
+    /// Whether that snapshot is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_completed: Option<bool>,
+    /// Whether the offset is that of the snapshot's last row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_snapshot_record: Option<bool>,
+    /// Everything else: transaction metadata counters, incremental snapshots, members of later versions.
+    #[serde(flatten)]
+    pub other: Map<String, Json>,
+}
+
+impl SourceOffset {
+    /// Whether it was written in the middle of a snapshot, which therefore has to be taken again.
+    pub fn is_unfinished_snapshot(&self) -> bool {
+        let marked = match &self.snapshot {
+            None | Some(Json::Null | Json::Bool(false)) => false,
+            Some(Json::String(kind)) => !kind.eq_ignore_ascii_case("INCREMENTAL"),
+            Some(_) => true,
+        };
+        marked && self.snapshot_completed != Some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partition_key_has_connects_bytes() {
+        let p = SourcePartition {
+            connector: "c 1".into(),
+            server: "tp".into(),
+        };
+        assert_eq!(p.key(), r#"["c 1",{"server":"tp"}]"#);
+        assert_eq!(SourcePartition::from_key(&p.key()), Some(p));
+        assert_eq!(SourcePartition::from_key(r#"{"server":"tp"}"#), None);
+    }
+
+    #[test]
+    fn unknown_members_survive() {
+        let text =
+            r#"{"lsn_proc":24023128,"messageType":"INSERT","lsn":24023128,"txId":555,"ts_usec":1,"new_in_4":{"a":1}}"#;
+        let offset: SourceOffset = serde_json::from_str(text).unwrap();
+        assert_eq!(
+            (offset.lsn_proc, offset.lsn_commit, offset.tx_id),
+            (Some(24023128), None, Some(555))
+        );
+        let back: Json = serde_json::from_str(&serde_json::to_string(&offset).unwrap()).unwrap();
+        assert_eq!(back, serde_json::from_str::<Json>(text).unwrap());
+    }
+
+    #[test]
+    fn only_an_unfinished_snapshot_counts_as_one() {
+        let cases = [
+            (r#"{"snapshot":"INITIAL","snapshot_completed":false}"#, true),
+            (r#"{"snapshot":true,"last_snapshot_record":false}"#, true),
+            (r#"{"snapshot":"INITIAL","snapshot_completed":true}"#, false),
+            (r#"{"snapshot":"INCREMENTAL"}"#, false),
+            (r#"{"lsn":1}"#, false),
+        ];
+        for (text, unfinished) in cases {
+            let offset: SourceOffset = serde_json::from_str(text).unwrap();
+            assert_eq!(offset.is_unfinished_snapshot(), unfinished, "{text}");
+        }
+    }
+}
