@@ -1,0 +1,154 @@
+use std::fmt;
+use std::iter::FusedIterator;
+
+use crate::EncodeError;
+use crate::encode::field;
+use crate::reader::Reader;
+
+/// The values of one row, still as bytes of the frame. They were checked when the message was decoded, so walking over
+/// them cannot fail; it finds each value anew and allocates nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Tuple<'a> {
+    column_count: u16,
+    data: &'a [u8],
+}
+
+/// A value of a row.
+///
+/// `Debug` gives the length of a value, not the value: rows do not belong in logs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Column<'a> {
+    /// `NULL`.
+    Null,
+    /// A value stored out of line (TOAST) that the statement did not touch, and that the log therefore lacks. It may
+    /// be anything but null.
+    Unchanged,
+    /// The text that the type's output function writes.
+    Text(&'a [u8]),
+    /// The bytes that the type's send function writes; only sent when `binary` was asked for.
+    Binary(&'a [u8]),
+}
+
+impl<'a> Tuple<'a> {
+    /// How many columns there are.
+    pub fn column_count(&self) -> usize {
+        self.column_count.into()
+    }
+
+    /// The values, in the order of the relation's columns.
+    pub fn columns(&self) -> Columns<'a> {
+        Columns {
+            left: self.column_count,
+            reader: Reader::new("tuple", self.data),
+        }
+    }
+
+    /// A tuple of `column_count` columns that `data` is known to hold.
+    pub(crate) fn new_checked(column_count: u16, data: &'a [u8]) -> Self {
+        Self { column_count, data }
+    }
+
+    pub(crate) fn raw(&self) -> (u16, &'a [u8]) {
+        (self.column_count, self.data)
+    }
+}
+
+impl<'a> IntoIterator for Tuple<'a> {
+    type Item = Column<'a>;
+    type IntoIter = Columns<'a>;
+
+    fn into_iter(self) -> Columns<'a> {
+        self.columns()
+    }
+}
+
+impl fmt::Debug for Tuple<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.columns()).finish()
+    }
+}
+
+impl fmt::Debug for Column<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("Null"),
+            Self::Unchanged => f.write_str("Unchanged"),
+            Self::Text(value) => write!(f, "Text({} bytes)", value.len()),
+            Self::Binary(value) => write!(f, "Binary({} bytes)", value.len()),
+        }
+    }
+}
+
+/// Walks over the values of a [`Tuple`].
+#[derive(Clone)]
+pub struct Columns<'a> {
+    left: u16,
+    reader: Reader<'a>,
+}
+
+impl<'a> Iterator for Columns<'a> {
+    type Item = Column<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Column<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        self.reader.column().ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left.into(), Some(self.left.into()))
+    }
+}
+
+impl ExactSizeIterator for Columns<'_> {}
+impl FusedIterator for Columns<'_> {}
+
+/// A tuple that owns its bytes, to build messages from.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct TupleBuf {
+    column_count: u16,
+    data: Vec<u8>,
+}
+
+impl TupleBuf {
+    /// A tuple of these values.
+    ///
+    /// Fails when there are more than 65,535 columns, or a value is longer than the protocol can say (2 GiB; Postgres
+    /// itself ends at 1 GiB).
+    pub fn new<'a>(columns: impl IntoIterator<Item = Column<'a>>) -> Result<Self, EncodeError> {
+        let mut data = Vec::new();
+        let mut count = 0;
+        for column in columns {
+            count += 1;
+            match column {
+                Column::Null => data.push(b'n'),
+                Column::Unchanged => data.push(b'u'),
+                Column::Text(value) => push_value(&mut data, b't', value)?,
+                Column::Binary(value) => push_value(&mut data, b'b', value)?,
+            }
+        }
+        Ok(Self {
+            column_count: field("columns", count)?,
+            data,
+        })
+    }
+
+    /// The tuple.
+    pub fn as_tuple(&self) -> Tuple<'_> {
+        Tuple::new_checked(self.column_count, &self.data)
+    }
+}
+
+impl fmt::Debug for TupleBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_tuple().fmt(f)
+    }
+}
+
+fn push_value(data: &mut Vec<u8>, kind: u8, value: &[u8]) -> Result<(), EncodeError> {
+    let length: i32 = field("bytes", value.len())?;
+    data.push(kind);
+    data.extend_from_slice(&length.to_be_bytes());
+    data.extend_from_slice(value);
+    Ok(())
+}
