@@ -1,1 +1,17 @@
 //! Every property once: name, type, default, text, validation.
+//!
+//! A [`Property`] is declared as a constant; the parser, the report of all problems at once and the reference page
+//! read that one declaration. This crate sees no file and no environment: contents and look-ups come in as arguments.
+
+mod choice;
+mod finding;
+mod property;
+mod reader;
+mod secret;
+mod value;
+
+pub use finding::{Finding, Findings, Severity};
+pub use property::{Declaration, Group, Property, Support};
+pub use reader::{Options, Reader};
+pub use secret::Secret;
+pub use value::{ByteCount, Count, Value, ValueError};

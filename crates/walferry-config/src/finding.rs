@@ -1,0 +1,116 @@
+//! What reading a configuration brought to light.
+
+use std::fmt;
+
+/// How much a [`Finding`] matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The connector does not start.
+    Problem,
+    /// It starts, and something is probably not as its author meant it.
+    Warning,
+    /// It starts, and nothing is lost; worth a line in `check`.
+    Note,
+}
+
+/// One thing to tell about a configuration. Never holds a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How much it matters.
+    pub severity: Severity,
+    /// The full name of the property, or the place in the file.
+    pub property: String,
+    /// What is the matter, as the end of a sentence that begins with the name.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.property, self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, " ({hint})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All findings of a file, in the order in which they were made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Findings(Vec<Finding>);
+
+impl Findings {
+    /// Adds one.
+    pub fn push(
+        &mut self,
+        severity: Severity,
+        property: impl Into<String>,
+        message: impl Into<String>,
+    ) -> &mut Finding {
+        self.0.push(Finding {
+            severity,
+            property: property.into(),
+            message: message.into(),
+            hint: None,
+        });
+        let last = self.0.len() - 1;
+        &mut self.0[last]
+    }
+
+    /// Adds a problem.
+    pub fn problem(&mut self, property: impl Into<String>, message: impl Into<String>) -> &mut Finding {
+        self.push(Severity::Problem, property, message)
+    }
+
+    /// Adds a warning.
+    pub fn warning(&mut self, property: impl Into<String>, message: impl Into<String>) -> &mut Finding {
+        self.push(Severity::Warning, property, message)
+    }
+
+    /// Adds a note.
+    pub fn note(&mut self, property: impl Into<String>, message: impl Into<String>) -> &mut Finding {
+        self.push(Severity::Note, property, message)
+    }
+
+    /// Takes over all findings of another part.
+    pub fn extend(&mut self, other: Findings) {
+        self.0.extend(other.0);
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Finding> {
+        self.0.iter()
+    }
+
+    /// What prevents the start.
+    pub fn problems(&self) -> impl Iterator<Item = &Finding> {
+        self.of(Severity::Problem)
+    }
+
+    /// What is probably not meant.
+    pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
+        self.of(Severity::Warning)
+    }
+
+    /// What has no effect.
+    pub fn notes(&self) -> impl Iterator<Item = &Finding> {
+        self.of(Severity::Note)
+    }
+
+    /// Whether something prevents the start.
+    pub fn has_problems(&self) -> bool {
+        self.problems().next().is_some()
+    }
+
+    fn of(&self, severity: Severity) -> impl Iterator<Item = &Finding> {
+        self.0.iter().filter(move |finding| finding.severity == severity)
+    }
+}
+
+impl Finding {
+    /// Adds what to do about it.
+    pub fn hint(&mut self, hint: impl Into<String>) {
+        self.hint = Some(hint.into());
+    }
+}

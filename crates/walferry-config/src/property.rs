@@ -1,0 +1,251 @@
+//! The declaration of a property.
+
+use std::marker::PhantomData;
+
+use crate::value::{Value, ValueError};
+
+/// What Walferry does with a known property.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Support {
+    /// Does what Debezium or Kafka Connect documents.
+    Honoured,
+    /// Honoured, except for these values, which refuse the start.
+    Except {
+        /// The values that refuse the start; compared without regard to case.
+        values: &'static [&'static str],
+        /// What to set instead.
+        hint: &'static str,
+    },
+    /// Would change the outcome and is not implemented: any value but the default refuses the start.
+    Refused {
+        /// What to set instead.
+        hint: &'static str,
+    },
+    /// Has no effect here and does no harm.
+    Accepted {
+        /// Why nothing is lost by that.
+        why: &'static str,
+    },
+}
+
+/// One property of a connector, a worker, a transform or a converter: the only place where its name, type, default and
+/// text stand.
+///
+/// A name may hold variable parts in angle brackets (`column.truncate.to.<length>.chars`); see
+/// [`Reader::matching`](crate::Reader::matching).
+#[derive(Debug)]
+pub struct Property<T> {
+    name: &'static str,
+    default: Option<&'static str>,
+    required: bool,
+    text: &'static str,
+    support: Support,
+    marker: PhantomData<fn() -> T>,
+}
+
+impl<T> Property<T> {
+    /// A property that is honoured, has no default and may be left out.
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            default: None,
+            required: false,
+            text: "",
+            support: Support::Honoured,
+            marker: PhantomData,
+        }
+    }
+
+    /// The default, written as a user would write it.
+    pub const fn default(mut self, text: &'static str) -> Self {
+        self.default = Some(text);
+        self
+    }
+
+    /// Leaving the property out is a problem.
+    pub const fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
+    /// What it does, for the reference page: plain sentences, what a user notices first.
+    pub const fn text(mut self, text: &'static str) -> Self {
+        self.text = text;
+        self
+    }
+
+    /// What Walferry does with it.
+    pub const fn support(mut self, support: Support) -> Self {
+        self.support = support;
+        self
+    }
+
+    /// The name as users write it, or its pattern.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The default as text, where there is one.
+    pub const fn default_text(&self) -> Option<&'static str> {
+        self.default
+    }
+
+    pub(crate) const fn is_required(&self) -> bool {
+        self.required
+    }
+}
+
+impl<T: Value> Property<T> {
+    /// The declaration without its type, for lists of properties.
+    pub const fn declare(&self) -> Declaration {
+        Declaration {
+            name: self.name,
+            type_word: T::TYPE,
+            values: T::VALUES,
+            default: self.default,
+            required: self.required,
+            secret: T::SECRET,
+            text: self.text,
+            support: self.support,
+            check: check::<T>,
+        }
+    }
+}
+
+fn check<T: Value>(text: &str) -> Result<(), ValueError> {
+    T::parse(text).map(drop)
+}
+
+/// A [`Property`] without its type: what the reference page and the checks of names need.
+#[derive(Debug, Clone, Copy)]
+pub struct Declaration {
+    /// The name, or its pattern with variable parts in angle brackets.
+    pub name: &'static str,
+    /// The type in a word or two, as the reference page shows it.
+    pub type_word: &'static str,
+    /// The allowed values, if they are few and fixed.
+    pub values: &'static [&'static str],
+    /// The default as text.
+    pub default: Option<&'static str>,
+    /// Whether leaving it out is a problem.
+    pub required: bool,
+    /// Whether the value must never be shown.
+    pub secret: bool,
+    /// What it does.
+    pub text: &'static str,
+    /// What Walferry does with it.
+    pub support: Support,
+    check: fn(&str) -> Result<(), ValueError>,
+}
+
+impl Declaration {
+    /// Parses a value with the type of the property and says only whether that went well.
+    pub fn check(&self, text: &str) -> Result<(), ValueError> {
+        (self.check)(text)
+    }
+
+    /// Whether the name has variable parts.
+    pub fn is_pattern(&self) -> bool {
+        self.name.contains('<')
+    }
+
+    /// The variable parts of `name` if this declaration is meant by it; empty for a plain name.
+    pub fn captures<'n>(&self, name: &'n str) -> Option<Vec<&'n str>> {
+        captures(self.name, name)
+    }
+}
+
+/// Matches a name against a pattern. A part in the middle ends at the first place where the text behind it goes on, the
+/// last one takes the rest; no part is empty.
+fn captures<'n>(pattern: &str, name: &'n str) -> Option<Vec<&'n str>> {
+    let mut parts = Vec::new();
+    let (mut pattern, mut rest) = (pattern, name);
+    while let Some((literal, behind)) = pattern.split_once('<') {
+        rest = rest.strip_prefix(literal)?;
+        let (_, behind) = behind.split_once('>')?;
+        let next_literal = behind.split('<').next().unwrap_or_default();
+        let end = if behind.is_empty() {
+            rest.len()
+        } else {
+            // Past the first character: a part is never empty.
+            let first = rest.chars().next()?.len_utf8();
+            first + rest[first..].find(next_literal)?
+        };
+        if end == 0 {
+            return None;
+        }
+        parts.push(&rest[..end]);
+        rest = &rest[end..];
+        pattern = behind;
+    }
+    (rest == pattern).then_some(parts)
+}
+
+/// A section of the reference page.
+#[derive(Debug, Clone, Copy)]
+pub struct Group {
+    /// Heading of the section.
+    pub title: &'static str,
+    /// A sentence or two below the heading; may be empty.
+    pub text: &'static str,
+    /// What stands before each name where users write it, such as `transforms.<name>.`; may be empty.
+    pub prefix: &'static str,
+    /// The properties, in the order of the page.
+    pub declarations: &'static [Declaration],
+}
+
+/// Declares constants of type [`Property`] and lists them all in `DECLARATIONS`, so that none can be forgotten.
+///
+/// ```
+/// use walferry_config::{Property, properties};
+///
+/// properties! {
+///     const ROUTE_BY_FIELD: Property<String> = Property::new("route.by.field")
+///         .default("aggregatetype")
+///         .text("Column whose value names the topic.");
+/// }
+/// assert_eq!(DECLARATIONS[0].name, "route.by.field");
+/// ```
+#[macro_export]
+macro_rules! properties {
+    ($($(#[$meta:meta])* $vis:vis const $name:ident: Property<$type:ty> = $value:expr;)*) => {
+        $($(#[$meta])* $vis const $name: $crate::Property<$type> = $value;)*
+        /// Every property of this module, in the order of the reference page.
+        #[allow(unreachable_pub)] // the module may be private
+        pub const DECLARATIONS: &[$crate::Declaration] = &[$($name.declare()),*];
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::captures;
+
+    #[test]
+    fn a_pattern_yields_its_variable_parts() {
+        let cases: &[(&str, &str, Option<&[&str]>)] = &[
+            ("slot.name", "slot.name", Some(&[])),
+            ("slot.name", "slot.names", None),
+            (
+                "producer.override.<property>",
+                "producer.override.linger.ms",
+                Some(&["linger.ms"]),
+            ),
+            ("producer.override.<property>", "producer.override.", None),
+            (
+                "column.truncate.to.<length>.chars",
+                "column.truncate.to.20.chars",
+                Some(&["20"]),
+            ),
+            ("column.truncate.to.<length>.chars", "column.truncate.to.20.char", None),
+            ("column.truncate.to.<length>.chars", "column.truncate.to..chars", None),
+            (
+                "mask.<algorithm>.with.salt.<salt>",
+                "mask.SHA-256.with.salt.a.b",
+                Some(&["SHA-256", "a.b"]),
+            ),
+        ];
+        for (pattern, name, expected) in cases {
+            assert_eq!(captures(pattern, name).as_deref(), *expected, "{pattern} {name}");
+        }
+    }
+}

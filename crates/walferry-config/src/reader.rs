@@ -1,0 +1,350 @@
+//! Reading properties from a flat map of strings.
+
+use std::collections::BTreeMap;
+
+use crate::choice::nearest;
+use crate::finding::{Finding, Findings};
+use crate::property::{Declaration, Property, Support};
+use crate::value::Value;
+
+/// Properties as a user wrote them, with references to config providers already resolved.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// What stands before each name in the user's file, such as `transforms.outbox.`.
+    prefix: String,
+    entries: BTreeMap<String, String>,
+}
+
+impl Options {
+    /// Options whose names begin with `prefix` in the user's file, and here without it.
+    pub fn new(prefix: impl Into<String>, entries: BTreeMap<String, String>) -> Self {
+        Self {
+            prefix: prefix.into(),
+            entries,
+        }
+    }
+
+    /// The options below `prefix`, which is cut from their names.
+    pub fn below(&self, prefix: &str) -> Self {
+        let entries = self.entries.iter();
+        let below = entries.filter_map(|(name, text)| Some((name.strip_prefix(prefix)?.to_owned(), text.clone())));
+        Self {
+            prefix: format!("{}{prefix}", self.prefix),
+            entries: below.collect(),
+        }
+    }
+
+    /// The text of one option, as written.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.entries.get(name).map(String::as_str)
+    }
+
+    /// All options: name (without the prefix) and text as written.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.entries.iter().map(|(name, text)| (name.as_str(), text.as_str()))
+    }
+
+    /// The name as it stands in the user's file.
+    pub fn full_name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// Sets one option.
+    pub fn set(&mut self, name: impl Into<String>, text: impl Into<String>) {
+        self.entries.insert(name.into(), text.into());
+    }
+
+    /// Removes one option.
+    pub fn remove(&mut self, name: &str) -> Option<String> {
+        self.entries.remove(name)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+/// Names only: any value may be a secret.
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("prefix", &self.prefix)
+            .field("names", &self.entries.keys())
+            .finish()
+    }
+}
+
+/// Reads typed properties and collects everything that is wrong with them instead of stopping at the first.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use walferry_config::{Options, Property, Reader, properties};
+///
+/// properties! {
+///     const ROUTE_BY_FIELD: Property<String> = Property::new("route.by.field").default("aggregatetype").text("…");
+///     const NEGATE: Property<bool> = Property::new("negate").default("false").text("…");
+/// }
+/// let entries = BTreeMap::from([("negate".to_owned(), "maybe".to_owned())]);
+/// let options = Options::new("transforms.outbox.", entries);
+///
+/// let mut reader = Reader::new(&options, DECLARATIONS);
+/// let read = (reader.get(&ROUTE_BY_FIELD), reader.get(&NEGATE));
+/// let (read, findings) = reader.finish(read);
+/// assert!(read.is_none());
+/// assert_eq!(findings.problems().next().unwrap().to_string(), "transforms.outbox.negate is \"maybe\", which is not true or false");
+/// ```
+#[derive(Debug)]
+pub struct Reader<'a> {
+    options: &'a Options,
+    findings: Findings,
+}
+
+impl<'a> Reader<'a> {
+    /// Checks the names first: one that is not declared is a warning with the nearest one that is, and one whose value
+    /// is not supported is a problem.
+    pub fn new<'d>(options: &'a Options, declarations: impl IntoIterator<Item = &'d Declaration>) -> Self {
+        let declarations: Vec<&Declaration> = declarations.into_iter().collect();
+        let mut reader = Self {
+            options,
+            findings: Findings::default(),
+        };
+        for (name, text) in options.iter() {
+            let plain = declarations.iter().find(|declaration| declaration.name == name);
+            match plain.or_else(|| {
+                declarations
+                    .iter()
+                    .find(|declaration| declaration.captures(name).is_some())
+            }) {
+                Some(declaration) => reader.check_support(name, text, declaration),
+                None => reader.warn_unknown(name, &declarations),
+            }
+        }
+        reader
+    }
+
+    /// The value of a property, or its default where it is left out.
+    ///
+    /// A value that cannot be read is reported, and something stands in for it: [`finish`](Self::finish) sees to it
+    /// that nobody gets to work with that.
+    pub fn get<T: Value>(&mut self, property: &Property<T>) -> T {
+        match self.options.get(property.name()) {
+            Some(text) if property.is_required() && text.trim().is_empty() => {
+                self.problem(property.name(), "is required and must not be empty");
+                T::default()
+            }
+            Some(text) => self.parse(property.name(), text),
+            None if property.is_required() => {
+                self.problem(property.name(), "is required");
+                T::default()
+            }
+            None => property
+                .default_text()
+                .map_or_else(T::default, |text| self.parse(property.name(), text)),
+        }
+    }
+
+    /// Every property that a pattern such as `column.truncate.to.<length>.chars` means, with the variable parts of its
+    /// name, in alphabetical order.
+    pub fn matching<T: Value>(&mut self, pattern: &Property<T>) -> Vec<(Vec<&'a str>, T)> {
+        let declaration = pattern.declare();
+        let options = self.options;
+        let found = options
+            .iter()
+            .filter_map(|(name, text)| Some((declaration.captures(name)?, name, text)));
+        found
+            .map(|(parts, name, text)| (parts, self.parse(name, text)))
+            .collect()
+    }
+
+    /// Whether the user has set the property.
+    pub fn is_set<T>(&self, property: &Property<T>) -> bool {
+        self.options.get(property.name()).is_some()
+    }
+
+    /// The options that are being read.
+    pub fn options(&self) -> &'a Options {
+        self.options
+    }
+
+    /// Reports a problem; `name` is without the prefix of the options.
+    pub fn problem(&mut self, name: &str, message: impl Into<String>) -> &mut Finding {
+        self.findings.problem(self.options.full_name(name), message)
+    }
+
+    /// Reports a warning; `name` is without the prefix of the options.
+    pub fn warning(&mut self, name: &str, message: impl Into<String>) -> &mut Finding {
+        self.findings.warning(self.options.full_name(name), message)
+    }
+
+    /// Reports a note; `name` is without the prefix of the options.
+    pub fn note(&mut self, name: &str, message: impl Into<String>) -> &mut Finding {
+        self.findings.note(self.options.full_name(name), message)
+    }
+
+    /// Takes over the findings of another part.
+    pub fn extend(&mut self, findings: Findings) {
+        self.findings.extend(findings);
+    }
+
+    /// Hands out what was read, unless there was a problem.
+    pub fn finish<T>(self, read: T) -> (Option<T>, Findings) {
+        ((!self.findings.has_problems()).then_some(read), self.findings)
+    }
+
+    fn parse<T: Value>(&mut self, name: &str, text: &str) -> T {
+        let text = if T::TRIMMED { text.trim() } else { text };
+        T::parse(text).unwrap_or_else(|error| {
+            let message = match (T::SECRET, text.is_empty()) {
+                (true, _) => error.to_string(),
+                (false, true) => format!("is empty, which {error}"),
+                (false, false) => format!("is {text:?}, which {error}"),
+            };
+            self.problem(name, message).hint = error.hint;
+            T::default()
+        })
+    }
+
+    fn check_support(&mut self, name: &str, text: &str, declaration: &Declaration) {
+        let text = text.trim();
+        let same = |other: &&str| text.eq_ignore_ascii_case(other);
+        match declaration.support {
+            Support::Honoured => {}
+            Support::Except { values, hint } => {
+                if values.iter().any(|value| same(value)) {
+                    self.problem(name, format!("is {text:?}, which Walferry does not support"))
+                        .hint(hint);
+                }
+            }
+            Support::Refused { hint } => {
+                if !text.is_empty() && !declaration.default.as_ref().is_some_and(same) {
+                    self.problem(name, "is not supported by Walferry").hint(hint);
+                }
+            }
+            Support::Accepted { why } => {
+                self.note(name, format!("has no effect: {why}"));
+            }
+        }
+    }
+
+    fn warn_unknown(&mut self, name: &str, declarations: &[&Declaration]) {
+        let known = declarations
+            .iter()
+            .filter(|declaration| !declaration.is_pattern())
+            .map(|declaration| declaration.name);
+        let guess = nearest(name, known).map(|known| format!("did you mean {}?", self.options.full_name(known)));
+        self.warning(name, "is not a property that Walferry knows; it has no effect")
+            .hint = guess;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::Secret;
+
+    crate::properties! {
+        const HOST: Property<String> = Property::new("host").required();
+        const PORT: Property<u16> = Property::new("port").default("5432");
+        const PASSWORD: Property<Option<Secret>> = Property::new("password");
+        const MODE: Property<String> = Property::new("mode").default("a").support(Support::Except { values: &["b"], hint: "use a" });
+        const NOTIFY: Property<String> = Property::new("notify").support(Support::Refused { hint: "leave it out" });
+        const SIGNAL: Property<String> = Property::new("signal").default("source").support(Support::Refused { hint: "leave it out" });
+        const HISTORY: Property<String> = Property::new("history").support(Support::Accepted { why: "it belongs to MySQL" });
+        const TRUNCATE: Property<Vec<String>> = Property::new("truncate.<length>.chars");
+    }
+
+    fn options(entries: &[(&str, &str)]) -> Options {
+        Options::new(
+            "x.",
+            entries
+                .iter()
+                .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+                .collect(),
+        )
+    }
+
+    fn read(entries: &[(&str, &str)]) -> (Option<(String, u16)>, Vec<String>) {
+        let options = options(entries);
+        let mut reader = Reader::new(&options, DECLARATIONS);
+        let read = (reader.get(&HOST), reader.get(&PORT));
+        reader.get(&PASSWORD);
+        let (read, findings) = reader.finish(read);
+        (
+            read,
+            findings
+                .iter()
+                .map(|finding| format!("{:?}: {finding}", finding.severity))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default_and_blanks_do_not_count() {
+        assert_eq!(read(&[("host", " db ")]), (Some(("db".to_owned(), 5432)), vec![]));
+    }
+
+    #[test]
+    fn all_problems_are_reported_at_once() {
+        let (read, findings) = read(&[("port", "x"), ("mode", "B")]);
+        assert_eq!(read, None);
+        let expected = [
+            "Problem: x.mode is \"B\", which Walferry does not support (use a)",
+            "Problem: x.host is required",
+            "Problem: x.port is \"x\", which is not a whole number from 0 to 65535",
+        ];
+        assert_eq!(findings, expected);
+    }
+
+    #[test]
+    fn names_and_support_are_checked_before_values() {
+        let cases: &[(&str, &str, &[&str])] = &[
+            (
+                "prot",
+                "1",
+                &["Warning: x.prot is not a property that Walferry knows; it has no effect (did you mean x.port?)"],
+            ),
+            (
+                "zzz",
+                "1",
+                &["Warning: x.zzz is not a property that Walferry knows; it has no effect"],
+            ),
+            (
+                "notify",
+                "sink",
+                &["Problem: x.notify is not supported by Walferry (leave it out)"],
+            ),
+            ("notify", "", &[]),
+            ("signal", "SOURCE", &[]),
+            (
+                "signal",
+                "kafka",
+                &["Problem: x.signal is not supported by Walferry (leave it out)"],
+            ),
+            ("history", "1", &["Note: x.history has no effect: it belongs to MySQL"]),
+            ("mode", "a", &[]),
+            ("truncate.5.chars", "a", &[]),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(read(&[("host", "db"), (name, text)]).1, *expected, "{name}={text}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_finds_every_name_it_means() {
+        let options = options(&[("truncate.5.chars", "a,b"), ("truncate.10.chars", "c"), ("host", "db")]);
+        let mut reader = Reader::new(&options, DECLARATIONS);
+        let found = reader.matching(&TRUNCATE);
+        let expected = [
+            (vec!["10"], vec!["c".to_owned()]),
+            (vec!["5"], vec!["a".to_owned(), "b".to_owned()]),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn options_never_show_their_values() {
+        let text = format!("{:?}", options(&[("password", "hunter2")]));
+        assert!(text.contains("password") && !text.contains("hunter2"), "{text}");
+    }
+}
