@@ -1,3 +1,45 @@
-//! Project tasks.
+//! Project tasks: one way to do each thing that is not plain `cargo build`.
 
-fn main() {}
+mod arrows;
+mod check;
+mod provide;
+mod shell;
+mod test;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// What a task ends with; the message is for a person.
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Walferry's project tasks")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run the tests; brings Postgres, Kafka, Kafka Connect and Debezium where they are missing
+    Test(test::Args),
+    /// Formatting, lints and arrows, as a reviewer would ask for them
+    Check,
+    /// Check who may depend on whom, and that pure crates stay pure
+    Arrows,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().task {
+        Task::Test(args) => test::run(&args),
+        Task::Check => check::run(),
+        Task::Arrows => arrows::run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What Maven carries: the jars of the real Kafka, Kafka Connect and Debezium; Postgres binaries.
+
+use crate::{Outcome, shell};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/servers.pom.xml");
+
+/// The folder with all jars of `servers.pom.xml`; another pom gets another folder.
+pub(crate) fn jars() -> Outcome<PathBuf> {
+    let mut hash = DefaultHasher::new();
+    fs::read_to_string(POM)?.hash(&mut hash);
+    let folder = shell::cache()?.join(format!("jars-{:016x}", hash.finish()));
+    fill(&folder, |partial| {
+        shell::run(
+            maven()?
+                .args(["-f", POM, "dependency:copy-dependencies"])
+                .arg(format!("-DoutputDirectory={}", partial.display())),
+        )
+    })?;
+    Ok(folder)
+}
+
+/// Unpacks an artifact (`group:artifact:version`) into a folder.
+pub(crate) fn unpack(artifact: &str, folder: &Path) -> Outcome {
+    shell::run(
+        maven()?
+            .arg("dependency:unpack")
+            .arg(format!("-Dartifact={artifact}"))
+            .arg(format!("-DoutputDirectory={}", folder.display())),
+    )
+}
+
+/// Makes a folder appear only when `write` has filled all of it; one that is there already is kept.
+pub(crate) fn fill(folder: &Path, write: impl FnOnce(&Path) -> Outcome) -> Outcome {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let partial = folder.with_extension(format!("partial-{}", std::process::id()));
+    fs::create_dir_all(&partial)?;
+    write(&partial)?;
+    fs::rename(&partial, folder)?;
+    Ok(())
+}
+
+fn maven() -> Outcome<Command> {
+    let program = shell::find("mvn").ok_or("`mvn` is not in PATH: install Maven, which brings Kafka and Debezium")?;
+    let mut command = Command::new(program);
+    command.args(["--batch-mode", "--quiet"]).current_dir(shell::root());
+    Ok(command)
+}

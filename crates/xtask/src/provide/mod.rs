@@ -1,0 +1,65 @@
+//! Brings the servers that tests stand on, once, into a cache folder: Debian packages where this
+//! process may install them, what Maven carries otherwise.
+
+mod apt;
+mod java;
+mod maven;
+mod postgres;
+
+use crate::{Outcome, shell};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Where the servers' programs are. Tests learn it from the environment (`walferry_testkit::servers`).
+pub(crate) struct Servers {
+    java: PathBuf,
+    jars: PathBuf,
+    postgres_bin: PathBuf,
+}
+
+impl Servers {
+    /// Puts the places into the environment of a command that runs tests.
+    pub(crate) fn tell(&self, command: &mut Command) {
+        command
+            .env("WALFERRY_TEST_JAVA", &self.java)
+            .env("WALFERRY_TEST_JARS", &self.jars)
+            .env("WALFERRY_TEST_POSTGRES", &self.postgres_bin);
+    }
+}
+
+/// Finds or fetches Postgres, a JVM, and the jars of Kafka, Kafka Connect and Debezium.
+pub(crate) fn servers(postgres: Option<u32>) -> Outcome<Servers> {
+    Ok(Servers {
+        postgres_bin: postgres::bin(postgres)?,
+        java: java::newest()?,
+        jars: maven::jars()?,
+    })
+}
+
+/// What building librdkafka needs beside a C compiler.
+pub(crate) fn build_dependencies() -> Outcome {
+    let mut missing = Vec::new();
+    for (program, package) in [
+        ("cc", "gcc"),
+        ("c++", "g++"),
+        ("make", "make"),
+        ("pkg-config", "pkg-config"),
+    ] {
+        if shell::find(program).is_none() {
+            missing.push(package);
+        }
+    }
+    for (header, package) in [("openssl/ssl.h", "libssl-dev"), ("zlib.h", "zlib1g-dev")] {
+        if !["/usr/include", "/usr/local/include"]
+            .iter()
+            .any(|folder| PathBuf::from(folder).join(header).is_file())
+        {
+            missing.push(package);
+        }
+    }
+    if missing.is_empty() || !apt::allowed() {
+        // Where nothing may be installed the compiler's own message says what it lacks.
+        return Ok(());
+    }
+    apt::install(&missing)
+}

@@ -1,0 +1,68 @@
+//! Running other programs, and where things lie.
+
+use crate::Outcome;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The top of the working tree.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("crates/xtask lies two levels down")
+}
+
+/// The cargo that runs this task, in the top folder.
+pub(crate) fn cargo<const N: usize>(args: [&str; N]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(root());
+    command
+}
+
+/// Runs a command to its end, showing it first; a failure is an error that names it.
+pub(crate) fn run(command: &mut Command) -> Outcome {
+    let shown = show(command);
+    eprintln!("$ {shown}");
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`{shown}` ended with {status}").into()),
+        Err(problem) => Err(format!("`{shown}` could not be run: {problem}").into()),
+    }
+}
+
+/// What a command prints, if it succeeds.
+pub(crate) fn output(command: &mut Command) -> Outcome<String> {
+    let shown = show(command);
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| format!("`{shown}` could not be run: {e}"))?;
+    if !output.status.success() {
+        return Err(format!("`{shown}` ended with {}", output.status).into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The first program of that name in `PATH`.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+}
+
+/// Where fetched servers are kept between runs: `$XDG_CACHE_HOME/walferry-test`.
+pub(crate) fn cache() -> Outcome<PathBuf> {
+    let base = match env::var_os("XDG_CACHE_HOME") {
+        Some(folder) => PathBuf::from(folder),
+        None => env::home_dir()
+            .ok_or("neither XDG_CACHE_HOME nor HOME is set")?
+            .join(".cache"),
+    };
+    Ok(base.join("walferry-test"))
+}
+
+fn show(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,67 @@
+//! `cargo xtask test`: brings what the tests need, then runs them, quick ones first.
+
+use crate::provide::{self, Servers};
+use crate::{Outcome, arrows, shell};
+use clap::ValueEnum;
+use std::process::Command;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Which tests
+    #[arg(value_enum, default_value = "all")]
+    what: What,
+    /// Major version of Postgres; without it, one that is installed
+    #[arg(long)]
+    pg: Option<u32>,
+    /// Parity only: run a second Debezium in Walferry's place, which checks the comparison itself
+    #[arg(long)]
+    twin: bool,
+    /// Given to the test program: a part of a test's name, `--nocapture`, …
+    #[arg(last = true)]
+    rest: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum What {
+    /// Need nothing but the compiler
+    Pure,
+    /// Walferry on a real Postgres and a real Kafka
+    E2e,
+    /// Walferry beside Debezium on Kafka Connect
+    Parity,
+    All,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let wanted = |what| args.what == what || args.what == What::All;
+    provide::build_dependencies()?;
+    if wanted(What::Pure) {
+        arrows::run()?;
+        shell::run(shell::cargo(["test", "--workspace"]).arg("--").args(&args.rest))?;
+    }
+    if wanted(What::E2e) || wanted(What::Parity) {
+        let servers = provide::servers(args.pg)?;
+        // Always the whole workspace: with other packages chosen, features and thus builds would differ.
+        shell::run(&mut shell::cargo(["build", "--workspace", "--bins"]))?;
+        if wanted(What::E2e) {
+            run_on_servers("e2e", &servers, args)?;
+        }
+        if wanted(What::Parity) {
+            run_on_servers("parity", &servers, args)?;
+        }
+    }
+    Ok(())
+}
+
+fn run_on_servers(suite: &str, servers: &Servers, args: &Args) -> Outcome {
+    let mut command = shell::cargo(["test", "--workspace", "--test", suite]);
+    servers.tell(&mut command);
+    tell_twin(&mut command, args.twin);
+    shell::run(command.arg("--").args(&args.rest))
+}
+
+fn tell_twin(command: &mut Command, twin: bool) {
+    if twin {
+        command.env("WALFERRY_PARITY_TWIN", "1");
+    }
+}
