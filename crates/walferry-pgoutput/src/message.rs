@@ -17,7 +17,7 @@ pub enum Message<'a> {
     Origin(Origin<'a>),
     /// Describes a table, before its first row and again after anything about it may have changed.
     Relation(Relation),
-    /// Names a type that a following relation uses and that Postgres does not bring itself.
+    /// Names a type that the following relation uses and that Postgres does not bring itself.
     Type(Type<'a>),
     /// A row was inserted, updated or deleted.
     Change(Change<'a>),
@@ -58,14 +58,14 @@ pub struct Origin<'a> {
     pub name: &'a str,
 }
 
-/// The name of a type.
+/// What a type is called. For a domain that is the type it rests on: the domain's own name is not in the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Type<'a> {
-    /// Id of the type; for a domain this is the domain's own id.
+    /// Id of the column's type, a domain's if it is one.
     pub oid: Oid,
-    /// Its schema.
+    /// Schema of the type, or of the one the domain rests on.
     pub namespace: &'a str,
-    /// Its name.
+    /// Name of the type, or of the one the domain rests on.
     pub name: &'a str,
 }
 

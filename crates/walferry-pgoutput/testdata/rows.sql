@@ -1,0 +1,20 @@
+-- Inserts, updates, deletes; nulls and empty text; savepoints and rollbacks.
+create table orders (id int primary key, note text, total numeric(10, 2));
+insert into orders values (1, 'first', 12.50), (2, null, null), (3, '', 0);
+update orders set note = 'größer' where id = 1;
+update orders set id = 20 where id = 2;
+delete from orders where id = 3;
+begin;
+insert into orders values (100, 'rolled back', 1);
+rollback;
+begin;
+insert into orders values (4, 'before the savepoint', 4);
+savepoint a;
+insert into orders values (5, 'rolled back to the savepoint', 5);
+rollback to savepoint a;
+savepoint b;
+insert into orders values (6, 'after the savepoint', 6);
+release savepoint b;
+commit;
+create table nothing ();
+insert into nothing default values;
