@@ -18,7 +18,7 @@ pub enum ServerMessage<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct XLogData<'a> {
     /// Where in the log the message comes from: for a change the start of its record, for a Commit the end of the
-    /// commit. Several changes may share one (a multi-row insert). It is [`Lsn::INVALID`] where another message about
+    /// commit. Several changes may share one (those of a `COPY`). It is [`Lsn::INVALID`] where another message about
     /// the same record follows: for a Relation, a Type, and a Begin before an Origin.
     pub start: Lsn,
     /// In logical replication the same as `start`, not the end of the log.

@@ -88,7 +88,7 @@ pub struct LogicalMessage<'a> {
     /// Whether it belongs to the surrounding transaction. If not, it is sent as soon as it is decoded, also when the
     /// transaction that emitted it rolls back.
     pub transactional: bool,
-    /// Where the message is in the log.
+    /// Where the message ends in the log: what `pg_logical_emit_message` returned.
     pub lsn: Lsn,
     /// The prefix given by the application.
     pub prefix: &'a str,

@@ -200,7 +200,7 @@ fn relation() -> impl Strategy<Value = Relation> {
     let column =
         (any::<bool>(), name(), any::<u32>(), any::<i32>()).prop_map(|(part_of_key, name, type_oid, type_modifier)| {
             RelationColumn {
-                name,
+                name: name.to_owned(),
                 part_of_key,
                 type_oid: Oid(type_oid),
                 type_modifier,
