@@ -1,0 +1,94 @@
+//! What went wrong, what the engine does about it, and what the operator can do.
+
+use std::fmt;
+
+/// What happens after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disposition {
+    /// The same is tried again after a pause: nothing an operator has to mend.
+    Retry,
+    /// A new producer replays from the stored offset: its sequence or its transaction is lost, the data is not.
+    Replay,
+    /// The connector stops: only a person can mend it.
+    Stop(Exit),
+}
+
+/// Exit code of `walferry run` when its connector has stopped for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// 2: configuration, privileges, the state of slot or server.
+    Setup = 2,
+    /// 3: a record that cannot be converted or delivered.
+    Record = 3,
+    /// 4: the data directory or the offset in it.
+    State = 4,
+}
+
+/// One reason, with its remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// What happened and where, in one sentence without a full stop.
+    pub what: String,
+    /// What to do about it: a setting, a statement, a command.
+    pub hint: Option<String>,
+}
+
+/// A failure with all its causes, as an edge reports it to the engine.
+///
+/// Edges have typed errors of their own; this is what becomes of them where they are handled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What the engine does.
+    pub disposition: Disposition,
+    /// A short constant word for metrics, such as `slot_in_use`.
+    pub kind: &'static str,
+    /// Why, at least one.
+    pub causes: Vec<Cause>,
+}
+
+impl Failure {
+    /// A failure with one cause.
+    pub fn new(disposition: Disposition, kind: &'static str, what: impl Into<String>, hint: Option<String>) -> Self {
+        Self {
+            disposition,
+            kind,
+            causes: vec![Cause {
+                what: what.into(),
+                hint,
+            }],
+        }
+    }
+    /// One that goes away by itself.
+    pub fn retry(kind: &'static str, what: impl Into<String>) -> Self {
+        Self::new(Disposition::Retry, kind, what, None)
+    }
+    /// One that needs a person.
+    pub fn stop(exit: Exit, kind: &'static str, what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(Disposition::Stop(exit), kind, what, Some(hint.into()))
+    }
+    /// An error with the errors beneath it, joined by colons.
+    pub fn chain(error: &dyn std::error::Error) -> String {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        text
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, cause) in self.causes.iter().enumerate() {
+            if i > 0 {
+                f.write_str("; ")?;
+            }
+            f.write_str(&cause.what)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}

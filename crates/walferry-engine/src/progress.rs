@@ -1,0 +1,402 @@
+//! How far the connector is: received → delivered → stored → confirmed.
+//!
+//! Every record and every commit takes a place in a queue in stream order. Kafka acknowledges in any order; what counts as
+//! delivered is the head of the queue, up to the first record that is still under way. [`Delivered`] and [`Stored`] can be made
+//! here only, so that nothing can confirm what is not stored, or store what Kafka has not acknowledged.
+
+use std::{
+    collections::VecDeque,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use tokio::sync::Notify;
+use walferry_pgoutput::Lsn;
+
+use crate::{
+    failure::Failure,
+    position::Position,
+    status::Latency,
+    store::{OffsetStore, StoredOffset},
+};
+
+/// Bytes that a record counts for beside its own: what the producer and this queue keep of it while it is under way.
+pub const RECORD_OVERHEAD_BYTES: usize = 512;
+
+/// One step of the stream, in the order in which the pipeline met it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The transaction that the following records belong to.
+    Begin(Transaction),
+    /// A record for Kafka.
+    Record {
+        /// Place of the change that it comes from.
+        position: Position,
+        /// What the change was, as Debezium names it in `messageType`.
+        message: &'static str,
+        /// Whether it is the last record of the change.
+        last: bool,
+        /// Size of key, value and headers.
+        bytes: usize,
+    },
+    /// The transaction is complete.
+    Commit {
+        /// LSN behind the commit record.
+        end: Lsn,
+        /// When it was committed, microseconds since 1970.
+        time_us: i64,
+        /// Whether it sent any record.
+        sent: bool,
+    },
+    /// Everything committed before this has been sent by the server.
+    Idle(Lsn),
+    /// The initial snapshot is complete: its last row was read at this position.
+    SnapshotEnd {
+        /// Where the stream goes on.
+        lsn: Lsn,
+        /// The transaction that read it.
+        transaction: Transaction,
+    },
+}
+
+/// A transaction as the offset tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Transaction {
+    /// Transaction id.
+    pub xid: u32,
+    /// Commit time, microseconds since 1970.
+    pub time_us: i64,
+}
+
+/// Kafka has acknowledged every record up to here. Only [`Progress`] makes one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Delivered {
+    offset: StoredOffset,
+    processed: Lsn,
+}
+
+/// The offset of this position is durable. Only [`Delivered::save`] makes one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    processed: Lsn,
+}
+
+impl Delivered {
+    /// Makes it durable.
+    pub async fn save(self, store: &mut impl OffsetStore) -> Result<Stored, Failure> {
+        store.write(&self.offset).await?;
+        Ok(Stored {
+            processed: self.processed,
+        })
+    }
+
+    /// The offset that would be stored.
+    pub const fn offset(&self) -> &StoredOffset {
+        &self.offset
+    }
+}
+
+impl Stored {
+    /// What may be confirmed to the server: it need not keep anything before this.
+    pub const fn confirmable(&self) -> Lsn {
+        self.processed
+    }
+}
+
+/// The queue of what is under way, shared by the pipeline (which adds), the producer (which settles) and the keeper (which
+/// stores what is delivered).
+#[derive(Debug)]
+pub struct Progress {
+    state: Mutex<State>,
+    /// Signalled when room is made or waiting is over.
+    room: Condvar,
+    /// Signalled when the last record under way has settled, or when something has failed.
+    pub(crate) changed: Notify,
+    limit: usize,
+    /// Commit in Postgres to acknowledgement by Kafka.
+    pub latency: Latency,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Records under way and those that wait for one before them, in stream order.
+    records: VecDeque<Pending>,
+    /// Sequence of the first of them.
+    head: u64,
+    /// Steps between records: each counts once all records before its sequence have settled.
+    marks: VecDeque<(u64, Step)>,
+    in_flight: usize,
+    in_flight_bytes: usize,
+    delivered: StoredOffset,
+    /// The transaction of the last record that was delivered.
+    transaction: Transaction,
+    changed: bool,
+    failure: Option<Failure>,
+    stopping: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    position: Position,
+    message: &'static str,
+    last: bool,
+    settled: bool,
+    bytes: usize,
+}
+
+impl Progress {
+    /// Goes on from an offset. At most `limit` bytes of records are under way at a time (and always one record).
+    pub fn new(start: StoredOffset, limit: usize) -> Self {
+        Self {
+            state: Mutex::new(State {
+                records: VecDeque::new(),
+                head: 0,
+                marks: VecDeque::new(),
+                in_flight: 0,
+                in_flight_bytes: 0,
+                delivered: start,
+                transaction: Transaction::default(),
+                changed: false,
+                failure: None,
+                stopping: false,
+            }),
+            room: Condvar::new(),
+            changed: Notify::new(),
+            limit,
+            latency: Latency::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere while the lock was held ends the connector; the queue itself is consistent between its lines.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds steps in stream order. Returns the sequence of the first record among them; the other records follow it one by
+    /// one. What sends nothing needs no acknowledgement.
+    pub fn push(&self, steps: impl IntoIterator<Item = Step>) -> u64 {
+        let mut state = self.lock();
+        let first = state.next();
+        for step in steps {
+            state.push(step);
+        }
+        self.advance(&mut state);
+        first
+    }
+
+    /// Waits until the records under way leave room for more. Returns whether the pipeline shall go on.
+    pub fn wait_for_room(&self) -> bool {
+        let mut state = self.lock();
+        while state.in_flight_bytes > self.limit && !state.is_over() {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        !state.is_over()
+    }
+
+    /// Kafka has acknowledged the record with this sequence, or it was set aside. A second time changes nothing.
+    pub fn settle(&self, sequence: u64) {
+        let mut state = self.lock();
+        if !state.settle(sequence) {
+            return;
+        }
+        self.advance(&mut state);
+        if state.in_flight_bytes <= self.limit {
+            self.room.notify_one();
+        }
+        if state.in_flight == 0 {
+            self.changed.notify_one();
+        }
+    }
+
+    /// A record will not be delivered; neither will what is behind it, by this producer.
+    pub fn fail(&self, failure: Failure) {
+        let mut state = self.lock();
+        // The first failure is the reason; what follows are its consequences.
+        state.failure.get_or_insert(failure);
+        self.room.notify_one();
+        self.changed.notify_one();
+    }
+
+    /// Ends all waiting.
+    pub fn stop(&self) {
+        self.lock().stopping = true;
+        self.room.notify_one();
+        self.changed.notify_one();
+    }
+
+    /// Whether waiting is over.
+    pub fn is_over(&self) -> bool {
+        self.lock().is_over()
+    }
+
+    /// Why a record was not delivered.
+    pub fn failure(&self) -> Option<Failure> {
+        self.lock().failure.clone()
+    }
+
+    /// Records under way, and the bytes that they count for.
+    pub fn in_flight(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.in_flight, state.in_flight_bytes)
+    }
+
+    /// What has been delivered, when that has changed since it was asked for last.
+    pub fn delivered(&self) -> Option<Delivered> {
+        let mut state = self.lock();
+        std::mem::take(&mut state.changed).then(|| Delivered {
+            offset: state.delivered.clone(),
+            processed: Lsn::from(state.delivered.connect.lsn_proc.unwrap_or_default()),
+        })
+    }
+
+    /// Lets everything count that has nothing unsettled before it.
+    fn advance(&self, state: &mut State) {
+        loop {
+            while let Some(&(at, step)) = state.marks.front()
+                && at == state.head
+            {
+                state.marks.pop_front();
+                state.reach(step);
+                if let Step::Commit {
+                    time_us, sent: true, ..
+                } = step
+                {
+                    self.latency.observe(now_us() - time_us);
+                }
+            }
+            match state.records.front() {
+                Some(record) if record.settled => {
+                    if record.last {
+                        let (position, message) = (record.position, record.message);
+                        state.reach_change(position, message);
+                    }
+                    state.records.pop_front();
+                    state.head += 1;
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+impl State {
+    fn next(&self) -> u64 {
+        self.head + self.records.len() as u64
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopping || self.failure.is_some()
+    }
+
+    fn push(&mut self, step: Step) {
+        if let Step::Record {
+            position,
+            message,
+            last,
+            bytes,
+        } = step
+        {
+            let bytes = bytes + RECORD_OVERHEAD_BYTES;
+            self.in_flight += 1;
+            self.in_flight_bytes += bytes;
+            self.records.push_back(Pending {
+                position,
+                message,
+                last,
+                settled: false,
+                bytes,
+            });
+            return;
+        }
+        // A stream that sends nothing must not fill the memory while a record before it is stuck: a later commit or
+        // keepalive says all that an earlier one without records did.
+        let next = self.next();
+        while let Some(&(at, last)) = self.marks.back()
+            && at == next
+            && step.replaces(last)
+        {
+            self.marks.pop_back();
+        }
+        self.marks.push_back((next, step));
+    }
+
+    fn settle(&mut self, sequence: u64) -> bool {
+        let index = sequence.checked_sub(self.head).and_then(|i| usize::try_from(i).ok());
+        let Some(record) = index
+            .and_then(|i| self.records.get_mut(i))
+            .filter(|record| !record.settled)
+        else {
+            return false;
+        };
+        record.settled = true;
+        let bytes = record.bytes;
+        self.in_flight -= 1;
+        self.in_flight_bytes -= bytes;
+        true
+    }
+
+    fn reach_change(&mut self, position: Position, message: &'static str) {
+        let offset = &mut self.delivered.connect;
+        offset.lsn = Some(position.lsn.into());
+        offset.message_type.replace(message.to_owned());
+        offset.tx_id = Some(self.transaction.xid);
+        offset.ts_usec = Some(self.transaction.time_us);
+        self.delivered.position = Some(position);
+        self.changed = true;
+    }
+
+    fn reach(&mut self, step: Step) {
+        let offset = &mut self.delivered.connect;
+        match step {
+            Step::Begin(transaction) => {
+                self.transaction = transaction;
+                return;
+            }
+            Step::Commit { end, .. } => {
+                // The transaction tells that the snapshot is behind.
+                (offset.snapshot, offset.snapshot_completed, offset.last_snapshot_record) = (None, None, None);
+                offset.lsn_commit = Some(end.into());
+                offset.lsn_proc = offset.lsn_proc.max(Some(end.into()));
+            }
+            Step::Idle(lsn) => {
+                if offset.lsn_proc >= Some(lsn.into()) {
+                    return;
+                }
+                offset.lsn_proc = Some(lsn.into());
+            }
+            Step::SnapshotEnd { lsn, transaction } => {
+                self.transaction = transaction;
+                offset.lsn = Some(lsn.into());
+                offset.lsn_proc = None;
+                offset.tx_id = Some(transaction.xid);
+                offset.ts_usec = Some(transaction.time_us);
+                offset.snapshot = Some("INITIAL".into());
+                (offset.snapshot_completed, offset.last_snapshot_record) = (Some(true), Some(true));
+            }
+            Step::Record { .. } => unreachable!("records have a queue of their own"),
+        }
+        if offset.lsn.is_none() {
+            // Debezium expects the member in every offset.
+            offset.lsn = offset.lsn_proc;
+        }
+        self.changed = true;
+    }
+}
+
+impl Step {
+    /// Whether this says all that `earlier` said, when no record lies between them.
+    fn replaces(self, earlier: Self) -> bool {
+        match self {
+            Self::Commit { .. } => matches!(earlier, Self::Idle(_) | Self::Commit { sent: false, .. }),
+            Self::Idle(_) => matches!(earlier, Self::Idle(_)),
+            _ => false,
+        }
+    }
+}
+
+fn now_us() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
+        .as_micros() as i64
+}

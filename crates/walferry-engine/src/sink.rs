@@ -1,0 +1,78 @@
+//! What the engine asks of the Kafka side.
+
+use std::sync::Arc;
+
+use crate::{failure::Failure, progress::Progress};
+
+/// Opens producers. `walferry-kafka` implements it.
+pub trait Sinks: Send + 'static {
+    /// What it opens.
+    type Sink: Sink;
+    /// A new producer, whose acknowledgements go to `acks`. Does not wait for a broker.
+    fn open(&mut self, acks: Acks) -> Result<Self::Sink, Failure>;
+}
+
+/// One producer. It lives on the pipeline's thread and may block it.
+pub trait Sink {
+    /// Hands a record to the producer, which copies it; waits while the producer's queue is full or the topic is being
+    /// created, but not longer than [`Acks::is_stopping`] allows.
+    ///
+    /// Records of one partition are delivered in the order of the calls. Each ends in one call of [`Acks::delivered`] with
+    /// its `sequence`, or of [`Acks::failed`], from whatever thread.
+    fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure>;
+}
+
+/// A record as Kafka takes it.
+#[derive(Debug, Clone, Copy)]
+pub struct Outgoing<'a> {
+    /// Topic.
+    pub topic: &'a str,
+    /// Partition; `None` leaves it to the partitioner.
+    pub partition: Option<i32>,
+    /// Milliseconds since 1970; `None` is the time of sending.
+    pub timestamp_ms: Option<i64>,
+    /// Key, `None` for Kafka's null.
+    pub key: Option<&'a [u8]>,
+    /// Value, `None` for a tombstone.
+    pub value: Option<&'a [u8]>,
+    /// Headers in order; `None` for a null value.
+    pub headers: Headers<'a>,
+    /// Where it came from, for errors and the dead-letter topic.
+    pub origin: Origin<'a>,
+}
+
+/// Headers of a record.
+pub type Headers<'a> = &'a [(&'a str, Option<&'a [u8]>)];
+
+/// Where a record came from.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    /// `schema.table`, empty for records that come from no table.
+    pub table: &'a str,
+    /// LSN of the change.
+    pub lsn: walferry_pgoutput::Lsn,
+}
+
+/// Where a producer reports what became of its records. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Acks {
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl Acks {
+    /// Kafka has acknowledged the record.
+    pub fn delivered(&self, sequence: u64) {
+        self.progress.settle(sequence);
+    }
+
+    /// A record will not be delivered. The engine ends this producer: with [`crate::failure::Disposition::Replay`] it sends
+    /// the record again from the stored offset.
+    pub fn failed(&self, failure: Failure) {
+        self.progress.fail(failure);
+    }
+
+    /// Whether the producer shall give up waiting.
+    pub fn is_stopping(&self) -> bool {
+        self.progress.is_over()
+    }
+}

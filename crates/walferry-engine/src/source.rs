@@ -1,0 +1,232 @@
+//! What the engine asks of the database side, and what it gets from it.
+
+use std::{future::Future, ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use walferry_event::catalog::{Catalog, TableFacts};
+use walferry_pgoutput::Lsn;
+
+use crate::{failure::Failure, progress::Stored};
+
+/// One Postgres server, database, slot and publication. `walferry-postgres` implements it.
+///
+/// Every method may be called again after it failed; none blocks the thread.
+pub trait Source: Send + 'static {
+    /// Looks at server, slot and publication in as few round trips as it can. Reports all causes that need a person in one
+    /// failure: `wal_level`, privileges, version, plugin or database of the slot, a lost publication.
+    fn inspect(&mut self) -> impl Future<Output = Result<Found, Failure>> + Send;
+
+    /// The captured tables with their columns, in the order in which Debezium reads them in a snapshot: by the first pattern
+    /// of `table.include.list` that matches, then by name. `wanted` tells which tables are captured.
+    fn tables(&mut self, wanted: TableFilter) -> impl Future<Output = Result<Vec<TableFacts>, Failure>> + Send;
+
+    /// Makes the publication what `publication.autocreate.mode` asks for. Before the slot: pgoutput reads the catalog as of
+    /// the WAL position, and a publication younger than that does not exist for it.
+    fn ensure_publication(&mut self, wanted: TableFilter) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Creates the slot. With `export`, the transaction that exports its snapshot stays open until [`Source::snapshot`] has
+    /// imported it or the source is used for something else.
+    fn create_slot(&mut self, export: bool) -> impl Future<Output = Result<CreatedSlot, Failure>> + Send;
+
+    /// Reads all rows of the tables and sends them, in order, as [`Frame::Table`] and [`Frame::Row`]; ends with
+    /// [`Frame::SnapshotEnd`]. One read-only transaction sees all of it: the exported snapshot where the slot has just been
+    /// created, otherwise one of its own.
+    fn snapshot(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Streams from `from` until the connection fails or [`Port::phase`] says to close. Never returns `Ok` before that.
+    ///
+    /// Status updates go out by themselves: every few seconds, when the server asks, and when the confirmable position has
+    /// moved; also while the engine takes no chunk and while the catalog is looked up.
+    fn stream(&mut self, from: Lsn, port: &mut Port) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Moves the slot of an idle connector forward to a position (`offset.mismatch.strategy`).
+    fn advance_slot(&mut self, to: Lsn) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Drops the slot (`slot.drop.on.stop`, or a snapshot that starts again).
+    fn drop_slot(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// Which tables are captured: schema and table name to yes or no.
+pub type TableFilter = Arc<dyn Fn(&str, &str) -> bool + Send + Sync>;
+
+/// The server as [`Source::inspect`] found it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// `server_version_num`, such as 150018.
+    pub server_version: u32,
+    /// `IDENTIFY_SYSTEM`'s system identifier.
+    pub system_id: u64,
+    /// The server's last WAL position: written on a primary, received or replayed on a standby.
+    pub wal_end: Lsn,
+    /// Our slot, `None` when there is none of that name.
+    pub slot: Option<FoundSlot>,
+}
+
+/// Our slot as found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct FoundSlot {
+    /// `confirmed_flush_lsn`.
+    pub confirmed: Option<Lsn>,
+    /// `restart_lsn`; `None` once the WAL is gone.
+    pub restart: Option<Lsn>,
+    /// Whether the server still has its WAL (`wal_status` is not `lost`, and the slot was not invalidated).
+    pub alive: bool,
+    /// Process that reads it now.
+    pub active_pid: Option<i32>,
+}
+
+/// A new slot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreatedSlot {
+    /// Everything committed before this is in the exported snapshot, everything after is streamed.
+    pub consistent_point: Lsn,
+}
+
+/// What a snapshot reads.
+#[derive(Debug, Clone)]
+pub struct SnapshotPlan {
+    /// Tables in order.
+    pub tables: Vec<TableFacts>,
+    /// The position that its rows carry: the new slot's consistent point, `None` for the server's position at its start.
+    pub lsn: Option<Lsn>,
+}
+
+/// Frames in stream order, with the memory that they lie in.
+#[derive(Debug)]
+pub struct Chunk {
+    /// What the frames' ranges point into.
+    pub bytes: Bytes,
+    /// Frames in order.
+    pub frames: Vec<Frame>,
+    /// Its part of the memory that frames may hold; free when the chunk is dropped.
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl Chunk {
+    /// A chunk that counts for nothing.
+    pub fn new(bytes: Bytes, frames: Vec<Frame>) -> Self {
+        Self {
+            bytes,
+            frames,
+            room: None,
+        }
+    }
+}
+
+/// One thing that the source has to say.
+#[derive(Debug)]
+pub enum Frame {
+    /// A replication connection begins: relations are described anew, a transaction left open is sent again from its start.
+    Begin,
+    /// A message of pgoutput (the payload of XLogData).
+    Wal {
+        /// Start LSN in the XLogData header, the `source.lsn` of a change.
+        lsn: Lsn,
+        /// The payload.
+        payload: Range<usize>,
+    },
+    /// A keepalive: everything that was committed before this has been sent.
+    Keepalive {
+        /// The server's position.
+        wal_end: Lsn,
+    },
+    /// The catalog's facts for the relation that the next [`Frame::Wal`] describes.
+    Catalog(Box<Catalog>),
+    /// A snapshot begins to read this table.
+    Table(Box<SnapshotTable>),
+    /// A row of the snapshot, as pgoutput's TupleData: 2 bytes for the number of columns, then for each `n`, or `t`, 4 bytes
+    /// of length and the text. Columns as in the table's facts.
+    Row {
+        /// Where the tuple lies.
+        tuple: Range<usize>,
+    },
+    /// All rows have been sent.
+    SnapshotEnd,
+}
+
+/// A table that a snapshot reads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SnapshotTable {
+    /// The table and its types.
+    pub catalog: Catalog,
+    /// The snapshot's position.
+    pub lsn: Lsn,
+    /// Its transaction.
+    pub xid: u32,
+    /// `CURRENT_TIMESTAMP` in it, microseconds since 1970.
+    pub time_us: i64,
+    /// Whether it is the first and the last table of the snapshot.
+    pub place: (bool, bool),
+}
+
+/// The way from the source to the pipeline: bounded by the bytes that wait in it.
+#[derive(Debug, Clone)]
+pub struct ChunkSender {
+    chunks: mpsc::Sender<Chunk>,
+    room: Arc<Semaphore>,
+    most: u32,
+}
+
+/// The pipeline's end.
+pub type ChunkReceiver = mpsc::Receiver<Chunk>;
+
+/// A channel that holds at most `bytes` of frames, and always at least one chunk.
+pub fn chunks(bytes: usize) -> (ChunkSender, ChunkReceiver) {
+    let most = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
+    // The number of chunks is bounded too, as small ones cost more than their bytes.
+    let (sender, receiver) = mpsc::channel(64);
+    (
+        ChunkSender {
+            chunks: sender,
+            room: Arc::new(Semaphore::new(most as usize)),
+            most,
+        },
+        receiver,
+    )
+}
+
+impl ChunkSender {
+    /// Waits until there is room, then hands the chunk over. Dropping the future hands nothing over. `Err` when the
+    /// pipeline has ended.
+    pub async fn send(&self, mut chunk: Chunk) -> Result<(), PipelineEnded> {
+        let bytes = u32::try_from(chunk.bytes.len()).unwrap_or(u32::MAX).clamp(1, self.most);
+        chunk.room = Some(
+            self.room
+                .clone()
+                .acquire_many_owned(bytes)
+                .await
+                .map_err(|_| PipelineEnded)?,
+        );
+        self.chunks.send(chunk).await.map_err(|_| PipelineEnded)
+    }
+}
+
+/// The pipeline has ended; why is known there.
+#[derive(Debug, thiserror::Error)]
+#[error("the pipeline has ended")]
+pub struct PipelineEnded;
+
+/// What a stream is connected to.
+#[derive(Debug)]
+pub struct Port {
+    /// Where frames go.
+    pub chunks: ChunkSender,
+    /// What may be confirmed to the server.
+    pub confirmable: watch::Receiver<Option<Stored>>,
+    /// What is wanted of the stream.
+    pub phase: watch::Receiver<Phase>,
+    /// What has arrived: set by the stream to the server's last known WAL position.
+    pub server_end: watch::Sender<Lsn>,
+}
+
+/// What is wanted of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Read and confirm.
+    Run,
+    /// Read nothing more; go on answering and confirming.
+    Drain,
+    /// Send a last status update and end.
+    Close,
+}

@@ -1,0 +1,44 @@
+//! Where offsets are kept.
+
+use std::future::Future;
+
+use walferry_pgoutput::Lsn;
+use walferry_record::SourceOffset;
+
+use crate::{failure::Failure, position::Position};
+
+/// A store for the offset of one connector. `walferry-offset` has the one in a file.
+pub trait OffsetStore: Send + 'static {
+    /// What was written last; `None` when nothing ever was. A damaged or foreign store is a failure, never `None`.
+    fn load(&mut self) -> impl Future<Output = Result<Option<StoredOffset>, Failure>> + Send;
+
+    /// Writes the offset in the place of the last one. Durable when it returns.
+    fn write(&mut self, offset: &StoredOffset) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// An offset as it is stored: Connect's JSON, and beside it what Walferry needs to go on inside a transaction.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct StoredOffset {
+    /// What Connect and Debezium would store, and read.
+    pub connect: SourceOffset,
+    /// The last change that was delivered; `None` when the offset came from Debezium, or when nothing was delivered yet.
+    pub position: Option<Position>,
+    /// System identifier of the server that the LSNs belong to; `None` when the offset came from Debezium.
+    pub system_id: Option<u64>,
+}
+
+impl StoredOffset {
+    /// Where the stream has to start so that nothing is missed: everything up to here is dealt with.
+    ///
+    /// An offset that Debezium wrote may lie inside a transaction; its last commit is where that one is sent again from.
+    pub fn start(&self) -> Option<Lsn> {
+        let own = self.position.is_some() || self.system_id.is_some();
+        let c = &self.connect;
+        let at = if own {
+            c.lsn_proc.or(c.lsn)
+        } else {
+            c.lsn_commit.or(c.lsn_proc).or(c.lsn)
+        };
+        at.map(Lsn::from)
+    }
+}
