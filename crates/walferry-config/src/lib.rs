@@ -7,11 +7,13 @@ mod choice;
 mod finding;
 mod property;
 mod reader;
+mod regex;
 mod secret;
 mod value;
 
 pub use finding::{Finding, Findings, Severity};
 pub use property::{Declaration, Group, Property, Support};
 pub use reader::{Options, Reader};
+pub use regex::{JavaRegex, RegexError, RegexList, Replacement};
 pub use secret::Secret;
 pub use value::{ByteCount, Count, Value, ValueError};

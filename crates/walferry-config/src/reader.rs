@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
         match declaration.support {
             Support::Honoured => {}
             Support::Except { values, hint } => {
-                if values.iter().any(|value| same(value)) {
+                if values.iter().any(same) {
                     self.problem(name, format!("is {text:?}, which Walferry does not support"))
                         .hint(hint);
                 }

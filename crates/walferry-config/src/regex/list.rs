@@ -1,0 +1,105 @@
+//! Comma-separated lists of regular expressions.
+
+use super::{JavaRegex, not_a_regex};
+use crate::value::{Value, ValueError};
+
+/// The value of an `….include.list`: regular expressions that match whole names without regard to case. A comma inside
+/// an expression is written `\,`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RegexList(Vec<JavaRegex>);
+
+impl RegexList {
+    /// Whether one of them matches the whole name.
+    pub fn matches(&self, name: &str) -> bool {
+        self.position(name).is_some()
+    }
+
+    /// Which is the first that matches the whole name; tables are snapshotted in this order.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|regex| regex.matches(name))
+    }
+
+    /// The expressions, in the order in which they are written.
+    pub fn iter(&self) -> impl Iterator<Item = &JavaRegex> {
+        self.0.iter()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Value for RegexList {
+    const TYPE: &'static str = "list of regular expressions";
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let entries = split(text)
+            .into_iter()
+            .map(|entry| entry.trim().replace("\\,", ","))
+            .filter(|entry| !entry.is_empty());
+        let compiled = entries.map(|entry| {
+            JavaRegex::ignoring_case(&entry).map_err(|error| {
+                let error = not_a_regex(&error);
+                ValueError {
+                    expected: format!("{} of {entry:?}", error.expected),
+                    hint: error.hint,
+                }
+            })
+        });
+        compiled.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// Splits at commas that no backslash stands before.
+fn split(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut escaped = false;
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            ',' => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_match_as_debezium_matches_them() {
+        let cases = [
+            ("public.orders, public.items", "public.items", Some(1)),
+            ("public.orders,public.items", "PUBLIC.ORDERS", Some(0)),
+            ("public.a{1\\,2}", "public.aa", Some(0)),
+            ("public.a{1\\,2},public.b", "public.b", Some(1)),
+            ("public\\.o\\\\,x", "x", Some(1)),
+            ("public.orders", "public.orders_old", None),
+            (", ,a,", "a", Some(0)),
+            ("", "", None),
+        ];
+        for (list, name, expected) in cases {
+            assert_eq!(
+                RegexList::parse(list).unwrap().position(name),
+                expected,
+                "{list} {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_wrong_entry_and_the_place_in_it_are_named() {
+        assert_eq!(
+            RegexList::parse("public.a,public.(b").unwrap_err().expected,
+            "a regular expression that Walferry can use: group that is never closed at character 8 of \"public.(b\""
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Regular expressions as Java writes and applies them.
+
+mod dialect;
+mod list;
+mod replacement;
+
+pub use list::RegexList;
+pub use replacement::Replacement;
+
+use std::fmt;
+
+use crate::value::{Value, ValueError};
+
+/// A regular expression in Java's dialect.
+///
+/// What Java understands and this crate does not (Unicode blocks, comments, `\G` and the like) is an error that names
+/// the place, never a pattern that means something else.
+#[derive(Clone)]
+pub struct JavaRegex {
+    pattern: String,
+    whole: fancy_regex::Regex,
+    part: fancy_regex::Regex,
+}
+
+/// A pattern that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} at character {position}")]
+pub struct RegexError {
+    /// Characters before the place, plus one.
+    pub position: usize,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+impl JavaRegex {
+    /// Compiles a pattern as `Pattern.compile` does without flags.
+    ///
+    /// # Errors
+    /// The pattern is malformed, or uses a part of the dialect that is not supported.
+    pub fn new(pattern: &str) -> Result<Self, RegexError> {
+        Self::compile(pattern, false)
+    }
+
+    /// Compiles a pattern as `Pattern.compile` does with `CASE_INSENSITIVE`: ASCII letters lose their case, others keep it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn ignoring_case(pattern: &str) -> Result<Self, RegexError> {
+        Self::compile(pattern, true)
+    }
+
+    fn compile(pattern: &str, ignore_case: bool) -> Result<Self, RegexError> {
+        let translated = dialect::translate(pattern, ignore_case)?;
+        let build = |pattern: &str| {
+            // Java has no limit of steps either.
+            let built = fancy_regex::RegexBuilder::new(pattern)
+                .backtrack_limit(usize::MAX)
+                .build();
+            built.map_err(|error| RegexError {
+                position: 1,
+                reason: format!("cannot be compiled ({error})"),
+            })
+        };
+        let whole = build(&format!("\\A(?:{translated})\\z"))?;
+        Ok(Self {
+            pattern: pattern.to_owned(),
+            whole,
+            part: build(&translated)?,
+        })
+    }
+
+    /// Whether the whole text matches, as `Matcher.matches` says.
+    pub fn matches(&self, text: &str) -> bool {
+        // The only failure left is a stack of a million open alternatives, where Java dies of a stack overflow.
+        self.whole.is_match(text).unwrap_or(false)
+    }
+
+    /// The whole match and its groups, if the whole text matches.
+    pub fn captures<'t>(&self, text: &'t str) -> Option<fancy_regex::Captures<'t, str>> {
+        self.whole.captures(text).ok().flatten()
+    }
+
+    /// The pattern as written.
+    pub fn as_str(&self) -> &str {
+        &self.pattern
+    }
+}
+
+impl fmt::Debug for JavaRegex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}/", self.pattern)
+    }
+}
+
+impl PartialEq for JavaRegex {
+    fn eq(&self, other: &Self) -> bool {
+        self.whole.as_str() == other.whole.as_str()
+    }
+}
+
+impl Eq for JavaRegex {}
+
+/// The empty pattern.
+impl Default for JavaRegex {
+    fn default() -> Self {
+        Self::new("").expect("the empty pattern is valid")
+    }
+}
+
+impl Value for JavaRegex {
+    const TYPE: &'static str = "regular expression";
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        Self::new(text).map_err(|error| not_a_regex(&error))
+    }
+}
+
+fn not_a_regex(error: &RegexError) -> ValueError {
+    ValueError::new(format!("a regular expression that Walferry can use: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_text_must_match_and_only_ascii_loses_its_case() {
+        let cases = [
+            ("public.orders", "public.orders", true),
+            ("public.orders", "PUBLIC.Orders", true),
+            ("public.orders", "public_orders", true),
+            ("public\\.orders", "public_orders", false),
+            ("public.order", "public.orders", false),
+            ("PUBLIC\\..*", "public.x", true),
+            ("[a-c]+", "ABC", true),
+            ("[^a-c]", "B", false),
+            ("straße", "STRAßE", true),
+            ("ä", "Ä", false),
+            ("k", "\u{212a}", false),
+        ];
+        for (pattern, text, expected) in cases {
+            assert_eq!(
+                JavaRegex::ignoring_case(pattern).unwrap().matches(text),
+                expected,
+                "{pattern} {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn groups_keep_their_numbers_and_names() {
+        let regex = JavaRegex::new("([^.]+)\\.(?<table>[^.]+)").unwrap();
+        let captures = regex.captures("public.orders").unwrap();
+        assert_eq!(captures.get(1).unwrap().as_str(), "public");
+        assert_eq!(captures.name("table").unwrap().as_str(), "orders");
+        assert!(regex.captures("public.orders.x").is_none());
+    }
+}

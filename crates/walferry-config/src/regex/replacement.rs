@@ -1,0 +1,189 @@
+//! Replacing as Java's `Matcher` does.
+
+use super::JavaRegex;
+use crate::value::ValueError;
+
+/// A replacement in Java's notation, checked against its pattern: `$1`, `${name}`, and `\` before a character that is
+/// meant as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replacement(Vec<Part>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Group(usize),
+}
+
+impl Replacement {
+    /// Parses a replacement.
+    ///
+    /// # Errors
+    /// A group that the pattern does not have, or a `$` or `\` that stands for nothing: Java finds these only when the
+    /// first text matches.
+    pub fn parse(text: &str, regex: &JavaRegex) -> Result<Self, ValueError> {
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text.chars().peekable();
+        while let Some(c) = rest.next() {
+            match c {
+                '\\' => literal.push(
+                    rest.next()
+                        .ok_or_else(|| ValueError::new("a replacement: it ends with a backslash"))?,
+                ),
+                '$' => {
+                    if !literal.is_empty() {
+                        parts.push(Part::Text(std::mem::take(&mut literal)));
+                    }
+                    parts.push(Part::Group(group(&mut rest, regex)?));
+                }
+                _ => literal.push(c),
+            }
+        }
+        if !literal.is_empty() {
+            parts.push(Part::Text(literal));
+        }
+        Ok(Self(parts))
+    }
+
+    fn append(&self, captures: &fancy_regex::Captures<'_, str>, out: &mut String) {
+        for part in &self.0 {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Group(index) => out.push_str(captures.get(*index).map_or("", |group| group.as_str())),
+            }
+        }
+    }
+}
+
+/// The group that stands behind a `$`.
+fn group(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, regex: &JavaRegex) -> Result<usize, ValueError> {
+    let groups = regex.part.captures_len();
+    match rest.next() {
+        Some('{') => {
+            let name: String = rest.by_ref().take_while(|c| *c != '}').collect();
+            let index = regex
+                .part
+                .capture_names()
+                .position(|group| group == Some(name.as_str()));
+            index.ok_or_else(|| ValueError::new(format!("a replacement: the pattern has no group {name:?}")))
+        }
+        Some(digit) if digit.is_ascii_digit() => {
+            let mut index = digit as usize - '0' as usize;
+            // Further digits belong to it only as long as there is such a group.
+            while let Some(next) = rest.peek().and_then(|c| c.to_digit(10)) {
+                let longer = index * 10 + next as usize;
+                if longer >= groups {
+                    break;
+                }
+                index = longer;
+                rest.next();
+            }
+            if index < groups {
+                Ok(index)
+            } else {
+                Err(ValueError::new(format!(
+                    "a replacement: the pattern has no group {index}"
+                )))
+            }
+        }
+        _ => Err(ValueError::new(
+            "a replacement: a $ must be followed by the number of a group or by {name}; write \\$ for the character",
+        )),
+    }
+}
+
+impl JavaRegex {
+    /// Replaces the first match in `text`, as `Matcher.replaceFirst` does. It searches anew, so the match may be shorter
+    /// than the one that [`matches`](Self::matches) found.
+    pub fn replace_first(&self, text: &str, replacement: &Replacement) -> String {
+        self.replace(text, replacement, 1)
+    }
+
+    /// Replaces every match in `text`, as `Matcher.replaceAll` does: also an empty one right behind another.
+    pub fn replace_all(&self, text: &str, replacement: &Replacement) -> String {
+        self.replace(text, replacement, usize::MAX)
+    }
+
+    fn replace(&self, text: &str, replacement: &Replacement, most: usize) -> String {
+        let mut out = String::with_capacity(text.len());
+        let (mut copied, mut search) = (0, 0);
+        for _ in 0..most {
+            if search > text.len() {
+                break;
+            }
+            let Ok(Some(captures)) = self.part.captures_from_pos(text, search) else {
+                break;
+            };
+            let Some(found) = captures.get(0) else { break };
+            out.push_str(&text[copied..found.start()]);
+            replacement.append(&captures, &mut out);
+            copied = found.end();
+            search = match found.start() == found.end() {
+                true => found.end() + text[found.end()..].chars().next().map_or(1, char::len_utf8),
+                false => found.end(),
+            };
+        }
+        out.push_str(&text[copied..]);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Java 25 answers to `replaceFirst` and `replaceAll`.
+    #[test]
+    fn replacing_follows_java() {
+        let cases = [
+            ("(.*)", "all_$1", "abc", "all_abc", "all_abcall_"),
+            (
+                "(?<routedByValue>.*)",
+                "outbox.event.${routedByValue}",
+                "Order",
+                "outbox.event.Order",
+                "outbox.event.Orderoutbox.event.",
+            ),
+            (
+                "([^.]+)\\.([^.]+)\\.([^.]+)",
+                "$3",
+                "srv.public.orders",
+                "orders",
+                "orders",
+            ),
+            ("a|ab", "x", "ab", "xb", "xb"),
+            ("(a)(b)?", "[$2$1]", "a", "[a]", "[a]"),
+            ("(a)", "$12", "a", "a2", "a2"),
+            ("a", "\\$1\\\\", "a", "$1\\", "$1\\"),
+            ("x*", "-", "abc", "-abc", "-a-b-c-"),
+            ("x*", "-", "äb", "-äb", "-ä-b-"),
+            ("$", "-", "ab", "ab-", "ab-"),
+            ("z", "-", "ab", "ab", "ab"),
+        ];
+        for (pattern, replacement, text, first, all) in cases {
+            let regex = JavaRegex::new(pattern).unwrap();
+            let replacement = Replacement::parse(replacement, &regex).unwrap();
+            assert_eq!(regex.replace_first(text, &replacement), first, "first {pattern} {text}");
+            assert_eq!(regex.replace_all(text, &replacement), all, "all {pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_replacement_that_java_would_reject_at_the_first_match_is_rejected_at_once() {
+        let regex = JavaRegex::new("(a)(?<b>b)").unwrap();
+        let cases = [
+            ("$3", "a replacement: the pattern has no group 3"),
+            ("${c}", "a replacement: the pattern has no group \"c\""),
+            ("a\\", "a replacement: it ends with a backslash"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(
+                Replacement::parse(text, &regex).unwrap_err().expected,
+                expected,
+                "{text}"
+            );
+        }
+        assert!(Replacement::parse("$", &regex).is_err());
+        assert!(Replacement::parse("$x", &regex).is_err());
+    }
+}
