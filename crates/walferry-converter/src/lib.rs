@@ -1,1 +1,63 @@
 //! Record to bytes, as Kafka Connect's converters write them.
+//!
+//! A [`Converter`] writes the keys, the values or the headers of records. It appends to a buffer that the caller reuses for
+//! every record. [`converter`] makes one from the class name and the options of a configuration.
+
+mod class;
+mod error;
+mod java;
+mod json;
+mod number;
+mod raw;
+mod simple_header;
+mod string;
+
+use walferry_record::Typed;
+
+pub use class::{GROUPS, converter};
+pub use error::{Error, Problem};
+pub use json::{DecimalFormat, JsonConverter};
+pub use number::{BooleanConverter, NumberConverter};
+pub use raw::{BinaryDataConverter, ByteArrayConverter};
+pub use simple_header::SimpleHeaderConverter;
+pub use string::StringConverter;
+
+/// Writes the keys, the values or the headers of records; Connect's `Converter` and `HeaderConverter`.
+pub trait Converter: Send {
+    /// Appends the bytes of one part of a record for `topic` to `out`.
+    ///
+    /// # Errors
+    /// When the value does not fit its schema or the converter. `out` is then as it was before.
+    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error>;
+}
+
+/// What a converter made of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoded {
+    /// Kafka's null, such as the value of a tombstone. Nothing was appended.
+    Null,
+    /// What was appended, which may be nothing: an empty key is not a null key.
+    Bytes,
+}
+
+/// A part of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// The key.
+    Key,
+    /// The value.
+    Value,
+    /// The header of this name.
+    Header(&'a str),
+}
+
+/// What a converter is configured for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// `key.converter`.
+    Key,
+    /// `value.converter`.
+    Value,
+    /// `header.converter`.
+    Header,
+}

@@ -1,5 +1,6 @@
 //! `java.math.BigDecimal`, as Connect's `Decimal` holds it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use num_bigint::BigInt;
@@ -76,21 +77,26 @@ impl Decimal {
         }
     }
 
-    /// The unscaled number as the fewest bytes of big-endian two's complement, as `BigInteger.toByteArray` gives them.
-    /// Written behind what `out` holds.
-    pub fn write_unscaled(&self, out: &mut Vec<u8>) {
+    /// The unscaled number as the fewest bytes of big-endian two's complement, as `BigInteger.toByteArray` gives them; in
+    /// `buffer` where it fits.
+    pub fn unscaled_bytes<'b>(&self, buffer: &'b mut [u8; 8]) -> Cow<'b, [u8]> {
         match &self.unscaled {
             Unscaled::Small(n) => {
-                let bytes = n.to_be_bytes();
+                *buffer = n.to_be_bytes();
                 let sign = if *n < 0 { 0xFF } else { 0x00 };
                 let mut start = 0;
-                while start < 7 && bytes[start] == sign && (bytes[start + 1] ^ sign) & 0x80 == 0 {
+                while start < 7 && buffer[start] == sign && (buffer[start + 1] ^ sign) & 0x80 == 0 {
                     start += 1;
                 }
-                out.extend_from_slice(&bytes[start..]);
+                Cow::Borrowed(&buffer[start..])
             }
-            Unscaled::Big(n) => out.extend_from_slice(&n.to_signed_bytes_be()),
+            Unscaled::Big(n) => Cow::Owned(n.to_signed_bytes_be()),
         }
+    }
+
+    /// Writes [`unscaled_bytes`](Self::unscaled_bytes) behind what `out` holds.
+    pub fn write_unscaled(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.unscaled_bytes(&mut [0; 8]));
     }
 
     /// The same number at another scale, `None` where digits would be lost.

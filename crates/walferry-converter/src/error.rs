@@ -1,0 +1,234 @@
+//! Values that a converter cannot write.
+
+use walferry_record::{Schema, Shape, Value};
+
+use crate::Part;
+use crate::java::logical::Logical;
+
+/// A value that its converter cannot write: which converter, which part of which record, which field, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{class} cannot write {part} of a record for topic {topic}{field}: {problem}", field = field(.failure), problem = .failure.problem)]
+pub struct Error {
+    class: &'static str,
+    part: String,
+    topic: String,
+    failure: Box<Failure>,
+}
+
+impl Error {
+    /// The converter's class, as Connect names it.
+    pub const fn class(&self) -> &'static str {
+        self.class
+    }
+    /// The topic of the record.
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+    /// The field from the outside in, such as `after.tags[]`; empty for the whole.
+    pub fn path(&self) -> String {
+        self.failure.path()
+    }
+    /// What is wrong, in Connect's words.
+    pub const fn problem(&self) -> &Problem {
+        &self.failure.problem
+    }
+    /// What to do about it.
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self.failure.problem {
+            Problem::SchemaType { .. } | Problem::Incompatible { .. } | Problem::NotSerializable { .. } => {
+                Some("choose a converter for this type of data, such as JsonConverter")
+            }
+            Problem::NoDelegate { .. } => {
+                Some("set delegate.converter.type to the converter that is to write what is not binary")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Why a value cannot be written. The text is that of Connect's exception, as users search for it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Null where the schema allows none.
+    #[error("Conversion error: null value for field that is required and has no default value")]
+    RequiredNull,
+    /// A value of another type than its schema.
+    #[error("Invalid type for {expected}: class {class}")]
+    Type {
+        /// Type of the schema.
+        expected: &'static str,
+        /// Java class of the value.
+        class: &'static str,
+    },
+    /// A struct of another schema than the one it stands under.
+    #[error("Mismatching schema.")]
+    Mismatch,
+    /// A value without a schema, whose class does not tell one.
+    #[error("Java class class {class} does not have corresponding schema type.")]
+    NoSchemaType {
+        /// Java class of the value.
+        class: &'static str,
+    },
+    /// A decimal of another scale than its schema.
+    #[error(
+        "Decimal value has mismatching scale for given Decimal schema. Schema has scale {schema}, value has scale {value}."
+    )]
+    Scale {
+        /// Scale of the schema.
+        schema: i32,
+        /// Scale of the value.
+        value: i32,
+    },
+    /// A Decimal schema that does not tell its scale.
+    #[error("Invalid Decimal schema: scale parameter not found.")]
+    NoScale,
+    /// A Decimal schema whose scale is no number.
+    #[error("Invalid scale parameter found in Decimal schema: ")]
+    BadScale,
+    /// A Time below 00:00 or above 24:00.
+    #[error("Kafka Connect Time type should not have any date fields set to non-zero values.")]
+    TimeOfDay,
+    /// A schema type that the converter does not take.
+    #[error("Invalid schema type for {class}: {schema}")]
+    SchemaType {
+        /// The converter.
+        class: &'static str,
+        /// Type of the schema.
+        schema: &'static str,
+    },
+    /// A value that the converter does not take.
+    #[error("{converter} is not compatible with objects of type class {class}")]
+    Incompatible {
+        /// The converter.
+        converter: &'static str,
+        /// Java class of the value.
+        class: &'static str,
+    },
+    /// A value that is not the number the converter takes.
+    #[error("Failed to serialize to {expected} (was class {class}): ")]
+    NotSerializable {
+        /// What the converter takes.
+        expected: &'static str,
+        /// Java class of the value.
+        class: &'static str,
+    },
+    /// Something that is not binary, and no converter to hand it to.
+    #[error("A value of class {class} requires a delegate.converter.type to be configured")]
+    NoDelegate {
+        /// Java class of the value.
+        class: &'static str,
+    },
+}
+
+/// A [`Problem`] on its way up, which collects the names of the fields it passes.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    problem: Problem,
+    /// From the inside out.
+    path: Vec<Step>,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Field(String),
+    Element,
+}
+
+impl From<Problem> for Box<Failure> {
+    fn from(problem: Problem) -> Self {
+        Box::new(Failure {
+            problem,
+            path: Vec::new(),
+        })
+    }
+}
+
+impl Failure {
+    /// The same, seen from the struct that has the field.
+    #[cold]
+    pub(crate) fn in_field(mut self: Box<Self>, name: &str) -> Box<Self> {
+        self.path.push(Step::Field(name.to_owned()));
+        self
+    }
+    /// The same, seen from the array or map that has the element.
+    #[cold]
+    pub(crate) fn in_element(mut self: Box<Self>) -> Box<Self> {
+        self.path.push(Step::Element);
+        self
+    }
+    /// The error of a part of a record.
+    #[cold]
+    pub(crate) fn of(self: Box<Self>, class: &'static str, topic: &str, part: Part<'_>) -> Error {
+        Error {
+            class,
+            part: match part {
+                Part::Key => "the key".to_owned(),
+                Part::Value => "the value".to_owned(),
+                Part::Header(name) => format!("the header {name}"),
+            },
+            topic: topic.to_owned(),
+            failure: self,
+        }
+    }
+
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for step in self.path.iter().rev() {
+            match step {
+                Step::Field(name) if path.is_empty() => path.push_str(name),
+                Step::Field(name) => path.extend([".", name]),
+                Step::Element => path.push_str("[]"),
+            }
+        }
+        path
+    }
+}
+
+fn field(failure: &Failure) -> String {
+    match failure.path() {
+        path if path.is_empty() => path,
+        path => format!(", field {path}"),
+    }
+}
+
+/// The Java class that holds the value in Connect, for messages.
+pub(crate) fn java_class(value: &Value<'_>, schema: Option<&Schema>) -> &'static str {
+    if schema.is_some_and(|schema| Logical::of(schema).is_some()) && value.as_integer().is_some() {
+        return "java.util.Date";
+    }
+    match value {
+        Value::Null => "null",
+        Value::Boolean(_) => "java.lang.Boolean",
+        Value::Int8(_) => "java.lang.Byte",
+        Value::Int16(_) => "java.lang.Short",
+        Value::Int32(_) => "java.lang.Integer",
+        Value::Int64(_) => "java.lang.Long",
+        Value::Float32(_) => "java.lang.Float",
+        Value::Float64(_) => "java.lang.Double",
+        Value::String(_) => "java.lang.String",
+        Value::Bytes(_) => "java.nio.HeapByteBuffer",
+        Value::Decimal(_) => "java.math.BigDecimal",
+        Value::Array(_) => "java.util.ArrayList",
+        Value::Map(_) => "java.util.HashMap",
+        Value::Struct(_) => "org.apache.kafka.connect.data.Struct",
+    }
+}
+
+/// The type of a schema as Connect's messages write it.
+pub(crate) const fn schema_type(schema: &Schema) -> &'static str {
+    match schema.shape {
+        Shape::Int8 => "INT8",
+        Shape::Int16 => "INT16",
+        Shape::Int32 => "INT32",
+        Shape::Int64 => "INT64",
+        Shape::Float32 => "FLOAT32",
+        Shape::Float64 => "FLOAT64",
+        Shape::Boolean => "BOOLEAN",
+        Shape::String => "STRING",
+        Shape::Bytes => "BYTES",
+        Shape::Array(_) => "ARRAY",
+        Shape::Map(..) => "MAP",
+        Shape::Struct(_) => "STRUCT",
+    }
+}

@@ -1,0 +1,88 @@
+//! `java.util.Date` as text, in UTC: the time zone that Connect's containers run in.
+
+use std::io::Write as _;
+
+use super::logical::MILLIS_PER_DAY;
+
+/// Appends `Date.toString`, such as `Thu Jan 01 00:00:00 UTC 1970`, of milliseconds since 1970.
+pub(crate) fn push_date(out: &mut Vec<u8>, millis: i64) {
+    const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let days = millis.div_euclid(MILLIS_PER_DAY);
+    let (year, month, day) = calendar_date(days);
+    let weekday = WEEKDAYS[days.rem_euclid(7) as usize];
+    let month = MONTHS[month as usize - 1];
+    let (hours, minutes, seconds, _) = time_of_day(millis);
+    write!(
+        out,
+        "{weekday} {month} {day:02} {hours:02}:{minutes:02}:{seconds:02} UTC {year}"
+    )
+    .expect("a Vec takes all that is written");
+}
+
+/// Appends `HH:mm:ss.SSS'Z'` of milliseconds since 1970, also of those before.
+pub(crate) fn push_iso_time(out: &mut Vec<u8>, millis: i64) {
+    let (hours, minutes, seconds, millis) = time_of_day(millis);
+    write!(out, "{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z").expect("a Vec takes all that is written");
+}
+
+/// Appends `yyyy-MM-dd` of milliseconds since 1970.
+pub(crate) fn push_iso_date(out: &mut Vec<u8>, millis: i64) {
+    let (year, month, day) = calendar_date(millis.div_euclid(MILLIS_PER_DAY));
+    write!(out, "{year:04}-{month:02}-{day:02}").expect("a Vec takes all that is written");
+}
+
+fn time_of_day(millis: i64) -> (i64, i64, i64, i64) {
+    let millis = millis.rem_euclid(MILLIS_PER_DAY);
+    (
+        millis / 3_600_000,
+        millis / 60_000 % 60,
+        millis / 1000 % 60,
+        millis % 1000,
+    )
+}
+
+/// Year, month and day of days since 1970, as Java's calendar counts them: Gregorian from 1582-10-15, Julian before.
+fn calendar_date(days: i64) -> (i64, i64, i64) {
+    const FIRST_GREGORIAN: i64 = -141_427;
+    // Years begin in March here, so that the leap day is the last day of one. Day 0 is the 1st of March of the year 0.
+    let (year, day_of_year) = if days >= FIRST_GREGORIAN {
+        let days = days + 719_468;
+        let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        (era * 400 + year_of_era, day_of_year)
+    } else {
+        let days = days + 719_470;
+        let (cycle, day_of_cycle) = (days.div_euclid(1461), days.rem_euclid(1461));
+        let year_of_cycle = (day_of_cycle - day_of_cycle / 1460) / 365;
+        (cycle * 4 + year_of_cycle, day_of_cycle - 365 * year_of_cycle)
+    };
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    (year + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_written_as_java_writes_them() {
+        let cases = [
+            (0, "Thu Jan 01 00:00:00 UTC 1970"),
+            (-1, "Wed Dec 31 23:59:59 UTC 1969"),
+            (951_782_400_000, "Tue Feb 29 00:00:00 UTC 2000"),
+            (-12_219_292_800_000, "Fri Oct 15 00:00:00 UTC 1582"),
+            (-12_219_292_800_001, "Thu Oct 04 23:59:59 UTC 1582"),
+        ];
+        for (millis, expected) in cases {
+            let mut out = Vec::new();
+            push_date(&mut out, millis);
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{millis}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `org.apache.kafka.connect.json.JsonConverter`.
+
+mod options;
+mod plan;
+mod plans;
+mod schema;
+mod text;
+
+use walferry_config::{Findings, Options, Reader};
+use walferry_record::{Typed, Value};
+
+use crate::error::Failure;
+use crate::{Converter, Encoded, Error, Part};
+
+pub(crate) use options::DECLARATIONS;
+pub(crate) use text::push_base64;
+
+/// Writes JSON, with the schema in front of it or without.
+///
+/// Only a value without a schema is Kafka's null; a null of an optional schema is the four bytes `null`. What can be known from
+/// the schema alone (its JSON, field names, what stands for null) is worked out once for each schema.
+#[derive(Debug)]
+pub struct JsonConverter {
+    schemas_enable: bool,
+    plans: plans::Plans,
+}
+
+/// How values become JSON.
+#[derive(Debug, Clone, Copy)]
+struct Style {
+    decimals: DecimalFormat,
+    replace_null_with_default: bool,
+}
+
+walferry_config::choices! {
+    /// How a Decimal is written.
+    pub enum DecimalFormat {
+        /// The base64 of the unscaled bytes.
+        #[default]
+        Base64 = "BASE64",
+        /// A JSON number.
+        Numeric = "NUMERIC",
+    }
+}
+
+impl JsonConverter {
+    const CLASS: &'static str = "org.apache.kafka.connect.json.JsonConverter";
+
+    /// A converter for keys, values or headers, unless an option is wrong.
+    pub fn from_options(options: &Options) -> (Option<Self>, Findings) {
+        let mut reader = Reader::new(options, DECLARATIONS);
+        let style = Style {
+            decimals: reader.get(&options::DECIMAL_FORMAT),
+            replace_null_with_default: reader.get(&options::REPLACE_NULL_WITH_DEFAULT),
+        };
+        let schemas_enable = reader.get(&options::SCHEMAS_ENABLE);
+        reader.get(&options::SCHEMAS_CACHE_SIZE);
+        reader.finish(Self {
+            schemas_enable,
+            plans: plans::Plans::new(style, schemas_enable),
+        })
+    }
+
+    fn write(&mut self, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
+        let Some(schema) = &typed.schema else {
+            return self.write_schemaless(&typed.value, out);
+        };
+        let entry = self.plans.get(schema);
+        if self.schemas_enable {
+            out.extend_from_slice(entry.opening()?);
+            entry.plan.write(&typed.value, out)?;
+            out.push(b'}');
+        } else {
+            entry.plan.write(&typed.value, out)?;
+        }
+        Ok(Encoded::Bytes)
+    }
+
+    fn write_schemaless(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
+        if value.is_null() {
+            return Ok(Encoded::Null);
+        }
+        if self.schemas_enable {
+            out.extend_from_slice(br#"{"schema":null,"payload":"#);
+            plan::write_schemaless(value, out)?;
+            out.push(b'}');
+        } else {
+            plan::write_schemaless(value, out)?;
+        }
+        Ok(Encoded::Bytes)
+    }
+}
+
+impl Converter for JsonConverter {
+    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+        let start = out.len();
+        self.write(typed, out).map_err(|failure| {
+            out.truncate(start);
+            failure.of(Self::CLASS, topic, part)
+        })
+    }
+}

@@ -1,0 +1,362 @@
+//! How the values of one schema are written.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use walferry_record::{Decimal, Schema, SchemaRef, Shape, Struct, Value};
+
+use super::text::{push_bool, push_bytes, push_f32, push_f64, push_integer, push_string};
+use super::{DecimalFormat, Style};
+use crate::error::{Failure, Problem, java_class, schema_type};
+use crate::java::logical::{Logical, MILLIS_PER_DAY};
+
+/// A schema, made ready for writing its values.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) schema: SchemaRef,
+    kind: Kind,
+    null: OnNull,
+}
+
+/// What the values are and what can be told of them beforehand.
+#[derive(Debug)]
+enum Kind {
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Float32,
+    Float64,
+    Boolean,
+    String,
+    Bytes,
+    Decimal(Result<DecimalForm, Problem>),
+    Logical(Logical),
+    Array(Box<Plan>),
+    Map(Box<MapPlan>),
+    Struct(Box<[FieldPlan]>),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum DecimalForm {
+    Number,
+    /// Bytes, which tell the number only together with the scale of the schema.
+    Base64 {
+        scale: i32,
+    },
+}
+
+#[derive(Debug)]
+struct MapPlan {
+    /// An object, as JSON has text for names; otherwise an array of pairs.
+    object: bool,
+    keys: Plan,
+    values: Plan,
+}
+
+#[derive(Debug)]
+struct FieldPlan {
+    /// What stands before the value: `{"first":` or `,"other":`.
+    before: Box<[u8]>,
+    plan: Plan,
+}
+
+/// What is written where there is no value.
+#[derive(Debug)]
+enum OnNull {
+    /// `null`, or the JSON of the default.
+    Text(Box<[u8]>),
+    Fail(Box<Failure>),
+}
+
+impl Plan {
+    /// Makes a schema ready. What cannot be written is an error only when a value needs it.
+    pub(super) fn new(schema: &SchemaRef, style: Style) -> Self {
+        let mut plan = Self {
+            schema: schema.clone(),
+            kind: Kind::of(schema, style),
+            null: match schema.optional {
+                true => OnNull::Text(b"null".as_slice().into()),
+                false => OnNull::Fail(Problem::RequiredNull.into()),
+            },
+        };
+        if let (Some(default), true) = (&schema.default, style.replace_null_with_default) {
+            let mut text = Vec::new();
+            plan.null = match plan.write(default, &mut text) {
+                Ok(()) => OnNull::Text(text.into()),
+                Err(failure) => OnNull::Fail(failure),
+            };
+        }
+        plan
+    }
+
+    /// The plan of an array's elements.
+    pub(super) const fn items(&self) -> Option<&Self> {
+        match &self.kind {
+            Kind::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+    /// The plans of a map's keys and values.
+    pub(super) fn pairs(&self) -> Option<(&Self, &Self)> {
+        match &self.kind {
+            Kind::Map(map) => Some((&map.keys, &map.values)),
+            _ => None,
+        }
+    }
+    /// The plans of a struct's fields.
+    pub(super) fn fields(&self) -> impl Iterator<Item = &Self> {
+        let fields = match &self.kind {
+            Kind::Struct(fields) => &**fields,
+            _ => &[],
+        };
+        fields.iter().map(|field| &field.plan)
+    }
+
+    /// Appends the JSON of a value.
+    pub(super) fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+        match (&self.kind, value) {
+            (_, Value::Null) => return self.write_null(out),
+            (Kind::String, Value::String(text)) => push_string(out, text),
+            (Kind::Int64, Value::Int64(n)) => push_integer(out, *n),
+            (Kind::Int32, Value::Int32(n)) => push_integer(out, *n),
+            (Kind::Int16, Value::Int16(n)) => push_integer(out, *n),
+            (Kind::Int8, Value::Int8(n)) => push_integer(out, *n),
+            (Kind::Boolean, Value::Boolean(flag)) => push_bool(out, *flag),
+            (Kind::Float64, Value::Float64(n)) => push_f64(out, *n),
+            (Kind::Float32, Value::Float32(n)) => push_f32(out, *n),
+            (Kind::Bytes, Value::Bytes(bytes)) => push_bytes(out, bytes),
+            (Kind::Struct(fields), Value::Struct(value)) => return self.write_struct(fields, value, out),
+            (Kind::Decimal(form), Value::Decimal(number)) => return write_decimal(form, number, out),
+            (Kind::Logical(logical), _) => return self.write_logical(*logical, value, out),
+            (Kind::Array(items), Value::Array(values)) => {
+                return write_array(values, out, |value, out| items.write(value, out));
+            }
+            (Kind::Map(map), Value::Map(pairs)) => return map.write(pairs, out),
+            _ => return Err(self.wrong_type(value)),
+        }
+        Ok(())
+    }
+
+    fn write_null(&self, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+        match &self.null {
+            OnNull::Text(text) => out.extend_from_slice(text),
+            OnNull::Fail(failure) => return Err(failure.clone()),
+        }
+        Ok(())
+    }
+
+    fn write_struct(&self, fields: &[FieldPlan], value: &Struct<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+        // The pointers differ only where something built the schema twice.
+        if !Arc::ptr_eq(&self.schema, value.schema()) && self.schema != *value.schema() {
+            return Err(Problem::Mismatch.into());
+        }
+        if fields.is_empty() {
+            out.push(b'{');
+        }
+        for (index, (field, value)) in fields.iter().zip(value.values()).enumerate() {
+            out.extend_from_slice(&field.before);
+            let written = field.plan.write(value, out);
+            written.map_err(|failure| failure.in_field(&self.schema.fields()[index].name))?;
+        }
+        out.push(b'}');
+        Ok(())
+    }
+
+    fn write_logical(&self, logical: Logical, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+        match (logical, value) {
+            (Logical::Date, Value::Int32(days)) => push_integer(out, *days),
+            (Logical::Timestamp, Value::Int64(millis)) => push_integer(out, *millis),
+            (Logical::Time, Value::Int32(millis)) => {
+                if !(0..=MILLIS_PER_DAY).contains(&i64::from(*millis)) {
+                    return Err(Problem::TimeOfDay.into());
+                }
+                push_integer(out, *millis);
+            }
+            _ => return Err(self.wrong_type(value)),
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn wrong_type(&self, value: &Value<'_>) -> Box<Failure> {
+        let problem = Problem::Type {
+            expected: schema_type(&self.schema),
+            class: java_class(value, Some(&self.schema)),
+        };
+        problem.into()
+    }
+}
+
+impl Kind {
+    fn of(schema: &Schema, style: Style) -> Self {
+        // As in Connect the name alone makes a logical type, whatever the shape.
+        if schema.is_named("org.apache.kafka.connect.data.Decimal") {
+            return Self::Decimal(DecimalForm::of(schema, style.decimals));
+        }
+        if let Some(logical) = Logical::of(schema) {
+            return Self::Logical(logical);
+        }
+        match &schema.shape {
+            Shape::Int8 => Self::Int8,
+            Shape::Int16 => Self::Int16,
+            Shape::Int32 => Self::Int32,
+            Shape::Int64 => Self::Int64,
+            Shape::Float32 => Self::Float32,
+            Shape::Float64 => Self::Float64,
+            Shape::Boolean => Self::Boolean,
+            Shape::String => Self::String,
+            Shape::Bytes => Self::Bytes,
+            Shape::Array(items) => Self::Array(Box::new(Plan::new(items, style))),
+            Shape::Map(keys, values) => Self::Map(Box::new(MapPlan {
+                object: keys.shape == Shape::String,
+                keys: Plan::new(keys, style),
+                values: Plan::new(values, style),
+            })),
+            Shape::Struct(fields) => {
+                let before = std::iter::once(b'{').chain(std::iter::repeat(b','));
+                let plans = fields.iter().zip(before).map(|(field, opening)| FieldPlan {
+                    before: {
+                        let mut before = vec![opening];
+                        push_string(&mut before, &field.name);
+                        before.push(b':');
+                        before.into()
+                    },
+                    plan: Plan::new(&field.schema, style),
+                });
+                Self::Struct(plans.collect())
+            }
+        }
+    }
+}
+
+impl DecimalForm {
+    fn of(schema: &Schema, format: DecimalFormat) -> Result<Self, Problem> {
+        if format == DecimalFormat::Numeric {
+            return Ok(Self::Number);
+        }
+        let scale = schema.parameters.iter().find(|(name, _)| &**name == "scale");
+        let (_, scale) = scale.ok_or(Problem::NoScale)?;
+        let scale = scale.parse().map_err(|_| Problem::BadScale)?;
+        Ok(Self::Base64 { scale })
+    }
+}
+
+fn write_decimal(form: &Result<DecimalForm, Problem>, number: &Decimal, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+    match form.clone()? {
+        DecimalForm::Number => write!(out, "{number}").expect("a Vec takes all that is written"),
+        DecimalForm::Base64 { scale } if scale == number.scale() => {
+            push_bytes(out, &number.unscaled_bytes(&mut [0; 8]));
+        }
+        DecimalForm::Base64 { scale } => {
+            let (schema, value) = (scale, number.scale());
+            return Err(Problem::Scale { schema, value }.into());
+        }
+    }
+    Ok(())
+}
+
+impl MapPlan {
+    fn write(&self, pairs: &[(Value<'_>, Value<'_>)], out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+        let value = |value: &Value<'_>, out: &mut Vec<u8>| self.values.write(value, out);
+        if self.object {
+            write_object(pairs, out, |key, out| self.write_name(key, out), value)
+        } else {
+            write_pairs(pairs, out, |key, out| self.keys.write(key, out), value)
+        }
+    }
+
+    /// Appends a key as the name of a member; null is named `null`.
+    fn write_name(&self, key: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+        let start = out.len();
+        self.keys.write(key, out)?;
+        if &out[start..] == b"null" {
+            out.truncate(start);
+            push_string(out, "null");
+        }
+        Ok(())
+    }
+}
+
+/// Appends a value that has no schema: its own type decides.
+pub(super) fn write_schemaless(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Boolean(flag) => push_bool(out, *flag),
+        Value::Int8(n) => push_integer(out, *n),
+        Value::Int16(n) => push_integer(out, *n),
+        Value::Int32(n) => push_integer(out, *n),
+        Value::Int64(n) => push_integer(out, *n),
+        Value::Float32(n) => push_f32(out, *n),
+        Value::Float64(n) => push_f64(out, *n),
+        Value::String(text) => push_string(out, text),
+        Value::Bytes(bytes) => push_bytes(out, bytes),
+        Value::Array(values) => return write_array(values, out, write_schemaless),
+        Value::Map(pairs) if pairs.iter().all(|(key, _)| matches!(key, Value::String(_))) => {
+            return write_object(pairs, out, write_schemaless, write_schemaless);
+        }
+        Value::Map(pairs) => return write_pairs(pairs, out, write_schemaless, write_schemaless),
+        Value::Decimal(_) => {
+            let class = java_class(value, None);
+            return Err(Problem::NoSchemaType { class }.into());
+        }
+        // A struct has a schema, and no schema is not that one.
+        Value::Struct(_) => return Err(Problem::Mismatch.into()),
+    }
+    Ok(())
+}
+
+type Written = Result<(), Box<Failure>>;
+
+fn write_array(
+    values: &[Value<'_>],
+    out: &mut Vec<u8>,
+    write: impl Fn(&Value<'_>, &mut Vec<u8>) -> Written,
+) -> Written {
+    out.push(b'[');
+    for (index, value) in values.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write(value, out).map_err(Failure::in_element)?;
+    }
+    out.push(b']');
+    Ok(())
+}
+
+fn write_object(
+    pairs: &[(Value<'_>, Value<'_>)],
+    out: &mut Vec<u8>,
+    write_name: impl Fn(&Value<'_>, &mut Vec<u8>) -> Written,
+    write_value: impl Fn(&Value<'_>, &mut Vec<u8>) -> Written,
+) -> Written {
+    out.push(b'{');
+    for (index, (name, value)) in pairs.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_name(name, out).map_err(Failure::in_element)?;
+        out.push(b':');
+        write_value(value, out).map_err(Failure::in_element)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn write_pairs(
+    pairs: &[(Value<'_>, Value<'_>)],
+    out: &mut Vec<u8>,
+    write_key: impl Fn(&Value<'_>, &mut Vec<u8>) -> Written,
+    write_value: impl Fn(&Value<'_>, &mut Vec<u8>) -> Written,
+) -> Written {
+    out.push(b'[');
+    for (index, (key, value)) in pairs.iter().enumerate() {
+        out.extend_from_slice(if index > 0 { b",[" } else { b"[" });
+        write_key(key, out).map_err(Failure::in_element)?;
+        out.push(b',');
+        write_value(value, out).map_err(Failure::in_element)?;
+        out.push(b']');
+    }
+    out.push(b']');
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Converters that hand bytes on as they are.
+
+use walferry_config::{Findings, Options, Property, Reader, properties};
+use walferry_record::{Shape, Typed, Value};
+
+use crate::class::converter;
+use crate::error::{Failure, Problem, java_class, schema_type};
+use crate::{Converter, Encoded, Error, Part, Role};
+
+/// `org.apache.kafka.connect.converters.ByteArrayConverter`: bytes and nulls only.
+#[derive(Debug, Default)]
+pub struct ByteArrayConverter;
+
+impl Converter for ByteArrayConverter {
+    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+        let problem = match (typed.schema.as_deref(), &typed.value) {
+            (Some(schema), _) if schema.shape != Shape::Bytes => Problem::SchemaType {
+                class: "ByteArrayConverter",
+                schema: schema_type(schema),
+            },
+            (_, Value::Null) => return Ok(Encoded::Null),
+            (_, Value::Bytes(bytes)) => {
+                out.extend_from_slice(bytes);
+                return Ok(Encoded::Bytes);
+            }
+            (schema, value) => Problem::Incompatible {
+                converter: "ByteArrayConverter",
+                class: java_class(value, schema),
+            },
+        };
+        let failure = Box::<Failure>::from(problem);
+        Err(failure.of("org.apache.kafka.connect.converters.ByteArrayConverter", topic, part))
+    }
+}
+
+/// `io.debezium.converters.BinaryDataConverter`: bytes as they are, everything else as another converter writes it.
+///
+/// Made for an outbox whose payloads are already serialised, while heartbeats and transaction records are not.
+pub struct BinaryDataConverter {
+    delegate: Option<Box<dyn Converter>>,
+}
+
+properties! {
+    const DELEGATE: Property<Option<String>> = Property::new("delegate.converter.type")
+        .text("Class of the converter that writes whatever is not binary. Without one, such data stops the connector.");
+    const DELEGATE_OPTION: Property<String> = Property::new("delegate.converter.type.<option>")
+        .text("An option of that converter, such as `delegate.converter.type.schemas.enable`.");
+}
+
+impl BinaryDataConverter {
+    /// A converter, unless its delegate is unknown or an option of that is wrong.
+    pub fn from_options(role: Role, options: &Options) -> (Option<Self>, Findings) {
+        let mut reader = Reader::new(options, DECLARATIONS);
+        let mut delegate = None;
+        if let Some(class) = reader.get(&DELEGATE) {
+            let findings;
+            (delegate, findings) = converter(&class, role, &options.below("delegate.converter.type."));
+            reader.extend(findings);
+        }
+        reader.finish(Self { delegate })
+    }
+}
+
+impl Converter for BinaryDataConverter {
+    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+        let schema = typed.schema.as_deref();
+        if schema.is_none_or(|schema| schema.shape == Shape::Bytes) {
+            match &typed.value {
+                Value::Null => return Ok(Encoded::Null),
+                Value::Bytes(bytes) => {
+                    out.extend_from_slice(bytes);
+                    return Ok(Encoded::Bytes);
+                }
+                _ => {}
+            }
+        }
+        match &mut self.delegate {
+            Some(delegate) => delegate.encode(topic, part, typed, out),
+            None => {
+                let class = java_class(&typed.value, schema);
+                let failure = Box::<Failure>::from(Problem::NoDelegate { class });
+                Err(failure.of("io.debezium.converters.BinaryDataConverter", topic, part))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for BinaryDataConverter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let has_delegate = self.delegate.is_some();
+        f.debug_struct("BinaryDataConverter")
+            .field("has_delegate", &has_delegate)
+            .finish_non_exhaustive()
+    }
+}
