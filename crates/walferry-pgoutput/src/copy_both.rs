@@ -148,3 +148,80 @@ impl fmt::Debug for XLogData<'_> {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_messages_are_read_as_documented() {
+        let cases: [(&[u8], ServerMessage<'_>); 3] = [
+            (
+                b"w\0\0\0\x16\xB3\x74\xD8\x48\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03B...",
+                ServerMessage::XLogData(XLogData {
+                    start: Lsn(0x16_B374_D848),
+                    end: Lsn(2),
+                    server_time: PgTimestamp(3),
+                    data: b"B...",
+                }),
+            ),
+            (
+                b"k\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\x01",
+                ServerMessage::Keepalive(PrimaryKeepalive {
+                    wal_end: Lsn(1),
+                    server_time: PgTimestamp(2),
+                    reply_requested: true,
+                }),
+            ),
+            (
+                b"k\0\0\0\0\0\0\0\x01\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFE\0",
+                ServerMessage::Keepalive(PrimaryKeepalive {
+                    wal_end: Lsn(1),
+                    server_time: PgTimestamp(-2),
+                    reply_requested: false,
+                }),
+            ),
+        ];
+        for (body, message) in cases {
+            assert_eq!(ServerMessage::parse(body), Ok(message), "{}", body.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_status_update_is_written_as_documented() {
+        let update = StandbyStatusUpdate {
+            written: Lsn(0x16_B374_D848),
+            flushed: Lsn(2),
+            applied: Lsn(3),
+            client_time: PgTimestamp(4),
+            reply_requested: true,
+        };
+        let expected = b"r\0\0\0\x16\xB3\x74\xD8\x48\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04\x01";
+        assert_eq!(&update.encode(), expected);
+    }
+
+    #[test]
+    fn other_bytes_are_refused_with_their_place() {
+        let cases: [(&[u8], &str); 5] = [
+            (b"", "message is empty"),
+            (b"x", "unknown message tag 'x'"),
+            (b"w\0", "XLogData message ends after 2 of 9 bytes"),
+            (
+                b"k\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\x02",
+                "PrimaryKeepalive message has unknown flags 0x02 at byte 17",
+            ),
+            (
+                b"k\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0",
+                "PrimaryKeepalive message is complete after 18 bytes but has 19",
+            ),
+        ];
+        for (body, expected) in cases {
+            assert_eq!(
+                ServerMessage::parse(body).unwrap_err().to_string(),
+                expected,
+                "{}",
+                body.escape_ascii()
+            );
+        }
+    }
+}

@@ -142,3 +142,47 @@ fn put_name(name: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
 pub(crate) fn field<T: TryFrom<usize>>(what: &'static str, count: usize) -> Result<T, EncodeError> {
     T::try_from(count).map_err(|_| EncodeError::TooMany { what, count })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Lsn, Oid, RelationColumn, ReplicaIdentity};
+
+    #[test]
+    fn what_the_protocol_cannot_say_is_refused_and_leaves_nothing_behind() {
+        let column = RelationColumn {
+            name: "c".to_owned(),
+            part_of_key: false,
+            type_oid: Oid(23),
+            type_modifier: -1,
+        };
+        let wide = Relation {
+            oid: Oid(1),
+            namespace: "public".to_owned(),
+            name: "wide".to_owned(),
+            replica_identity: ReplicaIdentity::Default,
+            columns: vec![column; 65_536],
+        };
+        let cases = [
+            (
+                Message::Origin(Origin {
+                    commit_lsn: Lsn(1),
+                    name: "a\0b",
+                }),
+                EncodeError::ZeroByteInName,
+            ),
+            (
+                Message::Relation(wide),
+                EncodeError::TooMany {
+                    what: "columns",
+                    count: 65_536,
+                },
+            ),
+        ];
+        for (message, error) in cases {
+            let mut out = b"before".to_vec();
+            assert_eq!(encode(&message, &mut out), Err(error));
+            assert_eq!(out, b"before");
+        }
+    }
+}

@@ -152,3 +152,39 @@ fn push_value(data: &mut Vec<u8>, kind: u8, value: &[u8]) -> Result<(), EncodeEr
     data.extend_from_slice(value);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tuple_says_how_many_columns_are_left() {
+        let values = [Column::Text(b""), Column::Unchanged, Column::Null];
+        let tuple = TupleBuf::new(values).unwrap();
+        let mut columns = tuple.as_tuple().columns();
+        for (index, value) in values.into_iter().enumerate() {
+            assert_eq!(columns.len(), 3 - index);
+            assert_eq!(columns.next(), Some(value));
+        }
+        assert_eq!((columns.len(), columns.next()), (0, None));
+    }
+
+    #[test]
+    fn more_columns_than_the_protocol_counts_are_refused() {
+        let columns = |count| TupleBuf::new(std::iter::repeat_n(Column::Null, count));
+        assert_eq!(columns(65_535).unwrap().as_tuple().columns().count(), 65_535);
+        assert_eq!(
+            columns(65_536),
+            Err(EncodeError::TooMany {
+                what: "columns",
+                count: 65_536
+            })
+        );
+    }
+
+    #[test]
+    fn debug_keeps_values_to_itself() {
+        let tuple = TupleBuf::new([Column::Text(b"secret"), Column::Null, Column::Binary(b"\x01")]).unwrap();
+        assert_eq!(format!("{tuple:?}"), "[Text(6 bytes), Null, Binary(1 bytes)]");
+    }
+}
