@@ -5,14 +5,28 @@ use std::collections::BTreeMap;
 use crate::choice::nearest;
 use crate::finding::{Finding, Findings};
 use crate::property::{Declaration, Property, Support};
-use crate::value::Value;
+use crate::sanitize::Sanitizer;
+use crate::value::{Value, ValueError};
 
 /// Properties as a user wrote them, with references to config providers already resolved.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// What stands before each name in the user's file, such as `transforms.outbox.`.
     prefix: String,
-    entries: BTreeMap<String, String>,
+    entries: BTreeMap<String, Entry>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Entry {
+    text: String,
+    /// What the user wrote, where a config provider has resolved it to `text`, which is then as good as secret.
+    written: Option<String>,
+}
+
+impl From<String> for Entry {
+    fn from(text: String) -> Self {
+        Self { text, written: None }
+    }
 }
 
 impl Options {
@@ -27,7 +41,7 @@ impl Options {
     /// The options below `prefix`, which is cut from their names.
     pub fn below(&self, prefix: &str) -> Self {
         let entries = self.entries.iter();
-        let below = entries.filter_map(|(name, text)| Some((name.strip_prefix(prefix)?.to_owned(), text.clone())));
+        let below = entries.filter_map(|(name, entry)| Some((name.strip_prefix(prefix)?.to_owned(), entry.clone())));
         Self {
             prefix: format!("{}{prefix}", self.prefix),
             entries: below.collect(),
@@ -36,12 +50,14 @@ impl Options {
 
     /// The text of one option, as written.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.entries.get(name).map(String::as_str)
+        self.entries.get(name).map(|entry| entry.text.as_str())
     }
 
     /// All options: name (without the prefix) and text as written.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.entries.iter().map(|(name, text)| (name.as_str(), text.as_str()))
+        self.entries
+            .iter()
+            .map(|(name, entry)| (name.as_str(), entry.text.as_str()))
     }
 
     /// The name as it stands in the user's file.
@@ -51,12 +67,30 @@ impl Options {
 
     /// Sets one option.
     pub fn set(&mut self, name: impl Into<String>, text: impl Into<String>) {
-        self.entries.insert(name.into(), text.into());
+        self.entries.insert(name.into(), text.into().into());
+    }
+
+    /// Sets one option whose text a config provider has resolved from what the user wrote.
+    pub(crate) fn set_resolved(&mut self, name: &str, text: String, written: &str) {
+        self.entries.insert(
+            name.to_owned(),
+            Entry {
+                text,
+                written: Some(written.to_owned()),
+            },
+        );
+    }
+
+    /// Gives an option another name; one that is there under that name already wins.
+    pub(crate) fn rename(&mut self, from: &str, to: &str) {
+        if let Some(entry) = self.entries.remove(from) {
+            self.entries.entry(to.to_owned()).or_insert(entry);
+        }
     }
 
     /// Removes one option.
     pub fn remove(&mut self, name: &str) -> Option<String> {
-        self.entries.remove(name)
+        self.entries.remove(name).map(|entry| entry.text)
     }
 
     /// Whether there is none.
@@ -195,14 +229,26 @@ impl<'a> Reader<'a> {
     fn parse<T: Value>(&mut self, name: &str, text: &str) -> T {
         let text = if T::TRIMMED { text.trim() } else { text };
         T::parse(text).unwrap_or_else(|error| {
-            let message = match (T::SECRET, text.is_empty()) {
-                (true, _) => error.to_string(),
-                (false, true) => format!("is empty, which {error}"),
-                (false, false) => format!("is {text:?}, which {error}"),
-            };
+            let message = self.complaint::<T>(name, text, &error);
             self.problem(name, message).hint = error.hint;
             T::default()
         })
+    }
+
+    /// What is wrong with a text, without showing it where it may be a secret.
+    fn complaint<T: Value>(&self, name: &str, text: &str, error: &ValueError) -> String {
+        let written = self
+            .options
+            .entries
+            .get(name)
+            .and_then(|entry| entry.written.as_deref());
+        let secret = T::SECRET || Sanitizer::default().is_secret(&self.options.full_name(name));
+        match written {
+            Some(written) => format!("is {written}, whose value cannot be read as {}", T::TYPE),
+            None if secret => format!("cannot be read as {}", T::TYPE),
+            None if text.is_empty() => format!("is empty, which {error}"),
+            None => format!("is {text:?}, which {error}"),
+        }
     }
 
     fn check_support(&mut self, name: &str, text: &str, declaration: &Declaration) {
@@ -340,6 +386,22 @@ mod tests {
             (vec!["5"], vec!["a".to_owned(), "b".to_owned()]),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_value_that_may_be_a_secret_is_not_repeated() {
+        let mut options = options(&[("host", "db"), ("basic.auth.user.info", "s3cret")]);
+        options.set_resolved("port", "s3cret".to_owned(), "${env:PORT}");
+        let mut reader = Reader::new(&options, []);
+        reader.get(&PORT);
+        reader.get(&Property::<u16>::new("basic.auth.user.info"));
+        let (_, findings) = reader.finish(());
+        let problems: Vec<String> = findings.problems().map(ToString::to_string).collect();
+        let expected = [
+            "x.port is ${env:PORT}, whose value cannot be read as int",
+            "x.basic.auth.user.info cannot be read as int",
+        ];
+        assert_eq!(problems, expected);
     }
 
     #[test]

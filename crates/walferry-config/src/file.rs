@@ -1,0 +1,310 @@
+//! The forms in which users bring a configuration: Connect's JSON and Java's `.properties`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::finding::Findings;
+
+/// The properties of a file as its author wrote them: nothing trimmed, resolved or left out.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Submitted {
+    /// The connector's name, where the file says it.
+    pub name: Option<String>,
+    /// Names and texts in the order of the file; each name once.
+    pub properties: Vec<(String, String)>,
+}
+
+/// A file that is neither a JSON object nor `.properties`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// Malformed JSON.
+    #[error("not valid JSON: {0}")]
+    Json(String),
+    /// Malformed properties.
+    #[error("not a valid properties file: {0}")]
+    Properties(String),
+}
+
+impl Submitted {
+    /// Reads a file whose kind its first character tells: `{` begins JSON, anything else `.properties`.
+    ///
+    /// # Errors
+    /// The text is malformed. What is wrong with single properties is among the findings.
+    pub fn read(text: &str) -> Result<(Self, Findings), FileError> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        match text.trim_start().starts_with('{') {
+            true => Self::from_json(text),
+            false => Self::from_properties(text),
+        }
+    }
+
+    /// Reads a connector as Connect's REST API takes it: a flat object, or `{"name": …, "config": {…}}`.
+    ///
+    /// # Errors
+    /// The text is not a JSON object.
+    pub fn from_json(text: &str) -> Result<(Self, Findings), FileError> {
+        let members: Members<'_> = parse_json(text)?;
+        let mut findings = Findings::default();
+        let wrapped = members
+            .0
+            .iter()
+            .any(|(name, value)| name == "config" && value.get().starts_with('{'));
+        if !wrapped {
+            let mut submitted = Self::default();
+            submitted.set_members(members, "", &mut findings);
+            submitted.name = submitted.get("name").map(|name| name.trim().to_owned());
+            return Ok((submitted, findings));
+        }
+        let mut submitted = Self::default();
+        let mut name = None;
+        for (member, value) in members.0 {
+            match member.as_str() {
+                "config" => submitted.set_members(parse_json(value.get())?, "config.", &mut findings),
+                "name" => name = scalar(value).map(|name| name.trim().to_owned()),
+                // What `GET /connectors/…` answers and what `POST /connectors` takes besides.
+                "tasks" | "type" | "initial_state" => {}
+                _ => {
+                    let finding = findings.warning(member, "stands beside config and has no effect");
+                    finding.hint("move it into config if it is a property");
+                }
+            }
+        }
+        let inner = submitted.get("name").map(|name| name.trim().to_owned());
+        if let (Some(outer), Some(inner)) = (&name, &inner)
+            && outer != inner
+        {
+            let finding = findings.problem("name", format!("is {outer:?} outside of config and {inner:?} in it"));
+            finding.hint("give the connector one name");
+        }
+        submitted.name = name.or(inner);
+        Ok((submitted, findings))
+    }
+
+    /// Reads Java's `.properties` in UTF-8: continued lines, escapes, `=`, `:` or a blank as separator.
+    ///
+    /// # Errors
+    /// A line is malformed, for instance by an unfinished `\u` escape.
+    pub fn from_properties(text: &str) -> Result<(Self, Findings), FileError> {
+        let mut submitted = Self::default();
+        let mut findings = Findings::default();
+        for (name, value) in properties(text)? {
+            submitted.set(name, value, &mut findings);
+        }
+        submitted.name = submitted.get("name").map(|name| name.trim().to_owned());
+        Ok((submitted, findings))
+    }
+
+    /// The text of a property, as written.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.properties
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, text)| text.as_str())
+    }
+
+    fn set_members(&mut self, members: Members<'_>, place: &str, findings: &mut Findings) {
+        for (name, value) in members.0 {
+            match scalar(value) {
+                Some(text) => self.set(name, text, findings),
+                None => {
+                    let kind = match value.get().as_bytes().first() {
+                        Some(b'{') => "an object",
+                        Some(b'[') => "an array",
+                        _ => "null",
+                    };
+                    let finding = findings.problem(
+                        format!("{place}{name}"),
+                        format!("is {kind}, which is no value of a property"),
+                    );
+                    finding.hint("write a string, a number, true or false");
+                }
+            }
+        }
+    }
+
+    /// A name that comes twice takes its last value, as in Connect.
+    fn set(&mut self, name: String, text: String, findings: &mut Findings) {
+        match self.properties.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => {
+                findings.warning(name, "is set more than once; the last value counts");
+                *known = text;
+            }
+            None => self.properties.push((name, text)),
+        }
+    }
+}
+
+/// Names only: any value may be a secret.
+impl fmt::Debug for Submitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.properties.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Submitted")
+            .field("name", &self.name)
+            .field("names", &names)
+            .finish()
+    }
+}
+
+/// The pairs of a `.properties` text, in order and with repetitions.
+pub(crate) fn properties(text: &str) -> Result<Vec<(String, String)>, FileError> {
+    let mut pairs = Vec::new();
+    java_properties::PropertiesIter::new_with_encoding(text.as_bytes(), encoding_rs::UTF_8)
+        .read_into(|name, value| pairs.push((name, value)))
+        .map_err(|error| FileError::Properties(error.to_string()))?;
+    Ok(pairs)
+}
+
+/// The value of one key of a `.properties` text; the last one counts.
+pub(crate) fn property(text: &str, key: &str) -> Result<Option<String>, FileError> {
+    let pairs: BTreeMap<String, String> = properties(text)?.into_iter().collect();
+    Ok(pairs.get(key).cloned())
+}
+
+fn parse_json<'a>(text: &'a str) -> Result<Members<'a>, FileError> {
+    serde_json::from_str(text).map_err(|error| FileError::Json(error.to_string()))
+}
+
+/// The text of a scalar. Numbers keep their notation: `1.50` stays `1.50`.
+fn scalar(value: &RawValue) -> Option<String> {
+    match value.get().as_bytes().first() {
+        Some(b'"') => serde_json::from_str(value.get()).ok(),
+        Some(b'{' | b'[' | b'n') | None => None,
+        Some(_) => Some(value.get().to_owned()),
+    }
+}
+
+/// The members of an object in their order, with repetitions.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Submitted, Vec<String>) {
+        let (submitted, findings) = Submitted::read(text).unwrap();
+        (submitted, findings.iter().map(ToString::to_string).collect())
+    }
+
+    fn pairs(submitted: &Submitted) -> Vec<(&str, &str)> {
+        submitted
+            .properties
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.as_str()))
+            .collect()
+    }
+
+    #[test]
+    fn json_is_read_flat_or_wrapped_and_scalars_keep_their_text() {
+        let config = r#"{"tasks.max": 1, "a": 1.50, "b": 1E5, "c": true, "d": " x \u00e9 ", "name": "orders"}"#;
+        let expected = [
+            ("tasks.max", "1"),
+            ("a", "1.50"),
+            ("b", "1E5"),
+            ("c", "true"),
+            ("d", " x é "),
+            ("name", "orders"),
+        ];
+        for text in [
+            config.to_owned(),
+            format!(r#" {{"name": "orders", "config": {config}, "initial_state": "STOPPED"}}"#),
+        ] {
+            let (submitted, findings) = read(&text);
+            assert_eq!(submitted.name.as_deref(), Some("orders"), "{text}");
+            assert_eq!(pairs(&submitted), expected, "{text}");
+            assert_eq!(findings, Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_value_is_a_problem_with_its_place() {
+        let cases = [
+            (
+                r#"{"a": null}"#,
+                "a is null, which is no value of a property (write a string, a number, true or false)",
+            ),
+            (
+                r#"{"config": {"a": [1]}}"#,
+                "config.a is an array, which is no value of a property (write a string, a number, true or false)",
+            ),
+            (
+                r#"{"a": {"b": 1}}"#,
+                "a is an object, which is no value of a property (write a string, a number, true or false)",
+            ),
+            (r#"{"a": 1, "a": 2}"#, "a is set more than once; the last value counts"),
+            (
+                r#"{"name": "x", "config": {"name": "y"}}"#,
+                "name is \"x\" outside of config and \"y\" in it (give the connector one name)",
+            ),
+            (
+                r#"{"slot.name": "x", "config": {}}"#,
+                "slot.name stands beside config and has no effect (move it into config if it is a property)",
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(read(text).1, [expected], "{text}");
+        }
+        assert_eq!(pairs(&read(r#"{"a": 1, "a": 2}"#).0), [("a", "2")]);
+    }
+
+    #[test]
+    fn a_connector_without_a_name_has_none() {
+        for text in [r#"{"config": {"a": "1"}}"#, r#"{"a": "1"}"#, "a=1"] {
+            assert_eq!(read(text).0.name, None, "{text}");
+        }
+    }
+
+    #[test]
+    fn properties_are_read_as_java_reads_them() {
+        let text = "# comment\nname = orders\na: b\\\n   c\nd e\n\\u0061b=\\u00e9 é\nempty=\ntrailing = x \n";
+        let (submitted, findings) = read(text);
+        let expected = [
+            ("name", "orders"),
+            ("a", "bc"),
+            ("d", "e"),
+            ("ab", "é é"),
+            ("empty", ""),
+            ("trailing", "x "),
+        ];
+        assert_eq!(pairs(&submitted), expected);
+        assert_eq!(submitted.name.as_deref(), Some("orders"));
+        assert_eq!(findings, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_malformed_file_is_an_error_with_its_place() {
+        let cases = [
+            ("{\"a\": 1,}", "not valid JSON: trailing comma at line 1 column 9"),
+            ("{\"a\" 1}", "not valid JSON: expected `:` at line 1 column 6"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Submitted::read(text).unwrap_err().to_string(), expected, "{text}");
+        }
+        assert!(matches!(Submitted::read("a=\\u00"), Err(FileError::Properties(_))));
+    }
+}
