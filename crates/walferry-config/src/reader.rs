@@ -32,6 +32,7 @@ impl From<String> for Entry {
 impl Options {
     /// Options whose names begin with `prefix` in the user's file, and here without it.
     pub fn new(prefix: impl Into<String>, entries: BTreeMap<String, String>) -> Self {
+        let entries = entries.into_iter().map(|(name, text)| (name, text.into())).collect();
         Self {
             prefix: prefix.into(),
             entries,
