@@ -1,1 +1,3 @@
 //! Simulated world and fixtures; development only.
+
+pub mod servers;

@@ -1,0 +1,144 @@
+//! Kafka Connect with Debezium: a distributed worker of one.
+
+use super::kafka::jvm;
+use super::process::{Process, free_port, wait_for};
+use super::{Answer, Kafka, request, scratch};
+use rustix::process::Signal;
+use serde_json::{Map, Value};
+use std::fs;
+
+/// A worker on a broker. Its defaults are Connect's own, with quick offset commits and large records allowed.
+#[derive(Debug)]
+pub struct Connect {
+    _process: Process,
+    port: u16,
+}
+
+/// State of a connector's only task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Task {
+    /// Not assigned, or not started yet.
+    Absent,
+    /// Runs.
+    Running,
+    /// Died of this trace.
+    Failed(String),
+}
+
+impl Connect {
+    /// Starts a worker and waits until its REST API answers.
+    #[track_caller]
+    pub fn start(kafka: &Kafka) -> Self {
+        let (folder, port) = (scratch::folder("connect"), free_port());
+        let config = format!(
+            "bootstrap.servers={}\n\
+             group.id=walferry-test\n\
+             key.converter=org.apache.kafka.connect.json.JsonConverter\n\
+             value.converter=org.apache.kafka.connect.json.JsonConverter\n\
+             offset.storage.topic=connect-offsets\n\
+             offset.storage.replication.factor=1\n\
+             offset.storage.partitions=1\n\
+             config.storage.topic=connect-configs\n\
+             config.storage.replication.factor=1\n\
+             status.storage.topic=connect-status\n\
+             status.storage.replication.factor=1\n\
+             status.storage.partitions=1\n\
+             offset.flush.interval.ms=1000\n\
+             listeners=http://127.0.0.1:{port}\n\
+             plugin.discovery=hybrid_warn\n\
+             connector.client.config.override.policy=All\n\
+             producer.max.request.size=33554432\n",
+            kafka.bootstrap()
+        );
+        let properties = folder.join("worker.properties");
+        fs::write(&properties, config).expect("the scratch folder can be written");
+        let mut command = jvm(&folder, "700m");
+        command
+            .arg("org.apache.kafka.connect.cli.ConnectDistributed")
+            .arg(properties);
+        let mut process = Process::start("connect", &folder, Signal::KILL, &mut command);
+        process.wait_until("answer", || {
+            request(port, "GET", "/connectors", None).filter(|answer| answer.status == 200)
+        });
+        Self {
+            _process: process,
+            port,
+        }
+    }
+
+    /// Creates a connector and waits until its task runs or has failed.
+    #[track_caller]
+    pub fn create(&self, name: &str, config: &Map<String, Value>) -> Task {
+        self.ask(
+            "PUT",
+            &format!("/connectors/{name}/config"),
+            Some(&Value::Object(config.clone())),
+        );
+        self.wait_for_task(name)
+    }
+
+    /// State of the connector's task.
+    #[track_caller]
+    pub fn task(&self, name: &str) -> Task {
+        let status = self.ask("GET", &format!("/connectors/{name}/status"), None).json();
+        match status["tasks"][0]["state"].as_str() {
+            Some("RUNNING") => Task::Running,
+            Some("FAILED") => Task::Failed(status["tasks"][0]["trace"].as_str().unwrap_or_default().into()),
+            _ => Task::Absent,
+        }
+    }
+
+    /// Stops a connector; its offsets are kept.
+    #[track_caller]
+    pub fn stop(&self, name: &str) {
+        self.ask("PUT", &format!("/connectors/{name}/stop"), None);
+        wait_for(&format!("connector {name} to stop"), || {
+            let status = self.ask("GET", &format!("/connectors/{name}/status"), None).json();
+            let stopped = status["connector"]["state"] == "STOPPED" && self.task(name) == Task::Absent;
+            stopped.then_some(())
+        });
+    }
+
+    /// Starts a stopped connector again, and waits until its task runs or has failed.
+    #[track_caller]
+    pub fn resume(&self, name: &str) -> Task {
+        self.ask("PUT", &format!("/connectors/{name}/resume"), None);
+        self.wait_for_task(name)
+    }
+
+    /// Removes a connector with its offsets.
+    #[track_caller]
+    pub fn remove(&self, name: &str) {
+        self.stop(name);
+        self.ask("DELETE", &format!("/connectors/{name}/offsets"), None);
+        self.ask("DELETE", &format!("/connectors/{name}"), None);
+    }
+
+    /// The offsets that Connect has stored for a connector, as its REST API shows them.
+    #[track_caller]
+    pub fn offsets(&self, name: &str) -> Value {
+        self.ask("GET", &format!("/connectors/{name}/offsets"), None).json()
+    }
+
+    #[track_caller]
+    fn wait_for_task(&self, name: &str) -> Task {
+        wait_for(&format!("the task of connector {name}"), || {
+            Some(self.task(name)).filter(|task| *task != Task::Absent)
+        })
+    }
+
+    /// Asks until the worker does it: it answers 409 while it rebalances, and knows of a new connector only after a while.
+    #[track_caller]
+    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        wait_for(&format!("{method} {path}"), || {
+            let answer = request(self.port, method, path, body)?;
+            assert!(
+                answer.status < 500 && answer.status != 400,
+                "{method} {path}: {} {}",
+                answer.status,
+                answer.body
+            );
+            (answer.status < 400).then_some(answer)
+        })
+    }
+}

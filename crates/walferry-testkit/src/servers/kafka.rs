@@ -1,0 +1,244 @@
+//! A throw-away Apache Kafka: one KRaft node, broker and controller in one JVM.
+
+use super::process::{Process, free_port, wait_for};
+use super::records::{Extent, Reader, Record};
+use super::{scratch, tools};
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rustix::process::Signal;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tokio::runtime::{Builder, Runtime};
+
+/// A broker on a loopback port that takes records of up to 32 MiB and creates topics on demand.
+#[derive(Debug)]
+pub struct Kafka {
+    process: Process,
+    folder: PathBuf,
+    port: u16,
+}
+
+/// Topics that brokers and Connect workers keep for themselves.
+const INTERNAL: [&str; 4] = [
+    "connect-",
+    "__consumer_offsets",
+    "__transaction_state",
+    "__share_group_state",
+];
+
+const LOG_CONFIG: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<Configuration status="WARN">
+  <Appenders><Console name="out"><PatternLayout pattern="%d{HH:mm:ss.SSS} %-5p %c{1} %m%n"/></Console></Appenders>
+  <Loggers>
+    <Root level="WARN"><AppenderRef ref="out"/></Root>
+    <Logger name="io.debezium" level="INFO"/>
+  </Loggers>
+</Configuration>
+"#;
+
+impl Kafka {
+    /// Formats a log directory and starts a broker on it.
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Like `start`, with lines for `server.properties` after the usual ones.
+    #[track_caller]
+    pub fn start_with(properties: &[&str]) -> Self {
+        let (folder, port, controller) = (scratch::folder("kafka"), free_port(), free_port());
+        let logs = folder.join("logs");
+        let config = format!(
+            "process.roles=broker,controller\n\
+             node.id=1\n\
+             controller.quorum.voters=1@127.0.0.1:{controller}\n\
+             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+             controller.listener.names=CONTROLLER\n\
+             log.dirs={}\n\
+             offsets.topic.replication.factor=1\n\
+             offsets.topic.num.partitions=1\n\
+             transaction.state.log.replication.factor=1\n\
+             transaction.state.log.min.isr=1\n\
+             transaction.state.log.num.partitions=1\n\
+             share.coordinator.state.topic.replication.factor=1\n\
+             share.coordinator.state.topic.min.isr=1\n\
+             group.initial.rebalance.delay.ms=0\n\
+             message.max.bytes=33554432\n\
+             replica.fetch.max.bytes=33554432\n\
+             {}\n",
+            logs.display(),
+            properties.join("\n")
+        );
+        fs::write(folder.join("server.properties"), config).expect("the scratch folder can be written");
+        let mut format = jvm(&folder, "256m");
+        format.args([
+            "kafka.tools.StorageTool",
+            "format",
+            "--cluster-id",
+            "d2FsZmVycnktdGVzdC1pZA",
+            "--config",
+        ]);
+        let output = format
+            .arg(folder.join("server.properties"))
+            .output()
+            .expect("java can be run");
+        assert!(
+            output.status.success(),
+            "Kafka's log could not be made: {}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+        let mut kafka = Self {
+            process: run(&folder),
+            folder,
+            port,
+        };
+        kafka.wait_until_it_answers();
+        kafka
+    }
+
+    /// `host:port` for `bootstrap.servers`.
+    pub fn bootstrap(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Ends the broker: `hard` by kill -9, else in order.
+    #[track_caller]
+    pub fn stop(&mut self, hard: bool) {
+        self.process.end(if hard { Signal::KILL } else { Signal::TERM });
+    }
+
+    /// Starts the broker again on its data and port, after `stop`.
+    #[track_caller]
+    pub fn start_again(&mut self) {
+        self.process = run(&self.folder);
+        self.wait_until_it_answers();
+    }
+
+    /// Makes the broker hang without closing a connection, until `resume`.
+    pub fn pause(&mut self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// Lets a paused broker go on.
+    pub fn resume(&mut self) {
+        self.process.signal(Signal::CONT);
+    }
+
+    /// Creates a topic.
+    #[track_caller]
+    pub fn create_topic(&self, name: &str, partitions: i32) {
+        let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        let (runtime, admin) = self.admin();
+        let created = runtime
+            .block_on(admin.create_topics([&topic], &AdminOptions::new()))
+            .expect("the broker answers");
+        for outcome in created {
+            outcome.unwrap_or_else(|(topic, code)| panic!("topic {topic} was not created: {code}"));
+        }
+    }
+
+    /// Names of all topics but Kafka's and Connect's own, sorted.
+    #[track_caller]
+    pub fn topics(&self) -> Vec<String> {
+        let reader = self.reader();
+        let mut topics = wait_for("the broker's topics", || reader.topics().ok());
+        topics.retain(|topic| !INTERNAL.iter().any(|internal| topic.starts_with(internal)));
+        topics
+    }
+
+    /// Deletes all topics but Kafka's and Connect's own, and waits until they are gone.
+    #[track_caller]
+    pub fn delete_topics(&self) {
+        let topics = self.topics();
+        let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+        if !names.is_empty() {
+            let (runtime, admin) = self.admin();
+            runtime
+                .block_on(admin.delete_topics(&names, &AdminOptions::new()))
+                .expect("the broker answers");
+            wait_for("topics to be deleted", || self.topics().is_empty().then_some(()));
+        }
+    }
+
+    /// How many records the topics of `topics` hold.
+    #[track_caller]
+    pub fn record_count(&self) -> usize {
+        self.extents(&self.topics()).iter().map(Extent::len).sum()
+    }
+
+    /// All records of some topics, by topic, partition and offset.
+    #[track_caller]
+    pub fn read(&self, topics: &[String]) -> Vec<Record> {
+        self.reader().read(&self.extents(topics))
+    }
+
+    /// Waits until a topic holds at least so many records, and returns all of them.
+    #[track_caller]
+    pub fn wait_for_records(&self, topic: &str, count: usize) -> Vec<Record> {
+        let reader = self.reader();
+        let extents = wait_for(&format!("{count} records on topic {topic}"), || {
+            // Asking for the extents of a topic that is not there could create it.
+            let there = reader.topics().ok()?.iter().any(|name| name == topic);
+            let extents = if there { reader.extents(topic).ok()? } else { Vec::new() };
+            (extents.iter().map(Extent::len).sum::<usize>() >= count).then_some(extents)
+        });
+        reader.read(&extents)
+    }
+
+    #[track_caller]
+    fn extents(&self, topics: &[String]) -> Vec<Extent> {
+        let reader = self.reader();
+        let extents = topics
+            .iter()
+            .map(|topic| wait_for(&format!("the end of {topic}"), || reader.extents(topic).ok()));
+        extents.flatten().collect()
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::new(&self.bootstrap())
+    }
+
+    fn admin(&self) -> (Runtime, AdminClient<DefaultClientContext>) {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime can be made");
+        let admin = ClientConfig::new().set("bootstrap.servers", self.bootstrap()).create();
+        (runtime, admin.expect("the configuration is valid"))
+    }
+
+    #[track_caller]
+    fn wait_until_it_answers(&mut self) {
+        self.process.wait_until_it_listens(self.port);
+        let reader = self.reader();
+        self.process.wait_until("answer", || reader.topics().ok());
+    }
+}
+
+fn run(folder: &Path) -> Process {
+    let mut command = jvm(folder, "400m");
+    command.arg("kafka.Kafka").arg(folder.join("server.properties"));
+    Process::start("kafka", folder, Signal::KILL, &mut command)
+}
+
+/// A JVM for a short life: little heap, and compiled quickly rather than well.
+pub(super) fn jvm(folder: &Path, heap: &str) -> Command {
+    let logging = folder.join("log4j2.xml");
+    fs::write(&logging, LOG_CONFIG).expect("the scratch folder can be written");
+    let mut command = Command::new(tools::java());
+    command
+        .arg(format!("-Xmx{heap}"))
+        .args([
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+IgnoreUnrecognizedVMOptions",
+        ])
+        .arg(format!("-Dlog4j2.configurationFile={}", logging.display()))
+        .arg("-cp")
+        .arg(tools::jars().join("*"))
+        .current_dir(folder);
+    command
+}

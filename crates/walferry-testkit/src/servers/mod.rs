@@ -1,0 +1,27 @@
+//! Real servers, thrown away after the test: Postgres, Kafka, Kafka Connect with Debezium, and
+//! Walferry itself.
+//!
+//! Their programs are where the environment says; `cargo xtask test` brings them and says it. A
+//! server that is missing or does not come up fails the test: everything here panics with a message
+//! that shows the server's last words. Nothing outlives the test process, however it ends (`scratch`).
+
+mod connect;
+mod http;
+mod kafka;
+mod postgres;
+mod process;
+mod records;
+mod scratch;
+mod sql;
+mod tools;
+mod walferry;
+
+pub use connect::{Connect, Task};
+pub use http::{Answer, request};
+pub use kafka::Kafka;
+pub use postgres::{Database, Postgres, PostgresOptions};
+pub use process::{free_port, wait_for};
+pub use records::Record;
+pub use scratch::folder;
+pub use sql::{Sql, statements};
+pub use walferry::{Walferry, WalferryOptions};

@@ -1,0 +1,255 @@
+//! A throw-away Postgres server.
+
+use super::process::{Process, free_port};
+use super::{Sql, scratch, tools};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How a server differs from the usual one.
+#[derive(Debug, Default)]
+pub struct PostgresOptions {
+    /// Lines of `postgresql.conf`, after the usual ones.
+    pub settings: Vec<String>,
+    /// Lines of `pg_hba.conf`, before the one that trusts every loopback connection.
+    pub hba: Vec<String>,
+    /// Files to put into the data directory: name and content (certificates and keys).
+    pub files: Vec<(String, String)>,
+}
+
+/// A server with `wal_level=logical` on a loopback port. Its superuser is `postgres`; loopback is trusted.
+#[derive(Debug)]
+pub struct Postgres {
+    process: Process,
+    folder: PathBuf,
+    port: u16,
+}
+
+const SETTINGS: &str = "\
+wal_level = logical
+max_wal_senders = 20
+max_replication_slots = 20
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
+shared_buffers = 64MB
+max_wal_size = 2GB
+# The machine does not crash in a test, only processes do: what is written but not synced survives.
+fsync = off
+timezone = 'UTC'
+log_timezone = 'UTC'
+";
+
+impl Postgres {
+    /// Makes a cluster and starts its server.
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::start_with(&PostgresOptions::default())
+    }
+
+    /// Makes a cluster that differs from the usual one and starts its server.
+    #[track_caller]
+    pub fn start_with(options: &PostgresOptions) -> Self {
+        let folder = scratch::folder("postgres");
+        let (data, port) = (folder.join("data"), free_port());
+        give_away(&folder);
+        let mut initdb = server_program("initdb");
+        initdb
+            .args([
+                "-U",
+                "postgres",
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "--locale=C",
+                "--no-sync",
+                "-D",
+            ])
+            .arg(&data);
+        let output = initdb.output().expect("initdb can be run");
+        assert!(
+            output.status.success(),
+            "initdb failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let settings = options.settings.join("\n");
+        write(
+            &data.join("postgresql.auto.conf"),
+            &format!("{SETTINGS}port = {port}\n{settings}\n"),
+        );
+        let hba = options.hba.join("\n");
+        write(
+            &data.join("pg_hba.conf"),
+            &format!("{hba}\nhost all all 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\n"),
+        );
+        for (name, content) in &options.files {
+            write(&data.join(name), content);
+        }
+        let mut server = Self {
+            process: run(&folder),
+            folder,
+            port,
+        };
+        server.wait_until_it_answers();
+        server
+    }
+
+    /// The loopback port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Stops the server: `hard` as if it crashed (immediate shutdown), else as an administrator would
+    /// (fast shutdown, which waits for nobody but lets walsenders drain).
+    #[track_caller]
+    pub fn stop(&mut self, hard: bool) {
+        self.process.end(if hard { Signal::QUIT } else { Signal::INT });
+    }
+
+    /// Starts the server again on its data and port, after `stop`.
+    #[track_caller]
+    pub fn start_again(&mut self) {
+        self.process = run(&self.folder);
+        self.wait_until_it_answers();
+    }
+
+    /// Makes a database for one test.
+    #[track_caller]
+    pub fn database(&self, name: &str) -> Database {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("t{}_{name}", COUNT.fetch_add(1, Ordering::Relaxed));
+        self.sql().run(&format!("create database {name}"));
+        Database {
+            sql: Sql::new(self.port, &name),
+            name,
+            port: self.port,
+        }
+    }
+
+    /// A connection of the superuser to the database `postgres`.
+    pub fn sql(&self) -> Sql {
+        Sql::new(self.port, "postgres")
+    }
+
+    #[track_caller]
+    fn wait_until_it_answers(&mut self) {
+        let sql = self.sql();
+        self.process.wait_until("answer", || sql.try_run("select 1").ok());
+    }
+}
+
+/// A database of its own in a shared server; dropped with its slots.
+#[derive(Debug)]
+pub struct Database {
+    name: String,
+    port: u16,
+    sql: Sql,
+}
+
+impl Database {
+    /// Its name, unique in the server and usable as a slot's or publication's.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The port of its server.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// A connection of the superuser.
+    pub fn sql(&self) -> &Sql {
+        &self.sql
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // Best effort: the server may be stopped, and goes with everything in it anyway.
+        let sql = Sql::new(self.port, "postgres");
+        let slots = format!("from pg_replication_slots where database = '{}'", self.name);
+        sql.try_run(&format!("select pg_terminate_backend(active_pid) {slots} and active"))
+            .ok();
+        for _ in 0..50 {
+            sql.try_run(&format!(
+                "select pg_drop_replication_slot(slot_name) {slots} and not active"
+            ))
+            .ok();
+            if sql
+                .try_run(&format!("drop database if exists {} with (force)", self.name))
+                .is_ok()
+            {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+}
+
+fn run(folder: &Path) -> Process {
+    let mut command = server_program("postgres");
+    // An immediate shutdown is the strongest end that leaves no shared memory behind.
+    Process::start(
+        "postgres",
+        folder,
+        Signal::QUIT,
+        command.arg("-D").arg(folder.join("data")),
+    )
+}
+
+/// Postgres refuses to run as root: then its programs run under the first account of these.
+const ACCOUNTS: [&str; 2] = ["postgres", "nobody"];
+
+fn server_program(name: &str) -> Command {
+    let program = tools::postgres().join(name);
+    let mut command = match account() {
+        None => Command::new(program),
+        Some((uid, gid)) => {
+            let mut command = Command::new("setpriv");
+            command
+                .args([
+                    format!("--reuid={uid}"),
+                    format!("--regid={gid}"),
+                    "--clear-groups".into(),
+                ])
+                .arg(program);
+            command
+        }
+    };
+    command.current_dir("/");
+    command
+}
+
+/// User and group id to give up root for; nothing where the test is not root.
+fn account() -> Option<(u32, u32)> {
+    if fs::metadata("/proc/self").expect("/proc is there").uid() != 0 {
+        return None;
+    }
+    let passwd = fs::read_to_string("/etc/passwd").expect("/etc/passwd can be read");
+    let ids = ACCOUNTS.iter().find_map(|account| {
+        let mut fields = passwd
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{account}:")))?
+            .split(':')
+            .skip(1);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    });
+    Some(ids.unwrap_or_else(|| panic!("root may not run Postgres, and no account of {ACCOUNTS:?} exists")))
+}
+
+fn give_away(path: &Path) {
+    if let Some((uid, gid)) = account() {
+        chown(path, Some(uid), Some(gid)).expect("root may give a file away");
+    }
+}
+
+fn write(path: &Path, content: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write(path, content).expect("the data directory can be written");
+    // Postgres refuses keys that others can read.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("the file was just written");
+    give_away(path);
+}

@@ -1,0 +1,145 @@
+//! A child process with its log, and waiting for what it does.
+
+use super::scratch;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take before a test gives up on it: a net below the tests, not a measure.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Asks again and again until there is an answer; panics with `what` when none comes.
+#[track_caller]
+pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(
+            Instant::now() < end,
+            "waited {} s in vain for {what}",
+            PATIENCE.as_secs()
+        );
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+/// A loopback port that nothing listens on at the moment.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    listener.local_addr().expect("a bound socket has an address").port()
+}
+
+/// A running program whose output goes to a log file. Killed when dropped.
+#[derive(Debug)]
+pub(super) struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    /// How the watchdog ends it.
+    last_signal: Signal,
+}
+
+impl Process {
+    /// Starts a program; what it prints is appended to `<folder>/<name>.log`.
+    #[track_caller]
+    pub(super) fn start(name: &str, folder: &Path, last_signal: Signal, command: &mut Command) -> Self {
+        let log = folder.join(format!("{name}.log"));
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .expect("the folder can be written");
+        let copy = file.try_clone().expect("a file handle can be doubled");
+        let child = command.stdin(Stdio::null()).stdout(copy).stderr(file).spawn();
+        let child = child.unwrap_or_else(|e| panic!("{:?} could not be run: {e}", command.get_program()));
+        scratch::watch(child.id(), last_signal);
+        Self {
+            name: name.into(),
+            child,
+            log,
+            last_signal,
+        }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        // Gone already is as good.
+        kill_process(Pid::from_child(&self.child), signal).ok();
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        let status = self.child.try_wait().expect("a child can be waited for")?;
+        scratch::unwatch(self.child.id());
+        Some(status)
+    }
+
+    /// Waits for the end that was asked for.
+    #[track_caller]
+    pub(super) fn wait(&mut self) -> ExitStatus {
+        let what = format!("the end of {}", self.name);
+        wait_for(&what, || self.ended())
+    }
+
+    /// Sends a signal and waits for the end.
+    #[track_caller]
+    pub(super) fn end(&mut self, signal: Signal) {
+        self.signal(signal);
+        self.wait();
+    }
+
+    /// Waits until the program answers in some way; shows its last words if it ends instead.
+    #[track_caller]
+    pub(super) fn wait_until<T>(&mut self, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+        let what = format!("{} to {what}; its log is {}", self.name, self.log.display());
+        wait_for(&what, || {
+            if let Some(status) = self.ended() {
+                panic!("{} ended with {status}:\n{}", self.name, self.last_words());
+            }
+            ask()
+        })
+    }
+
+    /// Waits until a loopback port accepts connections.
+    #[track_caller]
+    pub(super) fn wait_until_it_listens(&mut self, port: u16) {
+        self.wait_until("listen", || TcpStream::connect(("127.0.0.1", port)).ok());
+    }
+
+    /// Everything it has printed.
+    pub(super) fn output(&self) -> String {
+        fs::read(&self.log)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    fn last_words(&self) -> String {
+        let output = self.output();
+        let lines: Vec<&str> = output.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            self.signal(self.last_signal);
+            // An immediate shutdown of Postgres may hang; nothing may outlive the test.
+            let end = Instant::now() + Duration::from_secs(5);
+            while self.ended().is_none() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            self.child.kill().ok();
+            self.child.wait().ok();
+            scratch::unwatch(self.child.id());
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Reading everything that topics hold.
+
+use super::process::wait_for;
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// A record as a consumer sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Topic.
+    pub topic: String,
+    /// Partition.
+    pub partition: i32,
+    /// Offset within the partition.
+    pub offset: i64,
+    /// Create time in milliseconds since 1970.
+    pub timestamp_ms: Option<i64>,
+    /// Key bytes; `None` is a null key.
+    pub key: Option<Vec<u8>>,
+    /// Value bytes; `None` is a tombstone.
+    pub value: Option<Vec<u8>>,
+    /// Headers in order; a name may repeat.
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+impl Record {
+    /// The key as text; panics where it is not UTF-8.
+    #[track_caller]
+    pub fn key_text(&self) -> Option<&str> {
+        self.key
+            .as_deref()
+            .map(|bytes| std::str::from_utf8(bytes).expect("the key is text"))
+    }
+
+    /// The value as text; panics where it is not UTF-8.
+    #[track_caller]
+    pub fn value_text(&self) -> Option<&str> {
+        self.value
+            .as_deref()
+            .map(|bytes| std::str::from_utf8(bytes).expect("the value is text"))
+    }
+
+    /// The first header of that name, as text.
+    #[track_caller]
+    pub fn header_text(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.headers.iter().find(|(header, _)| header == name)?;
+        value
+            .as_deref()
+            .map(|bytes| std::str::from_utf8(bytes).expect("the header is text"))
+    }
+}
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Where a partition begins and ends.
+#[derive(Debug)]
+pub(super) struct Extent {
+    topic: String,
+    partition: i32,
+    low: i64,
+    high: i64,
+}
+
+impl Extent {
+    /// How many offsets are between.
+    pub(super) fn len(&self) -> usize {
+        usize::try_from(self.high - self.low).expect("a partition ends after its begin")
+    }
+}
+
+/// A consumer that is told what to read, in no group.
+pub(super) struct Reader(BaseConsumer);
+
+impl Reader {
+    pub(super) fn new(bootstrap: &str) -> Self {
+        let mut config = ClientConfig::new();
+        config
+            .set("bootstrap.servers", bootstrap)
+            .set("group.id", "walferry-test")
+            .set("enable.auto.commit", "false")
+            .set("isolation.level", "read_committed")
+            .set("fetch.message.max.bytes", "33554432")
+            .set("fetch.wait.max.ms", "20")
+            .set("reconnect.backoff.max.ms", "500")
+            // Tests stop brokers on purpose; the client's complaints would hide what matters.
+            .set("log_level", "0");
+        Self(config.create().expect("the configuration is valid"))
+    }
+
+    /// Names of all topics, sorted.
+    pub(super) fn topics(&self) -> Result<Vec<String>, KafkaError> {
+        let metadata = self.0.fetch_metadata(None, TIMEOUT)?;
+        let mut names: Vec<String> = metadata.topics().iter().map(|topic| topic.name().into()).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Begin and end of each partition of a topic that exists.
+    pub(super) fn extents(&self, topic: &str) -> Result<Vec<Extent>, KafkaError> {
+        let metadata = self.0.fetch_metadata(Some(topic), TIMEOUT)?;
+        let partitions = metadata.topics().iter().flat_map(|topic| topic.partitions());
+        let extents = partitions.map(|partition| {
+            let (low, high) = self.0.fetch_watermarks(topic, partition.id(), TIMEOUT)?;
+            Ok(Extent {
+                topic: topic.into(),
+                partition: partition.id(),
+                low,
+                high,
+            })
+        });
+        extents.collect()
+    }
+
+    /// All records within some extents, by topic, partition and offset.
+    #[track_caller]
+    pub(super) fn read(&self, extents: &[Extent]) -> Vec<Record> {
+        let mut assigned = TopicPartitionList::new();
+        let mut left = HashMap::new();
+        for extent in extents.iter().filter(|extent| extent.len() > 0) {
+            let (topic, partition) = (extent.topic.as_str(), extent.partition);
+            assigned
+                .add_partition_offset(topic, partition, Offset::Beginning)
+                .expect("the offset is valid");
+            left.insert((extent.topic.clone(), partition), extent.high);
+        }
+        self.0.assign(&assigned).expect("the partitions exist");
+        let mut records = Vec::new();
+        wait_for("the end of the partitions", || {
+            while let Some(message) = self
+                .0
+                .poll(Duration::from_millis(if left.is_empty() { 0 } else { 100 }))
+            {
+                records.extend(message.ok().map(|message| copy(&message)));
+            }
+            // The position also passes what no message shows, such as the marks of transactions.
+            for at in self.0.position().expect("partitions are assigned").elements() {
+                let partition = (at.topic().to_owned(), at.partition());
+                if let (Offset::Offset(next), Some(high)) = (at.offset(), left.get(&partition))
+                    && next >= *high
+                {
+                    left.remove(&partition);
+                }
+            }
+            left.is_empty().then_some(())
+        });
+        records.sort_by(|a: &Record, b| (&a.topic, a.partition, a.offset).cmp(&(&b.topic, b.partition, b.offset)));
+        records
+    }
+}
+
+fn copy(message: &BorrowedMessage<'_>) -> Record {
+    let headers = message
+        .headers()
+        .map(|headers| headers.iter().map(|h| (h.key.into(), h.value.map(Into::into))));
+    Record {
+        topic: message.topic().into(),
+        partition: message.partition(),
+        offset: message.offset(),
+        timestamp_ms: message.timestamp().to_millis(),
+        key: message.key().map(Into::into),
+        value: message.payload().map(Into::into),
+        headers: headers.into_iter().flatten().collect(),
+    }
+}

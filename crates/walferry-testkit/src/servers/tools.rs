@@ -1,0 +1,50 @@
+//! Where the servers' programs are.
+
+use std::env;
+use std::path::PathBuf;
+
+/// The `java` program that runs Kafka and Kafka Connect.
+pub(super) fn java() -> PathBuf {
+    place("WALFERRY_TEST_JAVA")
+}
+
+/// The folder with the jars of Kafka, Kafka Connect and Debezium.
+pub(super) fn jars() -> PathBuf {
+    place("WALFERRY_TEST_JARS")
+}
+
+/// The folder of `initdb` and `postgres`.
+pub(super) fn postgres() -> PathBuf {
+    place("WALFERRY_TEST_POSTGRES")
+}
+
+/// The Walferry program under test: the one built beside this test unless the environment names another.
+pub(super) fn walferry() -> PathBuf {
+    if let Some(program) = env::var_os("WALFERRY_TEST_WALFERRY") {
+        return program.into();
+    }
+    let test = env::current_exe().expect("a running test has a path");
+    let program = test
+        .ancestors()
+        .nth(2)
+        .expect("tests lie in target/<profile>/deps")
+        .join("walferry");
+    assert!(
+        program.is_file(),
+        "{} is not built: run `cargo xtask test e2e`",
+        program.display()
+    );
+    program
+}
+
+fn place(variable: &str) -> PathBuf {
+    let place = env::var_os(variable).map(PathBuf::from);
+    let place =
+        place.unwrap_or_else(|| panic!("{variable} is not set: run `cargo xtask test e2e`, which brings the servers"));
+    assert!(
+        place.exists(),
+        "{variable} names {}, which is not there: run `cargo xtask test e2e`",
+        place.display()
+    );
+    place
+}
