@@ -1,0 +1,144 @@
+//! The few facts of an X.509 certificate that rustls does not hand out: the hash of its signature, for channel binding,
+//! and its common name, for servers whose certificate has no alternative names.
+
+use ring::digest;
+
+/// `tls-server-end-point` (RFC 5929): the certificate's hash under its own signature's hash function, SHA-256 in place of
+/// MD5 and SHA-1. `None` where the signature has no hash function (Ed25519): the binding is undefined then.
+pub(crate) fn tls_server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    let algorithm = signature_hash(certificate)?;
+    Some(digest::digest(algorithm, certificate).as_ref().to_vec())
+}
+
+/// The subject's common name, and only if the certificate has no subject alternative name (RFC 6125, libpq's rule).
+pub(crate) fn common_name_without_alternatives(certificate: &[u8]) -> Option<String> {
+    let mut fields = Der(tbs_certificate(certificate)?);
+    let mut next = fields.next()?;
+    if next.tag == VERSION {
+        next = fields.next()?;
+    }
+    debug_assert!(next.tag == INTEGER, "serial number");
+    fields.next()?; // signature
+    fields.next()?; // issuer
+    fields.next()?; // validity
+    let subject = fields.next()?;
+    fields.next()?; // public key
+    let alternatives = fields
+        .find(|field| field.tag == EXTENSIONS)
+        .and_then(|field| Der(field.value).next())
+        .is_some_and(|list| Der(list.value).any(|extension| oid_of(extension.value) == Some(SUBJECT_ALT_NAME)));
+    if alternatives {
+        return None;
+    }
+    // RDNSequence → RelativeDistinguishedName (SET) → AttributeTypeAndValue
+    let mut attributes = Der(subject.value).flat_map(|set| Der(set.value));
+    let name = attributes.find_map(|attribute| {
+        let mut parts = Der(attribute.value);
+        let oid = parts.next()?;
+        (oid.value == COMMON_NAME).then(|| parts.next())?
+    })?;
+    String::from_utf8(name.value.to_vec()).ok()
+}
+
+/// Whether a host name fits a common name, where `*` may stand for the whole first label.
+pub(crate) fn name_matches(pattern: &str, host: &str) -> bool {
+    match (pattern.strip_prefix("*."), host.split_once('.')) {
+        (Some(domain), Some((_, rest))) => domain.contains('.') && domain.eq_ignore_ascii_case(rest),
+        _ => pattern.eq_ignore_ascii_case(host),
+    }
+}
+
+fn signature_hash(certificate: &[u8]) -> Option<&'static digest::Algorithm> {
+    let mut fields = Der(Der(certificate).next()?.value);
+    fields.next()?; // tbsCertificate
+    let algorithm = fields.next()?;
+    let mut parts = Der(algorithm.value);
+    let oid = parts.next()?.value;
+    if oid == RSASSA_PSS {
+        // RSASSA-PSS-params: [0] hashAlgorithm, SHA-1 when absent.
+        let hash = parts
+            .next()
+            .and_then(|parameters| Der(parameters.value).find(|field| field.tag == CONTEXT_0))
+            .and_then(|field| oid_of(Der(field.value).next()?.value));
+        return hash_of_oid(hash.unwrap_or(SHA1));
+    }
+    SIGNATURES.iter().find(|(known, _)| *known == oid).and_then(|(_, hash)| hash_of_oid(hash))
+}
+
+fn hash_of_oid(oid: &[u8]) -> Option<&'static digest::Algorithm> {
+    match oid {
+        SHA256 | SHA1 => Some(&digest::SHA256),
+        SHA384 => Some(&digest::SHA384),
+        SHA512 => Some(&digest::SHA512),
+        _ => None,
+    }
+}
+
+fn tbs_certificate(certificate: &[u8]) -> Option<&[u8]> {
+    Some(Der(Der(certificate).next()?.value).next()?.value)
+}
+
+fn oid_of(sequence: &[u8]) -> Option<&[u8]> {
+    Der(sequence).next().filter(|element| element.tag == OID).map(|element| element.value)
+}
+
+const INTEGER: u8 = 0x02;
+const OID: u8 = 0x06;
+const CONTEXT_0: u8 = 0xA0;
+const VERSION: u8 = CONTEXT_0;
+const EXTENSIONS: u8 = 0xA3;
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1D, 0x11];
+const SHA1: &[u8] = &[0x2B, 0x0E, 0x03, 0x02, 0x1A];
+const SHA256: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01];
+const SHA384: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x02];
+const SHA512: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x03];
+const RSASSA_PSS: &[u8] = &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x0A];
+
+/// Object identifiers of signatures, with the hash each is made over.
+const SIGNATURES: &[(&[u8], &[u8])] = &[
+    (&[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x04], SHA1), // md5WithRSAEncryption, hashed with SHA-256 as SHA-1 is
+    (&[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x05], SHA1), // sha1WithRSAEncryption
+    (&[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x0B], SHA256), // sha256WithRSAEncryption
+    (&[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x0C], SHA384), // sha384WithRSAEncryption
+    (&[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x0D], SHA512), // sha512WithRSAEncryption
+    (&[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x04, 0x01], SHA1),             // ecdsa-with-SHA1
+    (&[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x04, 0x03, 0x02], SHA256),     // ecdsa-with-SHA256
+    (&[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x04, 0x03, 0x03], SHA384),     // ecdsa-with-SHA384
+    (&[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x04, 0x03, 0x04], SHA512),     // ecdsa-with-SHA512
+];
+
+/// One element of DER.
+struct Element<'a> {
+    tag: u8,
+    value: &'a [u8],
+}
+
+/// The elements of a DER string one after the other; ends at the first that is malformed.
+struct Der<'a>(&'a [u8]);
+
+impl<'a> Iterator for Der<'a> {
+    type Item = Element<'a>;
+
+    fn next(&mut self) -> Option<Element<'a>> {
+        let (&tag, rest) = self.0.split_first()?;
+        let (&first, mut rest) = rest.split_first()?;
+        let length = if first < 0x80 {
+            usize::from(first)
+        } else {
+            let bytes = usize::from(first & 0x7F);
+            if !(1..=4).contains(&bytes) || rest.len() < bytes {
+                return None;
+            }
+            let (length, tail) = rest.split_at(bytes);
+            rest = tail;
+            length.iter().fold(0, |value, byte| value << 8 | usize::from(*byte))
+        };
+        if rest.len() < length {
+            return None;
+        }
+        let (value, tail) = rest.split_at(length);
+        self.0 = tail;
+        Some(Element { tag, value })
+    }
+}

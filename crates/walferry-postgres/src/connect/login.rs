@@ -1,0 +1,163 @@
+//! Startup and authentication of a replication connection.
+
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::authentication::{self, sasl};
+use postgres_protocol::message::backend::{AuthenticationSaslBody, Message};
+use postgres_protocol::message::frontend;
+
+use super::session::startup_parameters;
+use super::{ChannelBinding, Purpose, Settings, Stream};
+use crate::error::Error;
+use crate::wire::Wire;
+
+const DOING: &str = "logging in";
+
+/// Logs in for replication commands.
+pub(super) async fn replication(settings: &Settings, stream: Stream) -> Result<Wire, Error> {
+    let mut wire = Wire::new(stream);
+    let parameters = startup_parameters(settings, Purpose::Streaming.application_name());
+    wire.put(DOING, |out| frontend::startup_message(parameters, out))?;
+    wire.flush(DOING).await?;
+    authenticate(settings, &mut wire).await?;
+    loop {
+        match wire.message(DOING).await? {
+            Message::BackendKeyData(_) => {}
+            Message::ParameterStatus(body) => {
+                if body.name().is_ok_and(|name| name == "server_version") {
+                    wire.server_version = body.value().ok().and_then(version_number).unwrap_or_default();
+                }
+            }
+            Message::ReadyForQuery(_) => return Ok(wire),
+            _ => return Err(unexpected("between login and the first command")),
+        }
+    }
+}
+
+async fn authenticate(settings: &Settings, wire: &mut Wire) -> Result<(), Error> {
+    loop {
+        match wire.message(DOING).await? {
+            Message::AuthenticationOk => return Ok(()),
+            Message::AuthenticationCleartextPassword => {
+                let password = password(settings)?;
+                without_binding(settings)?;
+                wire.put(DOING, |out| frontend::password_message(password, out))?;
+                wire.flush(DOING).await?;
+            }
+            Message::AuthenticationMd5Password(body) => {
+                let password = password(settings)?;
+                without_binding(settings)?;
+                let hash = authentication::md5_hash(settings.user.as_bytes(), password, body.salt());
+                wire.put(DOING, |out| frontend::password_message(hash.as_bytes(), out))?;
+                wire.flush(DOING).await?;
+            }
+            Message::AuthenticationSasl(body) => scram(settings, wire, &body).await?,
+            Message::AuthenticationGss | Message::AuthenticationGssContinue(_) => return Err(unsupported("GSSAPI")),
+            Message::AuthenticationSspi => return Err(unsupported("SSPI")),
+            Message::AuthenticationKerberosV5 => return Err(unsupported("Kerberos 5")),
+            Message::AuthenticationScmCredential => return Err(unsupported("SCM credential")),
+            _ => return Err(unexpected("instead of a request for authentication")),
+        }
+    }
+}
+
+/// SCRAM-SHA-256, with channel binding where the connection and the server have it.
+async fn scram(settings: &Settings, wire: &mut Wire, offer: &AuthenticationSaslBody) -> Result<(), Error> {
+    let offered: Vec<String> = offer
+        .mechanisms()
+        .map(|mechanism| Ok(mechanism.to_owned()))
+        .collect()
+        .map_err(|source| Error::Lost { doing: DOING, source })?;
+    let offers = |name: &str| offered.iter().any(|mechanism| mechanism == name);
+    if !offers(sasl::SCRAM_SHA_256) && !offers(sasl::SCRAM_SHA_256_PLUS) {
+        return Err(unsupported("SASL other than SCRAM-SHA-256"));
+    }
+    let end_point = wire.end_point().filter(|_| settings.channel_binding != ChannelBinding::Disable);
+    let (mechanism, binding) = match end_point {
+        Some(hash) if offers(sasl::SCRAM_SHA_256_PLUS) => {
+            (sasl::SCRAM_SHA_256_PLUS, sasl::ChannelBinding::tls_server_end_point(hash))
+        }
+        // Tells the server that binding would have been possible, so that a man in the middle who hid its offer is noticed.
+        Some(_) => (sasl::SCRAM_SHA_256, sasl::ChannelBinding::unrequested()),
+        None => (sasl::SCRAM_SHA_256, sasl::ChannelBinding::unsupported()),
+    };
+    if mechanism != sasl::SCRAM_SHA_256_PLUS {
+        without_binding(settings)?;
+    }
+    let mut exchange = sasl::ScramSha256::new(password(settings)?, binding);
+    wire.put(DOING, |out| frontend::sasl_initial_response(mechanism, exchange.message(), out))?;
+    wire.flush(DOING).await?;
+    let Message::AuthenticationSaslContinue(body) = wire.message(DOING).await? else {
+        return Err(unexpected("instead of SCRAM's first answer"));
+    };
+    exchange.update(body.data()).map_err(|source| Error::Scram { source })?;
+    wire.put(DOING, |out| frontend::sasl_response(exchange.message(), out))?;
+    wire.flush(DOING).await?;
+    let Message::AuthenticationSaslFinal(body) = wire.message(DOING).await? else {
+        return Err(unexpected("instead of SCRAM's last answer"));
+    };
+    exchange.finish(body.data()).map_err(|source| Error::Scram { source })
+}
+
+fn password(settings: &Settings) -> Result<&[u8], Error> {
+    match &settings.password {
+        Some(password) => Ok(password.expose().as_bytes()),
+        None => Err(Error::PasswordMissing { user: settings.user.clone() }),
+    }
+}
+
+fn without_binding(settings: &Settings) -> Result<(), Error> {
+    if settings.channel_binding == ChannelBinding::Require { Err(Error::ChannelBinding) } else { Ok(()) }
+}
+
+fn unsupported(method: &'static str) -> Error {
+    Error::AuthenticationMethod { method }
+}
+
+fn unexpected(place: &str) -> Error {
+    Error::Protocol { doing: DOING, problem: format!("a message {place} that does not belong there") }
+}
+
+/// `server_version_num` from the text of `server_version`: `15.18 (Debian …)`, `18beta2`, `9.6.24`.
+fn version_number(text: &str) -> Option<u32> {
+    let mut parts = text.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().ok());
+    let major = parts.next()??;
+    let minor = parts.next().flatten().unwrap_or_default();
+    Some(if major >= 10 {
+        // `18beta2` has no minor version yet.
+        let minor = if text[major.to_string().len()..].starts_with('.') { minor } else { 0 };
+        major * 10_000 + minor
+    } else {
+        major * 10_000 + minor * 100 + parts.next().flatten().unwrap_or_default()
+    })
+}
+
+impl From<ChannelBinding> for tokio_postgres::config::ChannelBinding {
+    fn from(binding: ChannelBinding) -> Self {
+        match binding {
+            ChannelBinding::Disable => Self::Disable,
+            ChannelBinding::Prefer => Self::Prefer,
+            ChannelBinding::Require => Self::Require,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version_number;
+
+    #[test]
+    fn version_text_becomes_version_number() {
+        let cases = [
+            ("15.18 (Debian 15.18-0+deb12u1)", Some(150_018)),
+            ("17.2", Some(170_002)),
+            ("18beta2", Some(180_000)),
+            ("9.6.24", Some(90_624)),
+            ("10.0", Some(100_000)),
+            ("", None),
+            ("devel", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(version_number(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Settings that every session has, whatever the role's, the database's or the server's configuration says: they decide the
+//! text of every value, and whether a long snapshot is cut off.
+
+use std::time::Duration;
+
+use super::Settings;
+
+/// Name and value of each setting. Sent in the startup message, where they win over `ALTER ROLE … SET` and
+/// `ALTER DATABASE … SET`.
+const TEXT_OF_VALUES: [(&str, &str); 5] = [
+    ("DateStyle", "ISO"),
+    ("IntervalStyle", "postgres"),
+    ("extra_float_digits", "3"),
+    ("bytea_output", "hex"),
+    // Debezium's session has the time zone of its JVM. Only the text of tstzrange depends on it.
+    ("TimeZone", "UTC"),
+];
+
+/// Limits that must not end a session of ours. Those of newer servers (`transaction_timeout`) are lifted after the login.
+const NO_LIMITS: [(&str, &str); 1] = [("idle_in_transaction_session_timeout", "0")];
+
+/// Parameters of the startup message of a replication connection.
+pub(super) fn startup_parameters<'a>(settings: &'a Settings, application_name: &'a str) -> Vec<(&'a str, &'a str)> {
+    let mut parameters = vec![
+        ("user", settings.user.as_str()),
+        ("database", settings.database.as_str()),
+        ("replication", "database"),
+        ("client_encoding", "UTF8"),
+        ("application_name", application_name),
+    ];
+    parameters.extend(TEXT_OF_VALUES);
+    parameters.extend(NO_LIMITS);
+    // Creating a slot waits for the transactions that run; our own limit applies to that.
+    parameters.push(("statement_timeout", "0"));
+    if let Some(options) = &settings.options {
+        parameters.push(("options", options));
+    }
+    parameters
+}
+
+/// The same for `tokio-postgres`, whose only way is the `options` parameter. The user's own come first, as of two the last
+/// counts.
+pub(super) fn options(settings: &Settings) -> String {
+    let mut text = settings.options.clone().unwrap_or_default();
+    let mut add = |name: &str, value: &str| {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(&format!("-c {name}={value}"));
+    };
+    for (name, value) in TEXT_OF_VALUES.into_iter().chain(NO_LIMITS) {
+        add(name, value);
+    }
+    if settings.query_timeout > Duration::ZERO {
+        add("statement_timeout", &settings.query_timeout.as_millis().to_string());
+    }
+    text
+}

@@ -1,0 +1,126 @@
+//! A connection for ordinary SQL: `tokio-postgres` over a stream of ours.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::io::ErrorKind;
+use std::ops::Deref;
+
+use tokio::task::JoinHandle;
+use tokio_postgres::config::{SslMode as TlsUse, SslNegotiation};
+use tokio_postgres::tls::TlsConnect;
+use tokio_postgres::types::{FromSqlOwned, ToSql, Type};
+use tokio_postgres::{Client, Row};
+
+use super::session::options;
+use super::{Purpose, Settings, Stream};
+use crate::error::Error;
+
+const DOING: &str = "logging in";
+
+/// A SQL session with the settings of [`Settings`]. Ends when it is dropped.
+#[derive(Debug)]
+pub struct Sql {
+    client: Client,
+    connection: JoinHandle<()>,
+}
+
+impl Sql {
+    /// All rows of a statement, in one round trip. The types of its parameters are given, so that none has to be asked for.
+    pub(crate) async fn rows(
+        &self,
+        doing: &'static str,
+        sql: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, Error> {
+        self.client.query_typed(sql, parameters).await.map_err(|error| Error::sql(doing, error))
+    }
+
+    /// The first column of the only row.
+    pub(crate) async fn value<T: FromSqlOwned>(
+        &self,
+        doing: &'static str,
+        sql: &str,
+        parameters: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<T, Error> {
+        let rows = self.rows(doing, sql, parameters).await?;
+        match rows.first() {
+            Some(row) => row.try_get(0).map_err(|error| Error::sql(doing, error)),
+            None => Err(Error::Protocol { doing, problem: "no row".to_owned() }),
+        }
+    }
+
+    /// Statements without parameters and results.
+    pub async fn execute(&self, doing: &'static str, sql: &str) -> Result<(), Error> {
+        self.client.batch_execute(sql).await.map_err(|error| Error::sql(doing, error))
+    }
+
+    /// Whether the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+}
+
+impl Deref for Sql {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Drop for Sql {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// Logs in for SQL over a stream that is encrypted already, where it is to be.
+pub(super) async fn login(settings: &Settings, purpose: Purpose, stream: Stream) -> Result<Sql, Error> {
+    let mut config = tokio_postgres::Config::new();
+    config
+        .user(&settings.user)
+        .dbname(&settings.database)
+        .application_name(purpose.application_name())
+        .options(options(settings))
+        .channel_binding(settings.channel_binding.into())
+        // "Direct" has it hand the stream to the connector at once, without a negotiation of its own.
+        .ssl_mode(TlsUse::Require)
+        .ssl_negotiation(SslNegotiation::Direct);
+    if let Some(password) = &settings.password {
+        config.password(password.expose());
+    }
+    let (client, connection) = config.connect_raw(stream, Negotiated).await.map_err(login_error)?;
+    let connection = tokio::spawn(async move {
+        // What ends the connection is reported by the statement that notices it.
+        let _ = connection.await;
+    });
+    let sql = Sql { client, connection };
+    if !settings.initial_statements.is_empty() {
+        sql.execute("running database.initial.statements", &settings.initial_statements.join(";\n")).await?;
+    }
+    Ok(sql)
+}
+
+/// Before the session exists, what is neither the server's word nor the network's is about authentication.
+fn login_error(error: tokio_postgres::Error) -> Error {
+    match Error::sql(DOING, error) {
+        Error::Protocol { problem, .. } => Error::Authentication { problem },
+        Error::Lost { source, .. } if matches!(source.kind(), ErrorKind::InvalidInput | ErrorKind::Other) => {
+            Error::Authentication { problem: source.to_string() }
+        }
+        other => other,
+    }
+}
+
+/// Hands on the stream that [`Stream::open`] has made.
+struct Negotiated;
+
+impl TlsConnect<Stream> for Negotiated {
+    type Stream = Stream;
+    type Error = Infallible;
+    type Future = Ready<Result<Stream, Infallible>>;
+
+    fn connect(self, stream: Stream) -> Self::Future {
+        ready(Ok(stream))
+    }
+}

@@ -1,0 +1,162 @@
+//! The byte stream to the server: a TCP socket, perhaps inside TLS.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustls_pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::Settings;
+use super::certificate::tls_server_end_point;
+use super::sslmode::Encryption;
+use crate::error::Error;
+
+/// A connection to the server, encrypted or not.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// Reaches the server and negotiates TLS.
+    pub(crate) async fn open(settings: &Settings, encryption: Encryption) -> Result<Self, Error> {
+        let socket = tcp(settings).await?;
+        match encryption {
+            Encryption::Plain => Ok(Self::Plain(socket)),
+            Encryption::TlsIfOffered | Encryption::Tls => {
+                negotiate(settings, socket, encryption == Encryption::Tls).await
+            }
+        }
+    }
+
+    /// What SCRAM-SHA-256-PLUS binds to; `None` without TLS.
+    pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => tls_server_end_point(stream.get_ref().1.peer_certificates()?.first()?),
+        }
+    }
+
+    /// Whether the connection is encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+}
+
+async fn tcp(settings: &Settings) -> Result<TcpStream, Error> {
+    let mut addresses = tokio::net::lookup_host((settings.host.as_str(), settings.port))
+        .await
+        .map_err(|source| Error::Resolve { host: settings.host.clone(), source })?
+        .peekable();
+    if addresses.peek().is_none() {
+        let source = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        return Err(Error::Resolve { host: settings.host.clone(), source });
+    }
+    let mut last = None;
+    for address in addresses {
+        let attempt = tokio::time::timeout(settings.connect_timeout, TcpStream::connect(address)).await;
+        let failure = match attempt {
+            Ok(Ok(socket)) => return prepare(socket, settings),
+            Ok(Err(source)) => source,
+            Err(_) => io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("no answer within {} s", settings.connect_timeout.as_secs()),
+            ),
+        };
+        last = Some(Error::Unreachable { address: settings.address(), source: failure });
+    }
+    Err(last.expect("there was at least one address"))
+}
+
+fn prepare(socket: TcpStream, settings: &Settings) -> Result<TcpStream, Error> {
+    let options = || -> io::Result<()> {
+        socket.set_nodelay(true)?;
+        if settings.tcp_keepalive {
+            // The system's own times (two hours on Linux) would notice a vanished server far too late.
+            let times = TcpKeepalive::new()
+                .with_time(Duration::from_secs(30))
+                .with_interval(Duration::from_secs(10))
+                .with_retries(6);
+            SockRef::from(&socket).set_tcp_keepalive(&times)?;
+        }
+        Ok(())
+    };
+    options().map_err(|source| Error::Unreachable { address: settings.address(), source })?;
+    Ok(socket)
+}
+
+async fn negotiate(settings: &Settings, mut socket: TcpStream, demanded: bool) -> Result<Stream, Error> {
+    let lost = |source| Error::Lost { doing: "asking for TLS", source };
+    let mut request = bytes::BytesMut::new();
+    postgres_protocol::message::frontend::ssl_request(&mut request);
+    socket.write_all(&request).await.map_err(lost)?;
+    // Exactly one byte is read: whatever a man in the middle put behind it must come out of the TLS handshake.
+    match socket.read_u8().await.map_err(lost)? {
+        b'S' => handshake(settings, socket).await,
+        b'N' if demanded => Err(Error::TlsNotOffered { address: settings.address(), mode: settings.tls.mode }),
+        b'N' => Ok(Stream::Plain(socket)),
+        // An error message instead of an answer: the server could not even start a process.
+        b'E' => Err(Error::TlsRequestFailed { address: settings.address() }),
+        other => Err(Error::Protocol { doing: "asking for TLS", problem: format!("answer {other:#04x}") }),
+    }
+}
+
+async fn handshake(settings: &Settings, socket: TcpStream) -> Result<Stream, Error> {
+    let config = settings.tls.client_config(&settings.host)?;
+    // A host that is no valid DNS name cannot be sent as SNI, nor be verified.
+    let name = ServerName::try_from(settings.host.clone())
+        .unwrap_or(ServerName::IpAddress(std::net::IpAddr::from([0, 0, 0, 0]).into()));
+    let stream = TlsConnector::from(Arc::new(config))
+        .connect(name, socket)
+        .await
+        .map_err(|source| Error::TlsHandshake { address: settings.address(), source })?;
+    Ok(Stream::Tls(Box::new(stream)))
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+impl tokio_postgres::tls::TlsStream for Stream {
+    fn channel_binding(&self) -> tokio_postgres::tls::ChannelBinding {
+        match self.end_point() {
+            Some(hash) => tokio_postgres::tls::ChannelBinding::tls_server_end_point(hash),
+            None => tokio_postgres::tls::ChannelBinding::none(),
+        }
+    }
+}

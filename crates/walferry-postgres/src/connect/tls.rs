@@ -1,0 +1,265 @@
+//! What TLS needs: the files named by `database.ssl*`, and a verifier that judges a certificate as libpq does.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+
+use super::certificate::{common_name_without_alternatives, name_matches};
+use super::sslmode::{SslMode, Verification};
+use crate::error::Error;
+
+/// The `database.ssl*` properties.
+#[derive(Debug, Clone, Default)]
+pub struct TlsSettings {
+    /// `database.sslmode`.
+    pub mode: SslMode,
+    /// `database.sslrootcert`: PEM (or one certificate as DER) of the authorities that are trusted; `system` for those of
+    /// the operating system. When absent, `~/.postgresql/root.crt` if there is one, as libpq and pgjdbc have it.
+    pub root_certificate: Option<PathBuf>,
+    /// `database.sslcert`: PEM chain of the client's certificate. When absent, `~/.postgresql/postgresql.crt` if there is
+    /// one.
+    pub certificate: Option<PathBuf>,
+    /// `database.sslkey`: the key of that certificate, as PEM (libpq) or as PKCS#8 DER (pgjdbc). When absent,
+    /// `~/.postgresql/postgresql.pk8` or `.key`.
+    pub key: Option<PathBuf>,
+}
+
+const ROOT: &str = "database.sslrootcert";
+const CERTIFICATE: &str = "database.sslcert";
+const KEY: &str = "database.sslkey";
+
+impl TlsSettings {
+    /// Reads the files and builds the client side of TLS for one host. Files are read at every connect, so that a
+    /// certificate that is renewed needs no restart.
+    pub(crate) fn client_config(&self, host: &str) -> Result<ClientConfig, Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let roots = self.roots()?;
+        let verification = self.mode.verification(roots.is_some());
+        let verifier: Arc<dyn ServerCertVerifier> = match (verification, roots) {
+            (Verification::Nothing, _) | (_, None) => Arc::new(AnyCertificate(provider.clone())),
+            (verification, Some(roots)) => {
+                let name = (verification == Verification::ChainAndName).then(|| host.to_owned());
+                Arc::new(KnownAuthority::new(roots, name, provider.clone())?)
+            }
+        };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|source| Error::TlsSetup { source })?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        match self.identity()? {
+            Some((chain, key)) => {
+                builder.with_client_auth_cert(chain, key).map_err(|source| Error::TlsSetup { source })
+            }
+            None => Ok(builder.with_no_client_auth()),
+        }
+    }
+
+    fn roots(&self) -> Result<Option<Vec<CertificateDer<'static>>>, Error> {
+        if let Some(path) = &self.root_certificate {
+            if path.as_os_str() == "system" {
+                return self.system_roots().map(Some);
+            }
+            return certificates(ROOT, path).map(Some);
+        }
+        match in_home("root.crt") {
+            Some(path) => certificates(ROOT, &path).map(Some),
+            None if self.mode.needs_root() => Err(Error::RootCertificateMissing { mode: self.mode }),
+            None => Ok(None),
+        }
+    }
+
+    /// As libpq has it: with public authorities anybody can have a certificate, so the name must be verified too.
+    fn system_roots(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
+        if self.mode != SslMode::VerifyFull {
+            return Err(Error::SystemRootsNeedVerifyFull { mode: self.mode });
+        }
+        let found = rustls_native_certs::load_native_certs();
+        if found.certs.is_empty() {
+            return Err(Error::TlsFile {
+                property: ROOT,
+                path: "system".into(),
+                problem: "no certificates are installed on this machine",
+            });
+        }
+        Ok(found.certs)
+    }
+
+    fn identity(&self) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, Error> {
+        let Some(path) = self.certificate.clone().or_else(|| in_home("postgresql.crt")) else {
+            return Ok(None);
+        };
+        let chain = certificates(CERTIFICATE, &path)?;
+        let key = self
+            .key
+            .clone()
+            .or_else(|| in_home("postgresql.pk8"))
+            .or_else(|| in_home("postgresql.key"))
+            .ok_or(Error::ClientKeyMissing { certificate: path })?;
+        Ok(Some((chain, private_key(&key)?)))
+    }
+}
+
+fn in_home(name: &str) -> Option<PathBuf> {
+    let path = Path::new(&std::env::var_os("HOME")?).join(".postgresql").join(name);
+    path.is_file().then_some(path)
+}
+
+fn read(property: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|source| Error::TlsFileUnreadable { property, path: path.to_owned(), source })
+}
+
+fn certificates(property: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let bytes = read(property, path)?;
+    let refuse = |problem| Error::TlsFile { property, path: path.to_owned(), problem };
+    if bytes.first() == Some(&DER_SEQUENCE) {
+        return Ok(vec![CertificateDer::from(bytes)]);
+    }
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&bytes)
+        .collect::<Result<_, _>>()
+        .map_err(|_| refuse("a PEM section in it is malformed"))?;
+    if found.is_empty() { Err(refuse("it holds no certificate")) } else { Ok(found) }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
+    let bytes = read(KEY, path)?;
+    let refuse = |problem| Error::TlsFile { property: KEY, path: path.to_owned(), problem };
+    if bytes.first() == Some(&DER_SEQUENCE) {
+        return PrivateKeyDer::try_from(bytes)
+            .map_err(|_| refuse("it is DER, but no unencrypted private key (PKCS#12 and encrypted keys are not read)"));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    if text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED") {
+        return Err(refuse("the key is encrypted"));
+    }
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|_| refuse("it holds no private key"))
+}
+
+/// First byte of every certificate and key in DER; PEM begins with text.
+const DER_SEQUENCE: u8 = 0x30;
+
+/// Encrypts and asks no question about who is at the other end.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+/// Verifies the chain up to one of the given authorities, and the name when there is one to verify.
+#[derive(Debug)]
+struct KnownAuthority {
+    chain: Arc<WebPkiServerVerifier>,
+    roots: Vec<CertificateDer<'static>>,
+    name: Option<String>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl KnownAuthority {
+    fn new(
+        roots: Vec<CertificateDer<'static>>,
+        name: Option<String>,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Self, Error> {
+        let mut store = RootCertStore::empty();
+        store.add_parsable_certificates(roots.iter().cloned());
+        let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider.clone())
+            .build()
+            .map_err(|error| Error::TlsSetup { source: rustls::Error::General(error.to_string()) })?;
+        Ok(Self { chain, roots, name, provider })
+    }
+
+    fn verify_name(&self, certificate: &CertificateDer<'_>, server: &ServerName<'_>) -> Result<(), rustls::Error> {
+        let Some(host) = &self.name else { return Ok(()) };
+        let parsed = rustls::server::ParsedCertificate::try_from(certificate)?;
+        rustls::client::verify_server_name(&parsed, server).or_else(|mismatch| {
+            let fallback = common_name_without_alternatives(certificate);
+            if fallback.is_some_and(|name| name_matches(&name, host)) { Ok(()) } else { Err(mismatch) }
+        })
+    }
+}
+
+impl ServerCertVerifier for KnownAuthority {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server: &ServerName<'_>,
+        stapled: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        use CertificateError::{NotValidForName, NotValidForNameContext, Other};
+        match self.chain.verify_server_cert(certificate, intermediates, server, stapled, now) {
+            Ok(verified) => Ok(verified),
+            // The chain was verified before the name.
+            Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
+                self.verify_name(certificate, server).map(|()| ServerCertVerified::assertion())
+            }
+            // A self-signed certificate that was handed out as its own root: OpenSSL takes it, webpki refuses it for
+            // being an authority (after it has verified the dates).
+            Err(rustls::Error::InvalidCertificate(Other(_))) if self.roots.iter().any(|root| root == certificate) => {
+                self.verify_name(certificate, server).map(|()| ServerCertVerified::assertion())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

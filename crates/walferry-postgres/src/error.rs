@@ -1,0 +1,349 @@
+//! What can go wrong with a Postgres server, what the engine does about it, and what mends it.
+
+use std::error::Error as _;
+use std::io;
+use std::path::PathBuf;
+
+use walferry_engine::failure::{Disposition, Exit, Failure};
+
+use crate::connect::SslMode;
+use crate::problem::Problem;
+use crate::server_error::ServerError;
+
+/// A failure of a connection, a statement or the stream.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The host name has no address.
+    #[error("cannot resolve host {host:?}")]
+    Resolve {
+        /// `database.hostname`.
+        host: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// Nothing answers at the address.
+    #[error("cannot reach Postgres at {address}")]
+    Unreachable {
+        /// Host and port.
+        address: String,
+        /// What the socket said.
+        source: io::Error,
+    },
+    /// The server was reached and did not let us in within the time.
+    #[error("Postgres at {address} accepted the connection and then said nothing for {seconds} s")]
+    LoginTimeout {
+        /// Host and port.
+        address: String,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// The server has no TLS.
+    #[error("Postgres at {address} does not offer TLS, which sslmode={mode} demands")]
+    TlsNotOffered {
+        /// Host and port.
+        address: String,
+        /// The mode.
+        mode: SslMode,
+    },
+    /// The server could not even start a process for the connection.
+    #[error("Postgres at {address} answered the request for TLS with an error")]
+    TlsRequestFailed {
+        /// Host and port.
+        address: String,
+    },
+    /// Certificates or versions did not fit.
+    #[error("TLS handshake with {address} failed")]
+    TlsHandshake {
+        /// Host and port.
+        address: String,
+        /// What rustls or the socket said.
+        source: io::Error,
+    },
+    /// Certificate and key do not fit each other, or are of a kind that is not supported.
+    #[error("TLS cannot be set up with the configured certificates")]
+    TlsSetup {
+        /// What rustls said.
+        source: rustls::Error,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {} ({property})", path.display())]
+    TlsFileUnreadable {
+        /// The property that names it.
+        property: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file was read and cannot be used.
+    #[error("{} ({property}): {problem}", path.display())]
+    TlsFile {
+        /// The property that names it.
+        property: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        problem: &'static str,
+    },
+    /// Nothing to verify the server's certificate with.
+    #[error("sslmode={mode} needs the certificate of the authority that signed the server's")]
+    RootCertificateMissing {
+        /// The mode.
+        mode: SslMode,
+    },
+    /// Public authorities without a look at the name verify nothing.
+    #[error("the system's certificates together with sslmode={mode} would let any public certificate pass")]
+    SystemRootsNeedVerifyFull {
+        /// The mode.
+        mode: SslMode,
+    },
+    /// A client certificate without its key.
+    #[error("no key for the client certificate {}", certificate.display())]
+    ClientKeyMissing {
+        /// The certificate.
+        certificate: PathBuf,
+    },
+    /// The server asks for a password.
+    #[error("Postgres asks for a password of user {user:?} and none is configured")]
+    PasswordMissing {
+        /// `database.user`.
+        user: String,
+    },
+    /// A way to authenticate that is not implemented.
+    #[error("Postgres asks for {method} authentication, which is not supported")]
+    AuthenticationMethod {
+        /// Its name.
+        method: &'static str,
+    },
+    /// SCRAM failed on our side: the server did not prove that it knows the password.
+    #[error("Postgres did not prove that it knows the password")]
+    Scram {
+        /// What the exchange said.
+        source: io::Error,
+    },
+    /// Authentication failed on our side, on a SQL connection.
+    #[error("authentication failed: {problem}")]
+    Authentication {
+        /// What was missing.
+        problem: String,
+    },
+    /// Channel binding is demanded and cannot be had.
+    #[error("channel binding is required, and the server offers none on this connection")]
+    ChannelBinding,
+    /// The server refused something.
+    #[error("{doing} failed")]
+    Server {
+        /// What was being done.
+        doing: &'static str,
+        /// What the server said.
+        #[source]
+        source: Box<ServerError>,
+    },
+    /// The connection ended.
+    #[error("connection to Postgres lost while {doing}")]
+    Lost {
+        /// What was being done.
+        doing: &'static str,
+        /// What the socket said.
+        source: io::Error,
+    },
+    /// The server has not been heard of for too long.
+    #[error("Postgres has been silent for {seconds} s on the replication connection")]
+    Silent {
+        /// How long.
+        seconds: u64,
+    },
+    /// A statement took longer than it may.
+    #[error("{doing} took longer than {seconds} s")]
+    Timeout {
+        /// What was being done.
+        doing: &'static str,
+        /// The limit.
+        seconds: u64,
+    },
+    /// The server said something that the protocol does not have.
+    #[error("unexpected answer while {doing}: {problem}")]
+    Protocol {
+        /// What was being done.
+        doing: &'static str,
+        /// What came.
+        problem: String,
+    },
+    /// The state of the server, the slot or the publication does not let the connector work.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Problems(Vec<Problem>),
+    /// The pipeline has ended.
+    #[error("the pipeline has ended")]
+    PipelineEnded,
+}
+
+impl Error {
+    pub(crate) fn server(doing: &'static str, source: ServerError) -> Self {
+        Self::Server { doing, source: Box::new(source) }
+    }
+
+    /// An error of an ordinary SQL connection.
+    pub(crate) fn sql(doing: &'static str, error: tokio_postgres::Error) -> Self {
+        match error.as_db_error() {
+            Some(db) => Self::server(doing, ServerError::from(db)),
+            None if error.is_closed() => {
+                Self::Lost { doing, source: io::Error::new(io::ErrorKind::UnexpectedEof, "the connection is closed") }
+            }
+            None => {
+                let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+                match source {
+                    Some(source) => Self::Lost { doing, source: io::Error::new(source.kind(), source.to_string()) },
+                    None => Self::Protocol { doing, problem: Failure::chain(&error) },
+                }
+            }
+        }
+    }
+
+    /// What the server said, where it said something.
+    pub fn server_error(&self) -> Option<&ServerError> {
+        match self {
+            Self::Server { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Whether the server refused this kind of connection (not the user or the password): `pg_hba.conf` has no entry for it
+    /// with, or without, encryption.
+    pub(crate) fn is_refused_by_hba(&self) -> bool {
+        self.server_error().is_some_and(|error| error.code == "28000")
+    }
+
+    /// A constant word for metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Resolve { .. } | Self::Unreachable { .. } | Self::LoginTimeout { .. } => "unreachable",
+            Self::TlsNotOffered { .. }
+            | Self::TlsHandshake { .. }
+            | Self::TlsSetup { .. }
+            | Self::TlsFileUnreadable { .. }
+            | Self::TlsFile { .. }
+            | Self::RootCertificateMissing { .. }
+            | Self::SystemRootsNeedVerifyFull { .. }
+            | Self::ClientKeyMissing { .. } => "tls",
+            Self::PasswordMissing { .. }
+            | Self::AuthenticationMethod { .. }
+            | Self::Scram { .. }
+            | Self::Authentication { .. }
+            | Self::ChannelBinding => "authentication",
+            Self::Server { source, .. } => source.kind(),
+            Self::TlsRequestFailed { .. } | Self::Lost { .. } | Self::Silent { .. } => "connection_lost",
+            Self::Timeout { .. } => "timeout",
+            Self::Protocol { .. } => "protocol",
+            Self::Problems(problems) => problems.first().map_or("setup", Problem::kind),
+            Self::PipelineEnded => "pipeline_ended",
+        }
+    }
+
+    /// Whether the same may work a little later.
+    pub fn disposition(&self) -> Disposition {
+        const STOP: Disposition = Disposition::Stop(Exit::Setup);
+        match self {
+            Self::Resolve { .. }
+            | Self::Unreachable { .. }
+            | Self::LoginTimeout { .. }
+            | Self::TlsRequestFailed { .. }
+            | Self::Lost { .. }
+            | Self::Silent { .. }
+            | Self::Timeout { .. }
+            | Self::Protocol { .. }
+            | Self::PipelineEnded => Disposition::Retry,
+            // A handshake that broke off is the network's fault, one that was refused is not.
+            Self::TlsHandshake { source, .. } if source.kind() != io::ErrorKind::InvalidData => Disposition::Retry,
+            Self::TlsHandshake { .. }
+            | Self::TlsNotOffered { .. }
+            | Self::TlsSetup { .. }
+            | Self::TlsFileUnreadable { .. }
+            | Self::TlsFile { .. }
+            | Self::RootCertificateMissing { .. }
+            | Self::SystemRootsNeedVerifyFull { .. }
+            | Self::ClientKeyMissing { .. }
+            | Self::PasswordMissing { .. }
+            | Self::AuthenticationMethod { .. }
+            | Self::Scram { .. }
+            | Self::Authentication { .. }
+            | Self::ChannelBinding => STOP,
+            Self::Server { source, .. } => source.disposition(),
+            Self::Problems(_) => STOP,
+        }
+    }
+
+    /// The setting, statement or command that mends it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Resolve { .. } => "check `database.hostname`, and that this machine can resolve it".to_owned(),
+            Self::Unreachable { address, .. } => format!(
+                "check that the server runs and listens (`listen_addresses`, `port`), that no firewall is between, and \
+                 `database.hostname` and `database.port`: `pg_isready -h {}`",
+                address.replacen(':', " -p ", usize::from(!address.contains('[')))
+            ),
+            Self::LoginTimeout { .. } => {
+                "the address may belong to something other than Postgres, or to an overloaded server".to_owned()
+            }
+            Self::TlsNotOffered { .. } => {
+                "switch TLS on in the server (`ALTER SYSTEM SET ssl = on`, with `ssl_cert_file` and `ssl_key_file`), or set \
+                 `database.sslmode` to `prefer` or `disable`"
+                    .to_owned()
+            }
+            Self::TlsHandshake { .. } => {
+                "compare the server's certificate with `database.sslrootcert` (which is verified in every mode in which it is \
+                 set) and, under `verify-full`, its names with `database.hostname`: \
+                 `openssl s_client -starttls postgres -connect HOST:PORT`"
+                    .to_owned()
+            }
+            Self::TlsSetup { .. } => "`database.sslcert` and `database.sslkey` must belong together".to_owned(),
+            Self::TlsFileUnreadable { property, .. } => {
+                format!("`{property}` must name a file that this process may read")
+            }
+            Self::TlsFile { property: "database.sslkey", .. } => {
+                "give the key without encryption, as PEM or as PKCS#8 DER: `openssl pkcs8 -topk8 -nocrypt -in KEY -out \
+                 client.key` (from PKCS#12: `openssl pkcs12 -in FILE -nodes -nocerts -out client.key`)"
+                    .to_owned()
+            }
+            Self::TlsFile { .. } => "certificates are read as PEM: `-----BEGIN CERTIFICATE-----`".to_owned(),
+            Self::RootCertificateMissing { .. } => {
+                "set `database.sslrootcert` to that certificate as PEM, or to `system` under `verify-full` for those that the \
+                 system trusts"
+                    .to_owned()
+            }
+            Self::SystemRootsNeedVerifyFull { .. } => "set `database.sslmode` to `verify-full`".to_owned(),
+            Self::ClientKeyMissing { .. } => "set `database.sslkey`".to_owned(),
+            Self::PasswordMissing { .. } => "set `database.password`".to_owned(),
+            Self::AuthenticationMethod { .. } => {
+                "let `pg_hba.conf` ask this user for `scram-sha-256`, `md5`, `password` or a client certificate".to_owned()
+            }
+            Self::Scram { .. } => {
+                "somebody may stand between this machine and the server; otherwise check `database.password`".to_owned()
+            }
+            Self::Authentication { .. } => "check `database.password` and `database.channelBinding`".to_owned(),
+            Self::ChannelBinding => {
+                "use TLS and a password stored as SCRAM (`SET password_encryption = 'scram-sha-256'`, then set the password \
+                 again), or set `database.channelBinding` to `prefer`"
+                    .to_owned()
+            }
+            Self::Server { source, .. } => return source.remedy(),
+            Self::Problems(problems) => return problems.first().map(Problem::hint),
+            Self::TlsRequestFailed { .. }
+            | Self::Lost { .. }
+            | Self::Silent { .. }
+            | Self::Timeout { .. }
+            | Self::Protocol { .. }
+            | Self::PipelineEnded => return None,
+        })
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let (disposition, kind) = (error.disposition(), error.kind());
+        match error {
+            Error::Problems(problems) => Self { disposition, kind, causes: problems.iter().map(Problem::cause).collect() },
+            other => Self::new(disposition, kind, Self::chain(&other), other.hint()),
+        }
+    }
+}

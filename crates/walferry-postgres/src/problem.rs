@@ -1,0 +1,213 @@
+//! States of server, role, slot and publication that do not let a connector work, each with the statement that mends it.
+
+use walferry_engine::failure::Cause;
+
+use crate::quote::{identifier, literal};
+
+/// One such state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The server is older than what is supported.
+    #[error("the server is Postgres {}, and {} is the oldest that is supported", version_text(*version), version_text(OLDEST_VERSION))]
+    ServerTooOld {
+        /// `server_version_num`.
+        version: u32,
+    },
+    /// A standby decodes from Postgres 16 on.
+    #[error("the server is a standby, and Postgres {} cannot decode on a standby", version_text(*version))]
+    StandbyTooOld {
+        /// `server_version_num`.
+        version: u32,
+    },
+    /// `wal_level` is not `logical`.
+    #[error("wal_level is {found:?}, and logical replication needs \"logical\"")]
+    WalLevel {
+        /// What it is.
+        found: String,
+    },
+    /// The role may not replicate.
+    #[error("role {role:?} may not use replication")]
+    NoReplication {
+        /// The role.
+        role: String,
+        /// Whether the server has the roles of Amazon RDS.
+        rds: bool,
+    },
+    /// The slot is of another plugin.
+    #[error("replication slot {slot:?} decodes with {plugin:?} and not with pgoutput")]
+    SlotPlugin {
+        /// The slot.
+        slot: String,
+        /// Its plugin.
+        plugin: String,
+    },
+    /// The slot is physical.
+    #[error("replication slot {slot:?} is a physical slot")]
+    SlotPhysical {
+        /// The slot.
+        slot: String,
+    },
+    /// The slot belongs to another database.
+    #[error("replication slot {slot:?} belongs to database {database:?}, and `database.dbname` is {ours:?}")]
+    SlotDatabase {
+        /// The slot.
+        slot: String,
+        /// Its database.
+        database: String,
+        /// Ours.
+        ours: String,
+    },
+    /// All slots of the server are taken, and ours has still to be created.
+    #[error("all {max} replication slots of the server are in use")]
+    NoFreeSlots {
+        /// `max_replication_slots`.
+        max: i64,
+    },
+    /// There is no publication, and none may be made.
+    #[error("publication {publication:?} does not exist, and `publication.autocreate.mode` is \"disabled\"")]
+    PublicationMissing {
+        /// Its name.
+        publication: String,
+    },
+    /// There is no publication, and a standby cannot make one.
+    #[error("publication {publication:?} does not exist, and a standby cannot create it")]
+    PublicationMissingOnStandby {
+        /// Its name.
+        publication: String,
+        /// The statement for the primary.
+        statement: String,
+    },
+    /// A publication for all tables cannot be narrowed to the captured ones.
+    #[error("publication {publication:?} is for all tables, and `publication.autocreate.mode` is \"filtered\"")]
+    PublicationOfAllTables {
+        /// Its name.
+        publication: String,
+    },
+    /// The filters leave no table for the publication.
+    #[error("no table of the database passes the filters, and publication {publication:?} is to hold those that do")]
+    NoCapturedTable {
+        /// Its name.
+        publication: String,
+    },
+    /// The role may not create the publication.
+    #[error("role {role:?} may not run: {statement}")]
+    PublicationNotAllowed {
+        /// The role.
+        role: String,
+        /// The statement that was refused.
+        statement: String,
+        /// What the server said.
+        refusal: String,
+        /// Tables that the role does not own.
+        not_owned: Vec<String>,
+        /// Whether only a superuser may.
+        superuser: bool,
+        /// Whether the role may not create anything in the database.
+        no_create_in: Option<String>,
+    },
+    /// Tables that are to be read in the snapshot and may not be.
+    #[error("role {role:?} may not read {}", tables.join(", "))]
+    NoSelect {
+        /// The role.
+        role: String,
+        /// Quoted names.
+        tables: Vec<String>,
+    },
+}
+
+/// The oldest server that has all that is asked of it here (`pg_attribute.attgenerated`).
+pub(crate) const OLDEST_VERSION: u32 = 120_000;
+
+impl Problem {
+    /// A constant word for metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::ServerTooOld { .. } | Self::StandbyTooOld { .. } => "server_version",
+            Self::WalLevel { .. } => "wal_level",
+            Self::NoReplication { .. } | Self::NoSelect { .. } | Self::PublicationNotAllowed { .. } => "privilege_missing",
+            Self::SlotPlugin { .. } | Self::SlotPhysical { .. } | Self::SlotDatabase { .. } => "slot_mismatch",
+            Self::NoFreeSlots { .. } => "no_free_slot",
+            Self::PublicationMissing { .. }
+            | Self::PublicationMissingOnStandby { .. }
+            | Self::PublicationOfAllTables { .. }
+            | Self::NoCapturedTable { .. } => "publication",
+        }
+    }
+
+    /// The statement or setting that mends it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::ServerTooOld { .. } => "upgrade the server".to_owned(),
+            Self::StandbyTooOld { .. } => "connect to the primary, or upgrade both to Postgres 16".to_owned(),
+            Self::WalLevel { .. } => {
+                "ALTER SYSTEM SET wal_level = 'logical'; and restart the server (Amazon RDS: rds.logical_replication = 1; \
+                 Cloud SQL: cloudsql.logical_decoding = on)"
+                    .to_owned()
+            }
+            Self::NoReplication { role, rds: true } => format!("GRANT rds_replication TO {};", identifier(role)),
+            Self::NoReplication { role, rds: false } => format!("ALTER ROLE {} REPLICATION;", identifier(role)),
+            Self::SlotPlugin { slot, .. } | Self::SlotPhysical { slot } => format!(
+                "set `slot.name` to another name, or, if nobody needs it: SELECT pg_drop_replication_slot({});",
+                literal(slot)
+            ),
+            Self::SlotDatabase { .. } => {
+                "slots are named once in a server: set `slot.name` to a name of its own for each connector, or correct \
+                 `database.dbname`"
+                    .to_owned()
+            }
+            Self::NoFreeSlots { .. } => {
+                "drop one that nobody needs (SELECT slot_name, active, restart_lsn FROM pg_replication_slots; SELECT \
+                 pg_drop_replication_slot('NAME');), or: ALTER SYSTEM SET max_replication_slots = …; and restart the server"
+                    .to_owned()
+            }
+            Self::PublicationMissing { publication } => format!(
+                "CREATE PUBLICATION {} FOR TABLE …; or set `publication.autocreate.mode` to \"filtered\"",
+                identifier(publication)
+            ),
+            Self::PublicationMissingOnStandby { statement, .. } => format!("on the primary: {statement};"),
+            Self::PublicationOfAllTables { publication } => format!(
+                "set `publication.autocreate.mode` to \"all_tables\", or let it be created again: DROP PUBLICATION {};",
+                identifier(publication)
+            ),
+            Self::NoCapturedTable { .. } => {
+                "compare `table.include.list` with the tables of the database (patterns are SCHEMA.TABLE); views and foreign \
+                 tables are never captured"
+                    .to_owned()
+            }
+            Self::PublicationNotAllowed { role, statement, not_owned, superuser, no_create_in, .. } => {
+                let role = identifier(role);
+                let mut ways = Vec::new();
+                if *superuser {
+                    ways.push("a superuser is needed for all tables: set `publication.autocreate.mode` to \"filtered\"".to_owned());
+                }
+                if let Some(database) = no_create_in {
+                    ways.push(format!("GRANT CREATE ON DATABASE {} TO {role};", identifier(database)));
+                }
+                ways.extend(not_owned.iter().map(|table| format!("ALTER TABLE {table} OWNER TO {role};")));
+                ways.push(format!("or have the tables' owner run it once: {statement};"));
+                ways.join(" ")
+            }
+            Self::NoSelect { role, tables } => {
+                format!("GRANT SELECT ON {} TO {};", tables.join(", "), identifier(role))
+            }
+        }
+    }
+
+    /// As the engine reports it.
+    pub fn cause(&self) -> Cause {
+        let what = match self {
+            Self::PublicationNotAllowed { refusal, .. } => format!("{self} ({refusal})"),
+            _ => self.to_string(),
+        };
+        Cause { what, hint: Some(self.hint()) }
+    }
+}
+
+fn version_text(number: u32) -> String {
+    if number >= 100_000 {
+        format!("{}.{}", number / 10_000, number % 10_000)
+    } else {
+        format!("{}.{}.{}", number / 10_000, number / 100 % 100, number % 100)
+    }
+}
