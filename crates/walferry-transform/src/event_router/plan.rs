@@ -1,0 +1,345 @@
+//! What is worked out once for each version of a table.
+
+use std::collections::{HashMap, HashSet};
+
+use walferry_record::{Field, Record, Schema, SchemaRef, Shape, Struct, Typed};
+
+use super::envelope::Envelope;
+use super::options::{self, MissingColumn, Settings};
+use super::placement::Target;
+use super::timestamp::TimestampType;
+use crate::{DropReason, Error};
+
+/// Plans that are kept. There are as many as versions of captured tables; each change of a table makes one more.
+const KEPT: usize = 1024;
+
+/// The plan of each schema that was met, found by the pointer of the schema.
+#[derive(Debug, Default)]
+pub(super) struct Plans {
+    plans: Vec<(SchemaRef, Option<Box<OutboxPlan>>)>,
+    places: HashMap<usize, usize>,
+    last: usize,
+    /// Names of row schemas that were an outbox's.
+    outboxes: HashSet<String>,
+}
+
+/// What EventRouter does with a row, by the envelope's `op`.
+pub(super) enum Operation {
+    /// A row was inserted, or read by a snapshot.
+    Route,
+    /// Nothing to send.
+    Drop(DropReason),
+    /// A row was updated, which an outbox does not expect.
+    Update,
+}
+
+/// How a row of an outbox becomes an event.
+#[derive(Debug)]
+pub(super) struct OutboxPlan {
+    op: usize,
+    pub(super) after: usize,
+    ts_ms: Option<usize>,
+    route: usize,
+    timestamp: Option<(usize, TimestampType)>,
+    partition: Option<usize>,
+    /// `id` first.
+    pub(super) headers: Vec<(String, Column)>,
+    pub(super) payload: Column,
+    pub(super) envelope: Option<Envelope>,
+    pub(super) key: Column,
+}
+
+/// A column that becomes a part of the event.
+#[derive(Debug)]
+pub(super) struct Column {
+    index: usize,
+    pub(super) schema: SchemaRef,
+    /// No later part needs the value, so it can be moved out of the row.
+    is_last_use: bool,
+}
+
+impl Column {
+    /// The value, with the column's default standing in for NULL, as Connect's `Struct.get` has it.
+    pub(super) fn take<'a>(&self, row: &mut Struct<'a>) -> Typed<'a> {
+        let value = if self.is_last_use {
+            row.take_at(self.index)
+        } else {
+            row.get_at(self.index).clone()
+        };
+        Typed::new(self.schema.clone(), value)
+    }
+}
+
+impl Plans {
+    /// The plan for a record whose value is not null; `None` for what passes: records that are no change events, and
+    /// change events of tables that are no outbox.
+    ///
+    /// # Errors
+    /// An outbox that lacks a configured column, or has one of a type that does not serve.
+    pub(super) fn of(
+        &mut self,
+        record: &Record<'_>,
+        settings: &Settings,
+        other_topics: &mut HashSet<Box<str>>,
+    ) -> Result<Option<&mut OutboxPlan>, Error> {
+        let Some(schema) = &record.value.schema else {
+            return Ok(None);
+        };
+        if !self
+            .plans
+            .get(self.last)
+            .is_some_and(|(planned, _)| SchemaRef::ptr_eq(planned, schema))
+        {
+            let address = SchemaRef::as_ptr(schema) as usize;
+            self.last = match self.places.get(&address) {
+                Some(&place) => place,
+                None => {
+                    let plan = self.make(schema, settings)?;
+                    if plan.is_none() {
+                        other_topics.insert(record.topic.as_ref().into());
+                    }
+                    self.keep(schema, address, plan)
+                }
+            };
+        }
+        Ok(self.plans[self.last].1.as_deref_mut())
+    }
+
+    /// The plan holds on to its schema, so that no other schema can come to have its address.
+    fn keep(&mut self, schema: &SchemaRef, address: usize, plan: Option<Box<OutboxPlan>>) -> usize {
+        if self.plans.len() == KEPT {
+            self.plans.clear();
+            self.places.clear();
+        }
+        self.plans.push((schema.clone(), plan));
+        self.places.insert(address, self.plans.len() - 1);
+        self.plans.len() - 1
+    }
+
+    fn make(&mut self, schema: &Schema, settings: &Settings) -> Result<Option<Box<OutboxPlan>>, Error> {
+        if !schema.name.as_deref().is_some_and(|name| name.ends_with(".Envelope")) {
+            return Ok(None);
+        }
+        let after = schema.field_index("after").ok_or(Error::Envelope("after"))?;
+        let row = &*schema.fields()[after].schema;
+        let table = row.name.as_deref().unwrap_or_default();
+        let identifying = [&settings.id, &settings.payload, &settings.route_by];
+        if !identifying.iter().all(|column| row.field_index(column).is_some()) {
+            // Sending its rows as change events from now on would go unnoticed.
+            return if self.outboxes.contains(table) {
+                Err(Error::NoLongerOutbox {
+                    table: table.to_owned(),
+                })
+            } else {
+                Ok(None)
+            };
+        }
+        let plan = OutboxPlan::new(schema, after, settings)?;
+        self.outboxes.insert(table.to_owned());
+        Ok(Some(Box::new(plan)))
+    }
+}
+
+impl OutboxPlan {
+    fn new(schema: &Schema, after: usize, settings: &Settings) -> Result<Self, Error> {
+        let columns = Columns {
+            row: &schema.fields()[after].schema,
+        };
+        let op = schema.field_index("op").ok_or(Error::Envelope("op"))?;
+        let route = columns.find(&settings.route_by, options::ROUTE_BY_FIELD.name())?;
+        columns.check(route, options::ROUTE_BY_FIELD.name(), "string", |shape| {
+            *shape == Shape::String
+        })?;
+        let timestamp = match &settings.timestamp {
+            Some(column) => Some(columns.timestamp(column)?),
+            None => None,
+        };
+        let mut headers = vec![("id".to_owned(), columns.part(&settings.id, options::ID.name())?)];
+        let mut envelope = Vec::new();
+        let mut partition = None;
+        for placement in &settings.placements {
+            if settings.missing == MissingColumn::Ignore && columns.row.field_index(&placement.column).is_none() {
+                continue;
+            }
+            let column = columns.part(&placement.column, options::PLACEMENT.name())?;
+            match &placement.target {
+                Target::Header(name) => headers.push((name.clone(), column)),
+                Target::Envelope(name) => envelope.push((Field::new(name.as_str(), column.schema.clone()), column)),
+                Target::Partition => {
+                    columns.check(column.index, options::PLACEMENT.name(), "int4", is_integer)?;
+                    partition = Some(column.index);
+                }
+            }
+        }
+        let envelope = match settings.has_envelope() {
+            true => Some(Envelope::new(columns.row, envelope, route, columns.version(settings)?)),
+            false => None,
+        };
+        let mut plan = Self {
+            op,
+            after,
+            ts_ms: schema.field_index("ts_ms"),
+            route,
+            timestamp,
+            partition,
+            headers,
+            payload: columns.part(&settings.payload, options::PAYLOAD.name())?,
+            envelope,
+            key: columns.part(&settings.key, options::KEY.name())?,
+        };
+        plan.mark_last_uses();
+        Ok(plan)
+    }
+
+    /// In the order in which `EventRouter::apply` takes the values, backwards.
+    fn mark_last_uses(&mut self) {
+        let mut used = HashSet::new();
+        // The envelope's schema name and version are looked up when the headers are filled already.
+        used.extend(self.envelope.iter().flat_map(Envelope::looks_at));
+        let envelope = self.envelope.iter_mut().flat_map(Envelope::columns_mut);
+        let headers = self.headers.iter_mut().map(|(_, column)| column);
+        let order = headers
+            .chain([&mut self.payload])
+            .chain(envelope)
+            .chain([&mut self.key]);
+        for column in order.collect::<Vec<_>>().into_iter().rev() {
+            column.is_last_use = used.insert(column.index);
+        }
+    }
+
+    /// What the envelope says has happened to the row.
+    pub(super) fn operation(&self, event: &Struct<'_>) -> Result<Operation, Error> {
+        match event.get_at(self.op).as_str() {
+            Some("c" | "r") => Ok(Operation::Route),
+            Some("d") => Ok(Operation::Drop(DropReason::Delete)),
+            Some("t") => Ok(Operation::Drop(DropReason::Truncate)),
+            Some("u") => Ok(Operation::Update),
+            _ => Err(Error::Envelope("op")),
+        }
+    }
+
+    /// When the change was processed, in milliseconds since 1970.
+    pub(super) fn processed_ms(&self, event: &Struct<'_>) -> Option<i64> {
+        event.values()[self.ts_ms?].as_integer()
+    }
+
+    /// The value that the topic is made from. A default does not stand in for NULL here: Connect's typed getters know none.
+    pub(super) fn route<'r>(&self, row: &'r Struct<'_>) -> Result<&'r str, Error> {
+        row.values()[self.route].as_str().ok_or_else(|| Error::NullRoute {
+            column: column_name(row, self.route),
+        })
+    }
+
+    /// The timestamp column in milliseconds since 1970; `None` for NULL and where no column is configured.
+    pub(super) fn timestamp_ms(&self, row: &Struct<'_>) -> Result<Option<i64>, Error> {
+        let Some((index, kind)) = self.timestamp else {
+            return Ok(None);
+        };
+        let value = &row.values()[index];
+        if value.is_null() {
+            return Ok(None);
+        }
+        match kind.milliseconds(value) {
+            // Kafka's producer refuses negative timestamps.
+            Some(ms) if ms >= 0 => Ok(Some(ms)),
+            _ => Err(Error::Timestamp {
+                column: column_name(row, index),
+            }),
+        }
+    }
+
+    /// The partition column; `None` for NULL, which leaves the choice to the partitioner.
+    pub(super) fn partition(&self, row: &Struct<'_>) -> Result<Option<i32>, Error> {
+        let Some(index) = self.partition else {
+            return Ok(None);
+        };
+        let Some(value) = row.values()[index].as_integer() else {
+            return Ok(None);
+        };
+        match i32::try_from(value) {
+            Ok(partition) if partition >= 0 => Ok(Some(partition)),
+            _ => Err(Error::Partition {
+                column: column_name(row, index),
+                value,
+            }),
+        }
+    }
+}
+
+/// The columns of one version of an outbox table.
+struct Columns<'s> {
+    row: &'s SchemaRef,
+}
+
+impl Columns<'_> {
+    fn find(&self, column: &str, option: &'static str) -> Result<usize, Error> {
+        self.row.field_index(column).ok_or_else(|| Error::MissingColumn {
+            table: self.row.name.as_deref().unwrap_or_default().to_owned(),
+            column: column.to_owned(),
+            option,
+        })
+    }
+
+    fn part(&self, column: &str, option: &'static str) -> Result<Column, Error> {
+        let index = self.find(column, option)?;
+        Ok(Column {
+            index,
+            schema: self.row.fields()[index].schema.clone(),
+            is_last_use: false,
+        })
+    }
+
+    fn timestamp(&self, column: &str) -> Result<(usize, TimestampType), Error> {
+        let option = options::TIMESTAMP.name();
+        let index = self.find(column, option)?;
+        match TimestampType::of(&self.row.fields()[index].schema) {
+            Some(kind) => Ok((index, kind)),
+            None => Err(self.wrong_type(index, option, "timestamp, timestamptz or bigint")),
+        }
+    }
+
+    fn version(&self, settings: &Settings) -> Result<Option<usize>, Error> {
+        let Some(column) = &settings.schema_version else {
+            return Ok(None);
+        };
+        let option = options::SCHEMA_VERSION.name();
+        let index = self.find(column, option)?;
+        self.check(index, option, "int4", is_integer)?;
+        Ok(Some(index))
+    }
+
+    fn check(
+        &self,
+        index: usize,
+        option: &'static str,
+        expected: &'static str,
+        serves: impl Fn(&Shape) -> bool,
+    ) -> Result<(), Error> {
+        if serves(&self.row.fields()[index].schema.shape) {
+            Ok(())
+        } else {
+            Err(self.wrong_type(index, option, expected))
+        }
+    }
+
+    fn wrong_type(&self, index: usize, option: &'static str, expected: &'static str) -> Error {
+        let Field { name, schema } = &self.row.fields()[index];
+        Error::ColumnType {
+            column: name.to_string(),
+            option,
+            found: match &schema.name {
+                Some(semantic) => format!("{} ({semantic})", schema.type_name()),
+                None => schema.type_name().to_owned(),
+            },
+            expected,
+        }
+    }
+}
+
+fn is_integer(shape: &Shape) -> bool {
+    matches!(shape, Shape::Int8 | Shape::Int16 | Shape::Int32 | Shape::Int64)
+}
+
+fn column_name(row: &Struct<'_>, index: usize) -> String {
+    row.schema().fields()[index].name.to_string()
+}

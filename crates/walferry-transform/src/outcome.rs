@@ -1,0 +1,57 @@
+//! What becomes of a record.
+
+use std::fmt;
+
+use walferry_record::Record;
+
+/// The result of a transform.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome<'a> {
+    /// Goes on down the chain.
+    Record(Record<'a>),
+    /// Ends here, on purpose; to be counted.
+    Dropped(DropReason),
+}
+
+/// Why a record was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DropReason {
+    /// A tombstone of the outbox table.
+    Tombstone,
+    /// A row was deleted from the outbox table.
+    Delete,
+    /// The outbox table was truncated.
+    Truncate,
+    /// A row of the outbox table was updated, and `table.op.invalid.behavior` lets that pass.
+    InvalidOperation,
+    /// Kafka's `Filter`.
+    Filtered,
+}
+
+impl DropReason {
+    /// Every reason, for metrics that start at zero.
+    pub const ALL: [Self; 5] = [
+        Self::Tombstone,
+        Self::Delete,
+        Self::Truncate,
+        Self::InvalidOperation,
+        Self::Filtered,
+    ];
+
+    /// The word that metrics and logs use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tombstone => "tombstone",
+            Self::Delete => "delete",
+            Self::Truncate => "truncate",
+            Self::InvalidOperation => "invalid_operation",
+            Self::Filtered => "filtered",
+        }
+    }
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
