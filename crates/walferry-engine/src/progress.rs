@@ -195,8 +195,14 @@ impl Progress {
 
     /// Kafka has acknowledged the record with this sequence, or it was set aside. A second time changes nothing.
     pub fn settle(&self, sequence: u64) {
+        self.settle_all(&[sequence]);
+    }
+
+    /// The same for several records at once.
+    pub fn settle_all(&self, sequences: &[u64]) {
         let mut state = self.lock();
-        if !state.settle(sequence) {
+        let settled = sequences.iter().filter(|&&sequence| state.settle(sequence)).count();
+        if settled == 0 {
             return;
         }
         self.advance(&mut state);
@@ -206,6 +212,14 @@ impl Progress {
         if state.in_flight == 0 {
             self.changed.notify_one();
         }
+    }
+
+    /// Place of the change that an unsettled record comes from.
+    pub fn position(&self, sequence: u64) -> Option<Position> {
+        let state = self.lock();
+        let index = usize::try_from(sequence.checked_sub(state.head)?).ok()?;
+        let record = state.records.get(index)?;
+        (!record.settled).then_some(record.position)
     }
 
     /// A record will not be delivered; neither will what is behind it, by this producer.

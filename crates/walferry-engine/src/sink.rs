@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::{failure::Failure, progress::Progress};
+use crate::{failure::Failure, position::Position, progress::Progress};
 
 /// Opens producers. `walferry-kafka` implements it.
 pub trait Sinks: Send + 'static {
     /// What it opens.
-    type Sink: Sink;
+    type Sink: Sink + Send + 'static;
     /// A new producer, whose acknowledgements go to `acks`. Does not wait for a broker.
     fn open(&mut self, acks: Acks) -> Result<Self::Sink, Failure>;
 }
@@ -60,9 +60,24 @@ pub struct Acks {
 }
 
 impl Acks {
+    /// Reports to this queue.
+    pub const fn new(progress: Arc<Progress>) -> Self {
+        Self { progress }
+    }
+
     /// Kafka has acknowledged the record.
     pub fn delivered(&self, sequence: u64) {
         self.progress.settle(sequence);
+    }
+
+    /// Kafka has acknowledged these records; cheaper than one call for each.
+    pub fn delivered_all(&self, sequences: &[u64]) {
+        self.progress.settle_all(sequences);
+    }
+
+    /// Place of the change that a record under way comes from; `None` once it has been delivered.
+    pub fn position(&self, sequence: u64) -> Option<Position> {
+        self.progress.position(sequence)
     }
 
     /// A record will not be delivered. The engine ends this producer: with [`crate::failure::Disposition::Replay`] it sends
