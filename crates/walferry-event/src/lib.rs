@@ -1,3 +1,32 @@
 //! Row change to Debezium's envelope, key, source block and tombstone.
+//!
+//! A [`TablePlan`] is built once for each version of a relation; it turns each row into [`Outcome::records`], which borrow
+//! from the WAL frame and the plan. Time, positions and transaction come in as a [`Context`].
 
 pub mod catalog;
+mod change;
+pub mod columns;
+mod defaults;
+mod error;
+pub mod filter;
+mod heartbeat;
+mod java;
+mod message;
+pub mod names;
+pub mod settings;
+mod source;
+mod table;
+mod transaction;
+mod types;
+
+pub use catalog::Catalog;
+pub use change::{Failure, Outcome, Records, Skipped};
+pub use error::Error;
+pub use heartbeat::Heartbeat;
+pub use java::Rewrite;
+pub use message::Messages;
+pub use settings::Settings;
+pub use source::{Context, SnapshotMarker};
+pub use table::{LeftOut, LeftOutReason, TablePlan};
+pub use transaction::Transaction;
+pub use types::Reason;

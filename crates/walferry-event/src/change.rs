@@ -1,0 +1,440 @@
+//! Row changes to records.
+
+use walferry_pgoutput::{Change, Column, OldTuple, Operation, Tuple};
+use walferry_record::{Header, Record, SchemaRef, Struct, Typed, Value};
+
+use crate::Error;
+use crate::settings::OnFailure;
+use crate::source::{self, CONNECTOR, Context};
+use crate::table::{ColumnPlan, FieldPlan, TablePlan};
+use crate::transaction::Transaction;
+use crate::types::{Decoder, Reason, Unavailable};
+
+/// What a change became.
+#[derive(Debug, Default)]
+pub struct Outcome<'a> {
+    /// Its records in order. There are several where a delete sends a tombstone, or a key has changed.
+    pub records: Records<'a>,
+    /// Why there is none.
+    pub skipped: Option<Skipped>,
+    /// Fields of values that are empty because they could not be converted.
+    pub failures: Vec<Failure>,
+}
+
+/// Up to three records.
+#[derive(Debug, Default)]
+pub struct Records<'a>([Option<Record<'a>>; 3]);
+
+impl<'a> IntoIterator for Records<'a> {
+    type Item = Record<'a>;
+    type IntoIter = std::iter::Flatten<std::array::IntoIter<Option<Record<'a>>, 3>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter().flatten()
+    }
+}
+
+/// Why a change has no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Skipped {
+    /// The lists of schemas and tables leave the table out.
+    Table,
+    /// `skipped.operations`.
+    Operation,
+    /// `skip.messages.without.change`: no column that records have has changed.
+    Unchanged,
+}
+
+impl Skipped {
+    /// A word for metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Table => "table_filter",
+            Self::Operation => "skipped_operation",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+/// A field that is empty because its value could not be converted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Name of the column.
+    pub column: String,
+    /// Name of its type.
+    pub type_name: String,
+    /// What is wrong with the value.
+    pub reason: Reason,
+    /// Whether `event.converting.failure.handling.mode` asks for a warning.
+    pub warn: bool,
+}
+
+/// A row and its key.
+struct Row<'a> {
+    key: Option<Struct<'a>>,
+    value: Struct<'a>,
+}
+
+/// `op` of an envelope.
+#[derive(Clone, Copy)]
+enum Op {
+    Create,
+    Update,
+    Delete,
+    Read,
+    Truncate,
+}
+
+impl Op {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Create => "c",
+            Self::Update => "u",
+            Self::Delete => "d",
+            Self::Read => "r",
+            Self::Truncate => "t",
+        }
+    }
+}
+
+impl TablePlan {
+    /// The records of a change of the stream. With `provide.transaction.metadata`, `transaction` counts them.
+    ///
+    /// # Errors
+    /// The row is not of the plan's relation, or a value cannot be converted where that may not pass.
+    pub fn records<'a>(
+        &'a self,
+        change: &Change<'a>,
+        context: &Context<'a>,
+        transaction: Option<&mut Transaction>,
+    ) -> Result<Outcome<'a>, Error> {
+        if !self.is_captured() {
+            return Ok(Outcome::skipped(Skipped::Table));
+        }
+        let mut emit = Emit {
+            plan: self,
+            context,
+            transaction,
+            outcome: Outcome::default(),
+            count: 0,
+        };
+        match change.operation {
+            Operation::Insert { new } => emit.insert(new)?,
+            Operation::Update { old, new } => emit.update(old, new)?,
+            Operation::Delete { old } => emit.delete(old)?,
+        }
+        Ok(emit.finish())
+    }
+
+    /// The record of a truncate, which has no key.
+    pub fn truncate<'a>(&'a self, context: &Context<'a>, transaction: Option<&mut Transaction>) -> Outcome<'a> {
+        if !self.is_captured() {
+            return Outcome::skipped(Skipped::Table);
+        }
+        let mut emit = Emit {
+            plan: self,
+            context,
+            transaction,
+            outcome: Outcome::default(),
+            count: 0,
+        };
+        emit.envelope(Op::Truncate, Typed::NULL, (Value::Null, Value::Null), None);
+        emit.finish()
+    }
+
+    /// The record of a row that a snapshot read. The columns are those of the plan's catalog, as text.
+    ///
+    /// # Errors
+    /// As [`TablePlan::records`].
+    pub fn snapshot_row<'a>(
+        &'a self,
+        columns: impl ExactSizeIterator<Item = Column<'a>>,
+        context: &Context<'a>,
+    ) -> Result<Outcome<'a>, Error> {
+        let mut emit = Emit {
+            plan: self,
+            context,
+            transaction: None,
+            outcome: Outcome::default(),
+            count: 0,
+        };
+        let row = emit.row(columns, None)?;
+        let key = emit.key(row.key);
+        emit.envelope(Op::Read, key, (Value::Null, Value::Struct(row.value)), None);
+        Ok(emit.finish())
+    }
+}
+
+impl Outcome<'_> {
+    fn skipped(why: Skipped) -> Self {
+        Self {
+            skipped: Some(why),
+            ..Self::default()
+        }
+    }
+}
+
+/// Records in the making.
+struct Emit<'p, 'a, 't> {
+    plan: &'a TablePlan,
+    context: &'p Context<'a>,
+    transaction: Option<&'t mut Transaction>,
+    outcome: Outcome<'a>,
+    count: usize,
+}
+
+impl<'a> Emit<'_, 'a, '_> {
+    fn finish(mut self) -> Outcome<'a> {
+        if self.count == 0 && self.outcome.skipped.is_none() {
+            self.outcome.skipped = Some(Skipped::Operation);
+        }
+        self.outcome
+    }
+
+    fn insert(&mut self, new: Tuple<'a>) -> Result<(), Error> {
+        let row = self.row(new.columns(), None)?;
+        let key = self.key(row.key);
+        self.envelope(Op::Create, key, (Value::Null, Value::Struct(row.value)), None);
+        Ok(())
+    }
+
+    fn update(&mut self, old: Option<OldTuple<'a>>, new: Tuple<'a>) -> Result<(), Error> {
+        let old_tuple = old.map(OldTuple::tuple);
+        let old = old_tuple.map(|old| self.row(old.columns(), None)).transpose()?;
+        let new = self.row(new.columns(), old_tuple)?;
+        let Some(old) = old else {
+            let key = self.key(new.key);
+            self.envelope(Op::Update, key, (Value::Null, Value::Struct(new.value)), None);
+            return Ok(());
+        };
+        if self.plan.settings.skip_unchanged && old.value == new.value {
+            self.outcome.skipped = Some(Skipped::Unchanged);
+            return Ok(());
+        }
+        match (old.key, new.key) {
+            (Some(old_key), Some(new_key)) if old_key != new_key => {
+                let (old_key, new_key) = (self.key(Some(old_key)), self.key(Some(new_key)));
+                let old_row = Value::Struct(old.value);
+                let new_row = Value::Struct(new.value);
+                let header = |name: &'static str, key: &Typed<'a>| {
+                    Some(Header {
+                        name: name.into(),
+                        value: key.clone(),
+                    })
+                };
+                let to = header("__debezium.newkey", &new_key);
+                let from = header("__debezium.oldkey", &old_key);
+                self.envelope(Op::Delete, old_key, (old_row, Value::Null), to);
+                self.envelope(Op::Create, new_key, (Value::Null, new_row), from);
+            }
+            (_, key) => {
+                let key = self.key(key);
+                self.envelope(
+                    Op::Update,
+                    key,
+                    (Value::Struct(old.value), Value::Struct(new.value)),
+                    None,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, old: OldTuple<'a>) -> Result<(), Error> {
+        let row = self.row(old.tuple().columns(), None)?;
+        let key = self.key(row.key);
+        self.envelope(Op::Delete, key, (Value::Struct(row.value), Value::Null), None);
+        Ok(())
+    }
+
+    /// A record, with its tombstone where it is a delete.
+    fn envelope(&mut self, op: Op, key: Typed<'a>, (before, after): (Value<'a>, Value<'a>), first: Option<Header<'a>>) {
+        let plan = self.plan;
+        let skipped = plan.settings.skipped_operations;
+        let skip = match op {
+            Op::Create => skipped.create,
+            Op::Update => skipped.update,
+            Op::Delete => skipped.delete,
+            Op::Truncate => skipped.truncate,
+            Op::Read => false,
+        };
+        if skip {
+            return;
+        }
+        let block = match &mut self.transaction {
+            Some(transaction) => transaction.count(&plan.name, self.context),
+            None => Value::Null,
+        };
+        let now_ns = self.context.processed_time_ns;
+        let values = vec![
+            before,
+            after,
+            source::block(&plan.source, &plan.settings, (&plan.schema, &plan.table), self.context),
+            block,
+            Value::str(op.code()),
+            Value::Int64(now_ns.div_euclid(1_000_000)),
+            Value::Int64(now_ns.div_euclid(1000)),
+            Value::Int64(now_ns),
+        ];
+        let value = Struct::new(plan.envelope.clone(), values);
+        let record = Record {
+            topic: plan.topic.as_str().into(),
+            partition: None,
+            timestamp_ms: None,
+            key,
+            value: Typed::new(plan.envelope.clone(), Value::Struct(value)),
+            headers: plan.headers(first),
+        };
+        let tombstone = (matches!(op, Op::Delete) && plan.settings.tombstones).then(|| Record {
+            value: Typed::NULL,
+            ..record_head(&record)
+        });
+        self.push(record);
+        if let Some(tombstone) = tombstone {
+            self.push(tombstone);
+        }
+    }
+
+    fn push(&mut self, record: Record<'a>) {
+        self.outcome.records.0[self.count] = Some(record);
+        self.count += 1;
+    }
+
+    fn key(&self, key: Option<Struct<'a>>) -> Typed<'a> {
+        match (key, &self.plan.key) {
+            (Some(key), Some(plan)) => Typed::new(plan.schema.clone(), Value::Struct(key)),
+            _ => Typed::NULL,
+        }
+    }
+
+    /// The row and its key. Where the stream left a value out of `columns`, `old` may have it.
+    fn row(
+        &mut self,
+        columns: impl ExactSizeIterator<Item = Column<'a>>,
+        old: Option<Tuple<'a>>,
+    ) -> Result<Row<'a>, Error> {
+        let plan = self.plan;
+        let need = plan.columns.len();
+        for have in [columns.len(), old.map_or(need, |old| old.column_count())] {
+            if have != need {
+                return Err(Error::ColumnCount {
+                    table: plan.name.clone(),
+                    have,
+                    need,
+                });
+            }
+        }
+        let mut old = old.map(|old| old.columns());
+        let mut values = Vec::with_capacity(plan.row.fields().len());
+        let mut key = plan
+            .key
+            .as_ref()
+            .map(|key| vec![Value::Null; key.schema.fields().len()]);
+        for (column_plan, column) in plan.columns.iter().zip(columns) {
+            let before = old.as_mut().and_then(Iterator::next);
+            let column = match (column, before) {
+                (Column::Unchanged, Some(before @ Column::Text(_))) => before,
+                _ => column,
+            };
+            if let Some(field) = &column_plan.in_row {
+                let value = read(column_plan, field, column).or_else(|reason| self.tolerate(column_plan, reason))?;
+                values.push(value);
+            }
+            if let (Some((place, field)), Some(key)) = (&column_plan.in_key, &mut key) {
+                key[*place] =
+                    read(column_plan, field, column).map_err(|reason| plan.conversion(column_plan, reason))?;
+            }
+        }
+        let key = plan.key.as_ref().zip(key).map(|(plan, mut values)| {
+            if let (Some(origin), Some(last)) = (&plan.origin, values.last_mut()) {
+                *last = Value::str(origin);
+            }
+            Struct::new(plan.schema.clone(), values)
+        });
+        Ok(Row {
+            key,
+            value: Struct::new(plan.row.clone(), values),
+        })
+    }
+
+    /// What becomes of a field whose value could not be converted.
+    fn tolerate(&mut self, column: &ColumnPlan, reason: Reason) -> Result<Value<'a>, Error> {
+        let mode = self.plan.settings.on_failure;
+        if mode == OnFailure::Fail {
+            return Err(self.plan.conversion(column, reason));
+        }
+        self.outcome.failures.push(Failure {
+            column: column.name.clone(),
+            type_name: column.type_name.clone(),
+            reason,
+            warn: mode == OnFailure::Warn,
+        });
+        Ok(Value::Null)
+    }
+}
+
+/// The value of a column.
+fn read<'a>(column: &'a ColumnPlan, field: &'a FieldPlan, value: Column<'a>) -> Result<Value<'a>, Reason> {
+    let value = match value {
+        Column::Text(_) if column.decoder == Decoder::Nothing => return Ok(field.null.reborrow()),
+        Column::Text(text) => column.decoder.decode(text)?,
+        Column::Null => return Ok(field.null.reborrow()),
+        Column::Unchanged => {
+            return match &field.unavailable {
+                Unavailable::Placeholder(value) => Ok(value.reborrow()),
+                Unavailable::Missing => Err(Reason::Unavailable),
+            };
+        }
+        Column::Binary(_) => return Err(Reason::Binary),
+    };
+    Ok(match &field.change {
+        Some(change) => change.apply(value),
+        None => value,
+    })
+}
+
+/// A copy of a record without its value.
+fn record_head<'a>(record: &Record<'a>) -> Record<'a> {
+    Record {
+        topic: record.topic.clone(),
+        partition: record.partition,
+        timestamp_ms: record.timestamp_ms,
+        key: record.key.clone(),
+        value: Typed::NULL,
+        headers: record.headers.clone(),
+    }
+}
+
+impl TablePlan {
+    fn conversion(&self, column: &ColumnPlan, reason: Reason) -> Error {
+        Error::Conversion {
+            table: self.name.clone(),
+            column: column.name.clone(),
+            type_name: column.type_name.clone(),
+            reason,
+        }
+    }
+
+    /// The headers of a record: the one of a changed key, then those of the context.
+    fn headers<'a>(&'a self, first: Option<Header<'a>>) -> Vec<Header<'a>> {
+        let Some(run_id) = &self.settings.run_id else {
+            return first.into_iter().collect();
+        };
+        let text = |schema: &SchemaRef, name: &'static str, value: &'a str| Header {
+            name: name.into(),
+            value: Typed::new(schema.clone(), Value::str(value)),
+        };
+        let mut headers = Vec::with_capacity(4 + usize::from(first.is_some()));
+        headers.extend(first);
+        headers.push(text(
+            &self.header,
+            "__debezium.context.connectorLogicalName",
+            &self.settings.names.prefix,
+        ));
+        headers.push(text(&self.header, "__debezium.context.taskId", "0"));
+        headers.push(text(&self.header, "__debezium.context.connectorName", CONNECTOR));
+        headers.push(text(&self.header, "__debezium.context.runId", run_id));
+        headers
+    }
+}

@@ -1,0 +1,108 @@
+//! Default values of columns in schemas.
+//!
+//! Debezium does not evaluate expressions: a literal becomes the schema's default, a call of a function (`now()`,
+//! `nextval(…)`) becomes a placeholder such as zero, and what is neither has no default.
+
+use std::borrow::Cow;
+
+use walferry_record::Value;
+
+use crate::types::{ColumnType, Decoder, Mapping, RootKind, oid};
+
+/// The default of a column, from `pg_get_expr`; `None` where the schema has none.
+pub(crate) fn default_value(expression: &str, column: &ColumnType, mapping: &Mapping) -> Option<Value<'static>> {
+    // The driver knows the type of a domain's column by the domain's name, for which Debezium has no reader.
+    if column.name != column.root_name {
+        return None;
+    }
+    if let RootKind::Enum(_) = column.kind {
+        return enum_default(expression, &column.name).map(Value::string);
+    }
+    let text = match column.root {
+        oid::BIT => extract(expression, "00"),
+        oid::VARBIT | oid::INT2 | oid::INT4 | oid::INT8 => extract(expression, "0"),
+        oid::BOOL => extract(expression, "false"),
+        oid::BPCHAR | oid::VARCHAR | oid::TEXT | oid::XML => extract(expression, ""),
+        oid::NUMERIC | oid::FLOAT4 | oid::FLOAT8 => extract(expression, "0.0"),
+        oid::JSON | oid::JSONB => extract(expression, "{}"),
+        oid::UUID => extract(expression, "00000000-0000-0000-0000-000000000000"),
+        oid::DATE => extract(expression, "1970-01-01"),
+        oid::TIME => extract(expression, "00:00:00"),
+        oid::TIMESTAMP => extract(expression, "1970-01-01 00:00:00"),
+        oid::TIMESTAMPTZ => extract(expression, "1970-01-01 00:00:00+00"),
+        oid::INTERVAL => extract(expression, "00:00:00"),
+        _ => None,
+    }?;
+    convert(&text, column, mapping)
+}
+
+fn convert(text: &str, column: &ColumnType, mapping: &Mapping) -> Option<Value<'static>> {
+    match (&mapping.decoder, column.root) {
+        (_, oid::BOOL) => Some(Value::Boolean(text.eq_ignore_ascii_case("true"))),
+        // Connect cannot have structs as defaults (KAFKA-12694).
+        (Decoder::VariableDecimal(_), _) => None,
+        (_, oid::UUID) => Some(Value::string(text.to_ascii_lowercase())),
+        (decoder, _) => decoder
+            .decode(text.as_bytes())
+            .ok()
+            .map(Value::into_owned)
+            .filter(|value| !value.is_null()),
+    }
+}
+
+/// The literal of an expression, or the placeholder where it calls a function.
+fn extract<'e>(expression: &'e str, placeholder: &'static str) -> Option<Cow<'e, str>> {
+    const CURRENT: [&str; 5] = [
+        "current_timestamp",
+        "current_time",
+        "current_date",
+        "localtime",
+        "localtimestamp",
+    ];
+    if calls_function(expression) || CURRENT.iter().any(|word| expression.eq_ignore_ascii_case(word)) {
+        return Some(placeholder.into());
+    }
+    match expression.split_once('\'') {
+        None if expression.starts_with("NULL::") => None,
+        None => Some(expression.into()),
+        Some((_, quoted)) => literal(quoted).map(Cow::Owned),
+    }
+}
+
+/// Whether the expression begins with a name and parentheses.
+fn calls_function(expression: &str) -> bool {
+    let expression = expression.strip_prefix('(').unwrap_or(expression);
+    let name = expression
+        .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'))
+        .unwrap_or(expression.len());
+    let arguments = &expression[name..];
+    name > 0 && arguments.starts_with('(') && arguments.lines().next().is_some_and(|line| line.contains(')'))
+}
+
+/// What stands before the closing quote, with doubled quotes as one.
+fn literal(quoted: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = quoted;
+    loop {
+        let (part, behind) = rest.split_once('\'')?;
+        out.push_str(part);
+        match behind.strip_prefix('\'') {
+            Some(behind) => {
+                out.push('\'');
+                rest = behind;
+            }
+            None => return Some(out),
+        }
+    }
+}
+
+/// `'label'::type`, where the type is the column's.
+fn enum_default(expression: &str, type_name: &str) -> Option<String> {
+    let (value, cast) = expression.rsplit_once("::")?;
+    let cast = cast.rsplit('.').next()?.trim_matches('"');
+    if cast != type_name {
+        return None;
+    }
+    let label = value.strip_prefix('\'')?.strip_suffix('\'')?;
+    Some(label.to_owned())
+}

@@ -1,0 +1,60 @@
+use crate::types::Reason;
+
+/// A change that cannot become records. It never holds a row's value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Two columns whose fields have one name.
+    #[error("table {table} has two columns whose field would be {field}")]
+    DuplicateField {
+        /// `schema.table`.
+        table: String,
+        /// Name of the field.
+        field: String,
+    },
+    /// A row that is not of the relation's version.
+    #[error("a row of table {table} has {have} columns, its relation {need}")]
+    ColumnCount {
+        /// `schema.table`.
+        table: String,
+        /// Columns of the row.
+        have: usize,
+        /// Columns of the relation.
+        need: usize,
+    },
+    /// A value that cannot be converted, in a key or with `event.converting.failure.handling.mode=fail`.
+    #[error("column {column} of table {table} (type {type_name}): {reason}")]
+    Conversion {
+        /// `schema.table`.
+        table: String,
+        /// Name of the column.
+        column: String,
+        /// Name of its type.
+        type_name: String,
+        /// What is wrong with the value.
+        reason: Reason,
+    },
+}
+
+impl Error {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::DuplicateField { .. } => Some(
+                "rename one of the columns, or set `field.name.adjustment.mode` to avro_unicode or none".to_owned(),
+            ),
+            Self::ColumnCount { .. } => None,
+            Self::Conversion {
+                reason: Reason::SpecialDecimal,
+                ..
+            } => Some("set `decimal.handling.mode` to string or double".to_owned()),
+            Self::Conversion {
+                reason: Reason::OutOfRange(_),
+                ..
+            } => Some("set `time.precision.mode` to microseconds or isostring".to_owned()),
+            Self::Conversion { .. } => {
+                Some("`event.converting.failure.handling.mode=warn` leaves such fields of values empty".to_owned())
+            }
+        }
+    }
+}

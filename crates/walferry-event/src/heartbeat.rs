@@ -1,0 +1,48 @@
+//! Heartbeats.
+
+use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
+
+use crate::settings::Settings;
+
+/// The heartbeats of a connector.
+#[derive(Debug)]
+pub struct Heartbeat {
+    topic: String,
+    server: String,
+    key: SchemaRef,
+    value: SchemaRef,
+}
+
+impl Heartbeat {
+    /// Heartbeats as the settings name them.
+    pub fn new(settings: &Settings) -> Self {
+        let name = |name: &str| {
+            settings
+                .names
+                .schema_name(&format!("io.debezium.connector.common.{name}"))
+        };
+        let key = Schema::structure(vec![Field::new("serverName", Schema::string().build())]);
+        let value = Schema::structure(vec![Field::new("ts_ms", Schema::int64().build())]);
+        Self {
+            topic: settings.names.heartbeat_topic(),
+            server: settings.names.prefix.clone(),
+            key: key.named(name("ServerNameKey")).version(1).build(),
+            value: value.named(name("Heartbeat")).version(1).build(),
+        }
+    }
+
+    /// A heartbeat, which always goes to partition 0.
+    pub fn record(&self, now_ms: i64) -> Record<'_> {
+        let typed = |schema: &SchemaRef, value| {
+            Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), vec![value])))
+        };
+        Record {
+            topic: self.topic.as_str().into(),
+            partition: Some(0),
+            timestamp_ms: None,
+            key: typed(&self.key, Value::str(&self.server)),
+            value: typed(&self.value, Value::Int64(now_ms)),
+            headers: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Bytes and bits.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use walferry_record::Value;
+
+use super::Reason;
+use crate::settings::BinaryMode;
+
+/// A `bytea` as Postgres prints it with `bytea_output = hex`: `\x` and two digits a byte.
+pub(crate) fn bytea<'a>(bytes: &'a [u8], mode: BinaryMode) -> Result<Value<'a>, Reason> {
+    let digits = bytes.strip_prefix(br"\x").ok_or(Reason::Malformed("bytea"))?;
+    if mode == BinaryMode::Hex {
+        // Postgres writes lower case digits, as Debezium does.
+        return std::str::from_utf8(digits)
+            .map(Value::str)
+            .map_err(|_| Reason::Malformed("bytea"));
+    }
+    let decoded = unhex(digits).ok_or(Reason::Malformed("bytea"))?;
+    Ok(encode(Cow::Owned(decoded), mode))
+}
+
+/// Bytes as `binary.handling.mode` has them.
+pub(crate) fn encode(bytes: Cow<'_, [u8]>, mode: BinaryMode) -> Value<'_> {
+    match mode {
+        BinaryMode::Bytes => Value::Bytes(bytes),
+        BinaryMode::Base64 => Value::string(STANDARD.encode(bytes)),
+        BinaryMode::Base64UrlSafe => Value::string(URL_SAFE.encode(bytes)),
+        BinaryMode::Hex => Value::string(hex(&bytes)),
+    }
+}
+
+/// Hexadecimal digits in lower case.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)])
+        .collect()
+}
+
+/// Bytes of hexadecimal digits.
+pub(crate) fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
+    let nibble = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    };
+    let (pairs, rest) = digits.as_chunks::<2>();
+    let bytes: Option<Vec<u8>> = pairs
+        .iter()
+        .map(|[high, low]| Some(nibble(*high)? << 4 | nibble(*low)?))
+        .collect();
+    bytes.filter(|_| rest.is_empty())
+}
+
+/// A bit string as little-endian bytes, the last bit first, without the zeros at the end.
+pub(crate) fn bits<'a>(text: &[u8]) -> Result<Value<'a>, Reason> {
+    if !text.iter().all(|bit| matches!(bit, b'0' | b'1')) {
+        return Err(Reason::Malformed("bit string"));
+    }
+    let mut bytes = vec![0_u8; text.len().div_ceil(8)];
+    for (place, bit) in text.iter().rev().enumerate() {
+        bytes[place / 8] |= (bit & 1) << (place % 8);
+    }
+    let significant = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    bytes.truncate(significant);
+    Ok(Value::bytes(bytes))
+}

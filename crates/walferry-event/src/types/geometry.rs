@@ -1,0 +1,95 @@
+//! Points, and PostGIS's geometry and geography.
+
+use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
+
+use super::Reason;
+use super::binary::unhex;
+use super::number::float;
+
+/// Schema of `point`.
+pub(crate) fn point_schema() -> Schema {
+    let fields = vec![
+        Field::new("x", Schema::float64().build()),
+        Field::new("y", Schema::float64().build()),
+        Field::new("wkb", Schema::bytes().optional().build()),
+        Field::new("srid", Schema::int32().optional().build()),
+    ];
+    let schema = Schema::structure(fields)
+        .named("io.debezium.data.geometry.Point")
+        .version(1);
+    schema.doc("Geometry (POINT)")
+}
+
+/// A point as Postgres prints it: `(1.5,-2)`.
+pub(crate) fn point<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
+    const MALFORMED: Reason = Reason::Malformed("point");
+    let inner = bytes
+        .strip_prefix(b"(")
+        .and_then(|b| b.strip_suffix(b")"))
+        .ok_or(MALFORMED)?;
+    let comma = inner.iter().position(|b| *b == b',').ok_or(MALFORMED)?;
+    Ok(point_value(
+        float(&inner[..comma])?,
+        float(&inner[comma + 1..])?,
+        schema,
+    ))
+}
+
+/// A point, with its well-known binary form.
+pub(crate) fn point_value<'a>(x: f64, y: f64, schema: &SchemaRef) -> Value<'a> {
+    let mut wkb = Vec::with_capacity(21);
+    wkb.extend([1, 1, 0, 0, 0]); // little-endian, a point
+    wkb.extend(x.to_le_bytes());
+    wkb.extend(y.to_le_bytes());
+    let values = vec![Value::Float64(x), Value::Float64(y), Value::bytes(wkb), Value::Null];
+    Value::Struct(Struct::new(schema.clone(), values))
+}
+
+/// Schema of PostGIS's types.
+pub(crate) fn geometry_schema(name: &str) -> Schema {
+    let fields = vec![
+        Field::new("wkb", Schema::bytes().build()),
+        Field::new("srid", Schema::int32().optional().build()),
+    ];
+    let schema = Schema::structure(fields)
+        .named(format!("io.debezium.data.geometry.{name}"))
+        .version(1);
+    schema.doc(name)
+}
+
+/// A geometry as PostGIS prints it: extended well-known binary in hexadecimal digits, which is what is sent.
+pub(crate) fn geometry<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
+    let ewkb = unhex(bytes)
+        .filter(|ewkb| ewkb.len() >= 9)
+        .ok_or(Reason::Malformed("geometry"))?;
+    Ok(shape(ewkb, schema))
+}
+
+/// An empty collection of geometries.
+pub(crate) fn empty(schema: &SchemaRef) -> Value<'static> {
+    shape(vec![1, 7, 0, 0, 0, 0, 0, 0, 0], schema)
+}
+
+fn shape<'a>(ewkb: Vec<u8>, schema: &SchemaRef) -> Value<'a> {
+    let srid = srid(&ewkb).map_or(Value::Null, Value::Int32);
+    Value::Struct(Struct::new(schema.clone(), vec![Value::bytes(ewkb), srid]))
+}
+
+/// The SRID, which stands behind the type where that has its flag.
+fn srid(ewkb: &[u8]) -> Option<i32> {
+    const HAS_SRID: u32 = 0x2000_0000;
+    let word = |at: usize| -> Option<[u8; 4]> { ewkb.get(at..at + 4)?.try_into().ok() };
+    let read = |bytes| {
+        if ewkb[0] == 0 {
+            u32::from_be_bytes(bytes)
+        } else {
+            u32::from_le_bytes(bytes)
+        }
+    };
+    let flagged = read(word(1)?) & HAS_SRID != 0;
+    if flagged {
+        word(5).map(|bytes| read(bytes).cast_signed())
+    } else {
+        None
+    }
+}

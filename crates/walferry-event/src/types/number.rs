@@ -1,0 +1,161 @@
+//! Numbers: integers, floats, `numeric` and `money`.
+
+use std::borrow::Cow;
+
+use walferry_record::{Decimal, Field, Schema, SchemaRef, Struct, Value};
+
+use super::Reason;
+use super::text::utf8;
+use crate::settings::DecimalMode;
+
+/// Schema of decimals of a scale.
+pub(crate) fn decimal_schema(scale: i32) -> Schema {
+    let schema = Schema::bytes()
+        .named("org.apache.kafka.connect.data.Decimal")
+        .version(1);
+    schema.parameter("scale", scale.to_string())
+}
+
+/// Schema of `numeric` without precision.
+pub(crate) fn variable_schema() -> Schema {
+    let fields = vec![
+        Field::new("scale", Schema::int32().build()),
+        Field::new("value", Schema::bytes().build()),
+    ];
+    let schema = Schema::structure(fields)
+        .named("io.debezium.data.VariableScaleDecimal")
+        .version(1);
+    schema.doc("Variable scaled decimal")
+}
+
+/// A whole number.
+#[inline]
+pub(crate) fn integer<T: TryFrom<i64>>(bytes: &[u8]) -> Result<T, Reason> {
+    parse_i64(bytes)
+        .and_then(|n| T::try_from(n).ok())
+        .ok_or(Reason::Malformed("whole number"))
+}
+
+fn parse_i64(bytes: &[u8]) -> Option<i64> {
+    let (negative, digits) = match bytes {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    // Counted down, since the smallest number has no positive counterpart.
+    let mut n = 0_i64;
+    for digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        n = n.checked_mul(10)?.checked_sub(digit.into())?;
+    }
+    if negative { Some(n) } else { n.checked_neg() }
+}
+
+/// A float; Rust reads the words `NaN`, `Infinity` and `-Infinity` too.
+pub(crate) fn float<T: std::str::FromStr>(bytes: &[u8]) -> Result<T, Reason> {
+    std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or(Reason::Malformed("number"))
+}
+
+fn parse_decimal(bytes: &[u8]) -> Result<Decimal, Reason> {
+    if matches!(bytes, b"NaN" | b"Infinity" | b"-Infinity") {
+        return Err(Reason::SpecialDecimal);
+    }
+    std::str::from_utf8(bytes)
+        .ok()
+        .and_then(Decimal::parse)
+        .ok_or(Reason::Malformed("number"))
+}
+
+/// A decimal of the column's scale.
+#[inline]
+pub(crate) fn decimal(bytes: &[u8], scale: i32) -> Result<Value<'_>, Reason> {
+    let n = parse_decimal(bytes)?;
+    if n.scale() == scale {
+        return Ok(Value::Decimal(n));
+    }
+    n.rescale(scale).map(Value::Decimal).ok_or(Reason::Scale)
+}
+
+/// A decimal with a scale of its own: as few digits as it needs, none of them zeros behind the point.
+pub(crate) fn variable_decimal<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
+    let n = parse_decimal(bytes)?;
+    let n = if n.scale() == 0 { n } else { strip(n) };
+    let mut unscaled = Vec::with_capacity(8);
+    n.write_unscaled(&mut unscaled);
+    let values = vec![Value::Int32(n.scale()), Value::bytes(unscaled)];
+    Ok(Value::Struct(Struct::new(schema.clone(), values)))
+}
+
+fn strip(n: Decimal) -> Decimal {
+    let stripped = n.strip_trailing_zeros();
+    if stripped.scale() < 0 {
+        stripped.rescale(0).unwrap_or(stripped)
+    } else {
+        stripped
+    }
+}
+
+/// A decimal as Postgres prints it, which is plain digits with the column's scale; special values as Debezium calls them.
+pub(crate) fn decimal_text(bytes: &[u8]) -> Result<Value<'_>, Reason> {
+    Ok(Value::String(match bytes {
+        b"NaN" => Cow::Borrowed("NAN"),
+        b"Infinity" => Cow::Borrowed("POSITIVE_INFINITY"),
+        b"-Infinity" => Cow::Borrowed("NEGATIVE_INFINITY"),
+        _ => utf8(bytes),
+    }))
+}
+
+/// An amount of money: a sign or parentheses, a currency sign of one character, digits with commas between them.
+pub(crate) fn money<'a>(bytes: &[u8], mode: DecimalMode, fraction_digits: u16) -> Result<Value<'a>, Reason> {
+    let text = utf8(bytes);
+    let negative = text.starts_with(['-', '(']);
+    let mut amount = match text.strip_prefix('-') {
+        Some(rest) => rest,
+        None => text
+            .strip_prefix('(')
+            .and_then(|rest| rest.strip_suffix(')'))
+            .unwrap_or(&text),
+    };
+    if amount.starts_with(|c: char| !c.is_numeric() && c != '.') {
+        let mut chars = amount.chars();
+        chars.next();
+        amount = chars.as_str();
+    }
+    let mut digits = String::with_capacity(amount.len() + 1);
+    if negative {
+        digits.push('-');
+    }
+    digits.extend(amount.chars().filter(|c| *c != ','));
+    let n = Decimal::parse(&digits).ok_or(Reason::Malformed("amount of money"))?;
+    Ok(match mode {
+        DecimalMode::Precise => Value::Decimal(round_half_up(&n, fraction_digits.into())),
+        DecimalMode::Double => Value::Float64(float(digits.as_bytes())?),
+        DecimalMode::String => Value::string(n.to_plain_string()),
+    })
+}
+
+/// `BigDecimal.setScale(scale, HALF_UP)`.
+fn round_half_up(n: &Decimal, scale: i32) -> Decimal {
+    use num_bigint::{BigInt, Sign};
+
+    if let Some(exact) = n.rescale(scale) {
+        return exact;
+    }
+    let divisor = BigInt::from(10).pow(n.scale().abs_diff(scale));
+    let unscaled = n.unscaled();
+    let half = &divisor / BigInt::from(2);
+    let nudged = if unscaled.sign() == Sign::Minus {
+        unscaled - half
+    } else {
+        unscaled + half
+    };
+    Decimal::big(nudged / divisor, scale)
+}

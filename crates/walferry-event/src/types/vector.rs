@@ -1,0 +1,65 @@
+//! pgvector's types.
+
+use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
+
+use super::Reason;
+use super::number::{float, integer};
+use crate::java::hash_map_order;
+
+/// What a vector is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Element {
+    /// 64-bit floats, for `vector`.
+    Double,
+    /// 32-bit floats, for `halfvec`.
+    Float,
+}
+
+/// A vector as pgvector prints it: `[1,2.5]`.
+pub(crate) fn vector<'a>(bytes: &[u8], element: Element) -> Result<Value<'a>, Reason> {
+    let inner = bytes
+        .strip_prefix(b"[")
+        .and_then(|b| b.strip_suffix(b"]"))
+        .ok_or(Reason::Malformed("vector"))?;
+    let values = inner.split(|b| *b == b',').map(|text| match element {
+        Element::Double => float(text).map(Value::Float64),
+        Element::Float => float(text).map(Value::Float32),
+    });
+    values.collect::<Result<_, _>>().map(Value::Array)
+}
+
+/// Schema of `sparsevec`.
+pub(crate) fn sparse_schema() -> Schema {
+    let entries = Schema::map(Schema::int16().build(), Schema::float64().build());
+    let fields = vec![
+        Field::new("dimensions", Schema::int16().build()),
+        Field::new("vector", entries.build()),
+    ];
+    let schema = Schema::structure(fields)
+        .named("io.debezium.data.SparseDoubleVector")
+        .version(1);
+    schema.doc("Sparse double vector")
+}
+
+/// A sparse vector as pgvector prints it: `{1:1.5,3:2}/5`.
+pub(crate) fn sparse_vector<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
+    const MALFORMED: Reason = Reason::Malformed("sparse vector");
+    let slash = bytes.iter().position(|b| *b == b'/').ok_or(MALFORMED)?;
+    let dimensions: i16 = integer(&bytes[slash + 1..])?;
+    let inner = bytes[..slash]
+        .strip_prefix(b"{")
+        .and_then(|b| b.strip_suffix(b"}"))
+        .ok_or(MALFORMED)?;
+    let mut entries: Vec<(i16, f64)> = Vec::new();
+    for entry in inner.split(|b| *b == b',').filter(|entry| !entry.is_empty()) {
+        let colon = entry.iter().position(|b| *b == b':').ok_or(MALFORMED)?;
+        entries.push((integer(&entry[..colon])?, float(&entry[colon + 1..])?));
+    }
+    let hashes: Vec<i32> = entries.iter().map(|(index, _)| i32::from(*index)).collect();
+    let order = hash_map_order(&hashes, entries.len().next_power_of_two());
+    let map = order
+        .into_iter()
+        .map(|place| (Value::Int16(entries[place].0), Value::Float64(entries[place].1)));
+    let values = vec![Value::Int16(dimensions), Value::Map(map.collect())];
+    Ok(Value::Struct(Struct::new(schema.clone(), values)))
+}
