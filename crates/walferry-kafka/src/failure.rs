@@ -1,0 +1,267 @@
+//! What becomes of Kafka's errors.
+
+use std::fmt;
+
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use walferry_engine::{Disposition, Exit, Failure};
+use walferry_pgoutput::Lsn;
+
+/// A record as an error tells of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Culprit<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) partition: Option<i32>,
+    pub(crate) table: &'a str,
+    pub(crate) lsn: Option<Lsn>,
+    pub(crate) key: Option<&'a [u8]>,
+    /// Bytes of key, value and headers.
+    pub(crate) size: usize,
+}
+
+impl fmt::Display for Culprit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the record of {} bytes for topic {}", self.size, self.topic)?;
+        if let Some(partition) = self.partition {
+            write!(f, ", partition {partition}")?;
+        }
+        if !self.table.is_empty() {
+            write!(f, ", from table {}", self.table)?;
+        }
+        if let Some(lsn) = self.lsn {
+            write!(f, ", LSN {lsn}")?;
+        }
+        match self.key {
+            Some(key) => write!(f, ", key {}", Excerpt(key)),
+            None => f.write_str(", without a key"),
+        }
+    }
+}
+
+/// The beginning of a key, readable.
+struct Excerpt<'a>(&'a [u8]);
+
+impl fmt::Display for Excerpt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 200;
+        let shown = &self.0[..self.0.len().min(MOST)];
+        for chunk in shown.utf8_chunks() {
+            f.write_str(chunk.valid())?;
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        if self.0.len() > MOST {
+            f.write_str("…")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// What a refused record means.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// This record cannot be delivered, others can: by `errors.tolerance` the connector stops or sets it aside.
+    Record(Failure),
+    /// It is not the record's fault.
+    Producer(Failure),
+}
+
+/// Judges an error that Kafka or its client has for one record.
+pub(crate) fn of_record(code: Code, culprit: &Culprit<'_>) -> Verdict {
+    let stop = |kind, why: &str, hint: String| {
+        Verdict::Record(Failure::stop(Exit::Record, kind, format!("{culprit} {why}"), hint))
+    };
+    match code {
+        Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidMessageSize => stop(
+            "record_too_large",
+            "is larger than Kafka takes",
+            "raise `max.message.bytes` of the topic and `producer.override.max.request.size` of the connector above its size, \
+             or set `errors.tolerance=all` and `errors.deadletterqueue.topic.name` to set such records aside"
+                .into(),
+        ),
+        Code::InvalidRecord => stop(
+            "record_refused",
+            "was refused by the broker as invalid",
+            "a compacted topic takes no record without a key: give the table a primary key or set `message.key.columns`, or \
+             take `compact` out of the topic's `cleanup.policy`"
+                .into(),
+        ),
+        Code::InvalidTimestamp => stop(
+            "record_refused",
+            "has a timestamp that the broker refuses",
+            "look at the topic's `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`".into(),
+        ),
+        Code::UnknownPartition => stop(
+            "partition_missing",
+            "is meant for a partition that the topic does not have",
+            "add partitions to the topic, or correct what chooses the partition".into(),
+        ),
+        Code::TopicAuthorizationFailed => Verdict::Producer(topic_denied(culprit.topic)),
+        Code::InvalidTopic => stop(
+            "topic_invalid",
+            "has a topic name that Kafka refuses",
+            "a name has at most 249 letters, digits, dots, underscores and hyphens: look at what makes it".into(),
+        ),
+        Code::UnsupportedCompressionType | Code::UnsupportedForMessageFormat | Code::InvalidRequiredAcks => {
+            Verdict::Producer(Failure::stop(
+                Exit::Setup,
+                "kafka_unsupported",
+                format!("the broker does not support what the producer is set to: {code}"),
+                "look at `producer.override.compression.type` and `producer.override.acks`, and at the broker's version",
+            ))
+        }
+        _ => Verdict::Producer(Failure::new(
+            Disposition::Replay,
+            "kafka_delivery",
+            format!("{culprit} was not delivered: {code}"),
+            None,
+        )),
+    }
+}
+
+/// Judges an error after which a producer is of no more use.
+pub(crate) fn of_producer(code: Code, reason: &str) -> Failure {
+    match code {
+        Code::ClusterAuthorizationFailed => Failure::stop(
+            Exit::Setup,
+            "kafka_denied",
+            format!("the Kafka user may not use an idempotent producer: {reason}"),
+            "grant it IdempotentWrite on the cluster (`kafka-acls --add --operation IdempotentWrite --cluster …`), or set \
+             `producer.override.enable.idempotence=false`",
+        ),
+        Code::UnsupportedVersion | Code::UnsupportedFeature => Failure::stop(
+            Exit::Setup,
+            "kafka_unsupported",
+            format!("the broker does not support an idempotent producer: {reason}"),
+            "Kafka 0.11 or later is needed, or `producer.override.enable.idempotence=false`",
+        ),
+        _ => Failure::new(
+            Disposition::Replay,
+            "kafka_producer",
+            format!("the Kafka producer has lost its sequence: {reason}"),
+            None,
+        ),
+    }
+}
+
+/// No broker answers.
+pub(crate) fn unreachable(servers: &str, reason: &str) -> Failure {
+    Failure::new(
+        Disposition::Retry,
+        "kafka_unreachable",
+        format!("no Kafka broker of {servers} answers: {reason}"),
+        Some("look whether Kafka runs and whether `bootstrap.servers` and the brokers' advertised listeners can be reached".into()),
+    )
+}
+
+/// Kafka refuses the credentials.
+pub(crate) fn not_authenticated(reason: &str) -> Failure {
+    Failure::new(
+        Disposition::Retry,
+        "kafka_authentication",
+        format!("Kafka refuses the log-in: {reason}"),
+        Some("look at user and password in `sasl.jaas.config` and at `sasl.mechanism`".into()),
+    )
+}
+
+/// No TLS connection comes about.
+pub(crate) fn no_tls(reason: &str) -> Failure {
+    Failure::new(
+        Disposition::Retry,
+        "kafka_tls",
+        format!("the TLS connection to Kafka fails: {reason}"),
+        Some(
+            "look at `ssl.truststore.location` (the authority that signed the broker's certificate), at the host name in \
+             `bootstrap.servers` and at `security.protocol`"
+                .into(),
+        ),
+    )
+}
+
+/// Whether a TLS connection fails for a reason that lies in a certificate, not in a connection that broke.
+pub(crate) fn is_certificate_fault(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    ["certificate", "unknown ca", "hostname", "wrong version number"]
+        .iter()
+        .any(|word| reason.contains(word))
+}
+
+/// A topic that the client cannot even ask for.
+pub(crate) fn of_topic(topic: &str, code: Code) -> Failure {
+    Failure::stop(
+        Exit::Record,
+        "topic_invalid",
+        format!("{topic:?} cannot be the name of a topic: {code}"),
+        "a name has at most 249 letters, digits, dots, underscores and hyphens: look at what makes it",
+    )
+}
+
+/// The user may not write to a topic.
+pub(crate) fn topic_denied(topic: &str) -> Failure {
+    Failure::stop(
+        Exit::Setup,
+        "kafka_denied",
+        format!("the Kafka user may not write to topic {topic}"),
+        format!(
+            "grant it Write and Describe (`kafka-acls --add --operation Write --operation Describe --topic {topic} …`)"
+        ),
+    )
+}
+
+/// A producer could not even be made.
+pub(crate) fn of_settings(error: &KafkaError) -> Failure {
+    Failure::stop(
+        Exit::Setup,
+        "kafka_settings",
+        format!("the Kafka producer could not be created: {error}"),
+        "look at the `producer.override.*` properties of the connector and the `producer.*` properties of the worker",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CULPRIT: Culprit<'_> = Culprit {
+        topic: "t",
+        partition: Some(3),
+        table: "public.orders",
+        lsn: Some(Lsn(0x16_B374D848)),
+        key: Some(b"{\"id\":1}\xff"),
+        size: 42,
+    };
+
+    #[test]
+    fn an_error_names_table_key_lsn_and_size() {
+        let text = CULPRIT.to_string();
+        assert_eq!(
+            text,
+            "the record of 42 bytes for topic t, partition 3, from table public.orders, LSN 16/B374D848, key {\"id\":1}\\xff"
+        );
+    }
+
+    #[test]
+    fn what_is_the_records_fault_is_told_from_what_is_not() {
+        use Disposition::{Replay, Stop};
+        let cases = [
+            (Code::MessageSizeTooLarge, true, "record_too_large", Stop(Exit::Record)),
+            (Code::InvalidRecord, true, "record_refused", Stop(Exit::Record)),
+            (Code::UnknownPartition, true, "partition_missing", Stop(Exit::Record)),
+            (Code::TopicAuthorizationFailed, false, "kafka_denied", Stop(Exit::Setup)),
+            (Code::MessageTimedOut, false, "kafka_delivery", Replay),
+            (Code::OutOfOrderSequenceNumber, false, "kafka_delivery", Replay),
+        ];
+        for (code, of_record_fault, kind, disposition) in cases {
+            let (fault, failure) = match of_record(code, &CULPRIT) {
+                Verdict::Record(failure) => (true, failure),
+                Verdict::Producer(failure) => (false, failure),
+            };
+            assert_eq!(
+                (fault, failure.kind, failure.disposition),
+                (of_record_fault, kind, disposition),
+                "{code}"
+            );
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! The few calls of librdkafka that are made for every record, and nothing else that is unsafe.
+//!
+//! The safe wrapper of the `rdkafka` crate looks the topic up by name under librdkafka's global write lock, copies the name,
+//! and hands acknowledgements out one by one, so that each costs a lock of the queue of records under way. Here a topic is
+//! looked up once, headers are written straight into librdkafka's list, and one response of a broker settles its batch at
+//! once (`examples/produce.rs` measures both). The wrapper still creates, configures and destroys the client.
+#![allow(unsafe_code)]
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    ptr::{self, NonNull},
+    slice,
+    sync::Arc,
+    time::Duration,
+};
+
+use rdkafka::{
+    ClientConfig, ClientContext,
+    bindings::{
+        RD_KAFKA_EVENT_DR, RD_KAFKA_EVENT_ERROR, RD_KAFKA_EVENT_LOG, RD_KAFKA_MSG_F_COPY, rd_kafka_event_destroy,
+        rd_kafka_event_error, rd_kafka_event_error_string, rd_kafka_event_log, rd_kafka_event_message_next,
+        rd_kafka_event_t, rd_kafka_event_type, rd_kafka_header_add, rd_kafka_header_get_all, rd_kafka_headers_destroy,
+        rd_kafka_headers_new, rd_kafka_headers_t, rd_kafka_last_error, rd_kafka_message_headers, rd_kafka_message_t,
+        rd_kafka_message_timestamp, rd_kafka_producev, rd_kafka_queue_destroy, rd_kafka_queue_get_main,
+        rd_kafka_queue_poll, rd_kafka_queue_t, rd_kafka_queue_yield, rd_kafka_topic_destroy, rd_kafka_topic_name,
+        rd_kafka_topic_new, rd_kafka_topic_t, rd_kafka_vtype_t,
+    },
+    error::{KafkaError, RDKafkaErrorCode},
+    message::DeliveryResult,
+    producer::{BaseProducer, Producer, ProducerContext},
+    types::RDKafkaRespErr,
+};
+use walferry_engine::sink::Outgoing;
+
+/// What the wrapper calls back: nothing. Events are polled from the queue below; what is still under way when the producer
+/// is dropped was not delivered.
+#[derive(Debug)]
+pub(crate) struct Context;
+
+impl ClientContext for Context {}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = usize;
+    fn delivery(&self, _: &DeliveryResult<'_>, _: usize) {}
+}
+
+/// A producer.
+pub(crate) struct Client {
+    // Dropped in this order: the queue belongs to the producer.
+    queue: Queue,
+    producer: BaseProducer<Context>,
+}
+
+struct Queue(NonNull<rd_kafka_queue_t>);
+
+// SAFETY: librdkafka's handles may be used from any thread, at the same time.
+unsafe impl Send for Queue {}
+// SAFETY: as above.
+unsafe impl Sync for Queue {}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: the reference that `rd_kafka_queue_get_main` returned is given back once.
+        unsafe { rd_kafka_queue_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// A topic that a producer writes to.
+pub(crate) struct Topic {
+    handle: NonNull<rd_kafka_topic_t>,
+    /// The handle must not outlive its client.
+    _client: Arc<Client>,
+}
+
+// SAFETY: librdkafka's handles may be used from any thread, at the same time.
+unsafe impl Send for Topic {}
+// SAFETY: as above.
+unsafe impl Sync for Topic {}
+
+impl Drop for Topic {
+    fn drop(&mut self) {
+        // SAFETY: the reference that `rd_kafka_topic_new` returned is given back once, and the client still lives.
+        unsafe { rd_kafka_topic_destroy(self.handle.as_ptr()) }
+    }
+}
+
+impl Client {
+    /// A producer with these settings. Connects by itself, later.
+    pub(crate) fn new(config: &ClientConfig) -> Result<Self, KafkaError> {
+        let producer: BaseProducer<Context> = config.create_with_context(Context)?;
+        // SAFETY: the client is valid; the main queue of a client always exists.
+        let queue = unsafe { rd_kafka_queue_get_main(producer.client().native_ptr()) };
+        let queue = NonNull::new(queue).ok_or_else(|| KafkaError::ClientCreation("no main queue".into()))?;
+        Ok(Self {
+            queue: Queue(queue),
+            producer,
+        })
+    }
+
+    /// The wrapper, for everything that is not done for every record.
+    pub(crate) fn producer(&self) -> &BaseProducer<Context> {
+        &self.producer
+    }
+
+    /// Hands a record over; it is copied. `opaque` comes back in its [`Report`].
+    pub(crate) fn produce(&self, topic: &Topic, record: &Outgoing<'_>, opaque: usize) -> Result<(), RDKafkaErrorCode> {
+        let headers = Headers::new(record.headers)?;
+        let (key, key_len) = pointer(record.key);
+        let (value, value_len) = pointer(record.value);
+        // SAFETY: the arguments are tag and value in turn, of the types that `rd_kafka_vtype_t` documents, up to END. The
+        // pointers are valid during the call, which copies what they point to (MSG_F_COPY); a null pointer is Kafka's null.
+        let error = unsafe {
+            rd_kafka_producev(
+                self.producer.client().native_ptr(),
+                rd_kafka_vtype_t::RD_KAFKA_VTYPE_RKT,
+                topic.handle.as_ptr(),
+                rd_kafka_vtype_t::RD_KAFKA_VTYPE_PARTITION,
+                record.partition.unwrap_or(-1),
+                rd_kafka_vtype_t::RD_KAFKA_VTYPE_MSGFLAGS,
+                RD_KAFKA_MSG_F_COPY,
+                rd_kafka_vtype_t::RD_KAFKA_VTYPE_VALUE,
+                value,
+                value_len,
+                rd_kafka_vtype_t::RD_KAFKA_VTYPE_KEY,
+                key,
+                key_len,
+                rd_kafka_vtype_t::RD_KAFKA_VTYPE_OPAQUE,
+                opaque as *mut c_void,
+                // 0 is the time of sending.
+                rd_kafka_vtype_t::RD_KAFKA_VTYPE_TIMESTAMP,
+                record.timestamp_ms.unwrap_or(0),
+                rd_kafka_vtype_t::RD_KAFKA_VTYPE_HEADERS,
+                headers.pointer(),
+                rd_kafka_vtype_t::RD_KAFKA_VTYPE_END,
+            )
+        };
+        match error {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => {
+                headers.given_away();
+                Ok(())
+            }
+            error => Err(error.into()),
+        }
+    }
+
+    /// Waits for something to have happened and tells of it.
+    pub(crate) fn poll(&self, wait: Duration, handle: impl FnOnce(Event<'_>)) {
+        let wait = c_int::try_from(wait.as_millis()).unwrap_or(c_int::MAX);
+        // SAFETY: the queue is valid; the event is ours until `Polled` destroys it.
+        let event = unsafe { rd_kafka_queue_poll(self.queue.0.as_ptr(), wait) };
+        let Some(event) = NonNull::new(event).map(Polled) else {
+            return;
+        };
+        // SAFETY: the event is valid in all of these; what is asked of it belongs to its type.
+        let event = unsafe {
+            match rd_kafka_event_type(event.0.as_ptr()) {
+                RD_KAFKA_EVENT_DR => Event::Reports(Reports(&event)),
+                RD_KAFKA_EVENT_ERROR => Event::Error {
+                    code: rd_kafka_event_error(event.0.as_ptr()).into(),
+                    reason: text(rd_kafka_event_error_string(event.0.as_ptr())),
+                },
+                RD_KAFKA_EVENT_LOG => {
+                    let (mut facility, mut message, mut level) = (ptr::null(), ptr::null(), 0);
+                    rd_kafka_event_log(event.0.as_ptr(), &mut facility, &mut message, &mut level);
+                    Event::Log {
+                        level,
+                        facility: text(facility),
+                        message: text(message),
+                    }
+                }
+                _ => return,
+            }
+        };
+        handle(event);
+    }
+
+    /// Ends the [`poll`](Self::poll) that waits in another thread.
+    pub(crate) fn wake(&self) {
+        // SAFETY: the queue is valid.
+        unsafe { rd_kafka_queue_yield(self.queue.0.as_ptr()) }
+    }
+}
+
+impl Topic {
+    /// A handle for a topic, whether or not it exists.
+    pub(crate) fn new(client: &Arc<Client>, name: &str) -> Result<Self, RDKafkaErrorCode> {
+        let name = CString::new(name).map_err(|_| RDKafkaErrorCode::InvalidArgument)?;
+        // SAFETY: client and name are valid; without a configuration of its own the topic takes the client's.
+        let handle =
+            unsafe { rd_kafka_topic_new(client.producer.client().native_ptr(), name.as_ptr(), ptr::null_mut()) };
+        let handle = NonNull::new(handle).ok_or_else(|| {
+            // SAFETY: only reads the thread's last error.
+            RDKafkaErrorCode::from(unsafe { rd_kafka_last_error() })
+        })?;
+        Ok(Self {
+            handle,
+            _client: Arc::clone(client),
+        })
+    }
+}
+
+/// Headers on their way into a record.
+struct Headers(*mut rd_kafka_headers_t);
+
+impl Headers {
+    fn new(headers: walferry_engine::sink::Headers<'_>) -> Result<Self, RDKafkaErrorCode> {
+        if headers.is_empty() {
+            return Ok(Self(ptr::null_mut()));
+        }
+        // SAFETY: has no preconditions.
+        let list = Self(unsafe { rd_kafka_headers_new(headers.len()) });
+        for (name, value) in headers {
+            let (value, value_len) = pointer(*value);
+            // SAFETY: name and value are valid for their lengths during the call, which copies them.
+            let error = unsafe {
+                rd_kafka_header_add(
+                    list.0,
+                    name.as_ptr().cast(),
+                    name.len() as isize,
+                    value,
+                    value_len as isize,
+                )
+            };
+            if error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
+                return Err(error.into());
+            }
+        }
+        Ok(list)
+    }
+
+    fn pointer(&self) -> *mut rd_kafka_headers_t {
+        self.0
+    }
+
+    /// They belong to a record now.
+    fn given_away(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Headers {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: the list was made here and nobody has taken it.
+            unsafe { rd_kafka_headers_destroy(self.0) }
+        }
+    }
+}
+
+/// Something that has happened.
+pub(crate) enum Event<'a> {
+    /// What became of records, as a rule of one batch.
+    Reports(Reports<'a>),
+    /// A trouble of the client as a whole, or of a connection.
+    Error { code: RDKafkaErrorCode, reason: &'a str },
+    /// A line for the log.
+    Log {
+        /// As syslog's: 0 to 7.
+        level: i32,
+        facility: &'a str,
+        message: &'a str,
+    },
+}
+
+struct Polled(NonNull<rd_kafka_event_t>);
+
+impl Drop for Polled {
+    fn drop(&mut self) {
+        // SAFETY: the event came from a poll and is given back once.
+        unsafe { rd_kafka_event_destroy(self.0.as_ptr()) }
+    }
+}
+
+/// Delivery reports.
+pub(crate) struct Reports<'a>(&'a Polled);
+
+impl<'a> Iterator for Reports<'a> {
+    type Item = Report<'a>;
+
+    fn next(&mut self) -> Option<Report<'a>> {
+        // SAFETY: the event is a valid delivery report; its messages are valid until it is destroyed, which 'a outlives.
+        unsafe { rd_kafka_event_message_next(self.0.0.as_ptr()).as_ref() }.map(Report)
+    }
+}
+
+/// What became of one record.
+#[derive(Clone, Copy)]
+pub(crate) struct Report<'a>(&'a rd_kafka_message_t);
+
+impl<'a> Report<'a> {
+    /// What was given to [`Client::produce`].
+    pub(crate) fn opaque(self) -> usize {
+        self.0._private as usize
+    }
+
+    /// Why it was not delivered.
+    pub(crate) fn error(self) -> Option<RDKafkaErrorCode> {
+        (self.0.err != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| self.0.err.into())
+    }
+
+    pub(crate) fn topic(self) -> &'a str {
+        // SAFETY: the report holds a reference to its topic, whose name is a valid string.
+        unsafe { text(rd_kafka_topic_name(self.0.rkt)) }
+    }
+
+    pub(crate) fn partition(self) -> i32 {
+        self.0.partition
+    }
+
+    pub(crate) fn key(self) -> Option<&'a [u8]> {
+        // SAFETY: librdkafka's copy of the key, valid as long as the report.
+        unsafe { bytes(self.0.key, self.0.key_len) }
+    }
+
+    pub(crate) fn value(self) -> Option<&'a [u8]> {
+        // SAFETY: librdkafka's copy of the value, valid as long as the report.
+        unsafe { bytes(self.0.payload, self.0.len) }
+    }
+
+    pub(crate) fn timestamp_ms(self) -> Option<i64> {
+        // SAFETY: the report is valid; the type of timestamp is not asked for.
+        let timestamp = unsafe { rd_kafka_message_timestamp(self.0, ptr::null_mut()) };
+        (timestamp > 0).then_some(timestamp)
+    }
+
+    pub(crate) fn headers(self) -> Vec<(&'a str, Option<&'a [u8]>)> {
+        let mut list = ptr::null_mut();
+        // SAFETY: the report is valid; the list stays its own.
+        if unsafe { rd_kafka_message_headers(self.0, &mut list) } != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
+            return Vec::new();
+        }
+        let mut headers = Vec::new();
+        loop {
+            let (mut name, mut value, mut size) = (ptr::null(), ptr::null(), 0);
+            // SAFETY: the list is valid; the results point into it, and it lives as long as the report.
+            unsafe {
+                if rd_kafka_header_get_all(list, headers.len(), &mut name, &mut value, &mut size)
+                    != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR
+                {
+                    return headers;
+                }
+                headers.push((text(name), bytes(value, size)));
+            }
+        }
+    }
+}
+
+fn pointer(bytes: Option<&[u8]>) -> (*mut c_void, usize) {
+    // An empty slice has a pointer too, so that it is not taken for null.
+    bytes.map_or((ptr::null_mut(), 0), |bytes| {
+        (bytes.as_ptr().cast_mut().cast(), bytes.len())
+    })
+}
+
+/// # Safety
+/// `pointer` is null or points to `len` bytes that are valid for `'a`.
+unsafe fn bytes<'a>(pointer: *const c_void, len: usize) -> Option<&'a [u8]> {
+    // SAFETY: the caller's promise.
+    (!pointer.is_null()).then(|| unsafe { slice::from_raw_parts(pointer.cast(), len) })
+}
+
+/// # Safety
+/// `pointer` is null or points to bytes up to a zero that are valid for `'a`.
+unsafe fn text<'a>(pointer: *const c_char) -> &'a str {
+    if pointer.is_null() {
+        return "";
+    }
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { CStr::from_ptr(pointer) }.to_bytes();
+    // Names of topics and headers were given as Rust strings; librdkafka's own texts are ASCII, a host's may be anything.
+    let valid = str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), |_| bytes.len());
+    str::from_utf8(&bytes[..valid]).unwrap_or_default()
+}

@@ -1,0 +1,158 @@
+//! The thread that hears what became of records.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use rdkafka::{error::RDKafkaErrorCode as Code, producer::Producer as _};
+use tracing::{debug, info, warn};
+use walferry_engine::{Disposition, Exit, Failure, sink::Acks};
+
+use crate::{
+    failure::{self, Culprit, Verdict},
+    health::Health,
+    native::{Client, Event, Report},
+    origin::{Opaque, Tables},
+    producer::size,
+    settings::Settings,
+};
+
+pub(crate) struct Reporter {
+    pub(crate) client: Arc<Client>,
+    pub(crate) acks: Acks,
+    pub(crate) tables: Tables,
+    pub(crate) health: Health,
+    pub(crate) settings: Arc<Settings>,
+}
+
+/// How long a wait for events lasts at most: how late a change from outside is noticed.
+const WAIT: Duration = Duration::from_millis(200);
+/// How often a troubled connection is tried while there is nothing to send.
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+/// Refused log-ins in a row, before any broker ever answered, after which the credentials are taken to be wrong. A broker
+/// that has just started may refuse good ones until it has read its own log.
+const REFUSALS: u32 = 5;
+
+impl Reporter {
+    pub(crate) fn run(self, stop: &AtomicBool) {
+        let mut delivered = Vec::new();
+        let mut refusals = 0;
+        let mut probe_at = Instant::now();
+        while !stop.load(Relaxed) {
+            let mut heard = false;
+            self.client.poll(WAIT, |event| {
+                heard = true;
+                match event {
+                    Event::Reports(reports) => {
+                        for report in reports {
+                            match report.error() {
+                                None => delivered.push(Opaque::from(report.opaque()).sequence()),
+                                Some(code) => self.undelivered(code, report),
+                            }
+                        }
+                    }
+                    Event::Error { code, reason } => self.on_error(code, reason, &mut refusals),
+                    Event::Log {
+                        level,
+                        facility,
+                        message,
+                    } => debug!(level, facility, message, "librdkafka"),
+                }
+            });
+            if !delivered.is_empty() {
+                self.acks.delivered_all(&delivered);
+                delivered.clear();
+                self.well();
+            } else if !heard && self.health.is_troubled() && Instant::now() >= probe_at {
+                // Nothing may be under way that would tell that the trouble is over.
+                if self.client.producer().client().fetch_metadata(None, WAIT).is_ok() {
+                    self.well();
+                }
+                probe_at = Instant::now() + PROBE_INTERVAL;
+            }
+        }
+    }
+
+    fn well(&self) {
+        if let Some(trouble) = self.health.well() {
+            info!(trouble.kind, "kafka answers again");
+        }
+    }
+
+    /// One record was not delivered.
+    fn undelivered(&self, code: Code, report: Report<'_>) {
+        if matches!(code, Code::PurgeQueue | Code::PurgeInflight) {
+            // The producer is being closed.
+            return;
+        }
+        if let Some((code, reason)) = self.client.producer().client().fatal_error() {
+            self.acks.failed(failure::of_producer(code, &reason));
+            return;
+        }
+        let opaque = Opaque::from(report.opaque());
+        let headers = report.headers();
+        let culprit = Culprit {
+            topic: report.topic(),
+            partition: (report.partition() >= 0).then(|| report.partition()),
+            table: &self.tables.name(opaque.table()),
+            lsn: self.acks.position(opaque.sequence()).map(|position| position.lsn),
+            key: report.key(),
+            size: size(report.key(), report.value(), &headers),
+        };
+        match failure::of_record(code, &culprit) {
+            Verdict::Record(failure) | Verdict::Producer(failure) => self.acks.failed(failure),
+        }
+    }
+
+    /// The client as a whole, or one of its connections, is in trouble. What is under way waits in the client's queue.
+    fn on_error(&self, code: Code, reason: &str, refusals: &mut u32) {
+        match code {
+            Code::Fatal => {
+                let (code, reason) = self
+                    .client
+                    .producer()
+                    .client()
+                    .fatal_error()
+                    .unwrap_or((code, reason.to_owned()));
+                self.acks.failed(failure::of_producer(code, &reason));
+            }
+            Code::AllBrokersDown => self.trouble(failure::unreachable(&self.settings.bootstrap_servers, reason)),
+            Code::Authentication | Code::SaslAuthenticationFailed | Code::UnsupportedSASLMechanism => {
+                *refusals += 1;
+                self.refused_login(failure::not_authenticated(reason), *refusals);
+            }
+            Code::SSL => {
+                *refusals += u32::from(failure::is_certificate_fault(reason));
+                self.refused_login(failure::no_tls(reason), *refusals);
+            }
+            // One connection of several, perhaps only an idle one: news only if the others fail too.
+            _ => debug!(%code, reason, "kafka connection"),
+        }
+    }
+
+    fn refused_login(&self, failure: Failure, refusals: u32) {
+        if refusals >= REFUSALS && !self.health.was_connected() {
+            self.acks.failed(Failure {
+                disposition: Disposition::Stop(Exit::Setup),
+                ..failure
+            });
+        } else {
+            self.trouble(failure);
+        }
+    }
+
+    fn trouble(&self, failure: Failure) {
+        let what = failure.to_string();
+        let hint = failure.causes.into_iter().find_map(|cause| cause.hint);
+        if self
+            .health
+            .report(failure.kind, what.clone(), hint.clone(), SystemTime::now())
+        {
+            warn!(kind = failure.kind, hint, "{what}");
+        }
+    }
+}
