@@ -2,6 +2,7 @@
 
 use walferry_config::{Findings, Group, Options, Reader, ValueError};
 
+use crate::raw::Buffers;
 use crate::{
     BinaryDataConverter, BooleanConverter, ByteArrayConverter, Converter, JsonConverter, NumberConverter, Role,
     SimpleHeaderConverter, StringConverter, json, raw, string,
@@ -35,7 +36,7 @@ enum Class {
     Json,
     String,
     ByteArray,
-    BinaryData,
+    BinaryData(Buffers),
     Boolean,
     Number(NumberConverter),
     SimpleHeader,
@@ -51,10 +52,19 @@ const CLASSES: &[(&str, Class)] = &[
         "org.apache.kafka.connect.converters.ByteArrayConverter",
         Class::ByteArray,
     ),
-    ("io.debezium.converters.BinaryDataConverter", Class::BinaryData),
-    // Former names of the same.
-    ("io.debezium.converters.ByteBufferConverter", Class::BinaryData),
-    ("io.debezium.converters.ByteArrayConverter", Class::BinaryData),
+    (
+        "io.debezium.converters.BinaryDataConverter",
+        Class::BinaryData(Buffers::Raw),
+    ),
+    // Its former name.
+    (
+        "io.debezium.converters.ByteBufferConverter",
+        Class::BinaryData(Buffers::Raw),
+    ),
+    (
+        "io.debezium.converters.ByteArrayConverter",
+        Class::BinaryData(Buffers::Delegated),
+    ),
     ("org.apache.kafka.connect.converters.BooleanConverter", Class::Boolean),
     (
         "org.apache.kafka.connect.converters.ShortConverter",
@@ -97,7 +107,7 @@ pub fn converter(class: &str, role: Role, options: &Options) -> (Option<Box<dyn 
     match find(class) {
         Some(Class::Json) => boxed(JsonConverter::from_options(options)),
         Some(Class::String) => boxed(StringConverter::from_options(options)),
-        Some(Class::BinaryData) => boxed(BinaryDataConverter::from_options(role, options)),
+        Some(Class::BinaryData(buffers)) => boxed(BinaryDataConverter::from_options(buffers, role, options)),
         Some(Class::ByteArray) => boxed(without_options(ByteArrayConverter, options)),
         Some(Class::Boolean) => boxed(without_options(BooleanConverter, options)),
         Some(Class::Number(converter)) => boxed(without_options(converter, options)),

@@ -61,6 +61,16 @@ pub enum Problem {
         /// Java class of the value.
         class: &'static str,
     },
+    /// A value that does not fit a logical type.
+    #[error("Invalid type for {expected}, expected {expected_class} but was class {class}")]
+    LogicalType {
+        /// The logical type.
+        expected: &'static str,
+        /// The Java class it is held in.
+        expected_class: &'static str,
+        /// Java class of the value.
+        class: &'static str,
+    },
     /// A struct of another schema than the one it stands under.
     #[error("Mismatching schema.")]
     Mismatch,

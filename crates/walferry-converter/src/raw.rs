@@ -38,6 +38,17 @@ impl Converter for ByteArrayConverter {
 /// Made for an outbox whose payloads are already serialised, while heartbeats and transaction records are not.
 pub struct BinaryDataConverter {
     delegate: Option<Box<dyn Converter>>,
+    buffers: Buffers,
+}
+
+/// What becomes of bytes where there is a delegate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Buffers {
+    /// They are written as they are.
+    Raw,
+    /// They are the delegate's too, as the older `io.debezium.converters.ByteArrayConverter` has it: it knows arrays of bytes only,
+    /// and the connector sends buffers.
+    Delegated,
 }
 
 properties! {
@@ -49,7 +60,7 @@ properties! {
 
 impl BinaryDataConverter {
     /// A converter, unless its delegate is unknown or an option of that is wrong.
-    pub fn from_options(role: Role, options: &Options) -> (Option<Self>, Findings) {
+    pub(crate) fn from_options(buffers: Buffers, role: Role, options: &Options) -> (Option<Self>, Findings) {
         let mut reader = Reader::new(options, DECLARATIONS);
         let mut delegate = None;
         if let Some(class) = reader.get(&DELEGATE) {
@@ -57,7 +68,7 @@ impl BinaryDataConverter {
             (delegate, findings) = converter(&class, role, &options.below("delegate.converter.type."));
             reader.extend(findings);
         }
-        reader.finish(Self { delegate })
+        reader.finish(Self { delegate, buffers })
     }
 }
 
@@ -67,7 +78,7 @@ impl Converter for BinaryDataConverter {
         if schema.is_none_or(|schema| schema.shape == Shape::Bytes) {
             match &typed.value {
                 Value::Null => return Ok(Encoded::Null),
-                Value::Bytes(bytes) => {
+                Value::Bytes(bytes) if self.buffers == Buffers::Raw || self.delegate.is_none() => {
                     out.extend_from_slice(bytes);
                     return Ok(Encoded::Bytes);
                 }

@@ -13,6 +13,8 @@ pub(crate) fn push_date(out: &mut Vec<u8>, millis: i64) {
     let days = millis.div_euclid(MILLIS_PER_DAY);
     let (year, month, day) = calendar_date(days);
     let weekday = WEEKDAYS[days.rem_euclid(7) as usize];
+    // Before the year 1 Java counts back from 1 again, and does not say so.
+    let year = if year > 0 { year } else { 1 - year };
     let month = MONTHS[month as usize - 1];
     let (hours, minutes, seconds, _) = time_of_day(millis);
     write!(

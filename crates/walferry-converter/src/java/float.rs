@@ -16,11 +16,9 @@ pub(crate) fn push_f64(out: &mut Vec<u8>, value: f64) {
         value.is_infinite(),
         value.is_sign_negative(),
     ) {
-        // Only numbers with a handful of significant bits have room for two different decimals of two digits.
-        if magnitude < f64::from_bits(128) {
-            push_scientific(out, &format!("{magnitude:.1e}"));
-        } else {
-            push_scientific(out, ryu::Buffer::new().format_finite(magnitude));
+        match ryu::Buffer::new().format_finite(magnitude) {
+            shortest if has_one_digit(shortest) => push_scientific(out, &format!("{magnitude:.1e}")),
+            shortest => push_scientific(out, shortest),
         }
     }
 }
@@ -37,12 +35,16 @@ pub(crate) fn push_f32(out: &mut Vec<u8>, value: f32) {
         value.is_infinite(),
         value.is_sign_negative(),
     ) {
-        if magnitude < f32::from_bits(128) {
-            push_scientific(out, &format!("{magnitude:.1e}"));
-        } else {
-            push_scientific(out, ryu::Buffer::new().format_finite(magnitude));
+        match ryu::Buffer::new().format_finite(magnitude) {
+            shortest if has_one_digit(shortest) => push_scientific(out, &format!("{magnitude:.1e}")),
+            shortest => push_scientific(out, shortest),
         }
     }
+}
+
+/// Whether Ryū found a single digit (`5e-324`), so that Java may know a nearer number of two.
+fn has_one_digit(shortest: &str) -> bool {
+    shortest.as_bytes().get(1) == Some(&b'e')
 }
 
 /// Appends zero, NaN and the infinities whole, and of other numbers the sign: then the digits are still to come.

@@ -24,6 +24,15 @@ impl Logical {
         }
     }
 
+    /// The name as Connect's messages write it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Date => "Date",
+            Self::Time => "Time",
+            Self::Timestamp => "Timestamp",
+        }
+    }
+
     /// `Date.getTime` of a value: milliseconds since 1970. `None` where the value is not what the type is held as.
     pub(crate) fn millis(self, value: &Value<'_>) -> Option<i64> {
         match (self, value) {

@@ -180,9 +180,22 @@ impl Plan {
 
     #[cold]
     fn wrong_type(&self, value: &Value<'_>) -> Box<Failure> {
-        let problem = Problem::Type {
-            expected: schema_type(&self.schema),
-            class: java_class(value, Some(&self.schema)),
+        let class = java_class(value, Some(&self.schema));
+        let logical = match &self.kind {
+            Kind::Decimal(_) => Some(("Decimal", "BigDecimal")),
+            Kind::Logical(logical) => Some((logical.name(), "Date")),
+            _ => None,
+        };
+        let problem = match logical {
+            Some((expected, expected_class)) => Problem::LogicalType {
+                expected,
+                expected_class,
+                class,
+            },
+            None => Problem::Type {
+                expected: schema_type(&self.schema),
+                class,
+            },
         };
         problem.into()
     }
