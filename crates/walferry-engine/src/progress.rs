@@ -6,8 +6,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::Notify;
@@ -16,7 +15,7 @@ use walferry_pgoutput::Lsn;
 use crate::{
     failure::Failure,
     position::Position,
-    status::Latency,
+    status::{Latency, now_us},
     store::{OffsetStore, StoredOffset},
 };
 
@@ -103,6 +102,15 @@ impl Stored {
     }
 }
 
+/// How long Kafka has let records wait. Microseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// Since when it has acknowledged nothing.
+    pub unacknowledged_since_us: i64,
+    /// Commit time of the oldest transaction with a record under way; 0 for rows of a snapshot.
+    pub oldest_commit_us: i64,
+}
+
 /// The queue of what is under way, shared by the pipeline (which adds), the producer (which settles) and the keeper (which
 /// stores what is delivered).
 #[derive(Debug)]
@@ -114,7 +122,7 @@ pub struct Progress {
     pub(crate) changed: Notify,
     limit: usize,
     /// Commit in Postgres to acknowledgement by Kafka.
-    pub latency: Latency,
+    latency: Arc<Latency>,
 }
 
 #[derive(Debug)]
@@ -127,6 +135,8 @@ struct State {
     marks: VecDeque<(u64, Step)>,
     in_flight: usize,
     in_flight_bytes: usize,
+    /// When Kafka last acknowledged something or the first record came under way, microseconds since 1970.
+    acknowledged_us: i64,
     delivered: StoredOffset,
     /// The transaction of the last record that was delivered.
     transaction: Transaction,
@@ -154,6 +164,7 @@ impl Progress {
                 marks: VecDeque::new(),
                 in_flight: 0,
                 in_flight_bytes: 0,
+                acknowledged_us: 0,
                 delivered: start,
                 transaction: Transaction::default(),
                 changed: false,
@@ -163,8 +174,13 @@ impl Progress {
             room: Condvar::new(),
             changed: Notify::new(),
             limit,
-            latency: Latency::default(),
+            latency: Arc::default(),
         }
+    }
+
+    /// Counts latencies there, where they outlive this queue.
+    pub fn with_latency(self, latency: Arc<Latency>) -> Self {
+        Self { latency, ..self }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -177,8 +193,12 @@ impl Progress {
     pub fn push(&self, steps: impl IntoIterator<Item = Step>) -> u64 {
         let mut state = self.lock();
         let first = state.next();
+        let was_empty = state.in_flight == 0;
         for step in steps {
             state.push(step);
+        }
+        if was_empty && state.in_flight > 0 {
+            state.acknowledged_us = now_us();
         }
         self.advance(&mut state);
         first
@@ -205,6 +225,7 @@ impl Progress {
         if settled == 0 {
             return;
         }
+        state.acknowledged_us = now_us();
         self.advance(&mut state);
         if state.in_flight_bytes <= self.limit {
             self.room.notify_one();
@@ -252,6 +273,16 @@ impl Progress {
     pub fn in_flight(&self) -> (usize, usize) {
         let state = self.lock();
         (state.in_flight, state.in_flight_bytes)
+    }
+
+    /// What waits for Kafka; `None` while nothing is under way.
+    pub fn waiting(&self) -> Option<Waiting> {
+        let state = self.lock();
+        (state.in_flight > 0).then(|| Waiting {
+            unacknowledged_since_us: state.acknowledged_us,
+            // Its Begin has been reached, its Commit has not: a record is the head of the queue.
+            oldest_commit_us: state.transaction.time_us,
+        })
     }
 
     /// What has been delivered, when that has changed since it was asked for last.
@@ -406,11 +437,4 @@ impl Step {
             _ => false,
         }
     }
-}
-
-fn now_us() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO)
-        .as_micros() as i64
 }

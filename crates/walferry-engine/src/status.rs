@@ -2,17 +2,24 @@
 //!
 //! Writers never wait for readers: counters are atomic, the rest changes seldom and stands behind short locks.
 
+mod latency;
+mod wal_clock;
+
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, AtomicU64},
     },
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde::Serialize;
 
 use crate::failure::Failure;
+
+pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
+pub use wal_clock::WalClock;
 
 /// Everything that is known of one connector.
 #[derive(Debug, Default)]
@@ -23,8 +30,12 @@ pub struct Status {
     pub server: String,
     /// Counters and gauges.
     pub counters: Counters,
-    state: Mutex<Phase>,
-    slots: Mutex<Option<Slots>>,
+    /// Commit in Postgres to acknowledgement by Kafka, over all sessions.
+    pub latency: Arc<Latency>,
+    course: Mutex<Course>,
+    kafka: Mutex<Option<Trouble>>,
+    incidents: Mutex<VecDeque<Incident>>,
+    slots: Mutex<(Option<Slots>, WalClock)>,
     topics: Mutex<BTreeMap<String, TopicCount>>,
     skipped: Mutex<BTreeMap<&'static str, u64>>,
     errors: Mutex<BTreeMap<&'static str, u64>>,
@@ -78,6 +89,12 @@ pub struct Counters {
     pub in_flight_records: AtomicU64,
     /// Bytes that they count for.
     pub in_flight_bytes: AtomicU64,
+    /// Bytes that records under way may count for before the pipeline waits; 0 while unknown.
+    pub in_flight_limit_bytes: AtomicU64,
+    /// Since when records are under way of which Kafka has acknowledged none, microseconds since 1970; 0 while none is.
+    pub unacknowledged_since_us: AtomicI64,
+    /// Commit time of the oldest transaction with a record under way, microseconds since 1970; 0 while none is.
+    pub oldest_commit_us: AtomicI64,
     /// Rows read by the snapshot.
     pub snapshot_rows: AtomicU64,
     /// Tables that the snapshot reads in all, and those still to come.
@@ -103,6 +120,44 @@ pub enum Phase {
     /// Stopped because it was asked to.
     Stopped,
 }
+
+/// What the connector is doing, since when, and what it tries to get over.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Course {
+    /// What it is doing.
+    pub phase: Phase,
+    /// Since when, microseconds since 1970; 0 before it was first told.
+    pub since_us: i64,
+    /// Whether it has read rows or the stream since the process began.
+    pub has_run: bool,
+    /// The failure after which it has not read again yet, however often it has tried since.
+    pub trouble: Option<Trouble>,
+}
+
+/// Something that is in the way and may pass by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// What it is.
+    pub failure: Failure,
+    /// When it began, microseconds since 1970.
+    pub since_us: i64,
+}
+
+/// A failure of the past.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Incident {
+    /// What it was.
+    pub failure: Failure,
+    /// When it happened first, microseconds since 1970.
+    pub first_us: i64,
+    /// When it happened last, nothing else having happened in between.
+    pub last_us: i64,
+    /// How often.
+    pub times: u64,
+}
+
+/// Incidents kept.
+const INCIDENTS: usize = 20;
 
 /// Records and bytes sent to one topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -169,23 +224,75 @@ impl Status {
 
     /// What it is doing.
     pub fn phase(&self) -> Phase {
-        lock(&self.state).clone()
+        lock(&self.course).phase.clone()
+    }
+    /// What it is doing, since when, and what it tries to get over.
+    pub fn course(&self) -> Course {
+        lock(&self.course).clone()
     }
     /// Says what it is doing.
     pub fn set_phase(&self, phase: Phase) {
+        self.set_phase_at(phase, now_us());
+    }
+    fn set_phase_at(&self, phase: Phase, at_us: i64) {
         if let Phase::Waiting(failure) | Phase::Failed(failure) = &phase {
-            *lock(&self.errors).entry(failure.kind).or_default() += 1;
+            self.count_error(failure.kind);
+            self.note(failure, at_us);
         }
-        *lock(&self.state) = phase;
+        lock(&self.course).enter(phase, at_us);
+    }
+
+    /// What the last failures were, the latest first.
+    pub fn incidents(&self) -> Vec<Incident> {
+        lock(&self.incidents).iter().cloned().collect()
+    }
+    fn note(&self, failure: &Failure, at_us: i64) {
+        let mut incidents = lock(&self.incidents);
+        if let Some(last) = incidents.front_mut()
+            && last.failure == *failure
+        {
+            last.last_us = at_us;
+            last.times += 1;
+            return;
+        }
+        incidents.truncate(INCIDENTS - 1);
+        incidents.push_front(Incident {
+            failure: failure.clone(),
+            first_us: at_us,
+            last_us: at_us,
+            times: 1,
+        });
+    }
+
+    /// What is the matter with Kafka; `None` while all is well.
+    pub fn kafka(&self) -> Option<Trouble> {
+        lock(&self.kafka).clone()
+    }
+    /// Says what is the matter with Kafka, as its client tells it.
+    pub fn set_kafka(&self, trouble: Option<Trouble>) {
+        let mut kafka = lock(&self.kafka);
+        if let Some(new) = &trouble
+            && kafka.as_ref().is_none_or(|old| old.failure.kind != new.failure.kind)
+        {
+            self.count_error(new.failure.kind);
+            self.note(&new.failure, new.since_us);
+        }
+        *kafka = trouble;
     }
 
     /// The server's slots when they were last asked for.
     pub fn slots(&self) -> Option<Slots> {
-        lock(&self.slots).clone()
+        lock(&self.slots).0.clone()
+    }
+    /// When the server's WAL had grown how far, from the times at which slots were asked for.
+    pub fn wal_clock(&self) -> WalClock {
+        lock(&self.slots).1.clone()
     }
     /// Keeps the server's slots.
     pub fn set_slots(&self, slots: Slots) {
-        *lock(&self.slots) = Some(slots);
+        let mut kept = lock(&self.slots);
+        kept.1.tick(slots.at_us, slots.wal_end);
+        kept.0 = Some(slots);
     }
 
     /// Records and bytes by topic.
@@ -231,48 +338,109 @@ impl Status {
     }
 }
 
+impl Course {
+    fn enter(&mut self, phase: Phase, at_us: i64) {
+        match &phase {
+            Phase::Snapshot | Phase::Streaming => (self.has_run, self.trouble) = (true, None),
+            Phase::Waiting(failure) => {
+                let since_us = self.trouble.as_ref().map_or(at_us, |trouble| trouble.since_us);
+                self.trouble = Some(Trouble {
+                    failure: failure.clone(),
+                    since_us,
+                });
+            }
+            Phase::Failed(_) | Phase::Stopped => self.trouble = None,
+            Phase::Starting => {}
+        }
+        if self.phase != phase || self.since_us == 0 {
+            (self.phase, self.since_us) = (phase, at_us);
+        }
+    }
+}
+
+/// The time, microseconds since 1970.
+pub(crate) fn now_us() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
+        .as_micros() as i64
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Upper bounds of the latency histogram's buckets in microseconds; one more bucket takes the rest.
-pub const LATENCY_BOUNDS_US: [i64; 14] = [
-    1_000,
-    2_000,
-    5_000,
-    10_000,
-    20_000,
-    50_000,
-    100_000,
-    200_000,
-    500_000,
-    1_000_000,
-    5_000_000,
-    30_000_000,
-    300_000_000,
-    3_600_000_000,
-];
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A histogram of the time from a transaction's commit in Postgres to its last record's acknowledgement by Kafka.
-#[derive(Debug, Default)]
-pub struct Latency {
-    buckets: [AtomicU64; LATENCY_BOUNDS_US.len() + 1],
-    sum_us: AtomicU64,
-}
-
-impl Latency {
-    /// Counts one transaction. Clocks of two machines may differ: less than nothing counts as nothing.
-    pub fn observe(&self, us: i64) {
-        let bucket = LATENCY_BOUNDS_US.partition_point(|&bound| bound < us);
-        self.buckets[bucket].fetch_add(1, Relaxed);
-        self.sum_us.fetch_add(us.max(0) as u64, Relaxed);
+    fn refused() -> Failure {
+        Failure::retry("unreachable", "connection refused")
     }
 
-    /// Count in each bucket (not cumulated), and the sum in microseconds.
-    pub fn snapshot(&self) -> ([u64; LATENCY_BOUNDS_US.len() + 1], u64) {
-        (
-            std::array::from_fn(|i| self.buckets[i].load(Relaxed)),
-            self.sum_us.load(Relaxed),
-        )
+    #[test]
+    fn trouble_lasts_over_all_tries_until_the_stream_is_read_again() {
+        let status = Status::new("c", "s");
+        let since = |status: &Status| status.course().trouble.map(|trouble| trouble.since_us);
+        let steps = [
+            (Phase::Starting, 1, None, false),
+            (Phase::Waiting(refused()), 2, Some(2), false),
+            (Phase::Starting, 3, Some(2), false),
+            (Phase::Waiting(refused()), 4, Some(2), false),
+            (Phase::Streaming, 5, None, true),
+            (Phase::Waiting(refused()), 6, Some(6), true),
+            (Phase::Failed(refused()), 7, None, true),
+        ];
+        for (phase, at_us, trouble, has_run) in steps {
+            status.set_phase_at(phase.clone(), at_us);
+            assert_eq!(
+                (since(&status), status.course().has_run),
+                (trouble, has_run),
+                "{phase:?} at {at_us}"
+            );
+            assert_eq!(status.course().since_us, at_us);
+        }
+        assert_eq!(status.errors()["unreachable"], 4);
+    }
+
+    #[test]
+    fn the_same_failure_in_a_row_is_one_incident() {
+        let status = Status::new("c", "s");
+        let other = Failure::retry("slot_in_use", "read by process 7");
+        for (at_us, failure) in [(1, refused()), (2, refused()), (3, other.clone()), (4, refused())] {
+            status.set_phase_at(Phase::Waiting(failure), at_us);
+        }
+        let told: Vec<_> = status
+            .incidents()
+            .into_iter()
+            .map(|i| (i.failure.kind, i.first_us, i.last_us, i.times))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("unreachable", 4, 4, 1),
+                ("slot_in_use", 3, 3, 1),
+                ("unreachable", 1, 2, 2)
+            ]
+        );
+        for at_us in 0..100 {
+            status.set_phase_at(Phase::Waiting(Failure::retry("unreachable", at_us.to_string())), at_us);
+        }
+        assert_eq!(status.incidents().len(), INCIDENTS);
+    }
+
+    #[test]
+    fn a_trouble_with_kafka_counts_once_while_it_lasts() {
+        let status = Status::new("c", "s");
+        let trouble = Trouble {
+            failure: refused(),
+            since_us: 5,
+        };
+        for _ in 0..3 {
+            status.set_kafka(Some(trouble.clone()));
+        }
+        assert_eq!((status.errors()["unreachable"], status.incidents().len()), (1, 1));
+        status.set_kafka(None);
+        assert_eq!(status.kafka(), None);
     }
 }
