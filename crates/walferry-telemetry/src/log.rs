@@ -1,0 +1,44 @@
+//! What log lines carry beside their constant message.
+
+/// A span: a stretch of work, whose fields stand on every line written in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Name.
+    pub name: &'static str,
+    /// What it covers.
+    pub text: &'static str,
+}
+
+/// A field of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// Name.
+    pub name: &'static str,
+    /// What it says.
+    pub text: &'static str,
+}
+
+/// Every span.
+pub const SPANS: &[Span] = &[Span {
+    name: "connector",
+    text: "the life of one connector; `name` is its name",
+}];
+
+/// Fields that several places write. Row values, credentials and whole configurations are never among them.
+pub const FIELDS: &[Field] = &[
+    field("error", "what went wrong, in words"),
+    field("error.kind", "the same word as `kind` of `walferry_errors_total`"),
+    field("hint", "what to do about it"),
+    field("pause_ms", "how long it waits before it tries again, in milliseconds"),
+    field("lsn.stored", "position whose offset is durable"),
+    field("lsn.confirmed", "position that the server was told"),
+    field("lsn.consistent", "position at which a new slot begins"),
+    field("slot", "name of the replication slot"),
+    field("table", "`schema.table`"),
+    field("tables", "number of tables"),
+    field("topic", "Kafka topic"),
+];
+
+const fn field(name: &'static str, text: &'static str) -> Field {
+    Field { name, text }
+}

@@ -1,0 +1,139 @@
+//! The reference page.
+
+use std::fmt::Write as _;
+
+use crate::{
+    debezium,
+    log::{FIELDS, SPANS},
+    metric::Metric,
+    metrics::GROUPS,
+};
+
+const HEAD: &str = "\
+# Metrics, spans and fields
+
+<!-- Written by `cargo xtask docs` from `crates/walferry-telemetry`; a test fails when it is stale. -->
+
+`GET /metrics` answers in Prometheus' text format. What to alert on, and what to do then, stands in
+[Watch the slot](../how-to/watch-the-slot.md).
+
+Every metric of a connector carries the label `connector` with its name. Counters begin at nothing when the process starts.
+";
+
+const DEBEZIUM: &str = "
+## Names of Debezium
+
+For dashboards and alerts that exist already: the names that the JMX exporter makes with the rules of Debezium's container
+images, where the meaning is the same. `plugin` is `postgres`, `name` is `topic.prefix`, `context` is `streaming` or
+`snapshot`.
+";
+
+const ABSENT: &str = "
+Not served, because the meaning would differ:
+
+| of Debezium | instead |
+| --- | --- |
+";
+
+const LOG: &str = "
+## Log
+
+Messages are constant; what varies stands in fields.
+
+| span | covers |
+| --- | --- |
+";
+
+/// The text of `docs/reference/metrics.md`.
+pub fn reference() -> String {
+    let mut page = HEAD.to_owned();
+    for (heading, metrics) in GROUPS {
+        let _ = write!(
+            page,
+            "\n## {heading}\n\n| metric | type | labels | says | in place of |\n| --- | --- | --- | --- | --- |\n"
+        );
+        for metric in *metrics {
+            let replaced = metric.replaces.map_or_else(|| "–".into(), |name| format!("`{name}`"));
+            row(&mut page, metric, &[&replaced]);
+        }
+    }
+    page.push_str(DEBEZIUM);
+    page.push_str("\n| metric | type | labels | says |\n| --- | --- | --- | --- |\n");
+    for metric in debezium::METRICS {
+        row(&mut page, metric, &[]);
+    }
+    page.push_str(ABSENT);
+    for (names, instead) in debezium::ABSENT {
+        let _ = writeln!(page, "| `{names}` | {instead} |");
+    }
+    page.push_str(LOG);
+    for span in SPANS {
+        let _ = writeln!(page, "| `{}` | {} |", span.name, span.text);
+    }
+    page.push_str("\n| field | says |\n| --- | --- |\n");
+    for field in FIELDS {
+        let _ = writeln!(page, "| `{}` | {} |", field.name, field.text);
+    }
+    page
+}
+
+fn row(page: &mut String, metric: &Metric, more: &[&str]) {
+    let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+    let labels = if labels.is_empty() {
+        "–".into()
+    } else {
+        labels.join(", ")
+    };
+    let _ = write!(
+        page,
+        "| `{}` | {} | {labels} | {} |",
+        metric.name,
+        metric.kind.word(),
+        metric.text
+    );
+    for cell in more {
+        let _ = write!(page, " {cell} |");
+    }
+    page.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::metric::Kind;
+
+    #[test]
+    fn the_page_is_what_the_table_says() {
+        let page = include_str!("../../../docs/reference/metrics.md");
+        assert!(
+            page == reference(),
+            "docs/reference/metrics.md is stale: run `cargo xtask docs`"
+        );
+    }
+
+    #[test]
+    fn names_follow_the_rules_of_prometheus() {
+        let own = GROUPS.iter().flat_map(|(_, metrics)| *metrics);
+        let mut names = BTreeSet::new();
+        for metric in own.chain(debezium::METRICS) {
+            assert!(names.insert(metric.name), "{} stands there twice", metric.name);
+            let named = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            assert!(
+                named(metric.name) && metric.labels.iter().all(|label| named(label)),
+                "{}",
+                metric.name
+            );
+            assert!(
+                !metric.text.contains(['\n', '\\', '|']),
+                "{} needs no escaping",
+                metric.name
+            );
+            if metric.kind != Kind::Untyped {
+                let counter = metric.name.ends_with("_total");
+                assert_eq!(counter, metric.kind == Kind::Counter, "{}", metric.name);
+            }
+        }
+    }
+}
