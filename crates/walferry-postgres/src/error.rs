@@ -148,19 +148,21 @@ pub enum Error {
         /// What the socket said.
         source: io::Error,
     },
-    /// The server has not been heard of for too long.
-    #[error("Postgres has been silent for {seconds} s on the replication connection")]
-    Silent {
-        /// How long.
-        seconds: u64,
-    },
-    /// A statement took longer than it may.
-    #[error("{doing} took longer than {seconds} s")]
-    Timeout {
-        /// What was being done.
-        doing: &'static str,
+    /// A slot cannot be created while transactions that began before are still running.
+    #[error(
+        "replication slot {slot:?} could not be created within {seconds} s, because older transactions are still running"
+    )]
+    SlotTimeout {
+        /// The slot.
+        slot: String,
         /// The limit.
         seconds: u64,
+    },
+    /// A table was dropped or altered between being listed and being read.
+    #[error("table {table} has changed since the snapshot was planned")]
+    TableChanged {
+        /// Quoted name.
+        table: String,
     },
     /// The server said something that the protocol does not have.
     #[error("unexpected answer while {doing}: {problem}")]
@@ -180,21 +182,31 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn server(doing: &'static str, source: ServerError) -> Self {
-        Self::Server { doing, source: Box::new(source) }
+        Self::Server {
+            doing,
+            source: Box::new(source),
+        }
     }
 
     /// An error of an ordinary SQL connection.
     pub(crate) fn sql(doing: &'static str, error: tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(db) => Self::server(doing, ServerError::from(db)),
-            None if error.is_closed() => {
-                Self::Lost { doing, source: io::Error::new(io::ErrorKind::UnexpectedEof, "the connection is closed") }
-            }
+            None if error.is_closed() => Self::Lost {
+                doing,
+                source: io::Error::new(io::ErrorKind::UnexpectedEof, "the connection is closed"),
+            },
             None => {
                 let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
                 match source {
-                    Some(source) => Self::Lost { doing, source: io::Error::new(source.kind(), source.to_string()) },
-                    None => Self::Protocol { doing, problem: Failure::chain(&error) },
+                    Some(source) => Self::Lost {
+                        doing,
+                        source: io::Error::new(source.kind(), source.to_string()),
+                    },
+                    None => Self::Protocol {
+                        doing,
+                        problem: Failure::chain(&error),
+                    },
                 }
             }
         }
@@ -232,8 +244,9 @@ impl Error {
             | Self::Authentication { .. }
             | Self::ChannelBinding => "authentication",
             Self::Server { source, .. } => source.kind(),
-            Self::TlsRequestFailed { .. } | Self::Lost { .. } | Self::Silent { .. } => "connection_lost",
-            Self::Timeout { .. } => "timeout",
+            Self::TlsRequestFailed { .. } | Self::Lost { .. } => "connection_lost",
+            Self::SlotTimeout { .. } => "timeout",
+            Self::TableChanged { .. } => "table_changed",
             Self::Protocol { .. } => "protocol",
             Self::Problems(problems) => problems.first().map_or("setup", Problem::kind),
             Self::PipelineEnded => "pipeline_ended",
@@ -249,8 +262,8 @@ impl Error {
             | Self::LoginTimeout { .. }
             | Self::TlsRequestFailed { .. }
             | Self::Lost { .. }
-            | Self::Silent { .. }
-            | Self::Timeout { .. }
+            | Self::SlotTimeout { .. }
+            | Self::TableChanged { .. }
             | Self::Protocol { .. }
             | Self::PipelineEnded => Disposition::Retry,
             // A handshake that broke off is the network's fault, one that was refused is not.
@@ -326,12 +339,16 @@ impl Error {
                  again), or set `database.channelBinding` to `prefer`"
                     .to_owned()
             }
+            Self::SlotTimeout { .. } => {
+                "end them: SELECT pid, xact_start, application_name, state, query FROM pg_stat_activity WHERE xact_start < now() - \
+                 interval '1 minute' ORDER BY xact_start; SELECT pg_terminate_backend(PID);"
+                    .to_owned()
+            }
             Self::Server { source, .. } => return source.remedy(),
             Self::Problems(problems) => return problems.first().map(Problem::hint),
             Self::TlsRequestFailed { .. }
             | Self::Lost { .. }
-            | Self::Silent { .. }
-            | Self::Timeout { .. }
+            | Self::TableChanged { .. }
             | Self::Protocol { .. }
             | Self::PipelineEnded => return None,
         })
@@ -342,7 +359,11 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let (disposition, kind) = (error.disposition(), error.kind());
         match error {
-            Error::Problems(problems) => Self { disposition, kind, causes: problems.iter().map(Problem::cause).collect() },
+            Error::Problems(problems) => Self {
+                disposition,
+                kind,
+                causes: problems.iter().map(Problem::cause).collect(),
+            },
             other => Self::new(disposition, kind, Self::chain(&other), other.hint()),
         }
     }

@@ -1,12 +1,22 @@
 //! The only crate that opens Postgres: stream, slot, publication, catalog, `COPY`.
 
+mod catalog;
 pub mod connect;
+mod copy;
 mod error;
+mod inspect;
 mod problem;
+pub mod publication;
 mod quote;
+mod replication;
 mod server_error;
+mod snapshot;
+pub mod source;
+mod tables;
 mod wire;
 
 pub use error::Error;
 pub use problem::Problem;
 pub use server_error::ServerError;
+pub use source::Postgres;
+pub use tables::TableName;

@@ -58,6 +58,12 @@ pub enum Problem {
         /// Ours.
         ours: String,
     },
+    /// The slot cannot be dropped.
+    #[error("replication slot {slot:?} was not dropped, because another process still reads it")]
+    SlotStillRead {
+        /// The slot.
+        slot: String,
+    },
     /// All slots of the server are taken, and ours has still to be created.
     #[error("all {max} replication slots of the server are in use")]
     NoFreeSlots {
@@ -125,8 +131,11 @@ impl Problem {
         match self {
             Self::ServerTooOld { .. } | Self::StandbyTooOld { .. } => "server_version",
             Self::WalLevel { .. } => "wal_level",
-            Self::NoReplication { .. } | Self::NoSelect { .. } | Self::PublicationNotAllowed { .. } => "privilege_missing",
+            Self::NoReplication { .. } | Self::NoSelect { .. } | Self::PublicationNotAllowed { .. } => {
+                "privilege_missing"
+            }
             Self::SlotPlugin { .. } | Self::SlotPhysical { .. } | Self::SlotDatabase { .. } => "slot_mismatch",
+            Self::SlotStillRead { .. } => "slot_in_use",
             Self::NoFreeSlots { .. } => "no_free_slot",
             Self::PublicationMissing { .. }
             | Self::PublicationMissingOnStandby { .. }
@@ -156,6 +165,11 @@ impl Problem {
                  `database.dbname`"
                     .to_owned()
             }
+            Self::SlotStillRead { slot } => format!(
+                "stop that process, then: SELECT pg_drop_replication_slot({0}); (SELECT active_pid FROM pg_replication_slots \
+                 WHERE slot_name = {0};)",
+                literal(slot)
+            ),
             Self::NoFreeSlots { .. } => {
                 "drop one that nobody needs (SELECT slot_name, active, restart_lsn FROM pg_replication_slots; SELECT \
                  pg_drop_replication_slot('NAME');), or: ALTER SYSTEM SET max_replication_slots = …; and restart the server"
@@ -200,7 +214,10 @@ impl Problem {
             Self::PublicationNotAllowed { refusal, .. } => format!("{self} ({refusal})"),
             _ => self.to_string(),
         };
-        Cause { what, hint: Some(self.hint()) }
+        Cause {
+            what,
+            hint: Some(self.hint()),
+        }
     }
 }
 

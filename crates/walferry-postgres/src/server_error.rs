@@ -76,7 +76,11 @@ impl ServerError {
             "55006" | "55P03" | "57014" => true,
             _ => matches!(class, "08" | "40" | "53" | "57" | "58" | "XX"),
         };
-        if passes && !self.is_wal_removed() { Disposition::Retry } else { Disposition::Stop(Exit::Setup) }
+        if passes && !self.is_wal_removed() {
+            Disposition::Retry
+        } else {
+            Disposition::Stop(Exit::Setup)
+        }
     }
 
     /// The segment that the slot or the offset needs is gone.
@@ -96,7 +100,9 @@ impl ServerError {
             "28000" if self.message.contains("not permitted to log in") => "ALTER ROLE the_user LOGIN;",
             "28000" => "check `database.user`",
             "3D000" => "check `database.dbname`",
-            "42501" if self.is_replication_denied() => "ALTER ROLE the_user REPLICATION; (on Amazon RDS: GRANT rds_replication TO the_user;)",
+            "42501" if self.is_replication_denied() => {
+                "ALTER ROLE the_user REPLICATION; (on Amazon RDS: GRANT rds_replication TO the_user;)"
+            }
             "53300" if self.message.contains("max_wal_senders") => {
                 "raise `max_wal_senders` (takes a restart of the server), or end connections that `SELECT pid, application_name \
                  FROM pg_stat_replication` shows"

@@ -20,6 +20,8 @@ pub(crate) struct Wire {
     outbound: BytesMut,
     /// `server_version_num`.
     pub(crate) server_version: u32,
+    /// Process and secret by which a command can be cancelled.
+    pub(crate) cancel_key: (i32, i32),
 }
 
 /// A row of text values.
@@ -32,12 +34,23 @@ pub(crate) const HEADER_BYTES: usize = 5;
 
 impl Wire {
     pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, inbound: BytesMut::new(), outbound: BytesMut::new(), server_version: 0 }
+        Self {
+            stream,
+            inbound: BytesMut::new(),
+            outbound: BytesMut::new(),
+            server_version: 0,
+            cancel_key: (0, 0),
+        }
     }
 
     /// What SCRAM binds to.
     pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
         self.stream.end_point()
+    }
+
+    /// Whether the connection is encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.stream.is_encrypted()
     }
 
     /// Stream and bytes that were read and not yet used.
@@ -51,7 +64,10 @@ impl Wire {
         doing: &'static str,
         write: impl FnOnce(&mut BytesMut) -> io::Result<()>,
     ) -> Result<(), Error> {
-        write(&mut self.outbound).map_err(|source| Error::Protocol { doing, problem: source.to_string() })
+        write(&mut self.outbound).map_err(|source| Error::Protocol {
+            doing,
+            problem: source.to_string(),
+        })
     }
 
     /// Sends what has been put.
@@ -66,8 +82,10 @@ impl Wire {
     /// The next message that is no notice. An ErrorResponse becomes an error.
     pub(crate) async fn message(&mut self, doing: &'static str) -> Result<Message, Error> {
         loop {
-            let parsed = Message::parse(&mut self.inbound)
-                .map_err(|error| Error::Protocol { doing, problem: error.to_string() })?;
+            let parsed = Message::parse(&mut self.inbound).map_err(|error| Error::Protocol {
+                doing,
+                problem: error.to_string(),
+            })?;
             match parsed {
                 Some(Message::NoticeResponse(_)) => {}
                 Some(Message::ErrorResponse(body)) => return Err(self.server_error(doing, &body)),
@@ -90,7 +108,10 @@ impl Wire {
                         .ranges()
                         .map(|range| Ok(range.map(|range| String::from_utf8_lossy(&body.buffer()[range]).into_owned())))
                         .collect()
-                        .map_err(|error| Error::Protocol { doing, problem: error.to_string() })?;
+                        .map_err(|error| Error::Protocol {
+                            doing,
+                            problem: error.to_string(),
+                        })?;
                     rows.push(values);
                 }
                 Ok(Message::ReadyForQuery(_)) => return failure.map_or(Ok(rows), Err),
@@ -109,7 +130,8 @@ impl Wire {
         loop {
             match self.inbound.first() {
                 Some(&COPY_BOTH_RESPONSE) if self.inbound.len() >= HEADER_BYTES => {
-                    let length = u32::from_be_bytes([self.inbound[1], self.inbound[2], self.inbound[3], self.inbound[4]]);
+                    let length =
+                        u32::from_be_bytes([self.inbound[1], self.inbound[2], self.inbound[3], self.inbound[4]]);
                     let whole = 1 + length as usize;
                     while self.inbound.len() < whole {
                         self.fill(doing).await?;
@@ -120,7 +142,10 @@ impl Wire {
                 Some(&COPY_BOTH_RESPONSE) | None => self.fill(doing).await?,
                 Some(_) => {
                     if let Message::ReadyForQuery(_) = self.message(doing).await? {
-                        return Err(Error::Protocol { doing, problem: "the server did not begin to stream".to_owned() });
+                        return Err(Error::Protocol {
+                            doing,
+                            problem: "the server did not begin to stream".to_owned(),
+                        });
                     }
                 }
             }
@@ -129,7 +154,10 @@ impl Wire {
 
     async fn fill(&mut self, doing: &'static str) -> Result<(), Error> {
         match self.stream.read_buf(&mut self.inbound).await {
-            Ok(0) => Err(Error::Lost { doing, source: io::ErrorKind::UnexpectedEof.into() }),
+            Ok(0) => Err(Error::Lost {
+                doing,
+                source: io::ErrorKind::UnexpectedEof.into(),
+            }),
             Ok(_) => Ok(()),
             Err(source) => Err(Error::Lost { doing, source }),
         }

@@ -62,7 +62,10 @@ fn signature_hash(certificate: &[u8]) -> Option<&'static digest::Algorithm> {
             .and_then(|field| oid_of(Der(field.value).next()?.value));
         return hash_of_oid(hash.unwrap_or(SHA1));
     }
-    SIGNATURES.iter().find(|(known, _)| *known == oid).and_then(|(_, hash)| hash_of_oid(hash))
+    SIGNATURES
+        .iter()
+        .find(|(known, _)| *known == oid)
+        .and_then(|(_, hash)| hash_of_oid(hash))
 }
 
 fn hash_of_oid(oid: &[u8]) -> Option<&'static digest::Algorithm> {
@@ -79,7 +82,10 @@ fn tbs_certificate(certificate: &[u8]) -> Option<&[u8]> {
 }
 
 fn oid_of(sequence: &[u8]) -> Option<&[u8]> {
-    Der(sequence).next().filter(|element| element.tag == OID).map(|element| element.value)
+    Der(sequence)
+        .next()
+        .filter(|element| element.tag == OID)
+        .map(|element| element.value)
 }
 
 const INTEGER: u8 = 0x02;

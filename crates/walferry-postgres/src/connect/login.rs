@@ -21,7 +21,7 @@ pub(super) async fn replication(settings: &Settings, stream: Stream) -> Result<W
     authenticate(settings, &mut wire).await?;
     loop {
         match wire.message(DOING).await? {
-            Message::BackendKeyData(_) => {}
+            Message::BackendKeyData(body) => wire.cancel_key = (body.process_id(), body.secret_key()),
             Message::ParameterStatus(body) => {
                 if body.name().is_ok_and(|name| name == "server_version") {
                     wire.server_version = body.value().ok().and_then(version_number).unwrap_or_default();
@@ -71,11 +71,14 @@ async fn scram(settings: &Settings, wire: &mut Wire, offer: &AuthenticationSaslB
     if !offers(sasl::SCRAM_SHA_256) && !offers(sasl::SCRAM_SHA_256_PLUS) {
         return Err(unsupported("SASL other than SCRAM-SHA-256"));
     }
-    let end_point = wire.end_point().filter(|_| settings.channel_binding != ChannelBinding::Disable);
+    let end_point = wire
+        .end_point()
+        .filter(|_| settings.channel_binding != ChannelBinding::Disable);
     let (mechanism, binding) = match end_point {
-        Some(hash) if offers(sasl::SCRAM_SHA_256_PLUS) => {
-            (sasl::SCRAM_SHA_256_PLUS, sasl::ChannelBinding::tls_server_end_point(hash))
-        }
+        Some(hash) if offers(sasl::SCRAM_SHA_256_PLUS) => (
+            sasl::SCRAM_SHA_256_PLUS,
+            sasl::ChannelBinding::tls_server_end_point(hash),
+        ),
         // Tells the server that binding would have been possible, so that a man in the middle who hid its offer is noticed.
         Some(_) => (sasl::SCRAM_SHA_256, sasl::ChannelBinding::unrequested()),
         None => (sasl::SCRAM_SHA_256, sasl::ChannelBinding::unsupported()),
@@ -84,7 +87,9 @@ async fn scram(settings: &Settings, wire: &mut Wire, offer: &AuthenticationSaslB
         without_binding(settings)?;
     }
     let mut exchange = sasl::ScramSha256::new(password(settings)?, binding);
-    wire.put(DOING, |out| frontend::sasl_initial_response(mechanism, exchange.message(), out))?;
+    wire.put(DOING, |out| {
+        frontend::sasl_initial_response(mechanism, exchange.message(), out)
+    })?;
     wire.flush(DOING).await?;
     let Message::AuthenticationSaslContinue(body) = wire.message(DOING).await? else {
         return Err(unexpected("instead of SCRAM's first answer"));
@@ -101,12 +106,18 @@ async fn scram(settings: &Settings, wire: &mut Wire, offer: &AuthenticationSaslB
 fn password(settings: &Settings) -> Result<&[u8], Error> {
     match &settings.password {
         Some(password) => Ok(password.expose().as_bytes()),
-        None => Err(Error::PasswordMissing { user: settings.user.clone() }),
+        None => Err(Error::PasswordMissing {
+            user: settings.user.clone(),
+        }),
     }
 }
 
 fn without_binding(settings: &Settings) -> Result<(), Error> {
-    if settings.channel_binding == ChannelBinding::Require { Err(Error::ChannelBinding) } else { Ok(()) }
+    if settings.channel_binding == ChannelBinding::Require {
+        Err(Error::ChannelBinding)
+    } else {
+        Ok(())
+    }
 }
 
 fn unsupported(method: &'static str) -> Error {
@@ -114,17 +125,26 @@ fn unsupported(method: &'static str) -> Error {
 }
 
 fn unexpected(place: &str) -> Error {
-    Error::Protocol { doing: DOING, problem: format!("a message {place} that does not belong there") }
+    Error::Protocol {
+        doing: DOING,
+        problem: format!("a message {place} that does not belong there"),
+    }
 }
 
 /// `server_version_num` from the text of `server_version`: `15.18 (Debian …)`, `18beta2`, `9.6.24`.
 fn version_number(text: &str) -> Option<u32> {
-    let mut parts = text.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().ok());
+    let mut parts = text
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|part| part.parse::<u32>().ok());
     let major = parts.next()??;
     let minor = parts.next().flatten().unwrap_or_default();
     Some(if major >= 10 {
         // `18beta2` has no minor version yet.
-        let minor = if text[major.to_string().len()..].starts_with('.') { minor } else { 0 };
+        let minor = if text[major.to_string().len()..].starts_with('.') {
+            minor
+        } else {
+            0
+        };
         major * 10_000 + minor
     } else {
         major * 10_000 + minor * 100 + parts.next().flatten().unwrap_or_default()

@@ -11,6 +11,7 @@ mod tls;
 use std::future::Future;
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
 use walferry_config::Secret;
 
 pub use sql::Sql;
@@ -98,21 +99,45 @@ impl Purpose {
 impl Settings {
     /// Host and port, for messages.
     pub fn address(&self) -> String {
-        if self.host.contains(':') { format!("[{}]:{}", self.host, self.port) } else { format!("{}:{}", self.host, self.port) }
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
     }
 
     /// Opens a connection for ordinary SQL.
     pub async fn sql(&self, purpose: Purpose) -> Result<Sql, Error> {
-        self.attempts(async |stream| sql::login(self, purpose, stream).await).await
+        self.attempts(|stream| sql::login(self, purpose, stream)).await
     }
 
     /// Opens a connection for replication commands.
     pub(crate) async fn replication(&self) -> Result<Wire, Error> {
-        self.attempts(async |stream| login::replication(self, stream).await).await
+        self.attempts(|stream| login::replication(self, stream)).await
+    }
+
+    /// Asks the server to give up what a connection is doing.
+    pub(crate) async fn cancel(&self, wire: &Wire) -> Result<(), Error> {
+        const DOING: &str = "cancelling a command";
+        let encryption = if wire.is_encrypted() {
+            Encryption::Tls
+        } else {
+            Encryption::Plain
+        };
+        let mut stream = Stream::open(self, encryption).await?;
+        let mut request = bytes::BytesMut::new();
+        let (process, secret) = wire.cancel_key;
+        postgres_protocol::message::frontend::cancel_request(process, secret, &mut request);
+        let lost = |source| Error::Lost { doing: DOING, source };
+        stream.write_all(&request).await.map_err(lost)?;
+        stream.shutdown().await.map_err(lost)
     }
 
     /// Opens a stream and logs in, in each of the ways that `sslmode` has, until one is let in.
-    async fn attempts<T>(&self, login: impl AsyncFn(Stream) -> Result<T, Error>) -> Result<T, Error> {
+    async fn attempts<T, F>(&self, login: impl Fn(Stream) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
         let mut first_refusal = None;
         for (index, encryption) in self.tls.mode.attempts().iter().enumerate() {
             let failure = match self.attempt(*encryption, &login).await {
@@ -134,10 +159,16 @@ impl Settings {
         unreachable!("the last attempt returns")
     }
 
-    async fn attempt<T>(&self, encryption: Encryption, login: &impl AsyncFn(Stream) -> Result<T, Error>) -> Result<T, Error> {
+    async fn attempt<T, F>(&self, encryption: Encryption, login: impl Fn(Stream) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
         let stream = Stream::open(self, encryption).await?;
         within(self.connect_timeout, login(stream)).await.unwrap_or_else(|| {
-            Err(Error::LoginTimeout { address: self.address(), seconds: self.connect_timeout.as_secs() })
+            Err(Error::LoginTimeout {
+                address: self.address(),
+                seconds: self.connect_timeout.as_secs(),
+            })
         })
     }
 }

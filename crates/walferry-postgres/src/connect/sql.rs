@@ -32,7 +32,10 @@ impl Sql {
         sql: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, Error> {
-        self.client.query_typed(sql, parameters).await.map_err(|error| Error::sql(doing, error))
+        self.client
+            .query_typed(sql, parameters)
+            .await
+            .map_err(|error| Error::sql(doing, error))
     }
 
     /// The first column of the only row.
@@ -45,13 +48,19 @@ impl Sql {
         let rows = self.rows(doing, sql, parameters).await?;
         match rows.first() {
             Some(row) => row.try_get(0).map_err(|error| Error::sql(doing, error)),
-            None => Err(Error::Protocol { doing, problem: "no row".to_owned() }),
+            None => Err(Error::Protocol {
+                doing,
+                problem: "no row".to_owned(),
+            }),
         }
     }
 
     /// Statements without parameters and results.
     pub async fn execute(&self, doing: &'static str, sql: &str) -> Result<(), Error> {
-        self.client.batch_execute(sql).await.map_err(|error| Error::sql(doing, error))
+        self.client
+            .batch_execute(sql)
+            .await
+            .map_err(|error| Error::sql(doing, error))
     }
 
     /// Whether the connection has ended.
@@ -96,7 +105,11 @@ pub(super) async fn login(settings: &Settings, purpose: Purpose, stream: Stream)
     });
     let sql = Sql { client, connection };
     if !settings.initial_statements.is_empty() {
-        sql.execute("running database.initial.statements", &settings.initial_statements.join(";\n")).await?;
+        sql.execute(
+            "running database.initial.statements",
+            &settings.initial_statements.join(";\n"),
+        )
+        .await?;
     }
     Ok(sql)
 }
@@ -106,7 +119,9 @@ fn login_error(error: tokio_postgres::Error) -> Error {
     match Error::sql(DOING, error) {
         Error::Protocol { problem, .. } => Error::Authentication { problem },
         Error::Lost { source, .. } if matches!(source.kind(), ErrorKind::InvalidInput | ErrorKind::Other) => {
-            Error::Authentication { problem: source.to_string() }
+            Error::Authentication {
+                problem: source.to_string(),
+            }
         }
         other => other,
     }

@@ -53,11 +53,17 @@ impl Stream {
 async fn tcp(settings: &Settings) -> Result<TcpStream, Error> {
     let mut addresses = tokio::net::lookup_host((settings.host.as_str(), settings.port))
         .await
-        .map_err(|source| Error::Resolve { host: settings.host.clone(), source })?
+        .map_err(|source| Error::Resolve {
+            host: settings.host.clone(),
+            source,
+        })?
         .peekable();
     if addresses.peek().is_none() {
         let source = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        return Err(Error::Resolve { host: settings.host.clone(), source });
+        return Err(Error::Resolve {
+            host: settings.host.clone(),
+            source,
+        });
     }
     let mut last = None;
     for address in addresses {
@@ -70,7 +76,10 @@ async fn tcp(settings: &Settings) -> Result<TcpStream, Error> {
                 format!("no answer within {} s", settings.connect_timeout.as_secs()),
             ),
         };
-        last = Some(Error::Unreachable { address: settings.address(), source: failure });
+        last = Some(Error::Unreachable {
+            address: settings.address(),
+            source: failure,
+        });
     }
     Err(last.expect("there was at least one address"))
 }
@@ -88,23 +97,37 @@ fn prepare(socket: TcpStream, settings: &Settings) -> Result<TcpStream, Error> {
         }
         Ok(())
     };
-    options().map_err(|source| Error::Unreachable { address: settings.address(), source })?;
+    options().map_err(|source| Error::Unreachable {
+        address: settings.address(),
+        source,
+    })?;
     Ok(socket)
 }
 
 async fn negotiate(settings: &Settings, mut socket: TcpStream, demanded: bool) -> Result<Stream, Error> {
-    let lost = |source| Error::Lost { doing: "asking for TLS", source };
+    let lost = |source| Error::Lost {
+        doing: "asking for TLS",
+        source,
+    };
     let mut request = bytes::BytesMut::new();
     postgres_protocol::message::frontend::ssl_request(&mut request);
     socket.write_all(&request).await.map_err(lost)?;
     // Exactly one byte is read: whatever a man in the middle put behind it must come out of the TLS handshake.
     match socket.read_u8().await.map_err(lost)? {
         b'S' => handshake(settings, socket).await,
-        b'N' if demanded => Err(Error::TlsNotOffered { address: settings.address(), mode: settings.tls.mode }),
+        b'N' if demanded => Err(Error::TlsNotOffered {
+            address: settings.address(),
+            mode: settings.tls.mode,
+        }),
         b'N' => Ok(Stream::Plain(socket)),
         // An error message instead of an answer: the server could not even start a process.
-        b'E' => Err(Error::TlsRequestFailed { address: settings.address() }),
-        other => Err(Error::Protocol { doing: "asking for TLS", problem: format!("answer {other:#04x}") }),
+        b'E' => Err(Error::TlsRequestFailed {
+            address: settings.address(),
+        }),
+        other => Err(Error::Protocol {
+            doing: "asking for TLS",
+            problem: format!("answer {other:#04x}"),
+        }),
     }
 }
 
@@ -116,7 +139,10 @@ async fn handshake(settings: &Settings, socket: TcpStream) -> Result<Stream, Err
     let stream = TlsConnector::from(Arc::new(config))
         .connect(name, socket)
         .await
-        .map_err(|source| Error::TlsHandshake { address: settings.address(), source })?;
+        .map_err(|source| Error::TlsHandshake {
+            address: settings.address(),
+            source,
+        })?;
     Ok(Stream::Tls(Box::new(stream)))
 }
 

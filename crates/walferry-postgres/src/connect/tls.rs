@@ -54,9 +54,9 @@ impl TlsSettings {
             .dangerous()
             .with_custom_certificate_verifier(verifier);
         match self.identity()? {
-            Some((chain, key)) => {
-                builder.with_client_auth_cert(chain, key).map_err(|source| Error::TlsSetup { source })
-            }
+            Some((chain, key)) => builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|source| Error::TlsSetup { source }),
             None => Ok(builder.with_no_client_auth()),
         }
     }
@@ -112,27 +112,44 @@ fn in_home(name: &str) -> Option<PathBuf> {
 }
 
 fn read(property: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|source| Error::TlsFileUnreadable { property, path: path.to_owned(), source })
+    std::fs::read(path).map_err(|source| Error::TlsFileUnreadable {
+        property,
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn certificates(property: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let bytes = read(property, path)?;
-    let refuse = |problem| Error::TlsFile { property, path: path.to_owned(), problem };
+    let refuse = |problem| Error::TlsFile {
+        property,
+        path: path.to_owned(),
+        problem,
+    };
     if bytes.first() == Some(&DER_SEQUENCE) {
         return Ok(vec![CertificateDer::from(bytes)]);
     }
     let found: Vec<_> = CertificateDer::pem_slice_iter(&bytes)
         .collect::<Result<_, _>>()
         .map_err(|_| refuse("a PEM section in it is malformed"))?;
-    if found.is_empty() { Err(refuse("it holds no certificate")) } else { Ok(found) }
+    if found.is_empty() {
+        Err(refuse("it holds no certificate"))
+    } else {
+        Ok(found)
+    }
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     let bytes = read(KEY, path)?;
-    let refuse = |problem| Error::TlsFile { property: KEY, path: path.to_owned(), problem };
+    let refuse = |problem| Error::TlsFile {
+        property: KEY,
+        path: path.to_owned(),
+        problem,
+    };
     if bytes.first() == Some(&DER_SEQUENCE) {
-        return PrivateKeyDer::try_from(bytes)
-            .map_err(|_| refuse("it is DER, but no unencrypted private key (PKCS#12 and encrypted keys are not read)"));
+        return PrivateKeyDer::try_from(bytes).map_err(|_| {
+            refuse("it is DER, but no unencrypted private key (PKCS#12 and encrypted keys are not read)")
+        });
     }
     let text = String::from_utf8_lossy(&bytes);
     if text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED") {
@@ -167,8 +184,15 @@ impl KnownAuthority {
         store.add_parsable_certificates(roots.iter().cloned());
         let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider.clone())
             .build()
-            .map_err(|error| Error::TlsSetup { source: rustls::Error::General(error.to_string()) })?;
-        Ok(Self { chain, roots, name, provider })
+            .map_err(|error| Error::TlsSetup {
+                source: rustls::Error::General(error.to_string()),
+            })?;
+        Ok(Self {
+            chain,
+            roots,
+            name,
+            provider,
+        })
     }
 
     fn verify_name(&self, certificate: &CertificateDer<'_>, server: &ServerName<'_>) -> Result<(), rustls::Error> {
@@ -176,7 +200,11 @@ impl KnownAuthority {
         let parsed = rustls::server::ParsedCertificate::try_from(certificate)?;
         rustls::client::verify_server_name(&parsed, server).or_else(|mismatch| {
             let fallback = common_name_without_alternatives(certificate);
-            if fallback.is_some_and(|name| name_matches(&name, host)) { Ok(()) } else { Err(mismatch) }
+            if fallback.is_some_and(|name| name_matches(&name, host)) {
+                Ok(())
+            } else {
+                Err(mismatch)
+            }
         })
     }
 }
@@ -191,16 +219,20 @@ impl ServerCertVerifier for KnownAuthority {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         use CertificateError::{NotValidForName, NotValidForNameContext, Other};
-        match self.chain.verify_server_cert(certificate, intermediates, server, stapled, now) {
+        match self
+            .chain
+            .verify_server_cert(certificate, intermediates, server, stapled, now)
+        {
             Ok(verified) => Ok(verified),
             // The chain was verified before the name.
-            Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
-                self.verify_name(certificate, server).map(|()| ServerCertVerified::assertion())
-            }
+            Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => self
+                .verify_name(certificate, server)
+                .map(|()| ServerCertVerified::assertion()),
             // A self-signed certificate that was handed out as its own root: OpenSSL takes it, webpki refuses it for
             // being an authority (after it has verified the dates).
             Err(rustls::Error::InvalidCertificate(Other(_))) if self.roots.iter().any(|root| root == certificate) => {
-                self.verify_name(certificate, server).map(|()| ServerCertVerified::assertion())
+                self.verify_name(certificate, server)
+                    .map(|()| ServerCertVerified::assertion())
             }
             Err(error) => Err(error),
         }
@@ -212,7 +244,12 @@ impl ServerCertVerifier for KnownAuthority {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -221,7 +258,12 @@ impl ServerCertVerifier for KnownAuthority {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -247,7 +289,12 @@ impl ServerCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -256,7 +303,12 @@ impl ServerCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

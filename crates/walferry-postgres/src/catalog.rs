@@ -1,0 +1,239 @@
+//! The catalog's facts about relations: one query, one answer for each relation, however large the database is.
+
+use serde::Deserialize;
+use tokio_postgres::types::Type;
+use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
+use walferry_pgoutput::Oid;
+
+use crate::connect::{Purpose, Settings, Sql};
+use crate::error::Error;
+
+/// Looks relations up on a connection of its own, which is opened at the first look-up and again after a failure.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    settings: Settings,
+    sql: Option<Sql>,
+}
+
+impl Lookup {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self { settings, sql: None }
+    }
+
+    /// Has the next look-up open a new connection.
+    pub(crate) fn close(&mut self) {
+        self.sql = None;
+    }
+
+    /// The connection, opened if need be.
+    pub(crate) async fn sql(&mut self) -> Result<&Sql, Error> {
+        if self.sql.as_ref().is_none_or(Sql::is_closed) {
+            self.sql = Some(self.settings.sql(Purpose::General).await?);
+        }
+        Ok(self.sql.as_ref().expect("opened above"))
+    }
+
+    /// Facts about each of the relations, as they are now. One that is gone has none.
+    pub(crate) async fn catalogs(&mut self, oids: &[Oid]) -> Result<Vec<(Oid, Catalog)>, Error> {
+        // A server closes idle connections as it likes; that is no failure of the look-up.
+        let reused = self.sql.as_ref().is_some_and(|sql| !sql.is_closed());
+        match catalogs(self.sql().await?, oids).await {
+            Err(Error::Lost { .. }) if reused => {
+                self.sql = None;
+                catalogs(self.sql().await?, oids).await
+            }
+            other => other,
+        }
+    }
+}
+
+/// Facts about each of the relations that exist, in the order of their oids.
+pub(crate) async fn catalogs(sql: &Sql, oids: &[Oid]) -> Result<Vec<(Oid, Catalog)>, Error> {
+    const DOING: &str = "looking relations up in the catalog";
+    let oids: Vec<u32> = oids.iter().map(|oid| oid.0).collect();
+    let rows = sql.rows(DOING, QUERY, &[(&oids, Type::OID_ARRAY)]).await?;
+    rows.iter()
+        .map(|row| {
+            let text: &str = row.try_get(0).map_err(|error| Error::sql(DOING, error))?;
+            let found: Found = serde_json::from_str(text).map_err(|error| Error::Protocol {
+                doing: DOING,
+                problem: error.to_string(),
+            })?;
+            Ok((Oid(found.oid), found.into()))
+        })
+        .collect()
+}
+
+/// One JSON document for each relation. Every name is qualified, as `search_path` belongs to the role; expressions are printed
+/// under that path, as for Debezium.
+///
+/// A unique index serves as a key only if it has neither predicate nor expressions; included columns are no part of it.
+const QUERY: &str = "
+SELECT pg_catalog.json_build_object(
+  'oid', c.oid::int8, 'schema', n.nspname, 'name', c.relname,
+  'comment', pg_catalog.obj_description(c.oid, 'pg_class'),
+  'columns', (
+    SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
+      'name', a.attname, 'number', a.attnum, 'type_oid', a.atttypid::int8, 'type_modifier', a.atttypmod,
+      'not_null', a.attnotnull, 'default', pg_catalog.pg_get_expr(d.adbin, d.adrelid),
+      'generated', a.attgenerated <> '', 'identity', a.attidentity <> '',
+      'comment', pg_catalog.col_description(a.attrelid, a.attnum)) ORDER BY a.attnum)
+    FROM pg_catalog.pg_attribute a
+    LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+  'keys', (
+    SELECT pg_catalog.json_agg(pg_catalog.json_build_object('primary', i.indisprimary, 'columns', (
+      SELECT pg_catalog.json_agg(a.attname ORDER BY k.place)
+      FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place)
+      JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+      WHERE k.place <= i.indnkeyatts)) ORDER BY x.relname COLLATE \"C\")
+    FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid
+    WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL),
+  'types', (
+    WITH RECURSIVE reached(oid) AS (
+      SELECT a.atttypid FROM pg_catalog.pg_attribute a
+      WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+      UNION
+      SELECT made_of.oid FROM reached r
+      JOIN pg_catalog.pg_type t ON t.oid = r.oid
+      LEFT JOIN pg_catalog.pg_range g ON g.rngtypid = t.oid
+      CROSS JOIN LATERAL (VALUES (t.typbasetype), (t.typelem), (g.rngsubtype)) made_of(oid)
+      WHERE made_of.oid <> 0)
+    SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
+      'oid', t.oid::int8, 'schema', s.nspname, 'name', t.typname, 'kind', t.typtype,
+      'element', CASE WHEN e.typarray = t.oid THEN e.oid::int8 END, 'delimiter', e.typdelim,
+      'base', t.typbasetype::int8, 'modifier', t.typtypmod, 'not_null', t.typnotnull,
+      'subtype', g.rngsubtype::int8,
+      'labels', (SELECT pg_catalog.json_agg(l.enumlabel ORDER BY l.enumsortorder)
+                 FROM pg_catalog.pg_enum l WHERE l.enumtypid = t.oid)))
+    FROM reached
+    JOIN pg_catalog.pg_type t ON t.oid = reached.oid
+    JOIN pg_catalog.pg_namespace s ON s.oid = t.typnamespace
+    LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem
+    LEFT JOIN pg_catalog.pg_range g ON g.rngtypid = t.oid)
+)::text
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = ANY($1)
+ORDER BY c.oid";
+
+#[derive(Debug, Deserialize)]
+struct Found {
+    oid: u32,
+    schema: String,
+    name: String,
+    comment: Option<String>,
+    columns: Option<Vec<Column>>,
+    keys: Option<Vec<Key>>,
+    types: Option<Vec<FoundType>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Column {
+    name: String,
+    number: i16,
+    type_oid: u32,
+    type_modifier: i32,
+    not_null: bool,
+    default: Option<String>,
+    generated: bool,
+    identity: bool,
+    comment: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Key {
+    primary: bool,
+    columns: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FoundType {
+    oid: u32,
+    schema: String,
+    name: String,
+    kind: char,
+    element: Option<u32>,
+    delimiter: Option<char>,
+    base: u32,
+    modifier: i32,
+    not_null: bool,
+    subtype: Option<u32>,
+    labels: Option<Vec<String>>,
+}
+
+impl From<Found> for Catalog {
+    fn from(found: Found) -> Self {
+        let (primary, unique): (Vec<Key>, Vec<Key>) =
+            found.keys.unwrap_or_default().into_iter().partition(|key| key.primary);
+        let table = TableFacts {
+            oid: Oid(found.oid),
+            schema: found.schema,
+            name: found.name,
+            columns: found
+                .columns
+                .unwrap_or_default()
+                .into_iter()
+                .map(ColumnFacts::from)
+                .collect(),
+            primary_key: primary.into_iter().next().map(|key| key.columns).unwrap_or_default(),
+            unique_indexes: unique.into_iter().map(|key| key.columns).collect(),
+            comment: found.comment,
+        };
+        let types = found
+            .types
+            .unwrap_or_default()
+            .into_iter()
+            .map(TypeFacts::from)
+            .collect();
+        Self {
+            table: Some(table),
+            types,
+        }
+    }
+}
+
+impl From<Column> for ColumnFacts {
+    fn from(column: Column) -> Self {
+        Self {
+            name: column.name,
+            number: column.number,
+            type_oid: Oid(column.type_oid),
+            type_modifier: column.type_modifier,
+            not_null: column.not_null,
+            default: column.default,
+            generated: column.generated,
+            identity: column.identity,
+            comment: column.comment,
+        }
+    }
+}
+
+impl From<FoundType> for TypeFacts {
+    fn from(found: FoundType) -> Self {
+        let kind = match (found.kind, found.element, found.subtype) {
+            (_, Some(element), _) => TypeKind::Array {
+                element: Oid(element),
+                delimiter: found.delimiter.unwrap_or(','),
+            },
+            ('d', ..) => TypeKind::Domain {
+                base: Oid(found.base),
+                modifier: found.modifier,
+                not_null: found.not_null,
+            },
+            ('e', ..) => TypeKind::Enum {
+                labels: found.labels.unwrap_or_default(),
+            },
+            ('c', ..) => TypeKind::Composite,
+            ('r', _, Some(subtype)) => TypeKind::Range { subtype: Oid(subtype) },
+            ('m', ..) => TypeKind::Multirange,
+            ('p', ..) => TypeKind::Pseudo,
+            _ => TypeKind::Base,
+        };
+        Self {
+            oid: Oid(found.oid),
+            schema: found.schema,
+            name: found.name,
+            kind,
+        }
+    }
+}

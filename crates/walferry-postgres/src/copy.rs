@@ -1,0 +1,151 @@
+//! `COPY … TO STDOUT` in text format, turned into the tuples that pgoutput sends.
+
+use memchr::memchr;
+
+/// A line of COPY that is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CopyError {
+    #[error("a row without its end")]
+    Unterminated,
+    #[error("a row of {found} columns, and {expected} were asked for")]
+    Columns { found: usize, expected: usize },
+    #[error("a backslash at the end of a value")]
+    LoneBackslash,
+    #[error("a value of more than 4 GiB")]
+    TooLong,
+}
+
+/// Appends one row as pgoutput's TupleData: the number of columns, then for each `n`, or `t`, its length and its text.
+///
+/// `line` is a row with its line feed. Values are cut at tabs, which are escaped inside of them.
+pub(crate) fn append_tuple(line: &[u8], columns: usize, out: &mut Vec<u8>) -> Result<(), CopyError> {
+    let [row @ .., b'\n'] = line else {
+        return Err(CopyError::Unterminated);
+    };
+    let start = out.len();
+    out.extend_from_slice(&u16::try_from(columns).unwrap_or(u16::MAX).to_be_bytes());
+    let mut found = 0;
+    let mut rest = Some(row);
+    // A table without columns has empty rows.
+    while let Some(row) = rest.filter(|_| columns > 0) {
+        let (value, after) = match memchr(b'\t', row) {
+            Some(tab) => (&row[..tab], Some(&row[tab + 1..])),
+            None => (row, None),
+        };
+        append_value(value, out)?;
+        found += 1;
+        rest = after;
+    }
+    if found != columns {
+        out.truncate(start);
+        return Err(CopyError::Columns {
+            found,
+            expected: columns,
+        });
+    }
+    Ok(())
+}
+
+fn append_value(value: &[u8], out: &mut Vec<u8>) -> Result<(), CopyError> {
+    if value == b"\\N" {
+        out.push(b'n');
+        return Ok(());
+    }
+    out.push(b't');
+    let length_at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    unescape(value, out)?;
+    let length = u32::try_from(out.len() - length_at - 4).map_err(|_| CopyError::TooLong)?;
+    out[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
+    Ok(())
+}
+
+/// Takes the backslashes out. The server writes `\b \f \n \r \t \v \\`; a backslash before anything else stands for that.
+fn unescape(mut value: &[u8], out: &mut Vec<u8>) -> Result<(), CopyError> {
+    while let Some(at) = memchr(b'\\', value) {
+        let &escaped = value.get(at + 1).ok_or(CopyError::LoneBackslash)?;
+        out.extend_from_slice(&value[..at]);
+        out.push(match escaped {
+            b'b' => 0x08,
+            b'f' => 0x0C,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'v' => 0x0B,
+            other => other,
+        });
+        value = &value[at + 2..];
+    }
+    out.extend_from_slice(value);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tuple as TupleData has it.
+    fn tuple(values: &[Option<&[u8]>]) -> Vec<u8> {
+        let mut bytes = (values.len() as u16).to_be_bytes().to_vec();
+        for value in values {
+            match value {
+                None => bytes.push(b'n'),
+                Some(text) => {
+                    bytes.push(b't');
+                    bytes.extend_from_slice(&(text.len() as u32).to_be_bytes());
+                    bytes.extend_from_slice(text);
+                }
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn rows_become_tuples() {
+        let cases: [(&[u8], &[Option<&[u8]>]); 8] = [
+            (b"1\tabc\n", &[Some(b"1"), Some(b"abc")]),
+            (b"\\N\t\n", &[None, Some(b"")]),
+            (b"\\\\N\t\\\\\\N\n", &[Some(b"\\N"), Some(b"\\N")]),
+            (b"a\\tb\\nc\\rd\\\\e\n", &[Some(b"a\tb\nc\rd\\e")]),
+            (b"\\b\\f\\v\n", &[Some(b"\x08\x0C\x0B")]),
+            (b"\\\\x00ff\n", &[Some(b"\\x00ff")]),
+            (
+                "żółć\t\u{1F600}\n".as_bytes(),
+                &[Some("żółć".as_bytes()), Some("\u{1F600}".as_bytes())],
+            ),
+            (b"\n", &[Some(b"")]),
+        ];
+        for (line, values) in cases {
+            let mut out = b"kept".to_vec();
+            append_tuple(line, values.len(), &mut out).unwrap();
+            assert_eq!(
+                out,
+                [b"kept".to_vec(), tuple(values)].concat(),
+                "{}",
+                line.escape_ascii()
+            );
+        }
+        let mut out = Vec::new();
+        append_tuple(b"\n", 0, &mut out).unwrap();
+        assert_eq!(out, [0, 0], "no columns");
+    }
+
+    #[test]
+    fn malformed_rows_are_errors_and_leave_nothing_behind() {
+        let cases: [(&[u8], usize, CopyError); 5] = [
+            (b"a\tb", 2, CopyError::Unterminated),
+            (b"", 0, CopyError::Unterminated),
+            (b"a\tb\n", 3, CopyError::Columns { found: 2, expected: 3 }),
+            (b"a\tb\n", 1, CopyError::Columns { found: 2, expected: 1 }),
+            (b"a\\\n", 1, CopyError::LoneBackslash),
+        ];
+        for (line, columns, expected) in cases {
+            assert_eq!(
+                append_tuple(line, columns, &mut Vec::new()),
+                Err(expected),
+                "{}",
+                line.escape_ascii()
+            );
+        }
+    }
+}

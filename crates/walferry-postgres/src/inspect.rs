@@ -1,0 +1,190 @@
+//! Server, role, slot and publication, looked at in one round trip.
+
+use serde::Deserialize;
+use tokio_postgres::types::Type;
+use walferry_engine::source::FoundSlot;
+use walferry_pgoutput::Lsn;
+
+use crate::connect::Sql;
+use crate::error::Error;
+use crate::problem::{OLDEST_VERSION, Problem};
+use crate::publication::{AutoCreate, Publication};
+
+/// The server as it is.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Server {
+    /// `server_version_num`.
+    pub(crate) version: u32,
+    wal_level: String,
+    /// Whether it is a standby.
+    pub(crate) standby: bool,
+    database: String,
+    /// The role that we are.
+    pub(crate) role: String,
+    may_replicate: bool,
+    /// Whether it has the roles of Amazon RDS.
+    rds: bool,
+    /// `max_replication_slots`.
+    pub(crate) max_slots: i64,
+    /// Slots that there are.
+    pub(crate) slots: i64,
+    /// `max_wal_senders`.
+    pub(crate) max_senders: i64,
+    /// Walsenders that run.
+    pub(crate) senders: i64,
+    #[serde(deserialize_with = "lsn")]
+    wal_end: Option<Lsn>,
+    slot: Option<SlotRow>,
+    /// Whether our publication exists, and if so whether it is for all tables.
+    pub(crate) publication: Option<bool>,
+}
+
+/// What is read of `pg_replication_slots`, whose columns differ between versions.
+#[derive(Debug, Clone, Deserialize)]
+struct SlotRow {
+    plugin: Option<String>,
+    database: Option<String>,
+    active_pid: Option<i32>,
+    #[serde(default, deserialize_with = "lsn")]
+    restart_lsn: Option<Lsn>,
+    #[serde(default, deserialize_with = "lsn")]
+    confirmed_flush_lsn: Option<Lsn>,
+    /// From 13.
+    wal_status: Option<String>,
+    /// Of 16 and later: a conflict with recovery has invalidated it.
+    conflicting: Option<bool>,
+    /// From 17.
+    invalidation_reason: Option<String>,
+}
+
+/// An LSN as the server writes it.
+pub(crate) fn lsn<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Lsn>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| text.parse().map_err(serde::de::Error::custom))
+        .transpose()
+}
+
+const QUERY: &str = "
+SELECT pg_catalog.json_build_object(
+  'version', pg_catalog.current_setting('server_version_num')::int,
+  'wal_level', pg_catalog.current_setting('wal_level'),
+  'standby', pg_catalog.pg_is_in_recovery(),
+  'database', pg_catalog.current_database(),
+  'role', current_user,
+  'may_replicate', EXISTS (
+    SELECT FROM pg_catalog.pg_roles r
+    WHERE r.rolname = current_user AND (r.rolreplication OR r.rolsuper)
+       OR r.rolname IN ('rds_superuser', 'rdsadmin', 'rdsrepladmin', 'rds_replication')
+          AND pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER')),
+  'rds', EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'rds_replication'),
+  'max_slots', pg_catalog.current_setting('max_replication_slots')::int,
+  'slots', (SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots),
+  'max_senders', pg_catalog.current_setting('max_wal_senders')::int,
+  'senders', (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_get_wal_senders() w),
+  'wal_end', CASE WHEN pg_catalog.pg_is_in_recovery()
+    THEN GREATEST(pg_catalog.pg_last_wal_receive_lsn(), pg_catalog.pg_last_wal_replay_lsn())
+    ELSE pg_catalog.pg_current_wal_lsn() END,
+  'slot', (SELECT pg_catalog.to_jsonb(s) FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1),
+  'publication', (SELECT p.puballtables FROM pg_catalog.pg_publication p WHERE p.pubname = $2)
+)::text";
+
+impl Server {
+    /// Looks.
+    pub(crate) async fn inspect(sql: &Sql, slot: &str, publication: &str) -> Result<Self, Error> {
+        const DOING: &str = "inspecting the server";
+        let text: String = sql
+            .value(DOING, QUERY, &[(&slot, Type::TEXT), (&publication, Type::TEXT)])
+            .await?;
+        serde_json::from_str(&text).map_err(|error| Error::Protocol {
+            doing: DOING,
+            problem: error.to_string(),
+        })
+    }
+
+    /// Everything about it that a person has to mend before the connector can work.
+    pub(crate) fn problems(&self, slot: &str, publication: &Publication) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if self.version < OLDEST_VERSION {
+            problems.push(Problem::ServerTooOld { version: self.version });
+        }
+        if self.standby && self.version < 160_000 {
+            problems.push(Problem::StandbyTooOld { version: self.version });
+        }
+        if self.wal_level != "logical" {
+            problems.push(Problem::WalLevel {
+                found: self.wal_level.clone(),
+            });
+        }
+        if !self.may_replicate {
+            problems.push(Problem::NoReplication {
+                role: self.role.clone(),
+                rds: self.rds,
+            });
+        }
+        match &self.slot {
+            Some(row) => problems.extend(self.slot_problem(slot, row)),
+            None if self.slots >= self.max_slots => problems.push(Problem::NoFreeSlots { max: self.max_slots }),
+            None => {}
+        }
+        problems.extend(self.publication_problem(publication));
+        problems
+    }
+
+    fn slot_problem(&self, slot: &str, row: &SlotRow) -> Option<Problem> {
+        let slot = slot.to_owned();
+        match (&row.plugin, &row.database) {
+            (None, _) => Some(Problem::SlotPhysical { slot }),
+            (Some(plugin), _) if plugin != "pgoutput" => Some(Problem::SlotPlugin {
+                slot,
+                plugin: plugin.clone(),
+            }),
+            (_, Some(database)) if *database != self.database => Some(Problem::SlotDatabase {
+                slot,
+                database: database.clone(),
+                ours: self.database.clone(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn publication_problem(&self, publication: &Publication) -> Option<Problem> {
+        let name = publication.name.clone();
+        match (self.publication, publication.mode) {
+            (None, AutoCreate::Disabled) => Some(Problem::PublicationMissing { publication: name }),
+            (None, mode) if self.standby => Some(Problem::PublicationMissingOnStandby {
+                publication: name,
+                statement: match mode {
+                    AutoCreate::Filtered => format!("{} FOR TABLE …", publication.create_empty()),
+                    _ => publication.create(&[]),
+                },
+            }),
+            (Some(true), AutoCreate::Filtered) => Some(Problem::PublicationOfAllTables { publication: name }),
+            _ => None,
+        }
+    }
+
+    /// Our slot.
+    pub(crate) fn slot(&self) -> Option<FoundSlot> {
+        self.slot.as_ref().map(|row| FoundSlot {
+            confirmed: row.confirmed_flush_lsn,
+            restart: row.restart_lsn,
+            alive: row.is_alive(),
+            active_pid: row.active_pid,
+        })
+    }
+
+    /// The last position in its log.
+    pub(crate) fn wal_end(&self) -> Lsn {
+        self.wal_end.unwrap_or(Lsn::INVALID)
+    }
+}
+
+impl SlotRow {
+    /// Whether the server still has what the slot needs. `restart_lsn` goes away with the WAL.
+    fn is_alive(&self) -> bool {
+        self.restart_lsn.is_some()
+            && self.wal_status.as_deref() != Some("lost")
+            && self.conflicting != Some(true)
+            && self.invalidation_reason.is_none()
+    }
+}

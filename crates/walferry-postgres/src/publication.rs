@@ -1,0 +1,348 @@
+//! The publication: what `publication.autocreate.mode` makes of it, before the slot is created.
+
+use std::time::Duration;
+
+use tokio_postgres::types::Type;
+use tracing::{info, warn};
+use walferry_engine::source::TableFilter;
+
+use crate::connect::Sql;
+use crate::error::Error;
+use crate::inspect::Server;
+use crate::problem::Problem;
+use crate::quote::{identifier, qualified};
+use crate::tables::{TableName, captured};
+
+/// `publication.autocreate.mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AutoCreate {
+    /// For all tables, unless there is one.
+    #[default]
+    AllTables,
+    /// Never; there must be one.
+    Disabled,
+    /// For exactly the captured tables; one that holds others is changed.
+    Filtered,
+    /// Without tables, unless there is one; somebody adds them later.
+    NoTables,
+}
+
+/// The `publication.*` properties.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Publication {
+    /// `publication.name`. Always quoted in SQL, so that it is created as it is looked up.
+    pub name: String,
+    /// `publication.autocreate.mode`.
+    pub mode: AutoCreate,
+    /// `publish.via.partition.root`, for a publication that is created here.
+    pub via_partition_root: bool,
+    /// Operations to publish, where `skipped.operations` is set: `insert, update, delete`. `None` leaves all.
+    pub publish: Option<String>,
+}
+
+impl Publication {
+    /// The statement that creates it, with these tables under `filtered`.
+    pub fn create(&self, tables: &[TableName]) -> String {
+        let mut sql = self.create_empty();
+        match self.mode {
+            AutoCreate::AllTables => sql.push_str(" FOR ALL TABLES"),
+            AutoCreate::Filtered => {
+                sql.push_str(" FOR TABLE ");
+                sql.push_str(&list(tables));
+            }
+            AutoCreate::NoTables | AutoCreate::Disabled => {}
+        }
+        let mut options = Vec::new();
+        if self.via_partition_root {
+            options.push("publish_via_partition_root = true".to_owned());
+        }
+        if let Some(publish) = &self.publish {
+            options.push(format!("publish = '{publish}'"));
+        }
+        if !options.is_empty() {
+            sql.push_str(&format!(" WITH ({})", options.join(", ")));
+        }
+        sql
+    }
+
+    pub(crate) fn create_empty(&self) -> String {
+        format!("CREATE PUBLICATION {}", identifier(&self.name))
+    }
+
+    /// The statements that make it hold the wanted tables. Tables are added and dropped one by one and not set as a whole,
+    /// because that would drop the row filters and column lists that somebody gave to those which stay.
+    fn alter(&self, missing: &[TableName], surplus: &[TableName]) -> Vec<String> {
+        let change = |verb: &str, tables: &[TableName]| {
+            (!tables.is_empty()).then(|| {
+                format!(
+                    "ALTER PUBLICATION {} {verb} TABLE {}",
+                    identifier(&self.name),
+                    list(tables)
+                )
+            })
+        };
+        change("ADD", missing)
+            .into_iter()
+            .chain(change("DROP", surplus))
+            .collect()
+    }
+}
+
+fn list(tables: &[TableName]) -> String {
+    let names: Vec<String> = tables.iter().map(TableName::quoted).collect();
+    names.join(", ")
+}
+
+/// What has to be run to make the publication what the mode asks for; nothing when it is.
+pub(crate) async fn plan(
+    sql: &Sql,
+    publication: &Publication,
+    server: &Server,
+    wanted: &TableFilter,
+) -> Result<Vec<String>, Error> {
+    let exists = server.publication.is_some();
+    let filtered = publication.mode == AutoCreate::Filtered;
+    if exists && !filtered {
+        return Ok(Vec::new());
+    }
+    if !filtered {
+        return Ok(vec![publication.create(&[])]);
+    }
+    let tables: Vec<TableName> = captured(sql, wanted)
+        .await?
+        .into_iter()
+        .filter(|table| table.permanent)
+        .map(|table| table.name)
+        .collect();
+    if tables.is_empty() {
+        return Err(Error::Problems(vec![Problem::NoCapturedTable {
+            publication: publication.name.clone(),
+        }]));
+    }
+    if !exists {
+        return Ok(vec![publication.create(&tables)]);
+    }
+    let members = members(sql, &publication.name, server.version).await?;
+    let missing: Vec<TableName> = tables.iter().filter(|table| !members.covers(table)).cloned().collect();
+    let surplus: Vec<TableName> = members
+        .tables
+        .iter()
+        .filter(|table| !tables.contains(table))
+        .cloned()
+        .collect();
+    Ok(publication.alter(&missing, &surplus))
+}
+
+/// Makes the publication what the mode asks for.
+pub(crate) async fn ensure(
+    sql: &Sql,
+    publication: &Publication,
+    server: &Server,
+    wanted: &TableFilter,
+    timeout: Duration,
+) -> Result<(), Error> {
+    let statements = plan(sql, publication, server, wanted).await?;
+    if statements.is_empty() {
+        return Ok(());
+    }
+    if server.publication.is_none() && server.slot().is_some() {
+        warn!(
+            publication.name = %publication.name,
+            "the slot is older than the publication; changes from before the publication cannot be decoded"
+        );
+    }
+    // Only a lock that somebody holds can make this slow; it is not worth the patience of an ordinary query.
+    sql.execute(DOING, &format!("SET statement_timeout = {}", timeout.as_millis()))
+        .await?;
+    for statement in &statements {
+        info!(statement = %statement, "changing the publication");
+        if let Err(error) = sql.execute(DOING, statement).await {
+            return Err(refusal(sql, publication, server, wanted, statement, error).await);
+        }
+    }
+    sql.execute(DOING, "RESET statement_timeout").await
+}
+
+const DOING: &str = "changing the publication";
+
+/// What is missing when a statement was refused for lack of privileges.
+async fn refusal(
+    sql: &Sql,
+    publication: &Publication,
+    server: &Server,
+    wanted: &TableFilter,
+    statement: &str,
+    error: Error,
+) -> Error {
+    let Some(refused) = error.server_error().filter(|refused| refused.code == "42501") else {
+        return error;
+    };
+    match missing_privileges(sql, publication, server, wanted, statement, refused.message.clone()).await {
+        Ok(problem) => Error::Problems(vec![problem]),
+        Err(_) => error,
+    }
+}
+
+async fn missing_privileges(
+    sql: &Sql,
+    publication: &Publication,
+    server: &Server,
+    wanted: &TableFilter,
+    statement: &str,
+    refusal: String,
+) -> Result<Problem, Error> {
+    let may_create: bool = sql
+        .value(
+            DOING,
+            "SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')",
+            &[],
+        )
+        .await?;
+    let database: String = sql
+        .value(DOING, "SELECT pg_catalog.current_database()::text", &[])
+        .await?;
+    let not_owned = match publication.mode {
+        AutoCreate::Filtered => captured(sql, wanted)
+            .await?
+            .into_iter()
+            .filter(|table| !table.owned)
+            .map(|table| table.name.quoted())
+            .collect(),
+        _ => Vec::new(),
+    };
+    Ok(Problem::PublicationNotAllowed {
+        role: server.role.clone(),
+        statement: statement.to_owned(),
+        refusal,
+        not_owned,
+        superuser: publication.mode == AutoCreate::AllTables,
+        no_create_in: (!may_create).then_some(database),
+    })
+}
+
+/// What a publication holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Members {
+    pub(crate) tables: Vec<TableName>,
+    /// Schemas that it holds as a whole (from Postgres 15).
+    pub(crate) schemas: Vec<String>,
+}
+
+impl Members {
+    pub(crate) fn covers(&self, table: &TableName) -> bool {
+        self.tables.contains(table) || self.schemas.contains(&table.schema)
+    }
+}
+
+/// What a publication holds, as it was said: partitions are not expanded.
+pub(crate) async fn members(sql: &Sql, publication: &str, version: u32) -> Result<Members, Error> {
+    const DOING: &str = "reading the publication";
+    const TABLES: &str = "
+        SELECT n.nspname::text, c.relname::text
+        FROM pg_catalog.pg_publication p
+        JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid
+        JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE p.pubname = $1 ORDER BY 1, 2";
+    const SCHEMAS: &str = "
+        SELECT n.nspname::text
+        FROM pg_catalog.pg_publication p
+        JOIN pg_catalog.pg_publication_namespace r ON r.pnpubid = p.oid
+        JOIN pg_catalog.pg_namespace n ON n.oid = r.pnnspid
+        WHERE p.pubname = $1 ORDER BY 1";
+    let column = |row: &tokio_postgres::Row, index: usize| -> Result<String, Error> {
+        row.try_get(index).map_err(|error| Error::sql(DOING, error))
+    };
+    let mut members = Members::default();
+    for row in sql.rows(DOING, TABLES, &[(&publication, Type::TEXT)]).await? {
+        members.tables.push(TableName {
+            schema: column(&row, 0)?,
+            name: column(&row, 1)?,
+        });
+    }
+    if version >= 150_000 {
+        for row in sql.rows(DOING, SCHEMAS, &[(&publication, Type::TEXT)]).await? {
+            members.schemas.push(column(&row, 0)?);
+        }
+    }
+    Ok(members)
+}
+
+impl TableName {
+    /// As SQL names it.
+    pub fn quoted(&self) -> String {
+        qualified(&self.schema, &self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn publication(mode: AutoCreate) -> Publication {
+        Publication {
+            name: "Dbz \"x\"".to_owned(),
+            mode,
+            via_partition_root: false,
+            publish: None,
+        }
+    }
+
+    fn table(schema: &str, name: &str) -> TableName {
+        TableName {
+            schema: schema.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn publication_is_created_as_the_mode_says() {
+        let tables = [table("public", "Order"), table("s", "t")];
+        let cases = [
+            (
+                AutoCreate::AllTables,
+                "CREATE PUBLICATION \"Dbz \"\"x\"\"\" FOR ALL TABLES",
+            ),
+            (AutoCreate::NoTables, "CREATE PUBLICATION \"Dbz \"\"x\"\"\""),
+            (
+                AutoCreate::Filtered,
+                "CREATE PUBLICATION \"Dbz \"\"x\"\"\" FOR TABLE \"public\".\"Order\", \"s\".\"t\"",
+            ),
+        ];
+        for (mode, expected) in cases {
+            assert_eq!(publication(mode).create(&tables), expected);
+            let narrowed = Publication {
+                via_partition_root: true,
+                publish: Some("insert, delete".to_owned()),
+                ..publication(mode)
+            };
+            assert_eq!(
+                narrowed.create(&tables),
+                format!("{expected} WITH (publish_via_partition_root = true, publish = 'insert, delete')")
+            );
+        }
+    }
+
+    #[test]
+    fn only_the_difference_is_altered() {
+        let publication = publication(AutoCreate::Filtered);
+        assert_eq!(publication.alter(&[], &[]), Vec::<String>::new());
+        assert_eq!(
+            publication.alter(&[table("a", "new")], &[table("a", "old"), table("b", "old")]),
+            [
+                "ALTER PUBLICATION \"Dbz \"\"x\"\"\" ADD TABLE \"a\".\"new\"",
+                "ALTER PUBLICATION \"Dbz \"\"x\"\"\" DROP TABLE \"a\".\"old\", \"b\".\"old\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn schema_in_a_publication_covers_its_tables() {
+        let members = Members {
+            tables: vec![table("a", "t")],
+            schemas: vec!["b".to_owned()],
+        };
+        assert!(members.covers(&table("a", "t")) && members.covers(&table("b", "any")));
+        assert!(!members.covers(&table("a", "u")));
+    }
+}

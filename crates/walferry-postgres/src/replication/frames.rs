@@ -1,0 +1,314 @@
+//! From bytes of the socket to frames: one buffer that is read into and handed on in large pieces, so that a row costs no
+//! allocation and no copy.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use postgres_protocol::message::backend::Message;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use walferry_engine::source::Frame;
+use walferry_pgoutput::{DecodeError, Lsn, Oid, ServerMessage};
+
+use crate::error::Error;
+use crate::server_error::ServerError;
+use crate::wire::HEADER_BYTES;
+
+/// Size of the buffer. One that had to be larger for a single message is given up after it.
+const BUFFER_BYTES: usize = 256 * 1024;
+/// Less free space than this is not worth a system call.
+const LEAST_READ_BYTES: usize = 64 * 1024;
+/// What is put before a message of pgoutput: tag, start, end, clock.
+const XLOG_HEADER_BYTES: usize = 25;
+const DOING: &str = "streaming";
+
+/// Reads a stream of CopyData messages.
+#[derive(Debug)]
+pub(super) struct FrameBuffer {
+    bytes: BytesMut,
+    /// Capacity of the allocation that `bytes` lies in.
+    allocated: usize,
+}
+
+/// What lay in the buffer in whole messages.
+#[derive(Debug, Default)]
+pub(super) struct Piece {
+    /// Memory of the frames.
+    pub(super) bytes: Bytes,
+    /// Frames in order.
+    pub(super) frames: Vec<Frame>,
+    /// Which frames are Relation messages, and of what relation.
+    pub(super) relations: Vec<(usize, Oid)>,
+    /// The last position that the server has told.
+    pub(super) server_end: Lsn,
+    /// The server wants to hear from us at once.
+    pub(super) reply_requested: bool,
+    /// Why nothing comes after it.
+    pub(super) end: Option<End>,
+}
+
+/// How a stream ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The server has ended it without an error, as it does when it stops.
+    ByServer,
+    /// With an error.
+    Failed(Error),
+}
+
+impl FrameBuffer {
+    /// Goes on with bytes that were read while the stream was started.
+    pub(super) fn new(rest: &[u8]) -> Self {
+        let mut bytes = BytesMut::with_capacity(BUFFER_BYTES.max(rest.len()));
+        bytes.extend_from_slice(rest);
+        Self {
+            allocated: bytes.capacity(),
+            bytes,
+        }
+    }
+
+    /// Reads once. Dropping the future loses nothing.
+    pub(super) async fn fill(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> Result<usize, Error> {
+        self.make_room();
+        match stream.read_buf(&mut self.bytes).await {
+            Ok(0) => Err(Error::Lost {
+                doing: DOING,
+                source: io::ErrorKind::UnexpectedEof.into(),
+            }),
+            Ok(count) => Ok(count),
+            Err(source) => Err(Error::Lost { doing: DOING, source }),
+        }
+    }
+
+    /// Makes sure that the message which has begun, and a worthwhile read, fit.
+    fn make_room(&mut self) {
+        let missing = message_length(&self.bytes).map_or(0, |length| length.saturating_sub(self.bytes.len()));
+        let free = self.bytes.capacity() - self.bytes.len();
+        if free >= missing.max(LEAST_READ_BYTES) {
+            return;
+        }
+        let needed = (self.bytes.len() + missing).max(BUFFER_BYTES);
+        // In place when nobody holds frames in the buffer any more, and it is not one that a large row left behind.
+        if self.allocated <= needed && self.bytes.try_reclaim(needed - self.bytes.len()) {
+            return;
+        }
+        // Not `reserve`, which would double the size for a large row.
+        let mut larger = BytesMut::with_capacity(needed);
+        larger.extend_from_slice(&self.bytes);
+        self.allocated = larger.capacity();
+        self.bytes = larger;
+    }
+
+    /// Takes all whole messages out of the buffer.
+    pub(super) fn take(&mut self) -> Result<Piece, Error> {
+        let mut piece = Piece::default();
+        let mut at = 0;
+        while piece.end.is_none() {
+            let rest = &self.bytes[at..];
+            let Some(length) = message_length(rest) else { break };
+            if length < HEADER_BYTES {
+                return Err(malformed(format!("a message of {length} bytes")));
+            }
+            if rest.len() < length {
+                break;
+            }
+            let body = at + HEADER_BYTES..at + length;
+            match rest[0] {
+                b'd' => piece
+                    .copy_data(&self.bytes, body)
+                    .map_err(|error| malformed(error.to_string()))?,
+                b'c' => piece.end = Some(End::ByServer),
+                b'E' => piece.end = Some(End::Failed(error_response(&self.bytes[at..at + length])?)),
+                // Notices and changed parameters, which may come at any time.
+                b'N' | b'S' => {}
+                other => return Err(malformed(format!("a message of type {:?}", char::from(other)))),
+            }
+            at += length;
+        }
+        piece.bytes = self.bytes.split_to(at).freeze();
+        Ok(piece)
+    }
+}
+
+impl Piece {
+    fn copy_data(&mut self, bytes: &[u8], body: std::ops::Range<usize>) -> Result<(), DecodeError> {
+        match ServerMessage::parse(&bytes[body.clone()])? {
+            ServerMessage::XLogData(data) => {
+                self.server_end = self.server_end.max(data.start);
+                if let [b'R', a, b, c, d, ..] = *data.data {
+                    self.relations
+                        .push((self.frames.len(), Oid(u32::from_be_bytes([a, b, c, d]))));
+                }
+                self.frames.push(Frame::Wal {
+                    lsn: data.start,
+                    payload: body.start + XLOG_HEADER_BYTES..body.end,
+                });
+            }
+            ServerMessage::Keepalive(keepalive) => {
+                self.server_end = self.server_end.max(keepalive.wal_end);
+                self.reply_requested |= keepalive.reply_requested;
+                self.frames.push(Frame::Keepalive {
+                    wal_end: keepalive.wal_end,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Length of the first message, header included, once the header is there.
+fn message_length(bytes: &[u8]) -> Option<usize> {
+    let length: [u8; 4] = bytes.get(1..HEADER_BYTES)?.try_into().ok()?;
+    Some(1 + u32::from_be_bytes(length) as usize)
+}
+
+fn error_response(message: &[u8]) -> Result<Error, Error> {
+    match Message::parse(&mut BytesMut::from(message)) {
+        Ok(Some(Message::ErrorResponse(body))) => Ok(Error::server(DOING, ServerError::read(&body))),
+        _ => Err(malformed("an error message that cannot be read".to_owned())),
+    }
+}
+
+fn malformed(problem: String) -> Error {
+    Error::Protocol { doing: DOING, problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use walferry_pgoutput::{PgTimestamp, PrimaryKeepalive, XLogData};
+
+    fn copy_data(message: &ServerMessage<'_>) -> Vec<u8> {
+        let mut body = Vec::new();
+        message.encode(&mut body);
+        tagged(b'd', &body)
+    }
+
+    fn tagged(tag: u8, body: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![tag];
+        bytes.extend_from_slice(&(4 + body.len() as u32).to_be_bytes());
+        bytes.extend_from_slice(body);
+        bytes
+    }
+
+    fn xlog(start: u64, data: &[u8]) -> Vec<u8> {
+        let (start, server_time) = (Lsn(start), PgTimestamp(0));
+        copy_data(&ServerMessage::XLogData(XLogData {
+            start,
+            end: start,
+            server_time,
+            data,
+        }))
+    }
+
+    fn keepalive(wal_end: u64, reply_requested: bool) -> Vec<u8> {
+        let (wal_end, server_time) = (Lsn(wal_end), PgTimestamp(0));
+        copy_data(&ServerMessage::Keepalive(PrimaryKeepalive {
+            wal_end,
+            server_time,
+            reply_requested,
+        }))
+    }
+
+    /// What the frames of a piece say, payloads as text.
+    fn told(piece: &Piece) -> Vec<String> {
+        piece
+            .frames
+            .iter()
+            .map(|frame| match frame {
+                Frame::Wal { lsn, payload } => format!("{lsn} {}", piece.bytes[payload.clone()].escape_ascii()),
+                Frame::Keepalive { wal_end } => format!("keepalive {wal_end}"),
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    async fn read_all(buffer: &mut FrameBuffer, mut bytes: &[u8]) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        while !bytes.is_empty() {
+            buffer.fill(&mut bytes).await.unwrap();
+            pieces.push(buffer.take().unwrap());
+        }
+        pieces
+    }
+
+    #[tokio::test]
+    async fn messages_become_frames_in_order_wherever_reads_end() {
+        let mut bytes = xlog(0x10, b"B-begin");
+        bytes.extend(xlog(0, b"R\x00\x00\x40\x01rest"));
+        bytes.extend(tagged(b'N', b"notice"));
+        bytes.extend(xlog(0x20, b"I-insert"));
+        bytes.extend(keepalive(0x30, true));
+        let expected = [
+            "0/10 B-begin",
+            "0/0 R\\x00\\x00@\\x01rest",
+            "0/20 I-insert",
+            "keepalive 0/30",
+        ];
+        for step in 1..=bytes.len() {
+            let mut buffer = FrameBuffer::new(&[]);
+            let (mut frames, mut relations, mut replies) = (Vec::new(), Vec::new(), 0);
+            for part in bytes.chunks(step) {
+                for piece in read_all(&mut buffer, part).await {
+                    relations.extend(piece.relations.iter().map(|(index, oid)| (frames.len() + index, *oid)));
+                    frames.extend(told(&piece));
+                    replies += usize::from(piece.reply_requested);
+                }
+            }
+            assert_eq!(frames, expected, "reads of {step} bytes");
+            assert_eq!(relations, [(1, Oid(0x4001))], "reads of {step} bytes");
+            assert_eq!(replies, 1, "reads of {step} bytes");
+        }
+    }
+
+    #[tokio::test]
+    async fn large_row_gets_a_buffer_of_its_size_which_is_given_up_afterwards() {
+        let large = vec![b'x'; 3 * BUFFER_BYTES];
+        let mut bytes = xlog(1, &large);
+        bytes.extend(xlog(2, b"small"));
+        let mut buffer = FrameBuffer::new(&[]);
+        let pieces = read_all(&mut buffer, &bytes).await;
+        let frames: usize = pieces.iter().map(|piece| piece.frames.len()).sum();
+        assert_eq!(frames, 2);
+        let most = 4 * BUFFER_BYTES;
+        assert!(
+            buffer.allocated <= most,
+            "{} bytes for a row of {}",
+            buffer.allocated,
+            large.len()
+        );
+        drop(pieces);
+        for start in 3..40 {
+            read_all(&mut buffer, &xlog(start, &vec![b'y'; LEAST_READ_BYTES])).await;
+        }
+        assert_eq!(buffer.allocated, BUFFER_BYTES);
+    }
+
+    #[tokio::test]
+    async fn end_of_the_stream_comes_after_the_frames_before_it() {
+        let mut bytes = xlog(7, b"C");
+        bytes.extend(tagged(b'E', b"SFATAL\0C57P01\0Mterminating connection\0\0"));
+        let pieces = read_all(&mut FrameBuffer::new(&[]), &bytes).await;
+        assert_eq!(told(&pieces[0]), ["0/7 C"]);
+        let Some(End::Failed(error)) = &pieces[0].end else {
+            panic!("{:?}", pieces[0].end)
+        };
+        assert_eq!(error.server_error().map(|error| error.code.as_str()), Some("57P01"));
+
+        let pieces = read_all(&mut FrameBuffer::new(&[]), &tagged(b'c', b"")).await;
+        assert!(matches!(pieces[0].end, Some(End::ByServer)));
+    }
+
+    #[tokio::test]
+    async fn malformed_messages_are_errors() {
+        for bytes in [
+            tagged(b'd', b""),
+            tagged(b'd', b"?"),
+            tagged(b'd', b"w123"),
+            tagged(b'Q', b""),
+            vec![b'd', 0, 0, 0, 3],
+        ] {
+            let mut buffer = FrameBuffer::new(&bytes);
+            assert!(matches!(buffer.take(), Err(Error::Protocol { .. })), "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The tables of the database that are captured.
+
+use walferry_engine::source::TableFilter;
+use walferry_pgoutput::Oid;
+
+use crate::connect::Sql;
+use crate::error::Error;
+
+/// Schema and name of a table. Ordered as Debezium orders tables: by `schema.table`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TableName {
+    /// Schema.
+    pub schema: String,
+    /// Name.
+    pub name: String,
+}
+
+/// A captured table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Captured {
+    pub(crate) oid: Oid,
+    pub(crate) name: TableName,
+    /// Neither unlogged nor temporary: the log has its changes.
+    pub(crate) permanent: bool,
+    /// Whether our role owns it, or is a member of the role that does.
+    pub(crate) owned: bool,
+    /// Whether our role may read it.
+    pub(crate) readable: bool,
+    /// Whether it has something to tell rows of UPDATE and DELETE apart by.
+    pub(crate) identified: bool,
+}
+
+/// All tables that pass the filter, sorted by `schema.table`. Only tables and partitioned tables: the driver's types TABLE and
+/// PARTITIONED TABLE, which are never in a schema of the system.
+pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Captured>, Error> {
+    const DOING: &str = "listing tables";
+    const QUERY: &str = "
+        SELECT c.oid, n.nspname::text, c.relname::text, c.relpersistence = 'p',
+          pg_catalog.pg_has_role(c.relowner, 'USAGE'),
+          pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE'),
+          CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
+            SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid
+            AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'";
+    let rows = sql.rows(DOING, QUERY, &[]).await?;
+    let mut tables = Vec::new();
+    for row in &rows {
+        let read = || -> Result<Option<Captured>, tokio_postgres::Error> {
+            let (schema, name): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
+            if !wanted(schema, name) {
+                return Ok(None);
+            }
+            Ok(Some(Captured {
+                oid: Oid(row.try_get(0)?),
+                name: TableName {
+                    schema: schema.to_owned(),
+                    name: name.to_owned(),
+                },
+                permanent: row.try_get(3)?,
+                owned: row.try_get(4)?,
+                readable: row.try_get(5)?,
+                identified: row.try_get(6)?,
+            }))
+        };
+        tables.extend(read().map_err(|error| Error::sql(DOING, error))?);
+    }
+    tables.sort_by_cached_key(|table| table.name.dotted());
+    Ok(tables)
+}
+
+impl TableName {
+    /// `schema.table`, without quotes.
+    pub fn dotted(&self) -> String {
+        format!("{}.{}", self.schema, self.name)
+    }
+}
