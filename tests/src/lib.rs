@@ -1,1 +1,5 @@
-//! Shared parts of the tests.
+//! Shared parts of the tests: cases, and records in the form in which they are compared.
+
+pub mod case;
+pub mod mask;
+pub mod plain;

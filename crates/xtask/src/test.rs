@@ -62,6 +62,6 @@ fn run_on_servers(suite: &str, servers: &Servers, args: &Args) -> Outcome {
 
 fn tell_twin(command: &mut Command, twin: bool) {
     if twin {
-        command.env("WALFERRY_PARITY_TWIN", "1");
+        command.env("WALFERRY_PARITY", "twin");
     }
 }

@@ -7,7 +7,6 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How a server differs from the usual one.
 #[derive(Debug, Default)]
@@ -116,17 +115,25 @@ impl Postgres {
         self.wait_until_it_answers();
     }
 
-    /// Makes a database for one test.
+    /// Makes a database for one test. Its name must be no other's in this server.
     #[track_caller]
     pub fn database(&self, name: &str) -> Database {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("t{}_{name}", COUNT.fetch_add(1, Ordering::Relaxed));
         self.sql().run(&format!("create database {name}"));
         Database {
-            sql: Sql::new(self.port, &name),
-            name,
+            sql: Sql::new(self.port, name),
+            name: name.into(),
             port: self.port,
         }
+    }
+
+    /// Major version, such as 15.
+    #[track_caller]
+    pub fn major_version(&self) -> u32 {
+        let number = self
+            .sql()
+            .value("show server_version_num")
+            .and_then(|number| number.parse::<u32>().ok());
+        number.expect("the version is a number") / 10_000
     }
 
     /// A connection of the superuser to the database `postgres`.
@@ -150,7 +157,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Its name, unique in the server and usable as a slot's or publication's.
+    /// Its name; unique in the server, so slots and publications of a test may have it too.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -1,0 +1,154 @@
+//! What carries a case's changes to Kafka: Debezium on Kafka Connect, or Walferry.
+
+use serde_json::{Map, Value};
+use walferry_testkit::servers::{Connect, Kafka, Task, Walferry, WalferryOptions};
+
+/// One that runs one connector at a time, on a broker of its own.
+pub(crate) trait Engine {
+    /// Short name, part of slots' and publications' names.
+    fn name(&self) -> &'static str;
+    /// Its broker.
+    fn kafka(&self) -> &Kafka;
+    /// Creates and starts a connector.
+    fn start(&mut self, connector: &str, config: &Map<String, Value>) -> Result<(), String>;
+    /// Stops the connector; its offsets are kept.
+    fn stop(&mut self);
+    /// Starts the stopped connector again.
+    fn resume(&mut self) -> Result<(), String>;
+    /// Why the connector does not run, if it should.
+    fn failure(&mut self) -> Option<String>;
+    /// Removes the connector, if there is one, with its offsets.
+    fn remove(&mut self);
+}
+
+/// The original.
+pub(crate) struct Debezium {
+    name: &'static str,
+    connect: Connect,
+    kafka: Kafka,
+    connector: Option<String>,
+}
+
+impl Debezium {
+    /// A Connect worker on a broker, both new.
+    pub(crate) fn new(name: &'static str) -> Self {
+        let kafka = Kafka::start();
+        Self {
+            name,
+            connect: Connect::start(&kafka),
+            kafka,
+            connector: None,
+        }
+    }
+}
+
+impl Engine for Debezium {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn kafka(&self) -> &Kafka {
+        &self.kafka
+    }
+
+    fn start(&mut self, connector: &str, config: &Map<String, Value>) -> Result<(), String> {
+        self.connector = Some(connector.into());
+        running(self.connect.create(connector, config))
+    }
+
+    fn stop(&mut self) {
+        if let Some(connector) = &self.connector {
+            self.connect.stop(connector);
+        }
+    }
+
+    fn resume(&mut self) -> Result<(), String> {
+        self.connector
+            .as_ref()
+            .map_or(Ok(()), |connector| running(self.connect.resume(connector)))
+    }
+
+    fn failure(&mut self) -> Option<String> {
+        running(self.connect.task(self.connector.as_ref()?)).err()
+    }
+
+    fn remove(&mut self) {
+        if let Some(connector) = self.connector.take() {
+            self.connect.remove(&connector);
+        }
+    }
+}
+
+fn running(task: Task) -> Result<(), String> {
+    match task {
+        Task::Running => Ok(()),
+        Task::Absent => Err("the connector has no task".into()),
+        Task::Failed(trace) => Err(trace),
+    }
+}
+
+/// The program under test.
+pub(crate) struct ThisWalferry {
+    kafka: Kafka,
+    program: Option<Walferry>,
+}
+
+impl ThisWalferry {
+    /// A new broker; the program runs when a connector does.
+    pub(crate) fn new() -> Self {
+        Self {
+            kafka: Kafka::start(),
+            program: None,
+        }
+    }
+}
+
+impl Engine for ThisWalferry {
+    fn name(&self) -> &'static str {
+        "walferry"
+    }
+
+    fn kafka(&self) -> &Kafka {
+        &self.kafka
+    }
+
+    fn start(&mut self, connector: &str, config: &Map<String, Value>) -> Result<(), String> {
+        let json = "org.apache.kafka.connect.json.JsonConverter";
+        self.program = Some(Walferry::start(WalferryOptions {
+            name: connector.into(),
+            config: config.clone(),
+            worker: vec![
+                format!("key.converter={json}"),
+                format!("value.converter={json}"),
+                "offset.flush.interval.ms=1000".into(),
+                "producer.max.request.size=33554432".into(),
+            ],
+            bootstrap: self.kafka.bootstrap(),
+            env: Vec::new(),
+        }));
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        if let Some(program) = &mut self.program {
+            let code = program.terminate();
+            assert_eq!(code, Some(0), "an orderly end:\n{}", program.output());
+        }
+    }
+
+    fn resume(&mut self) -> Result<(), String> {
+        if let Some(program) = &mut self.program {
+            program.start_again();
+        }
+        Ok(())
+    }
+
+    fn failure(&mut self) -> Option<String> {
+        let program = self.program.as_mut()?;
+        (!program.runs()).then(|| format!("walferry ended:\n{}", program.output()))
+    }
+
+    fn remove(&mut self) {
+        self.program = None;
+    }
+}

@@ -1,0 +1,101 @@
+//! Real Debezium beside Walferry, on one database, each with a slot, a publication and a broker of its
+//! own: the same workload through both, and the records compared byte for byte. One test per case file.
+//!
+//! Run by `cargo xtask test parity`. With `--twin` a second Debezium stands in Walferry's place: what
+//! those two differ in, the comparison must mask. `cargo xtask golden record` keeps what Debezium sent.
+
+mod engine;
+mod golden;
+mod run;
+
+use engine::{Debezium, Engine, ThisWalferry};
+use libtest_mimic::{Arguments, Trial};
+use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::{Arc, LazyLock, Mutex};
+use walferry_testkit::servers::Postgres;
+use walferry_tests::case::{self, Case};
+use walferry_tests::plain::differences;
+
+/// The servers of all cases. Cases run one after the other: each empties the brokers.
+struct World {
+    postgres: Postgres,
+    engines: Vec<Box<dyn Engine + Send>>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    /// Debezium beside Walferry.
+    Compare,
+    /// Debezium beside another Debezium.
+    Twin,
+    /// Debezium alone, into golden files.
+    Record,
+}
+
+impl World {
+    fn start(mode: Mode) -> Self {
+        let mut engines: Vec<Box<dyn Engine + Send>> = vec![Box::new(Debezium::new("debezium"))];
+        match mode {
+            Mode::Compare => engines.push(Box::new(ThisWalferry::new())),
+            Mode::Twin => engines.push(Box::new(Debezium::new("twin"))),
+            Mode::Record => {}
+        }
+        Self {
+            postgres: Postgres::start(),
+            engines,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let mode = match env::var("WALFERRY_PARITY").as_deref() {
+        Ok("twin") => Mode::Twin,
+        Ok("record") => Mode::Record,
+        _ => Mode::Compare,
+    };
+    // Started by the first case that runs: listing cases needs no server.
+    let world = Arc::new(LazyLock::new(move || Mutex::new(World::start(mode))));
+    let trials = case::all().into_iter().map(|case| {
+        let world = Arc::clone(&world);
+        Trial::test(case.name.clone(), move || {
+            let mut world = world.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            catch_unwind(AssertUnwindSafe(|| one(&case, &mut world, mode))).unwrap_or_else(|panic| {
+                let text = panic.downcast_ref::<String>().cloned();
+                Err(text
+                    .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).into()))
+                    .unwrap_or_default())
+            })?;
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+fn one(case: &Case, world: &mut World, mode: Mode) -> Result<(), String> {
+    if world.postgres.major_version() < case.min_pg {
+        println!("{} is about Postgres {} and later", case.name, case.min_pg);
+        return Ok(());
+    }
+    if mode == Mode::Record {
+        return golden::record(case, &world.postgres, &mut world.engines);
+    }
+    let records = run::run(case, &world.postgres, &mut world.engines, &mut ())?;
+    let named: Vec<_> = world
+        .engines
+        .iter()
+        .map(|engine| engine.name())
+        .zip(records.iter().map(Vec::as_slice))
+        .collect();
+    let shown = differences(named[0], named[1]);
+    if !shown.is_empty() {
+        return Err(shown);
+    }
+    if named[0].1.is_empty() && !case.empty {
+        return Err("no records arrived; say `empty = true` where that is right".into());
+    }
+    Ok(())
+}

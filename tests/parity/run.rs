@@ -1,0 +1,159 @@
+//! Runs one case through every engine at the same time.
+
+use crate::engine::Engine;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use walferry_testkit::servers::{Database, Postgres, wait_for};
+use walferry_tests::case::Case;
+use walferry_tests::mask::mask;
+use walferry_tests::plain::PlainRecord;
+
+/// Engines of a run, in the order of the results.
+pub(crate) type Engines = Vec<Box<dyn Engine + Send>>;
+
+/// Someone who looks at the database at certain moments of a run.
+pub(crate) trait Observer {
+    /// After the setup, before any connector runs.
+    fn set_up(&mut self, _: &Database) {}
+    /// When all connectors stream, before the first step.
+    fn streaming(&mut self, _: &Database) {}
+    /// After the SQL of each step.
+    fn changed(&mut self, _: &Database) {}
+    /// At the end, with everything still there.
+    fn finished(&mut self, _: &Database) {}
+}
+
+/// Nobody looks.
+impl Observer for () {}
+
+/// Each engine's records, masked, in the order of the engines.
+pub(crate) fn run(
+    case: &Case,
+    postgres: &Postgres,
+    engines: &mut Engines,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Vec<PlainRecord>>, String> {
+    for engine in &mut *engines {
+        // The case before this one may have ended in the middle.
+        engine.remove();
+        engine.kafka().delete_topics();
+        for (topic, partitions) in &case.topics {
+            engine.kafka().create_topic(topic, *partitions);
+        }
+    }
+    let database = postgres.database(&case.name);
+    database.sql().try_run(&case.setup)?;
+    observer.set_up(&database);
+    let begin = now_ms();
+    let outcome = play(case, &database, engines, observer);
+    let failures: Vec<String> = engines
+        .iter_mut()
+        .filter_map(|engine| engine.failure().map(|why| format!("{} failed: {why}", engine.name())))
+        .collect();
+    let records: Vec<_> = engines
+        .iter()
+        .map(|engine| engine.kafka().read(&engine.kafka().topics()))
+        .collect();
+    engines.iter_mut().for_each(|engine| engine.remove());
+    if !failures.is_empty() {
+        return Err(failures.join("\n"));
+    }
+    outcome?;
+    // Engine, broker and this program read the same clock; the second is for rounding.
+    let run = begin - 1_000..=now_ms() + 1_000;
+    let masked = |records: Vec<_>| {
+        records
+            .into_iter()
+            .map(|record| mask(PlainRecord::from(record), &run))
+            .collect()
+    };
+    Ok(records.into_iter().map(masked).collect())
+}
+
+fn play(case: &Case, database: &Database, engines: &mut Engines, observer: &mut dyn Observer) -> Result<(), String> {
+    for engine in &mut *engines {
+        engine.start(
+            &case.name,
+            &case.connector(engine.name(), database.port(), database.name()),
+        )?;
+    }
+    // A connector streams only after its snapshot.
+    wait_until_all_stream(database, engines)?;
+    observer.streaming(database);
+    for step in &case.steps {
+        if !step.sql.is_empty() {
+            database.sql().try_run(&step.sql)?;
+            observer.changed(database);
+        }
+        if step.settle || step.stop {
+            settle(database, engines)?;
+        }
+        if step.stop {
+            engines.iter_mut().for_each(|engine| engine.stop());
+        }
+        if step.start {
+            engines.iter_mut().try_for_each(|engine| engine.resume())?;
+            wait_until_all_stream(database, engines)?;
+        }
+    }
+    settle(database, engines)?;
+    observer.finished(database);
+    Ok(())
+}
+
+/// Waits until each engine reads its slot, or fails with the reason why one does not.
+fn wait_until_all_stream(database: &Database, engines: &mut Engines) -> Result<(), String> {
+    let active = format!(
+        "select count(*) from pg_replication_slots where active and database = '{}'",
+        database.name()
+    );
+    wait_for("all slots to be read", || {
+        let failure = engines
+            .iter_mut()
+            .find_map(|engine| Some(format!("{}: {}", engine.name(), engine.failure()?)));
+        let all = database.sql().value(&active) == Some(engines.len().to_string());
+        failure.map(Err).or(all.then_some(Ok(())))
+    })
+}
+
+/// Waits until the server has sent everything, and then until no record has arrived for a while.
+fn settle(database: &Database, engines: &mut Engines) -> Result<(), String> {
+    let sql = database.sql();
+    let end = sql
+        .value("select pg_current_wal_insert_lsn()")
+        .expect("a primary has a WAL position");
+    let behind = format!(
+        "select count(*) from pg_replication_slots s join pg_stat_replication r on r.pid = s.active_pid
+         where s.database = '{}' and r.sent_lsn < '{end}'",
+        database.name()
+    );
+    let mut counts = Vec::new();
+    let mut since = Instant::now();
+    wait_for("records to stop arriving", || {
+        let failure = engines
+            .iter_mut()
+            .find_map(|engine| Some(format!("{}: {}", engine.name(), engine.failure()?)));
+        if failure.is_some() {
+            return failure.map(Err);
+        }
+        let now: Vec<usize> = engines.iter().map(|engine| engine.kafka().record_count()).collect();
+        if now != counts || sql.value(&behind).as_deref() != Some("0") {
+            (counts, since) = (now, Instant::now());
+        }
+        let equal = counts.windows(2).all(|pair| pair[0] == pair[1]);
+        thread::sleep(Duration::from_millis(100));
+        (since.elapsed() > if equal { QUIET } else { QUIET_WHILE_UNEQUAL }).then_some(Ok(()))
+    })
+}
+
+/// How long no record may arrive until all are taken to be there.
+const QUIET: Duration = Duration::from_millis(1_500);
+/// The same while one engine has sent fewer than another.
+const QUIET_WHILE_UNEQUAL: Duration = Duration::from_secs(12);
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("the clock is right");
+    i64::try_from(now.as_millis()).expect("the clock is right")
+}
