@@ -31,7 +31,7 @@ macro_rules! choices {
 
         impl $name {
             /// The word that stands for it in a configuration.
-            pub const fn as_str(self) -> &'static str {
+            $vis const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
         }
@@ -71,8 +71,13 @@ pub(crate) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a s
     let text = text.to_ascii_lowercase();
     candidates
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&text, &candidate.to_ascii_lowercase()), candidate))
-        .filter(|(likeness, _)| *likeness >= 0.85)
+        .map(|candidate| {
+            (
+                strsim::normalized_damerau_levenshtein(&text, &candidate.to_ascii_lowercase()),
+                candidate,
+            )
+        })
+        .filter(|(likeness, _)| *likeness >= 0.7)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)
 }
@@ -93,6 +98,7 @@ mod tests {
             ("slot.nmae", Some("slot.name")),
             ("schema.include", Some("schema.include.list")),
             ("table.includes.list", Some("table.include.list")),
+            ("slotname", Some("slot.name")),
             ("colour", None),
         ];
         for (text, expected) in cases {

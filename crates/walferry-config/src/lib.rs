@@ -2,24 +2,37 @@
 //!
 //! A [`Property`] is declared as a constant; the parser, the report of all problems at once and the reference page
 //! read that one declaration. This crate sees no file and no environment: contents and look-ups come in as arguments.
+//!
+//! - [`Submitted`] is a file as its author wrote it; [`Worker`] and [`Connector`] are what it means, a section for each
+//!   part of the program.
+//! - [`properties!`], [`Options`] and [`Reader`] are how other parts declare and read options of their own.
+//! - [`Findings`] is what there is to tell about a configuration.
 
 mod choice;
+pub mod connector;
 mod file;
 mod finding;
+mod name;
 mod property;
 mod provider;
 mod reader;
+mod reference;
 mod regex;
 mod sanitize;
 mod secret;
 mod value;
+mod worker;
 
+pub use connector::{CONNECTOR_GROUPS, Connector};
 pub use file::{FileError, Submitted};
 pub use finding::{Finding, Findings, Severity};
+pub use name::{HostName, SlotName, TopicPart};
 pub use property::{Declaration, Group, Property, Support};
 pub use provider::{Lookup, Providers};
 pub use reader::{Options, Reader};
+pub use reference::reference_markdown;
 pub use regex::{JavaRegex, RegexError, RegexList, Replacement};
 pub use sanitize::Sanitizer;
 pub use secret::Secret;
 pub use value::{ByteCount, Count, Value, ValueError};
+pub use worker::{OverridePolicy, WORKER_GROUPS, Worker};

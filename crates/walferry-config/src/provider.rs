@@ -28,7 +28,7 @@ pub struct Providers(BTreeMap<String, Provider>);
 #[derive(Debug, Clone)]
 enum Provider {
     Env {
-        allowed: JavaRegex,
+        allowed: Box<JavaRegex>,
     },
     File {
         allowed: AllowedPaths,
@@ -46,7 +46,7 @@ impl Default for Providers {
     fn default() -> Self {
         let all = JavaRegex::new(".*").expect("the pattern is valid");
         let providers = [
-            ("env", Provider::Env { allowed: all }),
+            ("env", Provider::Env { allowed: Box::new(all) }),
             (
                 "file",
                 Provider::File {
@@ -185,7 +185,9 @@ fn provider(options: &Options) -> Result<Provider, (&'static str, String)> {
                     format!("is not a regular expression: {error}"),
                 )
             })?;
-            Ok(Provider::Env { allowed })
+            Ok(Provider::Env {
+                allowed: Box::new(allowed),
+            })
         }
         "FileConfigProvider" => Ok(Provider::File { allowed: allowed()? }),
         "DirectoryConfigProvider" => Ok(Provider::Dir { allowed: allowed()? }),

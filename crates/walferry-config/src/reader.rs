@@ -230,8 +230,12 @@ impl<'a> Reader<'a> {
     fn parse<T: Value>(&mut self, name: &str, text: &str) -> T {
         let text = if T::TRIMMED { text.trim() } else { text };
         T::parse(text).unwrap_or_else(|error| {
-            let message = self.complaint::<T>(name, text, &error);
-            self.problem(name, message).hint = error.hint;
+            // A value that is refused by name has been told of already.
+            let full_name = self.options.full_name(name);
+            if !self.findings.problems().any(|problem| problem.property == full_name) {
+                let message = self.complaint::<T>(name, text, &error);
+                self.problem(name, message).hint = error.hint;
+            }
             T::default()
         })
     }
@@ -255,6 +259,7 @@ impl<'a> Reader<'a> {
     fn check_support(&mut self, name: &str, text: &str, declaration: &Declaration) {
         let text = text.trim();
         let same = |other: &&str| text.eq_ignore_ascii_case(other);
+        let is_default = declaration.default.as_ref().is_some_and(same);
         match declaration.support {
             Support::Honoured => {}
             Support::Except { values, hint } => {
@@ -263,10 +268,9 @@ impl<'a> Reader<'a> {
                         .hint(hint);
                 }
             }
+            Support::Refused { .. } | Support::Accepted { .. } if text.is_empty() || is_default => {}
             Support::Refused { hint } => {
-                if !text.is_empty() && !declaration.default.as_ref().is_some_and(same) {
-                    self.problem(name, "is not supported by Walferry").hint(hint);
-                }
+                self.problem(name, "is not supported by Walferry").hint(hint);
             }
             Support::Accepted { why } => {
                 self.note(name, format!("has no effect: {why}"));
@@ -297,7 +301,7 @@ mod tests {
         const MODE: Property<String> = Property::new("mode").default("a").support(Support::Except { values: &["b"], hint: "use a" });
         const NOTIFY: Property<String> = Property::new("notify").support(Support::Refused { hint: "leave it out" });
         const SIGNAL: Property<String> = Property::new("signal").default("source").support(Support::Refused { hint: "leave it out" });
-        const HISTORY: Property<String> = Property::new("history").support(Support::Accepted { why: "it belongs to MySQL" });
+        const HISTORY: Property<String> = Property::new("history").default("none").support(Support::Accepted { why: "it belongs to MySQL" });
         const TRUNCATE: Property<Vec<String>> = Property::new("truncate.<length>.chars");
     }
 
@@ -369,6 +373,7 @@ mod tests {
                 &["Problem: x.signal is not supported by Walferry (leave it out)"],
             ),
             ("history", "1", &["Note: x.history has no effect: it belongs to MySQL"]),
+            ("history", "none", &[]),
             ("mode", "a", &[]),
             ("truncate.5.chars", "a", &[]),
         ];

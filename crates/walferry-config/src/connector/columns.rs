@@ -1,0 +1,284 @@
+//! What is done to single columns, and which of them make the key.
+
+use crate::properties;
+use crate::property::{Group, Property};
+use crate::reader::Reader;
+use crate::regex::RegexList;
+use crate::secret::Secret;
+use crate::value::{Value, ValueError};
+
+/// What is done to single columns, and which of them make the key. Columns are matched as `schema.table.column`.
+///
+/// Debezium applies only the first rule that matches a column, in the order of these fields, and none to a key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ColumnSection {
+    /// `column.truncate.to.<length>.chars`
+    pub truncate: Vec<LengthRule>,
+    /// `column.mask.with.<length>.chars`
+    pub mask: Vec<LengthRule>,
+    /// `column.propagate.source.type`
+    pub propagate_source_type: RegexList,
+    /// `datatype.propagate.source.type`, matched as `schema.table.TYPE`.
+    pub propagate_source_type_of_datatype: RegexList,
+    /// `column.mask.hash.<algorithm>.with.salt.<salt>`, then `column.mask.hash.v2.…`
+    pub hash: Vec<HashRule>,
+    /// `message.key.columns`: each matches key columns; the key has them in this order.
+    pub message_key_columns: Vec<RegexList>,
+}
+
+/// Truncation to, or a mask of, so many characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LengthRule {
+    /// Which columns.
+    pub columns: RegexList,
+    /// How many characters.
+    pub length: u32,
+}
+
+/// A salted hash in place of the value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HashRule {
+    /// Which columns.
+    pub columns: RegexList,
+    /// Which hash.
+    pub algorithm: HashAlgorithm,
+    /// What is hashed before the value.
+    pub salt: Secret,
+    /// How the value is turned into bytes.
+    pub version: HashVersion,
+}
+
+/// How a value is turned into the bytes that are hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HashVersion {
+    /// As Java serialises a `String`.
+    V1,
+    /// Its text in UTF-8.
+    V2,
+}
+
+/// The hashes of the Java platform that Walferry has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HashAlgorithm {
+    /// `MD5`
+    Md5,
+    /// `SHA-1`, also written `SHA` or `SHA1`.
+    Sha1,
+    /// `SHA-224`
+    Sha224,
+    /// `SHA-256`
+    #[default]
+    Sha256,
+    /// `SHA-384`
+    Sha384,
+    /// `SHA-512`
+    Sha512,
+}
+
+impl Value for HashAlgorithm {
+    const TYPE: &'static str = "hash";
+    const VALUES: &'static [&'static str] = &["MD5", "SHA-1", "SHA-224", "SHA-256", "SHA-384", "SHA-512"];
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        match text.to_ascii_uppercase().as_str() {
+            "MD5" => Ok(Self::Md5),
+            "SHA-1" | "SHA1" | "SHA" => Ok(Self::Sha1),
+            "SHA-224" | "SHA224" => Ok(Self::Sha224),
+            "SHA-256" | "SHA256" => Ok(Self::Sha256),
+            "SHA-384" | "SHA384" => Ok(Self::Sha384),
+            "SHA-512" | "SHA512" => Ok(Self::Sha512),
+            _ => Err(ValueError::not_one_of(text, Self::VALUES)),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct KeyColumns(Vec<RegexList>);
+
+impl Value for KeyColumns {
+    const TYPE: &'static str = "table:columns;…";
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let mut columns = Vec::new();
+        // Debezium glues table and column together and matches the whole.
+        for entry in text.split(';').filter(|entry| !entry.trim().is_empty()) {
+            let malformed = || {
+                ValueError::new(format!(
+                    "a list of table:column,column entries with ; between them ({:?})",
+                    entry.trim()
+                ))
+                .hint("such as public.orders:customer_id,id;public.items:id")
+            };
+            let (table, names) = entry.split_once(':').ok_or_else(malformed)?;
+            for name in names.split(',').map(str::trim) {
+                if table.trim().is_empty() || name.is_empty() || name.contains(':') {
+                    return Err(malformed());
+                }
+                columns.push(RegexList::parse(&format!("{}.{name}", table.trim()))?);
+            }
+        }
+        Ok(Self(columns))
+    }
+}
+
+properties! {
+    const TRUNCATE: Property<RegexList> = Property::new("column.truncate.to.<length>.chars")
+        .text("Cuts the text of these columns to so many characters.");
+    const MASK: Property<RegexList> = Property::new("column.mask.with.<length>.chars")
+        .text("Puts so many asterisks in place of the text of these columns, also where it is NULL; 0 leaves an empty text. Only \
+               character types are masked: `uuid` and `json` stay as they are.");
+    const HASH: Property<RegexList> = Property::new("column.mask.hash.<algorithm>.with.salt.<salt>")
+        .text("Puts a salted hash in place of these columns, computed as Debezium's first version does: over Java's serialised form \
+               of the text.");
+    const HASH_V2: Property<RegexList> = Property::new("column.mask.hash.v2.<algorithm>.with.salt.<salt>")
+        .text("As the above, computed over the text itself, so that other systems can compute the same hash.");
+    const PROPAGATE_COLUMN: Property<RegexList> = Property::new("column.propagate.source.type")
+        .text("Adds the type, length and scale that these columns have in Postgres to their schemas.");
+    const PROPAGATE_DATATYPE: Property<RegexList> = Property::new("datatype.propagate.source.type")
+        .text("The same for all columns of these types, matched as `schema.table.TYPE`.");
+    const KEY_COLUMNS: Property<KeyColumns> = Property::new("message.key.columns")
+        .text("Which columns make the key of which tables: `table:column,column` with `;` between entries, all regular expressions \
+               that match `schema.table` and columns. Tables that no entry matches keep their primary key.");
+}
+
+pub(super) const GROUP: Group = Group {
+    title: "Columns and keys",
+    text: "Columns are regular expressions with commas between them that match `schema.table.column`. Of the first four \
+           kinds only the first that matches a column is applied, and none to the columns of a key.",
+    prefix: "",
+    declarations: DECLARATIONS,
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> ColumnSection {
+    ColumnSection {
+        truncate: length_rules(reader, &TRUNCATE),
+        mask: length_rules(reader, &MASK),
+        propagate_source_type: reader.get(&PROPAGATE_COLUMN),
+        propagate_source_type_of_datatype: reader.get(&PROPAGATE_DATATYPE),
+        hash: hash_rules(reader),
+        message_key_columns: reader.get(&KEY_COLUMNS).0,
+    }
+}
+
+fn length_rules(reader: &mut Reader<'_>, pattern: &Property<RegexList>) -> Vec<LengthRule> {
+    let found = reader.matching(pattern);
+    let rules = found.into_iter().filter_map(|(parts, columns)| {
+        let length = parts.first().copied().unwrap_or_default();
+        match u32::parse(length) {
+            Ok(length) => Some(LengthRule { columns, length }),
+            Err(error) => {
+                let name = pattern.name().replace("<length>", length);
+                reader.problem(&name, format!("has the length {length:?}, which {error}"));
+                None
+            }
+        }
+    });
+    rules.collect()
+}
+
+/// The pattern of the first version also means the second: its algorithm then begins with `v2.`.
+fn hash_rules(reader: &mut Reader<'_>) -> Vec<HashRule> {
+    let found = reader.matching(&HASH);
+    let rules = found.into_iter().filter_map(|(parts, columns)| {
+        let [written, salt] = parts.as_slice() else { return None };
+        let (version, algorithm) = match written.strip_prefix("v2.") {
+            Some(algorithm) => (HashVersion::V2, algorithm),
+            None => (HashVersion::V1, *written),
+        };
+        match HashAlgorithm::parse(algorithm) {
+            Ok(algorithm) => Some(HashRule {
+                columns,
+                algorithm,
+                salt: Secret::new(*salt),
+                version,
+            }),
+            Err(error) => {
+                let name = HASH.name().replace("<algorithm>", written);
+                let message = format!("names {algorithm:?}, which {error}");
+                reader.problem(&name, message).hint = error.hint;
+                None
+            }
+        }
+    });
+    let mut rules: Vec<HashRule> = rules.collect();
+    rules.sort_by_key(|rule| rule.version);
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::Options;
+
+    fn section(entries: &[(&str, &str)]) -> (Option<ColumnSection>, Vec<String>) {
+        let entries = entries
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+            .collect();
+        let options = Options::new("", entries);
+        let mut reader = Reader::new(&options, DECLARATIONS);
+        let section = read(&mut reader);
+        let (section, findings) = reader.finish(section);
+        (section, findings.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn rules_are_read_from_the_names_of_properties() {
+        let (section, findings) = section(&[
+            ("column.truncate.to.5.chars", "public.u.name"),
+            ("column.mask.with.0.chars", "public.u.ssn"),
+            ("column.mask.hash.SHA-256.with.salt.a.b", "public.u.email"),
+            ("column.mask.hash.v2.md5.with.salt.pepper", "public.u.phone"),
+        ]);
+        assert_eq!(findings, Vec::<String>::new());
+        let section = section.unwrap();
+        assert_eq!(section.truncate.iter().map(|rule| rule.length).collect::<Vec<_>>(), [5]);
+        assert_eq!(section.mask.iter().map(|rule| rule.length).collect::<Vec<_>>(), [0]);
+        let hashes: Vec<_> = section
+            .hash
+            .iter()
+            .map(|rule| (rule.algorithm, rule.version, rule.salt.expose()))
+            .collect();
+        assert_eq!(
+            hashes,
+            [
+                (HashAlgorithm::Sha256, HashVersion::V1, "a.b"),
+                (HashAlgorithm::Md5, HashVersion::V2, "pepper")
+            ]
+        );
+        assert!(section.hash[1].columns.matches("public.u.phone"));
+    }
+
+    #[test]
+    fn malformed_rules_are_named() {
+        let cases = [
+            (
+                "column.mask.with.x.chars",
+                "a",
+                "column.mask.with.x.chars has the length \"x\", which is not a whole number from 0 to 4294967295",
+            ),
+            (
+                "column.mask.hash.SHA-255.with.salt.s",
+                "a",
+                "column.mask.hash.SHA-255.with.salt.<salt> names \"SHA-255\", which is not one of MD5, SHA-1, SHA-224, SHA-256, SHA-384, SHA-512 (did you mean SHA-256?)",
+            ),
+            (
+                "message.key.columns",
+                "orders",
+                "message.key.columns is \"orders\", which is not a list of table:column,column entries with ; between them (\"orders\") (such as public.orders:customer_id,id;public.items:id)",
+            ),
+        ];
+        for (name, text, expected) in cases {
+            assert_eq!(section(&[(name, text)]).1, [expected], "{name}");
+        }
+    }
+
+    #[test]
+    fn key_columns_keep_their_order() {
+        let columns = KeyColumns::parse("public.u:region,id; (.*).orders : pk").unwrap().0;
+        let matched: Vec<bool> = ["public.u.region", "public.u.id", "shop.orders.pk"]
+            .iter()
+            .enumerate()
+            .map(|(i, name)| columns[i].matches(name))
+            .collect();
+        assert_eq!((columns.len(), matched), (3, vec![true, true, true]));
+    }
+}

@@ -1,0 +1,103 @@
+//! Properties that are known and have no section: what is not built, and what belongs elsewhere.
+
+use crate::properties;
+use crate::property::{Group, Property, Support};
+use crate::reader::Reader;
+use crate::regex::JavaRegex;
+use crate::sanitize::Sanitizer;
+use crate::value::{Value, ValueError};
+
+const NO_SIGNALS: Support = Support::Accepted {
+    why: "it belongs to signals, which refuse the start where they are asked for",
+};
+const NO_LINEAGE: Support = Support::Accepted {
+    why: "it belongs to openlineage.integration.enabled, which must be false",
+};
+const NO_HISTORY: Support = Support::Accepted {
+    why: "it belongs to connectors that read DDL; Postgres needs none",
+};
+
+/// A pattern for names of properties, which match without regard to case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct NamePattern(JavaRegex);
+
+impl Value for NamePattern {
+    const TYPE: &'static str = "regular expression";
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        JavaRegex::ignoring_case(text)
+            .map(Self)
+            .map_err(|error| ValueError::new(format!("a regular expression: {error}")))
+    }
+}
+
+properties! {
+    const SANITIZE: Property<Option<NamePattern>> = Property::new("custom.sanitize.pattern")
+        .text("Names of further properties whose values are never shown. Passwords, secrets, tokens and the like are hidden in any case.");
+    const SIGNAL_TABLE: Property<Option<String>> = Property::new("signal.data.collection")
+        .text("Table that signals are written to, for incremental snapshots.")
+        .support(Support::Refused { hint: "signals are not built yet; leave it out" });
+    const SIGNAL_CHANNELS: Property<String> = Property::new("signal.enabled.channels").default("source")
+        .text("Where signals come from.")
+        .support(Support::Refused { hint: "signals are not built yet; leave it out" });
+    const SIGNAL_TOPIC: Property<Option<String>> = Property::new("signal.kafka.topic").text("Topic that signals come from.").support(NO_SIGNALS);
+    const SIGNAL_KAFKA: Property<Option<String>> = Property::new("signal.kafka.<property>").text("How signals are read from Kafka.").support(NO_SIGNALS);
+    const SIGNAL_CONSUMER: Property<Option<String>> = Property::new("signal.consumer.<property>").text("A property of that consumer.").support(NO_SIGNALS);
+    const SIGNAL_FILE: Property<Option<String>> = Property::new("signal.file").text("File that signals come from.").support(NO_SIGNALS);
+    const SIGNAL_POLL: Property<Option<String>> = Property::new("signal.poll.interval.ms").default("5000").text("How often signals are looked for.").support(NO_SIGNALS);
+    const SIGNAL_RETRIES: Property<Option<String>> = Property::new("signal.emit.failure.max.retries").default("0").text("How often watermarks are written again.").support(NO_SIGNALS);
+    const SIGNAL_BACKOFF: Property<Option<String>> = Property::new("signal.emit.failure.backoff.ms").default("10000").text("Pause between such attempts.").support(NO_SIGNALS);
+    const CHUNK_SIZE: Property<Option<String>> = Property::new("incremental.snapshot.chunk.size").default("1024").text("Rows in a chunk of an incremental snapshot.").support(NO_SIGNALS);
+    const WATERMARKING: Property<Option<String>> = Property::new("incremental.snapshot.watermarking.strategy").default("insert_insert").text("How the watermarks of a chunk are written.").support(NO_SIGNALS);
+    const ALLOW_CHANGES: Property<Option<String>> = Property::new("incremental.snapshot.allow.schema.changes").default("false").text("Whether tables may change during an incremental snapshot.").support(NO_SIGNALS);
+    const READ_ONLY: Property<bool> = Property::new("read.only").default("false")
+        .text("Takes incremental snapshots without writing to the database.")
+        .support(Support::Refused { hint: "incremental snapshots are not built yet; leave it out, nothing is written without them" });
+    const NOTIFICATIONS: Property<Option<String>> = Property::new("notification.enabled.channels")
+        .text("Where notifications of snapshots are sent.")
+        .support(Support::Refused { hint: "notifications are not built yet; the log, the metrics and the page show the same" });
+    const NOTIFICATION_TOPIC: Property<Option<String>> = Property::new("notification.sink.topic.name")
+        .text("Topic for notifications.")
+        .support(Support::Accepted { why: "it belongs to notification.enabled.channels, which must be empty" });
+    const LINEAGE: Property<bool> = Property::new("openlineage.integration.enabled").default("false")
+        .text("Sends lineage events to OpenLineage.")
+        .support(Support::Refused { hint: "Walferry has no OpenLineage; leave it out" });
+    const LINEAGE_PROPERTY: Property<Option<String>> = Property::new("openlineage.integration.<property>").text("What is sent there, and where.").support(NO_LINEAGE);
+    const METRIC_TAGS: Property<Option<String>> = Property::new("custom.metric.tags")
+        .text("Further keys of Debezium's MBeans.")
+        .support(Support::Accepted { why: "there are no MBeans; Prometheus adds labels where it scrapes" });
+    const STATISTICS: Property<bool> = Property::new("statistics.metrics.enabled").default("true")
+        .text("Whether quantiles of the lag are measured.")
+        .support(Support::Accepted { why: "the metrics hold histograms, which cost nothing" });
+    const ADVANCED_METRICS: Property<bool> = Property::new("internal.advanced.metrics.enable").default("false")
+        .text("Whether activity is counted by table.")
+        .support(Support::Accepted { why: "records are counted by topic in any case" });
+    const VALIDATION_TIMEOUT: Property<Option<String>> = Property::new("connection.validation.timeout.ms").default("60000")
+        .text("How long Debezium tests the connection when a configuration is checked.")
+        .support(Support::Accepted { why: "database.connectTimeout limits every connection" });
+    const EXECUTOR_TIMEOUT: Property<Option<String>> = Property::new("executor.shutdown.timeout.ms").default("4000")
+        .text("How long Debezium waits for its threads at a stop.")
+        .support(Support::Accepted { why: "a stop drains what is on its way for up to 10 s" });
+    const ACTIVITY_MONITOR: Property<Option<String>> = Property::new("internal.offset.activity.monitor.interval.ms").default("600000")
+        .text("After what time Debezium warns of offsets that are not stored.")
+        .support(Support::Accepted { why: "the lag is among the metrics" });
+    const MEMORY: Property<Option<String>> = Property::new("memory.management.<property>")
+        .text("Java classes that hold the structure of tables.")
+        .support(Support::Accepted { why: "Walferry holds it in memory" });
+    const HISTORY: Property<Option<String>> = Property::new("schema.history.<property>").text("Where DDL is kept, in connectors for other systems.").support(NO_HISTORY);
+    const DATABASE_HISTORY: Property<Option<String>> = Property::new("database.history.<property>").text("Older name of `schema.history.internal.*`.").support(NO_HISTORY);
+    const HISTORY_CLASS: Property<Option<String>> = Property::new("database.history").text("Older name of `schema.history.internal`.").support(NO_HISTORY);
+    const SERVER_ID: Property<Option<String>> = Property::new("database.server.id")
+        .text("Number of a replica of MySQL.")
+        .support(Support::Accepted { why: "it belongs to MySQL" });
+}
+
+pub(super) const GROUP: Group = Group {
+    title: "Not built, or at home elsewhere",
+    text: "Debezium knows these. Those that would change what is sent refuse the start; the rest does no harm.",
+    prefix: "",
+    declarations: DECLARATIONS,
+};
+
+pub(super) fn sanitizer(reader: &mut Reader<'_>) -> Sanitizer {
+    Sanitizer::new(reader.get(&SANITIZE).map(|pattern| pattern.0))
+}

@@ -1,0 +1,368 @@
+//! What change events look like.
+
+use std::collections::BTreeSet;
+
+use crate::property::{Group, Property, Support};
+use crate::reader::Reader;
+use crate::value::{Value, ValueError};
+use crate::{choices, properties};
+
+/// What change events look like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventSection {
+    /// `decimal.handling.mode`
+    pub decimal: DecimalHandling,
+    /// `time.precision.mode`
+    pub time: TimePrecision,
+    /// `binary.handling.mode`
+    pub binary: BinaryHandling,
+    /// `hstore.handling.mode`
+    pub hstore: HstoreHandling,
+    /// `interval.handling.mode`
+    pub interval: IntervalHandling,
+    /// `money.fraction.digits`
+    pub money_fraction_digits: u16,
+    /// `unavailable.value.placeholder`
+    pub unavailable_value: Placeholder,
+    /// `include.unknown.datatypes`
+    pub include_unknown_datatypes: bool,
+    /// `include.schema.comments`
+    pub include_schema_comments: bool,
+    /// `schema.name.adjustment.mode`
+    pub schema_names: NameAdjustment,
+    /// `field.name.adjustment.mode`; Avro where the connector names an Avro converter, as in Debezium.
+    pub field_names: NameAdjustment,
+    /// `event.converting.failure.handling.mode`
+    pub on_converting_failure: FailureHandling,
+    /// `event.processing.failure.handling.mode`
+    pub on_processing_failure: FailureHandling,
+    /// `tombstones.on.delete`
+    pub tombstones: bool,
+    /// `skipped.operations`
+    pub skipped_operations: SkippedOperations,
+    /// Whether `skipped.operations` is set: only then does it narrow a publication that is made.
+    pub skipped_operations_set: bool,
+    /// `skip.messages.without.change`
+    pub skip_without_change: bool,
+    /// `extended.headers.enabled`
+    pub extended_headers: bool,
+    /// `provide.transaction.metadata`
+    pub transaction_metadata: bool,
+}
+
+choices! {
+    /// How `numeric` and `money` are sent.
+    pub enum DecimalHandling {
+        /// As Connect's `Decimal`.
+        #[default]
+        Precise = "precise",
+        /// As a double.
+        Double = "double",
+        /// As text.
+        String = "string",
+    }
+}
+
+choices! {
+    /// How dates, times and timestamps are sent.
+    pub enum TimePrecision {
+        /// By the precision of the column.
+        #[default]
+        Adaptive = "adaptive",
+        /// As `adaptive`, times always in microseconds.
+        AdaptiveTimeMicroseconds = "adaptive_time_microseconds",
+        /// As Connect's own types, in milliseconds.
+        Connect = "connect",
+        /// As ISO 8601 text.
+        Isostring = "isostring",
+        /// In microseconds.
+        Microseconds = "microseconds",
+        /// In nanoseconds.
+        Nanoseconds = "nanoseconds",
+    }
+}
+
+choices! {
+    /// How `bytea` is sent.
+    pub enum BinaryHandling {
+        /// As bytes.
+        #[default]
+        Bytes = "bytes",
+        /// As text in Base64.
+        Base64 = "base64",
+        /// As text in Base64 for URLs.
+        Base64UrlSafe = "base64-url-safe",
+        /// As text in hexadecimal.
+        Hex = "hex",
+    }
+}
+
+choices! {
+    /// How `hstore` is sent.
+    pub enum HstoreHandling {
+        /// As JSON text.
+        #[default]
+        Json = "json",
+        /// As a map.
+        Map = "map",
+    }
+}
+
+choices! {
+    /// How `interval` is sent.
+    pub enum IntervalHandling {
+        /// As microseconds, a month counting 365.25 / 12 days.
+        #[default]
+        Numeric = "numeric",
+        /// As ISO 8601 text.
+        String = "string",
+    }
+}
+
+choices! {
+    /// How names are changed that a converter might not take.
+    pub enum NameAdjustment {
+        /// Not at all.
+        #[default]
+        None = "none",
+        /// What Avro does not take becomes an underscore.
+        Avro = "avro",
+        /// What Avro does not take, and the underscore, becomes `_uXXXX`.
+        AvroUnicode = "avro_unicode",
+    }
+}
+
+choices! {
+    /// What happens to something that cannot be processed.
+    pub enum FailureHandling {
+        /// The connector stops.
+        #[default]
+        Fail = "fail",
+        /// It is left out, counted and logged.
+        Warn = "warn",
+        /// It is left out and counted.
+        Skip = "skip" | "ignore",
+    }
+}
+
+/// The operations that are not sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SkippedOperations(BTreeSet<char>);
+
+impl SkippedOperations {
+    /// Whether the operation with this letter (`c`, `u`, `d`, `t` or `r`) is left out.
+    pub fn contains(&self, operation: char) -> bool {
+        self.0.contains(&operation)
+    }
+}
+
+impl Value for SkippedOperations {
+    const TYPE: &'static str = "list";
+    const VALUES: &'static [&'static str] = &["c", "u", "d", "t", "r", "none"];
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let operations: Vec<&str> = text
+            .split(',')
+            .map(str::trim)
+            .filter(|operation| !operation.is_empty())
+            .collect();
+        if operations == ["none"] {
+            return Ok(Self::default());
+        }
+        let letters = operations.iter().map(|operation| match *operation {
+            "c" | "u" | "d" | "t" | "r" => Ok(operation.chars().next().unwrap_or_default()),
+            _ => Err(ValueError::new(
+                "none, or a list of c (insert), u (update), d (delete), t (truncate) and r (snapshot)",
+            )),
+        });
+        letters.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// What stands for a value that Postgres has not sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Placeholder(Vec<u8>);
+
+impl Placeholder {
+    /// For binary columns.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// For all others; what is no UTF-8 is replaced as Java does.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0).into_owned()
+    }
+}
+
+impl Value for Placeholder {
+    const TYPE: &'static str = "string";
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let Some(digits) = text.strip_prefix("hex:") else {
+            return Ok(Self(text.as_bytes().to_vec()));
+        };
+        let bytes = digits.as_bytes().chunks(2).map(|pair| {
+            let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
+            u8::from_str_radix(pair, 16).ok()
+        });
+        bytes
+            .collect::<Option<_>>()
+            .map(Self)
+            .ok_or_else(|| ValueError::new("hex: and an even number of hexadecimal digits"))
+    }
+}
+
+properties! {
+    const DECIMAL: Property<DecimalHandling> = Property::new("decimal.handling.mode").default("precise")
+        .text("How `numeric` and `money` are sent: exactly as Connect's `Decimal`, as a double, or as text.");
+    const TIME: Property<TimePrecision> = Property::new("time.precision.mode").default("adaptive")
+        .text("How dates, times and timestamps without time zone are sent.")
+        .support(Support::Except { values: &["structured"], hint: "it is new in Debezium 3.7; use isostring for values without loss" });
+    const BINARY: Property<BinaryHandling> = Property::new("binary.handling.mode").default("bytes")
+        .text("How `bytea` is sent.");
+    const HSTORE: Property<HstoreHandling> = Property::new("hstore.handling.mode").default("json")
+        .text("How `hstore` is sent.");
+    const INTERVAL: Property<IntervalHandling> = Property::new("interval.handling.mode").default("numeric")
+        .text("How `interval` is sent: as microseconds, for which a month counts 365.25 / 12 days, or as ISO 8601 text.");
+    const MONEY_DIGITS: Property<u16> = Property::new("money.fraction.digits").default("2")
+        .text("Digits behind the decimal point of `money`.");
+    const UNAVAILABLE: Property<Placeholder> = Property::new("unavailable.value.placeholder").default("__debezium_unavailable_value")
+        .text("What stands for a large value that an update has not changed and that Postgres therefore does not send. With `hex:` \
+               in front, hexadecimal digits of bytes.");
+    const UNKNOWN_DATATYPES: Property<bool> = Property::new("include.unknown.datatypes").default("false")
+        .text("Sends columns of unknown types as raw bytes instead of leaving them out.");
+    const SCHEMA_COMMENTS: Property<bool> = Property::new("include.schema.comments").default("false")
+        .text("Adds the comments of tables and columns to the schemas.");
+    const SCHEMA_NAMES: Property<NameAdjustment> = Property::new("schema.name.adjustment.mode").default("none")
+        .text("How names of schemas are changed that Avro does not take.");
+    const FIELD_NAMES: Property<NameAdjustment> = Property::new("field.name.adjustment.mode").default("none")
+        .text("How names of fields are changed that Avro does not take. With `none`, a connector that names Confluent's or Apicurio's \
+               AvroConverter itself gets `avro`.");
+    const ON_CONVERTING: Property<FailureHandling> = Property::new("event.converting.failure.handling.mode").default("warn")
+        .text("What happens when a value cannot be converted: stop, or send the event without it. The default `warn` loses the value.");
+    const ON_PROCESSING: Property<FailureHandling> = Property::new("event.processing.failure.handling.mode").default("fail")
+        .text("What happens to a change that cannot be processed: stop, or leave it out.");
+    const TOMBSTONES: Property<bool> = Property::new("tombstones.on.delete").default("true")
+        .text("Sends an empty record with the same key after each delete, for compacted topics.");
+    const SKIPPED_OPERATIONS: Property<SkippedOperations> = Property::new("skipped.operations").default("t")
+        .text("Operations that are not sent: `c`, `u`, `d`, `t`, `r`, or `none`. If it is set, a publication that Walferry makes does \
+               not publish them either.");
+    const SKIP_WITHOUT_CHANGE: Property<bool> = Property::new("skip.messages.without.change").default("false")
+        .text("Leaves out updates that change none of the captured columns. It needs REPLICA IDENTITY FULL.");
+    const EXTENDED_HEADERS: Property<bool> = Property::new("extended.headers.enabled").default("true")
+        .text("Adds the `__debezium.context.*` headers.");
+    const TRANSACTION_METADATA: Property<bool> = Property::new("provide.transaction.metadata").default("false")
+        .text("Sends the beginning and the end of each transaction to a topic of their own, and adds the transaction to each event.");
+    const TRANSACTION_FACTORY: Property<String> = Property::new("transaction.metadata.factory")
+        .default("io.debezium.pipeline.txmetadata.DefaultTransactionMetadataFactory")
+        .text("Java class that builds transaction records.")
+        .support(Support::Refused { hint: "Walferry runs no Java classes; leave it out" });
+    const STRUCT_MAKER: Property<String> = Property::new("sourceinfo.struct.maker")
+        .default("io.debezium.connector.postgresql.PostgresSourceInfoStructMaker")
+        .text("Java class that builds the source block.")
+        .support(Support::Refused { hint: "Walferry runs no Java classes; leave it out" });
+    const CONVERTERS: Property<Option<String>> = Property::new("converters")
+        .text("Java classes that convert single columns.")
+        .support(Support::Refused { hint: "Walferry runs no Java classes; use the handling modes, or a transform" });
+    const POST_PROCESSORS: Property<Option<String>> = Property::new("post.processors")
+        .text("Steps that change an event before it is sent, such as reading columns again.")
+        .support(Support::Refused { hint: "not built yet; REPLICA IDENTITY FULL sends unchanged large values as well" });
+    const INCLUDE_SCHEMA_CHANGES: Property<bool> = Property::new("include.schema.changes").default("true")
+        .text("Sends DDL, in connectors for other systems.")
+        .support(Support::Accepted { why: "Debezium sends none for Postgres either" });
+    const SCHEMA_REFRESH: Property<String> = Property::new("schema.refresh.mode").default("columns_diff")
+        .text("When the decoderbufs plugin looks at the catalog again.")
+        .support(Support::Accepted { why: "pgoutput says itself when a table has changed" });
+}
+
+pub(super) const GROUP: Group = Group {
+    title: "Events and values",
+    text: "",
+    prefix: "",
+    declarations: DECLARATIONS,
+};
+
+/// Debezium changes names of fields when the connector itself, not the worker, names one of these.
+const AVRO_CONVERTERS: [&str; 2] = [
+    "io.confluent.connect.avro.AvroConverter",
+    "io.apicurio.registry.utils.converter.AvroConverter",
+];
+
+pub(super) fn read(reader: &mut Reader<'_>) -> EventSection {
+    let options = reader.options();
+    let names_avro = |name| {
+        options
+            .get(name)
+            .is_some_and(|class| AVRO_CONVERTERS.contains(&class.trim()))
+    };
+    let uses_avro = names_avro("key.converter") || names_avro("value.converter");
+    let field_names = match reader.get(&FIELD_NAMES) {
+        NameAdjustment::None if uses_avro => NameAdjustment::Avro,
+        mode => mode,
+    };
+    EventSection {
+        decimal: reader.get(&DECIMAL),
+        time: reader.get(&TIME),
+        binary: reader.get(&BINARY),
+        hstore: reader.get(&HSTORE),
+        interval: reader.get(&INTERVAL),
+        money_fraction_digits: reader.get(&MONEY_DIGITS),
+        unavailable_value: reader.get(&UNAVAILABLE),
+        include_unknown_datatypes: reader.get(&UNKNOWN_DATATYPES),
+        include_schema_comments: reader.get(&SCHEMA_COMMENTS),
+        schema_names: reader.get(&SCHEMA_NAMES),
+        field_names,
+        on_converting_failure: reader.get(&ON_CONVERTING),
+        on_processing_failure: reader.get(&ON_PROCESSING),
+        tombstones: reader.get(&TOMBSTONES),
+        skipped_operations: reader.get(&SKIPPED_OPERATIONS),
+        skipped_operations_set: reader.is_set(&SKIPPED_OPERATIONS),
+        skip_without_change: reader.get(&SKIP_WITHOUT_CHANGE),
+        extended_headers: reader.get(&EXTENDED_HEADERS),
+        transaction_metadata: reader.get(&TRANSACTION_METADATA),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_operations_are_letters_or_none() {
+        let cases = [
+            ("t", Some("t")),
+            ("c, u", Some("cu")),
+            ("none", Some("")),
+            ("", Some("")),
+            ("none,c", None),
+            ("x", None),
+        ];
+        for (text, expected) in cases {
+            let parsed = SkippedOperations::parse(text)
+                .ok()
+                .map(|skipped| skipped.0.into_iter().collect::<String>());
+            assert_eq!(parsed.as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_placeholder_is_text_or_hexadecimal() {
+        let cases = [
+            ("__x", Some("__x")),
+            ("hex:4142", Some("AB")),
+            ("hex:", Some("")),
+            ("hex:4", None),
+            ("hex:zz", None),
+            ("hex:é", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(
+                Placeholder::parse(text)
+                    .ok()
+                    .map(|placeholder| placeholder.text())
+                    .as_deref(),
+                expected,
+                "{text}"
+            );
+        }
+    }
+}

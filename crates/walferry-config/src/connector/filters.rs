@@ -1,0 +1,183 @@
+//! Which tables, columns and messages are captured.
+
+use crate::properties;
+use crate::property::{Group, Property, Support};
+use crate::reader::Reader;
+use crate::regex::RegexList;
+
+/// Which tables, columns and messages are captured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FilterSection {
+    /// `schema.include.list` or `schema.exclude.list`
+    pub schemas: Filter,
+    /// `table.include.list` or `table.exclude.list`
+    pub tables: Filter,
+    /// `column.include.list` or `column.exclude.list`
+    pub columns: Filter,
+    /// `message.prefix.include.list` or `message.prefix.exclude.list`
+    pub message_prefixes: Filter,
+    /// `table.ignore.builtin`
+    pub ignore_builtin: bool,
+}
+
+/// What one pair of lists lets pass.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Filter {
+    /// Everything: neither list is set.
+    #[default]
+    All,
+    /// Only what the list matches.
+    Include(RegexList),
+    /// All but what the list matches.
+    Exclude(RegexList),
+}
+
+impl Filter {
+    /// Whether the filter lets a name pass.
+    pub fn passes(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Include(list) => list.matches(name),
+            Self::Exclude(list) => !list.matches(name),
+        }
+    }
+
+    /// Where the include list names it: snapshots follow this order.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        match self {
+            Self::Include(list) => list.position(name),
+            Self::All | Self::Exclude(_) => None,
+        }
+    }
+}
+
+impl FilterSection {
+    /// Whether a table is captured: its schema and its name must both pass.
+    pub fn captures_table(&self, schema: &str, table: &str) -> bool {
+        !(self.ignore_builtin && is_builtin(schema, table))
+            && self.schemas.passes(schema)
+            && self.tables.passes(&format!("{schema}.{table}"))
+    }
+
+    /// Whether a column of a captured table is part of the value.
+    pub fn captures_column(&self, schema: &str, table: &str, column: &str) -> bool {
+        matches!(self.columns, Filter::All) || self.columns.passes(&format!("{schema}.{table}.{column}"))
+    }
+
+    /// Whether a message of `pg_logical_emit_message` is captured.
+    pub fn captures_message(&self, prefix: &str) -> bool {
+        self.message_prefixes.passes(prefix)
+    }
+}
+
+/// What Debezium takes for the system's own.
+fn is_builtin(schema: &str, table: &str) -> bool {
+    let is = |name: &str, known: &str| name.eq_ignore_ascii_case(known);
+    is(schema, "pg_catalog")
+        || is(schema, "information_schema")
+        || schema.starts_with("pg_temp")
+        || is(table, "spatial_ref_sys")
+}
+
+properties! {
+    const SCHEMA_INCLUDE: Property<RegexList> = Property::new("schema.include.list")
+        .text("Schemas to capture: regular expressions with commas between them, each matching a whole name without regard to case. \
+               A comma in an expression is written `\\,`.");
+    const SCHEMA_EXCLUDE: Property<RegexList> = Property::new("schema.exclude.list")
+        .text("Schemas not to capture; not together with the include list.");
+    const TABLE_INCLUDE: Property<RegexList> = Property::new("table.include.list")
+        .text("Tables to capture, matched as `schema.table`. Their schema must pass, too. Snapshots read the tables in the order of \
+               this list.");
+    const TABLE_EXCLUDE: Property<RegexList> = Property::new("table.exclude.list")
+        .text("Tables not to capture; not together with the include list.");
+    const IGNORE_BUILTIN: Property<bool> = Property::new("table.ignore.builtin").default("true")
+        .text("Leaves out the system's own tables: `pg_catalog`, `information_schema`, temporary tables and PostGIS's \
+               `spatial_ref_sys`.");
+    const COLUMN_INCLUDE: Property<RegexList> = Property::new("column.include.list")
+        .text("Columns that values hold, matched as `schema.table.column`. Keys hold their columns in any case.");
+    const COLUMN_EXCLUDE: Property<RegexList> = Property::new("column.exclude.list")
+        .text("Columns that values do not hold; not together with the include list.");
+    const MESSAGE_INCLUDE: Property<RegexList> = Property::new("message.prefix.include.list")
+        .text("Prefixes of the messages of `pg_logical_emit_message` to capture. Without either list all are.");
+    const MESSAGE_EXCLUDE: Property<RegexList> = Property::new("message.prefix.exclude.list")
+        .text("Prefixes of messages not to capture; not together with the include list.");
+    const DATABASE_INCLUDE: Property<RegexList> = Property::new("database.include.list")
+        .text("Databases to capture, in connectors for other systems.")
+        .support(Support::Accepted { why: "a connector reads the one database of database.dbname" });
+    const DATABASE_EXCLUDE: Property<RegexList> = Property::new("database.exclude.list")
+        .text("Databases not to capture, in connectors for other systems.")
+        .support(Support::Accepted { why: "a connector reads the one database of database.dbname" });
+}
+
+pub(super) const GROUP: Group = Group {
+    title: "What is captured",
+    text: "",
+    prefix: "",
+    declarations: DECLARATIONS,
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> FilterSection {
+    FilterSection {
+        schemas: filter(reader, &SCHEMA_INCLUDE, &SCHEMA_EXCLUDE),
+        tables: filter(reader, &TABLE_INCLUDE, &TABLE_EXCLUDE),
+        columns: filter(reader, &COLUMN_INCLUDE, &COLUMN_EXCLUDE),
+        message_prefixes: filter(reader, &MESSAGE_INCLUDE, &MESSAGE_EXCLUDE),
+        ignore_builtin: reader.get(&IGNORE_BUILTIN),
+    }
+}
+
+fn filter(reader: &mut Reader<'_>, include: &Property<RegexList>, exclude: &Property<RegexList>) -> Filter {
+    let (included, excluded) = (reader.get(include), reader.get(exclude));
+    match (included.is_empty(), excluded.is_empty()) {
+        (true, true) => Filter::All,
+        (false, true) => Filter::Include(included),
+        (true, false) => Filter::Exclude(excluded),
+        (false, false) => {
+            let message = format!("is set together with {}", include.name());
+            reader.problem(exclude.name(), message).hint("keep one of the two");
+            Filter::All
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::Value;
+
+    fn list(text: &str) -> RegexList {
+        RegexList::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_table_passes_by_schema_and_name() {
+        let filters = FilterSection {
+            schemas: Filter::Exclude(list("audit")),
+            tables: Filter::Include(list("public\\.b,.*\\.a")),
+            ignore_builtin: true,
+            ..FilterSection::default()
+        };
+        let cases = [
+            ("public", "a", true),
+            ("public", "B", true),
+            ("public", "c", false),
+            ("audit", "a", false),
+            ("pg_catalog", "a", false),
+            ("pg_temp_3", "a", false),
+        ];
+        for (schema, table, expected) in cases {
+            assert_eq!(filters.captures_table(schema, table), expected, "{schema}.{table}");
+        }
+        assert_eq!(filters.tables.position("public.b"), Some(0));
+    }
+
+    #[test]
+    fn a_column_passes_by_its_full_name() {
+        let filters = FilterSection {
+            columns: Filter::Exclude(list("public.u.secret")),
+            ..FilterSection::default()
+        };
+        assert!(!filters.captures_column("public", "u", "secret"));
+        assert!(filters.captures_column("public", "u", "id"));
+    }
+}

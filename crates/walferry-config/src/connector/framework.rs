@@ -1,0 +1,317 @@
+//! What Kafka Connect itself gives every connector: its name, converters, transforms, predicates, client overrides.
+
+use std::collections::BTreeSet;
+
+use crate::property::{Group, Property, Support};
+use crate::reader::{Options, Reader};
+use crate::value::{Value, ValueError};
+use crate::worker::{OverridePolicy, Worker};
+use crate::{choices, properties};
+
+/// What other parts build by the names of classes, each with its options.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plugins {
+    /// `key.converter`, or the worker's.
+    pub key_converter: Plugin,
+    /// `value.converter`, or the worker's.
+    pub value_converter: Plugin,
+    /// `header.converter`, or the worker's.
+    pub header_converter: Plugin,
+    /// `transforms`, in their order.
+    pub transforms: Vec<TransformPlugin>,
+    /// `predicates`, in their order.
+    pub predicates: Vec<PredicatePlugin>,
+    /// `producer.override.*`
+    pub producer_overrides: Options,
+    /// `admin.override.*`
+    pub admin_overrides: Options,
+}
+
+/// A class and its options.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plugin {
+    /// The class as written.
+    pub class: String,
+    /// Its options, without their prefix.
+    pub options: Options,
+}
+
+/// A transform.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransformPlugin {
+    /// Its name in `transforms`.
+    pub name: String,
+    /// `transforms.<name>.type`
+    pub class: String,
+    /// Its options, without `type`, `predicate` and `negate`.
+    pub options: Options,
+    /// `transforms.<name>.predicate`: a name in `predicates`.
+    pub predicate: Option<String>,
+    /// `transforms.<name>.negate`
+    pub negate: bool,
+}
+
+/// A predicate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PredicatePlugin {
+    /// Its name in `predicates`.
+    pub name: String,
+    /// `predicates.<name>.type`
+    pub class: String,
+    /// Its options, without `type`.
+    pub options: Options,
+}
+
+choices! {
+    /// What `exactly.once.support` asks for.
+    pub(super) enum ExactlyOnce {
+        /// Exactly once where the worker offers it.
+        #[default]
+        Requested = "requested",
+        /// Exactly once or not at all.
+        Required = "required",
+    }
+}
+
+choices! {
+    /// Where transactions end.
+    pub(super) enum TransactionBoundary {
+        /// After each batch.
+        #[default]
+        Poll = "poll",
+        /// After some time.
+        Interval = "interval",
+        /// Where the connector says.
+        Connector = "connector",
+    }
+}
+
+/// `connector.class`: there is one, under its full or its simple name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct PostgresConnector;
+
+impl Value for PostgresConnector {
+    const TYPE: &'static str = "class";
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        match text {
+            "io.debezium.connector.postgresql.PostgresConnector" | "PostgresConnector" | "Postgres" => Ok(Self),
+            _ => Err(ValueError::new(
+                "io.debezium.connector.postgresql.PostgresConnector, the only connector that Walferry is",
+            )),
+        }
+    }
+}
+
+const VERSION: Support = Support::Accepted {
+    why: "there is one version of each class, Walferry's",
+};
+
+properties! {
+    const NAME: Property<Option<String>> = Property::new("name")
+        .text("Name of the connector, part of the identity under which offsets are stored. It may stand beside `config`, or be given \
+               on the command line.");
+    const CLASS: Property<PostgresConnector> = Property::new("connector.class")
+        .default("io.debezium.connector.postgresql.PostgresConnector")
+        .text("Class of the connector. It may be left out.");
+    const CLASS_VERSION: Property<Option<String>> = Property::new("connector.plugin.version")
+        .text("Version of the class.").support(VERSION);
+    const TASKS_MAX: Property<String> = Property::new("tasks.max").default("1")
+        .text("How many tasks the connector may have.")
+        .support(Support::Accepted { why: "a connector for Postgres has one task, as in Debezium" });
+    const TASKS_ENFORCE: Property<bool> = Property::new("tasks.max.enforce").default("true")
+        .text("Whether more tasks are an error.")
+        .support(Support::Accepted { why: "a connector for Postgres has one task, as in Debezium" });
+    const KEY_CONVERTER: Property<Option<String>> = Property::new("key.converter")
+        .text("Class that turns keys into bytes. Not set, the worker's with the worker's options; without a worker file, JsonConverter. \
+               Set, only the connector's own `key.converter.*` count.");
+    const KEY_OPTION: Property<Option<String>> = Property::new("key.converter.<option>")
+        .text("An option of that class. It has an effect only together with the class.");
+    const VALUE_CONVERTER: Property<Option<String>> = Property::new("value.converter")
+        .text("Class that turns values into bytes; as `key.converter`.");
+    const VALUE_OPTION: Property<Option<String>> = Property::new("value.converter.<option>")
+        .text("An option of that class. It has an effect only together with the class.");
+    const HEADER_CONVERTER: Property<Option<String>> = Property::new("header.converter")
+        .text("Class that turns headers into bytes; as `key.converter`. Without a worker file, SimpleHeaderConverter.");
+    const HEADER_OPTION: Property<Option<String>> = Property::new("header.converter.<option>")
+        .text("An option of that class. It has an effect only together with the class.");
+    const KEY_VERSION: Property<Option<String>> = Property::new("key.converter.plugin.version")
+        .text("Version of the class.").support(VERSION);
+    const VALUE_VERSION: Property<Option<String>> = Property::new("value.converter.plugin.version")
+        .text("Version of the class.").support(VERSION);
+    const HEADER_VERSION: Property<Option<String>> = Property::new("header.converter.plugin.version")
+        .text("Version of the class.").support(VERSION);
+    const TRANSFORMS: Property<Vec<String>> = Property::new("transforms")
+        .text("Names of the transforms, in the order in which they are applied.");
+    const TRANSFORM_OPTION: Property<Option<String>> = Property::new("transforms.<name>.<option>")
+        .text("`type` is the class of a transform, `predicate` the name of a predicate that decides which records it is applied to, \
+               `negate` turns that round; the rest are options of the class.");
+    const PREDICATES: Property<Vec<String>> = Property::new("predicates")
+        .text("Names of the predicates.");
+    const PREDICATE_OPTION: Property<Option<String>> = Property::new("predicates.<name>.<option>")
+        .text("`type` is the class of a predicate; the rest are options of the class.");
+    const PRODUCER: Property<Option<String>> = Property::new("producer.override.<property>")
+        .text("A property of the Kafka producer, over the worker's `producer.*`.");
+    const ADMIN: Property<Option<String>> = Property::new("admin.override.<property>")
+        .text("A property of the Kafka client that creates topics, over the worker's `admin.*`.");
+    const CONSUMER: Property<Option<String>> = Property::new("consumer.override.<property>")
+        .text("A property of the Kafka consumer.")
+        .support(Support::Accepted { why: "the connector consumes nothing" });
+    const RELOAD: Property<String> = Property::new("config.action.reload").default("restart")
+        .text("What happens when a config provider has a new value.")
+        .support(Support::Accepted { why: "the providers env, file and dir never announce one, in Connect neither" });
+    const EXACTLY_ONCE: Property<ExactlyOnce> = Property::new("exactly.once.support").default("requested")
+        .text("Whether records must arrive exactly once.")
+        .support(Support::Except { values: &["required"], hint: "records arrive at least once; leave it out" });
+    const BOUNDARY: Property<TransactionBoundary> = Property::new("transaction.boundary").default("poll")
+        .text("Where a transaction in Kafka ends.")
+        .support(Support::Accepted { why: "there are no transactions in Kafka without exactly.once.support=required" });
+    const BOUNDARY_INTERVAL: Property<Option<u64>> = Property::new("transaction.boundary.interval.ms")
+        .text("How long such a transaction lasts.")
+        .support(Support::Accepted { why: "there are no transactions in Kafka without exactly.once.support=required" });
+    const OFFSETS_TOPIC: Property<Option<String>> = Property::new("offsets.storage.topic")
+        .text("Topic for the offsets of this connector.")
+        .support(Support::Accepted { why: "offsets are kept in the data directory; `walferry offsets` exports and imports them" });
+}
+
+pub(super) const GROUP: Group = Group {
+    title: "Connector",
+    text: "What Kafka Connect gives every connector.",
+    prefix: "",
+    declarations: DECLARATIONS,
+};
+
+pub(super) fn read(reader: &mut Reader<'_>, worker: &Worker) -> Plugins {
+    reader.get(&CLASS);
+    reader.get(&EXACTLY_ONCE);
+    let plugins = Plugins {
+        key_converter: converter(reader, &KEY_CONVERTER, &worker.key_converter),
+        value_converter: converter(reader, &VALUE_CONVERTER, &worker.value_converter),
+        header_converter: converter(reader, &HEADER_CONVERTER, &worker.header_converter),
+        transforms: transforms(reader),
+        predicates: predicates(reader),
+        producer_overrides: reader.options().below("producer.override."),
+        admin_overrides: reader.options().below("admin.override."),
+    };
+    check_overrides(reader, &plugins.producer_overrides, &worker.override_policy);
+    check_overrides(reader, &plugins.admin_overrides, &worker.override_policy);
+    plugins
+}
+
+/// A class of the connector's own has only the connector's options; the worker's has only the worker's.
+fn converter(reader: &mut Reader<'_>, property: &Property<Option<String>>, worker: &Plugin) -> Plugin {
+    let options = reader.options().below(&format!("{}.", property.name()));
+    if let Some(class) = reader.get(property) {
+        return Plugin { class, options };
+    }
+    for (option, _) in options.iter().filter(|(option, _)| *option != "plugin.version") {
+        let finding = reader.warning(
+            &format!("{}.{option}", property.name()),
+            format!(
+                "has no effect without {} in the connector; Kafka Connect ignores it, too",
+                property.name()
+            ),
+        );
+        finding.hint(format!("add {}={}", property.name(), worker.class));
+    }
+    worker.clone()
+}
+
+fn transforms(reader: &mut Reader<'_>) -> Vec<TransformPlugin> {
+    let names = names(reader, &TRANSFORMS);
+    let transforms = names.into_iter().map(|name| {
+        let mut options = reader.options().below(&format!("transforms.{name}."));
+        let class = class(reader, &mut options);
+        let predicate = options.remove("predicate").map(|predicate| predicate.trim().to_owned());
+        let negate = negate(reader, &mut options, predicate.is_some());
+        TransformPlugin {
+            name,
+            class,
+            options,
+            predicate,
+            negate,
+        }
+    });
+    transforms.collect()
+}
+
+fn predicates(reader: &mut Reader<'_>) -> Vec<PredicatePlugin> {
+    let names = names(reader, &PREDICATES);
+    let predicates = names.into_iter().map(|name| {
+        let mut options = reader.options().below(&format!("predicates.{name}."));
+        let class = class(reader, &mut options);
+        PredicatePlugin { name, class, options }
+    });
+    predicates.collect()
+}
+
+/// The names of a list; one that comes twice is a problem, and options of one that is not in it are told of.
+fn names(reader: &mut Reader<'_>, list: &Property<Vec<String>>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in reader.get(list) {
+        if name.is_empty() {
+            reader
+                .problem(list.name(), "holds an empty name")
+                .hint("remove the superfluous comma");
+        } else if names.contains(&name) {
+            reader.problem(list.name(), format!("holds {name} more than once"));
+        } else {
+            names.push(name);
+        }
+    }
+    let options = reader.options().below(&format!("{}.", list.name()));
+    let listed = |option: &str| {
+        names.iter().any(|name| {
+            option
+                .strip_prefix(name.as_str())
+                .is_some_and(|rest| rest.starts_with('.'))
+        })
+    };
+    let unlisted: BTreeSet<&str> = options
+        .iter()
+        .filter(|(option, _)| !listed(option))
+        .filter_map(|(option, _)| option.split('.').next())
+        .collect();
+    for name in unlisted {
+        let finding = reader.warning(
+            &format!("{}.{name}.*", list.name()),
+            format!("has no effect: {} does not list {name}", list.name()),
+        );
+        finding.hint(format!("add {name} to {}", list.name()));
+    }
+    names
+}
+
+fn class(reader: &mut Reader<'_>, options: &mut Options) -> String {
+    let class = options
+        .remove("type")
+        .map(|class| class.trim().to_owned())
+        .filter(|class| !class.is_empty());
+    class.unwrap_or_else(|| {
+        reader.problem(&options.full_name("type"), "is required");
+        String::new()
+    })
+}
+
+fn negate(reader: &mut Reader<'_>, options: &mut Options, has_predicate: bool) -> bool {
+    let Some(text) = options.remove("negate") else {
+        return false;
+    };
+    let name = options.full_name("negate");
+    if !has_predicate {
+        reader
+            .problem(&name, "has no predicate to turn round")
+            .hint("set predicate as well, or remove negate");
+    }
+    bool::parse(text.trim()).unwrap_or_else(|error| {
+        reader.problem(&name, format!("is {text:?}, which {error}"));
+        false
+    })
+}
+
+/// What the worker's `connector.client.config.override.policy` lets a connector override.
+fn check_overrides(reader: &mut Reader<'_>, overrides: &Options, policy: &OverridePolicy) {
+    for (property, _) in overrides.iter().filter(|(property, _)| !policy.allows(property)) {
+        let finding = reader.problem(&overrides.full_name(property), "is not allowed by the worker");
+        finding.hint(format!("connector.client.config.override.policy is {}", policy.name()));
+    }
+}

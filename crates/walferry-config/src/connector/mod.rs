@@ -1,0 +1,177 @@
+//! A connector's configuration, typed and checked.
+
+mod columns;
+mod elsewhere;
+mod events;
+mod filters;
+mod framework;
+mod older;
+mod postgres;
+mod slot;
+mod snapshot;
+mod streaming;
+mod topic_creation;
+mod topics;
+
+pub use columns::{ColumnSection, HashAlgorithm, HashRule, HashVersion, LengthRule};
+pub use events::{
+    BinaryHandling, DecimalHandling, EventSection, FailureHandling, HstoreHandling, IntervalHandling, NameAdjustment,
+    Placeholder, SkippedOperations, TimePrecision,
+};
+pub use filters::{Filter, FilterSection};
+pub use framework::{Plugin, Plugins, PredicatePlugin, TransformPlugin};
+pub use postgres::{ChannelBinding, PostgresSection, SslMode};
+pub use slot::{PublicationAutocreate, PublicationSection, ReplicaIdentity, ReplicaIdentityRule, SlotSection};
+pub use snapshot::{
+    ConfigurationBased, RowCountOrder, SnapshotIsolation, SnapshotLocking, SnapshotMode, SnapshotSection,
+};
+pub use streaming::{ErrorSection, GuardrailAction, LsnFlushMode, OffsetMismatch, StreamingSection, Tolerance};
+pub use topic_creation::{TopicCreation, TopicGroup, TopicSettings};
+pub use topics::{HeartbeatSection, KeyField, TopicNaming, TopicRewrite, TopicSection};
+
+use std::time::Duration;
+
+use crate::file::Submitted;
+use crate::finding::Findings;
+use crate::property::{Declaration, Group};
+use crate::provider::Lookup;
+use crate::reader::{Options, Reader};
+use crate::sanitize::Sanitizer;
+use crate::worker::Worker;
+
+/// A connector: a section for each part of the program.
+#[derive(Debug, Clone)]
+pub struct Connector {
+    /// Its name, part of the identity under which offsets are stored.
+    pub name: String,
+    /// How to reach Postgres.
+    pub postgres: PostgresSection,
+    /// The replication slot.
+    pub slot: SlotSection,
+    /// The publication.
+    pub publication: PublicationSection,
+    /// What is captured.
+    pub filters: FilterSection,
+    /// What is done to single columns.
+    pub columns: ColumnSection,
+    /// What events look like.
+    pub events: EventSection,
+    /// Names of topics.
+    pub topics: TopicSection,
+    /// Heartbeats.
+    pub heartbeat: HeartbeatSection,
+    /// The initial snapshot.
+    pub snapshot: SnapshotSection,
+    /// Streaming.
+    pub streaming: StreamingSection,
+    /// What happens after failures.
+    pub errors: ErrorSection,
+    /// How topics are created; `None` leaves it to the broker.
+    pub topic_creation: Option<TopicCreation>,
+    /// Converters, transforms, predicates and client overrides.
+    pub plugins: Plugins,
+    /// What is hidden when the configuration is shown.
+    pub sanitizer: Sanitizer,
+}
+
+/// The sections of the reference page that a connector has of its own.
+pub const CONNECTOR_GROUPS: &[Group] = &[
+    framework::GROUP,
+    postgres::GROUP,
+    slot::GROUP,
+    filters::GROUP,
+    columns::GROUP,
+    events::GROUP,
+    topics::GROUP,
+    topic_creation::GROUP,
+    snapshot::GROUP,
+    streaming::GROUP,
+    elsewhere::GROUP,
+];
+
+impl Connector {
+    /// Reads a connector: resolves references, brings older names up to date, checks every property.
+    ///
+    /// `name` counts where the file has none. `check` builds what other parts make of classes and their options, so
+    /// that what is wrong there is in the same report. There is a connector unless something is a problem.
+    pub fn read(
+        submitted: &Submitted,
+        name: Option<&str>,
+        worker: &Worker,
+        lookup: &dyn Lookup,
+        check: &dyn Fn(&Plugins) -> Findings,
+    ) -> (Option<Self>, Findings) {
+        let mut findings = Findings::default();
+        let mut options = resolve(submitted, worker, lookup, &mut findings);
+        older::bring_up_to_date(&mut options, &mut findings);
+        let mut reader = Reader::new(&options, declarations());
+        let plugins = framework::read(&mut reader, worker);
+        reader.extend(check(&plugins));
+        let (slot, publication) = slot::read(&mut reader);
+        let (topics, heartbeat) = topics::read(&mut reader);
+        let (streaming, errors) = streaming::read(&mut reader);
+        let mut connector = Self {
+            name: connector_name(submitted, name, &mut reader),
+            postgres: postgres::read(&mut reader),
+            slot,
+            publication,
+            filters: filters::read(&mut reader),
+            columns: columns::read(&mut reader),
+            events: events::read(&mut reader),
+            topics,
+            heartbeat,
+            snapshot: snapshot::read(&mut reader),
+            streaming,
+            errors,
+            topic_creation: topic_creation::read(&mut reader, worker.topic_creation),
+            plugins,
+            sanitizer: elsewhere::sanitizer(&mut reader),
+        };
+        connector.force_heartbeat(&mut reader);
+        let (connector, more) = reader.finish(connector);
+        findings.extend(more);
+        (connector.filter(|_| !findings.has_problems()), findings)
+    }
+
+    /// Debezium does this because pgjdbc then moves the slot past what offsets know.
+    fn force_heartbeat(&mut self, reader: &mut Reader<'_>) {
+        let forced = self.streaming.flush_mode == LsnFlushMode::ConnectorAndDriver
+            && self.heartbeat.interval.is_none()
+            && !self.events.transaction_metadata;
+        if forced {
+            self.heartbeat.interval = Some(Duration::from_millis(600_000));
+            reader.note(
+                "lsn.flush.mode",
+                "turns heartbeats on: heartbeat.interval.ms is 600000, as in Debezium",
+            );
+        }
+    }
+}
+
+/// Every property that a connector may have, without those of transforms, converters and clients.
+fn declarations() -> impl Iterator<Item = &'static Declaration> {
+    CONNECTOR_GROUPS.iter().flat_map(|group| group.declarations)
+}
+
+fn resolve(submitted: &Submitted, worker: &Worker, lookup: &dyn Lookup, findings: &mut Findings) -> Options {
+    let mut options = Options::default();
+    for (name, text) in &submitted.properties {
+        match worker.providers.resolve(name, text, lookup, findings) {
+            Some(resolved) => options.set_resolved(name, resolved, text),
+            None => options.set(name, text),
+        }
+    }
+    options
+}
+
+fn connector_name(submitted: &Submitted, name: Option<&str>, reader: &mut Reader<'_>) -> String {
+    let name = submitted.name.as_deref().or(name).unwrap_or_default().trim();
+    if name.is_empty() {
+        reader
+            .problem("name", "is required")
+            .hint("add it to the file, or give it on the command line");
+    } else if name.chars().any(char::is_control) {
+        reader.problem("name", "must not hold control characters");
+    }
+    name.to_owned()
+}

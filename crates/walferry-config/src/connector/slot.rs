@@ -1,0 +1,256 @@
+//! The replication slot and the publication.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::name::SlotName;
+use crate::property::{Group, Property, Support};
+use crate::reader::Reader;
+use crate::regex::JavaRegex;
+use crate::value::{Value, ValueError};
+use crate::{choices, properties};
+
+/// The replication slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotSection {
+    /// `slot.name`
+    pub name: SlotName,
+    /// `slot.drop.on.stop`: only at an orderly stop.
+    pub drop_on_stop: bool,
+    /// `slot.failover`: for Postgres 17 and later, when the slot is created.
+    pub failover: bool,
+    /// `slot.stream.params`: further options of START_REPLICATION.
+    pub stream_params: BTreeMap<String, String>,
+    /// `slot.max.retries`; `None` keeps trying.
+    pub max_retries: Option<u32>,
+    /// `slot.retry.delay.ms`
+    pub retry_delay: Duration,
+    /// `internal.create.slot.command.timeout`
+    pub create_timeout: Duration,
+}
+
+/// The publication.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicationSection {
+    /// `publication.name`
+    pub name: String,
+    /// `publication.autocreate.mode`
+    pub autocreate: PublicationAutocreate,
+    /// `publish.via.partition.root`: when the publication is created.
+    pub via_partition_root: bool,
+    /// `replica.identity.autoset.values`: which tables get which replica identity at the start.
+    pub replica_identities: Vec<ReplicaIdentityRule>,
+}
+
+choices! {
+    /// Who makes the publication.
+    pub enum PublicationAutocreate {
+        /// Made for all tables if it is missing.
+        #[default]
+        AllTables = "all_tables",
+        /// Must be there.
+        Disabled = "disabled",
+        /// Made for the captured tables, and kept in step with them.
+        Filtered = "filtered",
+        /// Made empty if it is missing.
+        NoTables = "no_tables",
+    }
+}
+
+/// One entry of `replica.identity.autoset.values`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaIdentityRule {
+    /// Which tables, as `schema.table`.
+    pub tables: JavaRegex,
+    /// What they get.
+    pub identity: ReplicaIdentity,
+}
+
+/// What `ALTER TABLE … REPLICA IDENTITY` takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplicaIdentity {
+    /// The primary key.
+    Default,
+    /// All columns.
+    Full,
+    /// None.
+    Nothing,
+    /// The columns of a unique index.
+    Index(String),
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct StreamParams(BTreeMap<String, String>);
+
+impl Value for StreamParams {
+    const TYPE: &'static str = "pairs";
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let pairs = text
+            .split(';')
+            .map(str::trim)
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| {
+                let (name, value) = pair
+                    .split_once('=')
+                    .ok_or_else(|| ValueError::new("a list of name=value pairs with ; between them"))?;
+                Ok((name.trim().to_owned(), value.trim().to_owned()))
+            });
+        pairs.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ReplicaIdentityRules(Vec<ReplicaIdentityRule>);
+
+impl Value for ReplicaIdentityRules {
+    const TYPE: &'static str = "list of table:identity";
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        entries.map(replica_identity_rule).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn replica_identity_rule(entry: &str) -> Result<ReplicaIdentityRule, ValueError> {
+    let malformed = || {
+        ValueError::new(format!(
+            "a list of table:DEFAULT, table:FULL, table:NOTHING or table:INDEX name ({entry:?})"
+        ))
+    };
+    let (tables, identity) = entry.split_once(':').ok_or_else(malformed)?;
+    let (word, index) = identity.trim().split_once(' ').unwrap_or((identity.trim(), ""));
+    let identity = match (word.to_ascii_uppercase().as_str(), index.trim()) {
+        ("DEFAULT", "") => ReplicaIdentity::Default,
+        ("FULL", "") => ReplicaIdentity::Full,
+        ("NOTHING", "") => ReplicaIdentity::Nothing,
+        ("INDEX", index) if !index.is_empty() => ReplicaIdentity::Index(index.to_owned()),
+        _ => return Err(malformed()),
+    };
+    let tables = JavaRegex::ignoring_case(tables.trim())
+        .map_err(|error| ValueError::new(format!("a regular expression: {error} of {tables:?}")))?;
+    Ok(ReplicaIdentityRule { tables, identity })
+}
+
+/// `plugin.name`: there is one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Pgoutput;
+
+impl Value for Pgoutput {
+    const TYPE: &'static str = "enum";
+    const VALUES: &'static [&'static str] = &["pgoutput"];
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        match text.eq_ignore_ascii_case("pgoutput") {
+            true => Ok(Self),
+            false => Err(ValueError::new("pgoutput, the plugin that every Postgres has and the only one that Walferry reads").hint(
+                "set plugin.name=pgoutput and a new slot.name (a slot keeps the plugin it was made with), and drop the old slot once nothing reads it",
+            )),
+        }
+    }
+}
+
+properties! {
+    pub(super) const PLUGIN_NAME: Property<Pgoutput> = Property::new("plugin.name").default("pgoutput")
+        .text("Plugin that decodes the log. Debezium's default `decoderbufs`, and `wal2json` of old, have to be installed on the \
+               server; Walferry reads `pgoutput`, which is part of Postgres.");
+    const SLOT_NAME: Property<SlotName> = Property::new("slot.name").default("debezium")
+        .text("Name of the logical replication slot; created at the first start if it is missing. Two connectors must not share \
+               one. A new name starts a new slot: changes that only the old one holds are not read.");
+    const DROP_ON_STOP: Property<bool> = Property::new("slot.drop.on.stop").default("false")
+        .text("Drops the slot at an orderly stop. Changes made between stop and start are lost: of use in tests only.");
+    const FAILOVER: Property<bool> = Property::new("slot.failover").default("false")
+        .text("Creates the slot so that standbys of Postgres 17 and later keep a copy of it. An older server, a standby, and a slot \
+               that exists already get an ordinary one.");
+    const STREAM_PARAMS: Property<StreamParams> = Property::new("slot.stream.params")
+        .text("Further options for START_REPLICATION, as `name=value` with `;` between them, such as `origin=none`.");
+    const MAX_RETRIES: Property<Option<u32>> = Property::new("slot.max.retries")
+        .text("How often to try again when the slot is still in use. Not set, Walferry keeps trying; Debezium tries 6 times.");
+    const RETRY_DELAY: Property<Duration> = Property::new("slot.retry.delay.ms").default("10000")
+        .text("Longest pause between two such attempts.");
+    const CREATE_TIMEOUT: Property<super::postgres::Seconds> = Property::new("internal.create.slot.command.timeout").default("90")
+        .text("How long creating the slot or the publication may take, in seconds. A transaction that stays open holds up both.");
+    const SEEK: Property<bool> = Property::new("internal.slot.seek.to.known.offset.on.start").default("false")
+        .text("An older form of `offset.mismatch.strategy=trust_offset`.")
+        .support(Support::Refused { hint: "set offset.mismatch.strategy=trust_offset" });
+    const PUBLICATION_NAME: Property<String> = Property::new("publication.name").default("dbz_publication")
+        .text("Name of the publication that says which tables the slot delivers.");
+    const AUTOCREATE: Property<PublicationAutocreate> = Property::new("publication.autocreate.mode").default("all_tables")
+        .text("Who makes the publication. `all_tables` makes one for all tables, which needs a superuser and makes updates of tables \
+               without a key fail; `filtered` makes one for the captured tables and changes it when they change, for which the role must \
+               own them; `no_tables` makes an empty one; `disabled` expects that it is there.");
+    const VIA_PARTITION_ROOT: Property<bool> = Property::new("publish.via.partition.root").default("false")
+        .text("Whether rows of partitions are sent as rows of the partitioned table. Counts only when Walferry makes the publication.");
+    const REPLICA_IDENTITIES: Property<ReplicaIdentityRules> = Property::new("replica.identity.autoset.values")
+        .text("Sets the replica identity of tables at the start: `table:FULL`, `table:DEFAULT`, `table:NOTHING` or `table:INDEX name` \
+               with commas between them. The tables are regular expressions that match `schema.table`.");
+}
+
+pub(super) const GROUP: Group = Group {
+    title: "Slot and publication",
+    text: "",
+    prefix: "",
+    declarations: DECLARATIONS,
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> (SlotSection, PublicationSection) {
+    reader.get(&PLUGIN_NAME);
+    if !reader.is_set(&PLUGIN_NAME) {
+        let finding = reader.warning(
+            PLUGIN_NAME.name(),
+            "is not set; Walferry reads pgoutput, where Debezium would read decoderbufs",
+        );
+        finding.hint("set plugin.name=pgoutput");
+    }
+    let slot = SlotSection {
+        name: reader.get(&SLOT_NAME),
+        drop_on_stop: reader.get(&DROP_ON_STOP),
+        failover: reader.get(&FAILOVER),
+        stream_params: reader.get(&STREAM_PARAMS).0,
+        max_retries: reader.get(&MAX_RETRIES),
+        retry_delay: reader.get(&RETRY_DELAY),
+        create_timeout: reader.get(&CREATE_TIMEOUT).get(),
+    };
+    let publication = PublicationSection {
+        name: reader.get(&PUBLICATION_NAME),
+        autocreate: reader.get(&AUTOCREATE),
+        via_partition_root: reader.get(&VIA_PARTITION_ROOT),
+        replica_identities: reader.get(&REPLICA_IDENTITIES).0,
+    };
+    (slot, publication)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replica_identities_are_read_per_table() {
+        let rules = ReplicaIdentityRules::parse("public\\.a:FULL, public.b.*:index b_idx,c:default")
+            .unwrap()
+            .0;
+        let read: Vec<_> = rules
+            .into_iter()
+            .map(|rule| (rule.tables.as_str().to_owned(), rule.identity))
+            .collect();
+        let expected = [
+            ("public\\.a".to_owned(), ReplicaIdentity::Full),
+            ("public.b.*".to_owned(), ReplicaIdentity::Index("b_idx".to_owned())),
+            ("c".to_owned(), ReplicaIdentity::Default),
+        ];
+        assert_eq!(read, expected);
+        for text in ["a", "a:SOME", "a:INDEX", "a:FULL x", "(:FULL"] {
+            assert!(ReplicaIdentityRules::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn stream_parameters_are_pairs() {
+        let params = StreamParams::parse("origin=none; binary=false;").unwrap().0;
+        assert_eq!(
+            params,
+            BTreeMap::from([
+                ("binary".to_owned(), "false".to_owned()),
+                ("origin".to_owned(), "none".to_owned())
+            ])
+        );
+        assert!(StreamParams::parse("origin").is_err());
+    }
+}

@@ -1,0 +1,229 @@
+//! The initial snapshot.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::property::{Group, Property, Support};
+use crate::reader::Reader;
+use crate::regex::RegexList;
+use crate::{choices, properties};
+
+/// The initial snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotSection {
+    /// `snapshot.mode`
+    pub mode: SnapshotMode,
+    /// What `snapshot.mode=configuration_based` does.
+    pub configuration_based: ConfigurationBased,
+    /// `snapshot.isolation.mode`
+    pub isolation: SnapshotIsolation,
+    /// `snapshot.locking.mode`
+    pub locking: SnapshotLocking,
+    /// `snapshot.lock.timeout.ms`
+    pub lock_timeout: Duration,
+    /// `snapshot.include.collection.list`; empty for all captured tables.
+    pub include: RegexList,
+    /// `snapshot.select.statement.overrides`: the SELECT of a table, by `schema.table`.
+    pub select_overrides: BTreeMap<String, String>,
+    /// `snapshot.tables.order.by.row.count`
+    pub order_by_row_count: RowCountOrder,
+    /// `snapshot.delay.ms`
+    pub delay: Duration,
+    /// `streaming.delay.ms`
+    pub streaming_delay: Duration,
+}
+
+/// The five switches of `snapshot.mode=configuration_based`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ConfigurationBased {
+    /// `snapshot.mode.configuration.based.snapshot.data`
+    pub data: bool,
+    /// `snapshot.mode.configuration.based.snapshot.schema`
+    pub schema: bool,
+    /// `snapshot.mode.configuration.based.start.stream`
+    pub stream: bool,
+    /// `snapshot.mode.configuration.based.snapshot.on.schema.error`
+    pub on_schema_error: bool,
+    /// `snapshot.mode.configuration.based.snapshot.on.data.error`
+    pub on_data_error: bool,
+}
+
+choices! {
+    /// When rows that exist already are read.
+    pub enum SnapshotMode {
+        /// At every start.
+        Always = "always",
+        /// At the first start, and again if that was interrupted.
+        #[default]
+        Initial = "initial",
+        /// As `initial`, without streaming afterwards.
+        InitialOnly = "initial_only",
+        /// Never.
+        NoData = "no_data",
+        /// At the first start, and when the log that is needed is gone.
+        WhenNeeded = "when_needed",
+        /// By five switches of its own.
+        ConfigurationBased = "configuration_based",
+    }
+}
+
+choices! {
+    /// The isolation of the snapshot's transaction, where no exported snapshot decides it.
+    pub enum SnapshotIsolation {
+        /// `SERIALIZABLE READ ONLY DEFERRABLE`
+        #[default]
+        Serializable = "serializable",
+        /// `REPEATABLE READ`
+        RepeatableRead = "repeatable_read",
+        /// `READ COMMITTED`
+        ReadCommitted = "read_committed",
+        /// `READ UNCOMMITTED`
+        ReadUncommitted = "read_uncommitted",
+    }
+}
+
+choices! {
+    /// Which lock the snapshot takes.
+    pub enum SnapshotLocking {
+        /// None.
+        #[default]
+        None = "none",
+        /// `LOCK TABLE … IN ACCESS SHARE MODE`
+        Shared = "shared",
+    }
+}
+
+choices! {
+    /// In which order tables are read.
+    pub enum RowCountOrder {
+        /// As `table.include.list` has them, then by name.
+        #[default]
+        Disabled = "disabled",
+        /// Small ones first.
+        Ascending = "ascending",
+        /// Large ones first.
+        Descending = "descending",
+    }
+}
+
+properties! {
+    const MODE: Property<SnapshotMode> = Property::new("snapshot.mode").default("initial")
+        .text("When the rows that exist already are read: at the first start (`initial`), at every start (`always`), without streaming \
+               afterwards (`initial_only`), never (`no_data`), also when the log that is needed is gone (`when_needed`), or by the five \
+               switches below (`configuration_based`).")
+        .support(Support::Except { values: &["custom"], hint: "Walferry runs no Java classes; choose one of the other modes" });
+    const BASED_DATA: Property<bool> = Property::new("snapshot.mode.configuration.based.snapshot.data").default("false")
+        .text("With `configuration_based`: reads rows at the first start.");
+    const BASED_SCHEMA: Property<bool> = Property::new("snapshot.mode.configuration.based.snapshot.schema").default("false")
+        .text("With `configuration_based`: reads the structure of tables. Walferry reads it in any case.");
+    const BASED_STREAM: Property<bool> = Property::new("snapshot.mode.configuration.based.start.stream").default("false")
+        .text("With `configuration_based`: streams afterwards.");
+    const BASED_SCHEMA_ERROR: Property<bool> = Property::new("snapshot.mode.configuration.based.snapshot.on.schema.error").default("false")
+        .text("With `configuration_based`: reads the structure again if it is lost, which cannot happen here.");
+    const BASED_DATA_ERROR: Property<bool> = Property::new("snapshot.mode.configuration.based.snapshot.on.data.error").default("false")
+        .text("With `configuration_based`: reads rows again if the log that is needed is gone.");
+    const CUSTOM_NAME: Property<Option<String>> = Property::new("snapshot.mode.custom.name")
+        .text("Java class for `snapshot.mode=custom`.")
+        .support(Support::Refused { hint: "Walferry runs no Java classes; choose one of the other modes" });
+    const ISOLATION: Property<SnapshotIsolation> = Property::new("snapshot.isolation.mode").default("serializable")
+        .text("Isolation of the snapshot where the slot exists already. With a new slot its exported snapshot decides.");
+    const LOCKING: Property<SnapshotLocking> = Property::new("snapshot.locking.mode").default("none")
+        .text("Whether the tables are locked against changes of their structure while they are read.")
+        .support(Support::Except { values: &["custom"], hint: "Walferry runs no Java classes; use none or shared" });
+    const LOCKING_CUSTOM: Property<Option<String>> = Property::new("snapshot.locking.mode.custom.name")
+        .text("Java class for `snapshot.locking.mode=custom`.")
+        .support(Support::Refused { hint: "Walferry runs no Java classes; use none or shared" });
+    const LOCK_TIMEOUT: Property<Duration> = Property::new("snapshot.lock.timeout.ms").default("10000")
+        .text("How long to wait for such a lock.");
+    const QUERY_MODE: Property<String> = Property::new("snapshot.query.mode").default("select_all")
+        .text("How the rows of a table are selected.")
+        .support(Support::Refused { hint: "Walferry runs no Java classes; use snapshot.select.statement.overrides" });
+    const QUERY_CUSTOM: Property<Option<String>> = Property::new("snapshot.query.mode.custom.name")
+        .text("Java class for `snapshot.query.mode=custom`.")
+        .support(Support::Refused { hint: "Walferry runs no Java classes; use snapshot.select.statement.overrides" });
+    const INCLUDE: Property<RegexList> = Property::new("snapshot.include.collection.list")
+        .text("Which of the captured tables are read, matched as `schema.table`; streaming has them all.");
+    const OVERRIDES: Property<Vec<String>> = Property::new("snapshot.select.statement.overrides")
+        .text("Tables with a SELECT of their own, as `schema.table` with commas between them.");
+    const OVERRIDE: Property<String> = Property::new("snapshot.select.statement.overrides.<table>")
+        .text("The SELECT of such a table, with all the columns it has.");
+    const ROW_COUNT: Property<RowCountOrder> = Property::new("snapshot.tables.order.by.row.count").default("disabled")
+        .text("Reads small or large tables first instead of following `table.include.list`.");
+    const DELAY: Property<Duration> = Property::new("snapshot.delay.ms").default("0")
+        .text("How long to wait before the snapshot.");
+    const STREAMING_DELAY: Property<Duration> = Property::new("streaming.delay.ms").default("0")
+        .text("How long to wait between the snapshot and streaming.");
+    const FETCH_SIZE: Property<Option<u32>> = Property::new("snapshot.fetch.size")
+        .text("How many rows a cursor fetches at a time.")
+        .support(Support::Accepted { why: "rows are read with COPY, which has no such size" });
+    const THREADS: Property<u32> = Property::new("snapshot.max.threads").default("1")
+        .text("How many tables are read at a time.")
+        .support(Support::Accepted { why: "one reader with COPY is faster than Debezium's threads; the order stays that of one thread" });
+    const THREADS_MULTIPLIER: Property<u32> = Property::new("snapshot.max.threads.multiplier").default("1")
+        .text("How many chunks a table has for each thread.")
+        .support(Support::Accepted { why: "it belongs to snapshot.max.threads" });
+    const THREADS_MULTIPLIER_TABLE: Property<u32> = Property::new("snapshot.max.threads.multiplier.<table>")
+        .text("The same for one table.")
+        .support(Support::Accepted { why: "it belongs to snapshot.max.threads" });
+    const LEGACY_THREADS: Property<bool> = Property::new("legacy.snapshot.max.threads").default("false")
+        .text("Whether threads share out tables only, and not chunks of one table.")
+        .support(Support::Accepted { why: "it belongs to snapshot.max.threads" });
+    const LEGACY_THREADS_INTERNAL: Property<bool> = Property::new("internal.legacy.snapshot.max.threads").default("false")
+        .text("Older name of `legacy.snapshot.max.threads`.")
+        .support(Support::Accepted { why: "it belongs to snapshot.max.threads" });
+    const SCAN_ALL: Property<bool> = Property::new("internal.snapshot.scan.all.columns.force").default("false")
+        .text("Reads the columns of all tables of the database at once.")
+        .support(Support::Accepted { why: "Walferry reads those of the captured tables in one query" });
+}
+
+pub(super) const GROUP: Group = Group {
+    title: "Snapshot",
+    text: "",
+    prefix: "",
+    declarations: DECLARATIONS,
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> SnapshotSection {
+    SnapshotSection {
+        mode: reader.get(&MODE),
+        configuration_based: ConfigurationBased {
+            data: reader.get(&BASED_DATA),
+            schema: reader.get(&BASED_SCHEMA),
+            stream: reader.get(&BASED_STREAM),
+            on_schema_error: reader.get(&BASED_SCHEMA_ERROR),
+            on_data_error: reader.get(&BASED_DATA_ERROR),
+        },
+        isolation: reader.get(&ISOLATION),
+        locking: reader.get(&LOCKING),
+        lock_timeout: reader.get(&LOCK_TIMEOUT),
+        include: reader.get(&INCLUDE),
+        select_overrides: select_overrides(reader),
+        order_by_row_count: reader.get(&ROW_COUNT),
+        delay: reader.get(&DELAY),
+        streaming_delay: reader.get(&STREAMING_DELAY),
+    }
+}
+
+/// A table needs both: its name in the list and a statement under its name. As in Debezium, only half of that selects all
+/// rows; unlike there, somebody is told.
+fn select_overrides(reader: &mut Reader<'_>) -> BTreeMap<String, String> {
+    let listed = reader.get(&OVERRIDES);
+    let mut statements: BTreeMap<String, String> = BTreeMap::new();
+    for (parts, statement) in reader.matching(&OVERRIDE) {
+        let table = parts.concat();
+        match listed.contains(&table) {
+            true => drop(statements.insert(table, statement)),
+            false => {
+                let finding = reader.warning(&format!("{}.{table}", OVERRIDES.name()), "is not used");
+                finding.hint(format!("add {table} to {}", OVERRIDES.name()));
+            }
+        }
+    }
+    for table in listed.iter().filter(|table| !statements.contains_key(*table)) {
+        let message = format!("names {table}, for which there is no statement; all its rows are read");
+        reader
+            .warning(OVERRIDES.name(), message)
+            .hint(format!("set {}.{table}", OVERRIDES.name()));
+    }
+    statements
+}

@@ -1,0 +1,234 @@
+//! Streaming: what is confirmed when, how much waits in memory, what happens after failures.
+
+use std::time::Duration;
+
+use crate::name::TopicPart;
+use crate::property::{Group, Property, Support};
+use crate::reader::Reader;
+use crate::value::ByteCount;
+use crate::{choices, properties};
+
+/// Streaming.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamingSection {
+    /// `status.update.interval.ms`
+    pub status_interval: Duration,
+    /// `lsn.flush.mode`
+    pub flush_mode: LsnFlushMode,
+    /// `offset.mismatch.strategy`; `None` refuses to start over a gap.
+    pub offset_mismatch: Option<OffsetMismatch>,
+    /// `internal.log.position.check.enable`
+    pub check_position: bool,
+    /// `xmin.fetch.interval.ms`; `None` does not fetch it.
+    pub xmin_interval: Option<Duration>,
+    /// `walferry.in.flight.max.bytes`, or else `max.queue.size.in.bytes`.
+    pub in_flight_max_bytes: u64,
+    /// `guardrail.collections.max` and `guardrail.collections.limit.action`; `None` captures as many tables as there are.
+    pub max_tables: Option<(u32, GuardrailAction)>,
+}
+
+/// What happens after failures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorSection {
+    /// `errors.max.retries`; `None` never gives up.
+    pub max_retries: Option<u32>,
+    /// `errors.tolerance`
+    pub tolerance: Tolerance,
+    /// `errors.deadletterqueue.topic.name`
+    pub dead_letter_topic: Option<TopicPart>,
+    /// `errors.deadletterqueue.topic.replication.factor`; `None` takes the broker's default.
+    pub dead_letter_replication_factor: Option<i32>,
+}
+
+choices! {
+    /// Who moves the slot.
+    pub enum LsnFlushMode {
+        /// The connector, after offsets are stored.
+        #[default]
+        Connector = "connector",
+        /// Nobody: an operator advances the slot.
+        Manual = "manual",
+        /// The connector, and pgjdbc while the stream is quiet.
+        ConnectorAndDriver = "connector_and_driver",
+    }
+}
+
+choices! {
+    /// What happens if the slot is ahead of the stored offset, or behind it.
+    pub enum OffsetMismatch {
+        /// Goes on from where the slot stands.
+        #[default]
+        NoValidation = "no_validation",
+        /// The offset counts: the slot is advanced to it.
+        TrustOffset = "trust_offset",
+        /// The slot counts.
+        TrustSlot = "trust_slot",
+        /// The later of the two counts.
+        TrustGreaterLsn = "trust_greater_lsn",
+    }
+}
+
+choices! {
+    /// What happens if more tables are captured than allowed.
+    pub enum GuardrailAction {
+        /// A warning.
+        #[default]
+        Warn = "warn",
+        /// The connector does not start.
+        Fail = "fail",
+    }
+}
+
+choices! {
+    /// What happens to a record that cannot be transformed, converted or sent.
+    pub enum Tolerance {
+        /// The connector stops.
+        #[default]
+        None = "none",
+        /// The record is set aside.
+        All = "all",
+    }
+}
+
+properties! {
+    const STATUS_INTERVAL: Property<Duration> = Property::new("status.update.interval.ms").default("10000")
+        .text("How often Postgres is told what is confirmed. It must be well below the server's `wal_sender_timeout`.");
+    const FLUSH_MODE: Property<Option<LsnFlushMode>> = Property::new("lsn.flush.mode")
+        .text("Who moves the slot: the connector, once offsets are stored (`connector`, the default); nobody (`manual`), so that you \
+               must, or the server's disk fills. `connector_and_driver` is the same as `connector` here, since Walferry moves the \
+               slot of a quiet stream, too; as in Debezium it turns heartbeats on if nothing else is sent.");
+    const FLUSH_SOURCE: Property<bool> = Property::new("flush.lsn.source").default("true")
+        .text("Older form of `lsn.flush.mode`: false means `manual`.");
+    const FLUSH_TIMEOUT: Property<Duration> = Property::new("lsn.flush.timeout.ms").default("30000")
+        .text("How long Debezium waits until the slot has moved.")
+        .support(Support::Accepted { why: "confirming is one message that nothing waits for" });
+    const FLUSH_TIMEOUT_ACTION: Property<String> = Property::new("lsn.flush.timeout.action").default("fail")
+        .text("What Debezium does if that takes too long.")
+        .support(Support::Accepted { why: "confirming is one message that nothing waits for" });
+    const MISMATCH: Property<Option<OffsetMismatch>> = Property::new("offset.mismatch.strategy")
+        .text("What to do if the stored offset and the slot disagree. Not set, Walferry refuses to start when the slot is ahead, since \
+               changes are missing then; Debezium's default `no_validation` goes on without them.");
+    const POSITION_CHECK: Property<bool> = Property::new("internal.log.position.check.enable").default("true")
+        .text("Whether the start checks that the server still has the log from the stored offset on.");
+    const XMIN_INTERVAL: Property<Duration> = Property::new("xmin.fetch.interval.ms").default("0")
+        .text("How often the slot's `xmin` is fetched for the source block; 0 never.");
+    const IN_FLIGHT: Property<Option<ByteCount>> = Property::new("walferry.in.flight.max.bytes")
+        .text("How many bytes may be on their way from Postgres to Kafka. What does not fit waits in Postgres. Walferry's own; \
+               16777216 (16 MiB) unless `max.queue.size.in.bytes` says otherwise.");
+    const QUEUE_BYTES: Property<u64> = Property::new("max.queue.size.in.bytes").default("0")
+        .text("The same in Debezium's words; 0 means not set.");
+    const QUEUE_SIZE: Property<u32> = Property::new("max.queue.size").default("8192")
+        .text("How many events wait in memory.")
+        .support(Support::Accepted { why: "what waits is counted in bytes; see walferry.in.flight.max.bytes" });
+    const BATCH_SIZE: Property<u32> = Property::new("max.batch.size").default("2048")
+        .text("How many events are handed on at a time.")
+        .support(Support::Accepted { why: "events are handed on as they come; producer.override.batch.size and linger.ms form batches" });
+    const POLL_INTERVAL: Property<Duration> = Property::new("poll.interval.ms").default("500")
+        .text("How long Debezium waits for events.")
+        .support(Support::Accepted { why: "nothing is polled; an event is sent when it comes" });
+    const DISPATCH_INTERVAL: Property<Duration> = Property::new("poll.dispatch.interval.ms").default("0")
+        .text("How long Debezium 3.7 lets events gather.")
+        .support(Support::Accepted { why: "nothing is polled; an event is sent when it comes" });
+    const QUEUE_PROVIDER: Property<String> = Property::new("queue.provider.type").default("memory")
+        .text("Java class that holds the queue.")
+        .support(Support::Refused { hint: "Walferry runs no Java classes; leave it out" });
+    const QUERY_FETCH_SIZE: Property<u32> = Property::new("query.fetch.size").default("0")
+        .text("How many rows a cursor fetches at a time.")
+        .support(Support::Accepted { why: "catalog queries are small" });
+    const GUARDRAIL_MAX: Property<u32> = Property::new("guardrail.collections.max").default("0")
+        .text("How many tables may be captured; 0 means as many as there are.");
+    const GUARDRAIL_ACTION: Property<GuardrailAction> = Property::new("guardrail.collections.limit.action").default("warn")
+        .text("What happens if there are more.");
+    const MAX_RETRIES: Property<i32> = Property::new("errors.max.retries").default("-1")
+        .text("How often to try again after failures that may pass, such as an unreachable host, before giving up; -1 never gives up.");
+    const RESTART_WAIT: Property<Duration> = Property::new("retriable.restart.connector.wait.ms").default("10000")
+        .text("How long Debezium waits before it tries again.")
+        .support(Support::Accepted { why: "Walferry tries again at once, then after pauses that double up to 30 s" });
+    const CUSTOM_RETRIABLE: Property<Option<String>> = Property::new("internal.custom.retriable.exception")
+        .text("Further messages of Java exceptions after which to try again.")
+        .support(Support::Accepted { why: "there are no Java exceptions; failures are told apart by their SQLSTATE" });
+    const TOLERANCE: Property<Tolerance> = Property::new("errors.tolerance").default("none")
+        .text("What happens to a record that cannot be transformed, converted or sent: stop, or set it aside and count it (`all`). \
+               Connect drops it then; Walferry sends it to `errors.deadletterqueue.topic.name`, if that is set.");
+    const DEAD_LETTER: Property<Option<TopicPart>> = Property::new("errors.deadletterqueue.topic.name")
+        .text("Topic for records that are set aside. In Connect only sinks have one.");
+    const DEAD_LETTER_REPLICATION: Property<Option<i32>> = Property::new("errors.deadletterqueue.topic.replication.factor")
+        .text("Replication factor of that topic if Walferry creates it; not set, or -1, the broker's default.");
+    const RETRY_TIMEOUT: Property<i64> = Property::new("errors.retry.timeout").default("0")
+        .text("How long Connect repeats a step that failed.")
+        .support(Support::Accepted { why: "transforms and converters have no failures that pass, and sending is repeated for ever" });
+    const RETRY_DELAY: Property<i64> = Property::new("errors.retry.delay.max.ms").default("60000")
+        .text("Longest pause between such attempts.")
+        .support(Support::Accepted { why: "it belongs to errors.retry.timeout" });
+    const LOG: Property<bool> = Property::new("errors.log.enable").default("false")
+        .text("Whether Connect logs each failure.")
+        .support(Support::Accepted { why: "each failure is logged once in any case" });
+    const LOG_MESSAGES: Property<bool> = Property::new("errors.log.include.messages").default("false")
+        .text("Whether Connect logs the record, too.")
+        .support(Support::Accepted { why: "values of rows are never logged" });
+}
+
+pub(super) const GROUP: Group = Group {
+    title: "Streaming and failures",
+    text: "",
+    prefix: "",
+    declarations: DECLARATIONS,
+};
+
+const DEFAULT_IN_FLIGHT: u64 = 16 * 1024 * 1024;
+
+pub(super) fn read(reader: &mut Reader<'_>) -> (StreamingSection, ErrorSection) {
+    let xmin_interval = reader.get(&XMIN_INTERVAL);
+    let queue_bytes = Some(reader.get(&QUEUE_BYTES)).filter(|bytes| *bytes > 0);
+    let in_flight = reader.get(&IN_FLIGHT).map(ByteCount::get);
+    let max_tables = reader.get(&GUARDRAIL_MAX);
+    let action = reader.get(&GUARDRAIL_ACTION);
+    let streaming = StreamingSection {
+        status_interval: reader.get(&STATUS_INTERVAL),
+        flush_mode: flush_mode(reader),
+        offset_mismatch: reader.get(&MISMATCH),
+        check_position: reader.get(&POSITION_CHECK),
+        xmin_interval: (!xmin_interval.is_zero()).then_some(xmin_interval),
+        in_flight_max_bytes: in_flight.or(queue_bytes).unwrap_or(DEFAULT_IN_FLIGHT),
+        max_tables: (max_tables > 0).then_some((max_tables, action)),
+    };
+    if streaming.status_interval.is_zero() {
+        reader
+            .problem(STATUS_INTERVAL.name(), "must not be 0")
+            .hint("leave it out for 10000");
+    }
+    (streaming, errors(reader))
+}
+
+fn flush_mode(reader: &mut Reader<'_>) -> LsnFlushMode {
+    let flushes = reader.get(&FLUSH_SOURCE);
+    let mode = match reader.get(&FLUSH_MODE) {
+        Some(mode) => mode,
+        None if flushes => LsnFlushMode::Connector,
+        None => LsnFlushMode::Manual,
+    };
+    if mode == LsnFlushMode::Manual {
+        let name = if reader.is_set(&FLUSH_MODE) {
+            FLUSH_MODE.name()
+        } else {
+            FLUSH_SOURCE.name()
+        };
+        let finding = reader.warning(name, "keeps the slot where it is, and with it the server's log");
+        finding.hint("advance the slot yourself with pg_replication_slot_advance, or the server's disk fills");
+    }
+    mode
+}
+
+fn errors(reader: &mut Reader<'_>) -> ErrorSection {
+    let errors = ErrorSection {
+        max_retries: u32::try_from(reader.get(&MAX_RETRIES)).ok(),
+        tolerance: reader.get(&TOLERANCE),
+        dead_letter_topic: reader.get(&DEAD_LETTER),
+        dead_letter_replication_factor: reader.get(&DEAD_LETTER_REPLICATION).filter(|factor| *factor > 0),
+    };
+    if errors.dead_letter_topic.is_some() && errors.tolerance == Tolerance::None {
+        let finding = reader.warning(DEAD_LETTER.name(), "is never used while errors.tolerance is none");
+        finding.hint("set errors.tolerance=all");
+    }
+    errors
+}

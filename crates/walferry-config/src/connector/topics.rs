@@ -1,0 +1,209 @@
+//! Where records go: names of topics, heartbeats.
+
+use std::time::Duration;
+
+use crate::name::TopicPart;
+use crate::property::{Group, Property, Support};
+use crate::reader::Reader;
+use crate::regex::{JavaRegex, Replacement};
+use crate::value::{Value, ValueError};
+use crate::{choices, properties};
+
+/// Names of topics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicSection {
+    /// `topic.prefix`
+    pub prefix: TopicPart,
+    /// `topic.naming.strategy`: whether the parts of a name are schema and table, or database, schema and table.
+    pub strategy: TopicNaming,
+    /// What a regex strategy does to that name.
+    pub rewrite: Option<TopicRewrite>,
+    /// `topic.delimiter`
+    pub delimiter: TopicPart,
+    /// `topic.heartbeat.prefix`
+    pub heartbeat_prefix: TopicPart,
+    /// `topic.heartbeat.name`
+    pub heartbeat_name: Option<TopicPart>,
+    /// `topic.transaction`
+    pub transaction: TopicPart,
+}
+
+choices! {
+    /// The naming strategies of Debezium.
+    pub enum TopicNaming {
+        /// `<prefix>.<schema>.<table>`
+        #[default]
+        Schema = "io.debezium.schema.SchemaTopicNamingStrategy",
+        /// `<prefix>.<database>.<table>`
+        Default = "io.debezium.schema.DefaultTopicNamingStrategy",
+        /// As `Schema`, with `_uXXXX` for what a topic's name does not take.
+        SchemaUnicode = "io.debezium.schema.SchemaUnicodeTopicNamingStrategy",
+        /// As `Default`, with `_uXXXX` for what a topic's name does not take.
+        DefaultUnicode = "io.debezium.schema.DefaultUnicodeTopicNamingStrategy",
+        /// As `Schema`, then rewritten.
+        SchemaRegex = "io.debezium.schema.SchemaRegexTopicNamingStrategy",
+        /// As `Default`, then rewritten.
+        DefaultRegex = "io.debezium.schema.DefaultRegexTopicNamingStrategy",
+    }
+}
+
+/// How a regex strategy rewrites the name of a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicRewrite {
+    /// `topic.regex`
+    pub regex: JavaRegex,
+    /// `topic.replacement`
+    pub replacement: Replacement,
+    /// The field that tells the tables of one topic apart, unless `topic.key.enforce.uniqueness` is off.
+    pub key_field: Option<KeyField>,
+}
+
+/// The field that a regex strategy adds to keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyField {
+    /// `topic.key.field.name`
+    pub name: String,
+    /// `topic.key.field.regex` and `topic.key.field.replacement`: how its value is made from the name of the topic.
+    pub rewrite: Option<(JavaRegex, Replacement)>,
+}
+
+/// Heartbeats.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeartbeatSection {
+    /// `heartbeat.interval.ms`; `None` sends none.
+    pub interval: Option<Duration>,
+    /// `heartbeat.action.query`
+    pub action_query: Option<String>,
+}
+
+/// A regular expression that may be left out or empty.
+type Pattern = Option<JavaRegex>;
+
+/// A Java replacement, checked together with its pattern.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ReplacementText(String);
+
+impl Value for ReplacementText {
+    const TYPE: &'static str = "replacement";
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+properties! {
+    const PREFIX: Property<TopicPart> = Property::new("topic.prefix").required()
+        .text("First part of the names of topics and schemas, and the identity under which offsets are stored: a connector with \
+               another prefix starts anew.");
+    const STRATEGY: Property<TopicNaming> = Property::new("topic.naming.strategy").default("io.debezium.schema.SchemaTopicNamingStrategy")
+        .text("How topics are named after tables. The six strategies that come with Debezium are known.");
+    const DELIMITER: Property<TopicPart> = Property::new("topic.delimiter").default(".")
+        .text("What stands between the parts of the name of a topic.");
+    const REGEX: Property<Pattern> = Property::new("topic.regex")
+        .text("For the regex strategies: what the name must match to be rewritten.");
+    const REPLACEMENT: Property<ReplacementText> = Property::new("topic.replacement")
+        .text("For the regex strategies: the new name, with `$1` for groups.");
+    const KEY_UNIQUE: Property<bool> = Property::new("topic.key.enforce.uniqueness").default("true")
+        .text("For the regex strategies: adds a field to the key that tells the tables of one topic apart.");
+    const KEY_FIELD: Property<String> = Property::new("topic.key.field.name").default("__dbz__physicalTableIdentifier")
+        .text("For the regex strategies: the name of that field.");
+    const KEY_REGEX: Property<Pattern> = Property::new("topic.key.field.regex")
+        .text("For the regex strategies: what the name of the topic must match for the field's value to be rewritten.");
+    const KEY_REPLACEMENT: Property<ReplacementText> = Property::new("topic.key.field.replacement")
+        .text("For the regex strategies: the field's value, with `$1` for groups.");
+    const CACHE: Property<u32> = Property::new("topic.cache.size").default("10000")
+        .text("How many names Debezium keeps in memory.")
+        .support(Support::Accepted { why: "the name belongs to the plan of its table and is computed once" });
+    const HEARTBEAT_PREFIX: Property<TopicPart> = Property::new("topic.heartbeat.prefix").default("__debezium-heartbeat")
+        .text("First part of the name of the topic for heartbeats; `topic.prefix` follows.");
+    const HEARTBEAT_NAME: Property<Option<TopicPart>> = Property::new("topic.heartbeat.name")
+        .text("Whole name of the topic for heartbeats; several connectors may share it.");
+    const HEARTBEAT_TOPICS: Property<TopicPart> = Property::new("heartbeat.topics.prefix").default("__debezium-heartbeat")
+        .text("Older name of `topic.heartbeat.prefix`.")
+        .support(Support::Accepted { why: "Debezium knows the name and does not use it since 2.0; set topic.heartbeat.prefix" });
+    const TRANSACTION: Property<TopicPart> = Property::new("topic.transaction").default("transaction")
+        .text("Last part of the name of the topic for transaction metadata; `topic.prefix` comes before it.");
+    const HEARTBEAT_INTERVAL: Property<Duration> = Property::new("heartbeat.interval.ms").default("0")
+        .text("How often a heartbeat record is sent; 0 sends none. Walferry moves the slot without them, also while the captured \
+               tables are quiet.");
+    const HEARTBEAT_QUERY: Property<Option<String>> = Property::new("heartbeat.action.query")
+        .text("SQL to run with each heartbeat, on a connection of its own.");
+}
+
+pub(super) const GROUP: Group = Group {
+    title: "Topics and heartbeats",
+    text: "",
+    prefix: "",
+    declarations: DECLARATIONS,
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> (TopicSection, HeartbeatSection) {
+    let strategy = reader.get(&STRATEGY);
+    let rewrite = match strategy {
+        TopicNaming::SchemaRegex | TopicNaming::DefaultRegex => rewrite(reader),
+        _ => None,
+    };
+    let topics = TopicSection {
+        prefix: reader.get(&PREFIX),
+        strategy,
+        rewrite,
+        delimiter: reader.get(&DELIMITER),
+        heartbeat_prefix: reader.get(&HEARTBEAT_PREFIX),
+        heartbeat_name: reader.get(&HEARTBEAT_NAME),
+        transaction: reader.get(&TRANSACTION),
+    };
+    let interval = reader.get(&HEARTBEAT_INTERVAL);
+    let heartbeat = HeartbeatSection {
+        interval: (!interval.is_zero()).then_some(interval),
+        action_query: reader.get(&HEARTBEAT_QUERY),
+    };
+    if heartbeat.action_query.is_some() && heartbeat.interval.is_none() {
+        let finding = reader.warning(HEARTBEAT_QUERY.name(), "is never run without heartbeats");
+        finding.hint(format!("set {}", HEARTBEAT_INTERVAL.name()));
+    }
+    (topics, heartbeat)
+}
+
+fn rewrite(reader: &mut Reader<'_>) -> Option<TopicRewrite> {
+    let Some((regex, replacement)) = regex_and_replacement(reader, &REGEX, &REPLACEMENT) else {
+        reader.problem(
+            REGEX.name(),
+            format!("and {} are required by this naming strategy", REPLACEMENT.name()),
+        );
+        return None;
+    };
+    let unique = reader.get(&KEY_UNIQUE);
+    let key_rewrite = regex_and_replacement(reader, &KEY_REGEX, &KEY_REPLACEMENT);
+    let key_field = KeyField {
+        name: reader.get(&KEY_FIELD),
+        rewrite: key_rewrite,
+    };
+    Some(TopicRewrite {
+        regex,
+        replacement,
+        key_field: unique.then_some(key_field),
+    })
+}
+
+/// A pattern with its replacement, if both are set.
+fn regex_and_replacement(
+    reader: &mut Reader<'_>,
+    regex: &Property<Pattern>,
+    replacement: &Property<ReplacementText>,
+) -> Option<(JavaRegex, Replacement)> {
+    let pattern = reader.get(regex)?;
+    let text = reader.get(replacement).0;
+    if text.is_empty() {
+        reader.problem(
+            replacement.name(),
+            format!("must not be empty if {} is set", regex.name()),
+        );
+    }
+    match Replacement::parse(&text, &pattern) {
+        Ok(replacement) => Some((pattern, replacement)),
+        Err(error) => {
+            let message = format!("is {text:?}, which {error}");
+            reader.problem(replacement.name(), message).hint = error.hint;
+            None
+        }
+    }
+}

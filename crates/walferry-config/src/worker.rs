@@ -1,0 +1,308 @@
+//! A worker's configuration: what all its connectors share.
+
+use std::time::Duration;
+
+use crate::connector::Plugin;
+use crate::file::Submitted;
+use crate::finding::Findings;
+use crate::property::{Group, Property, Support};
+use crate::provider::{Lookup, Providers};
+use crate::reader::{Options, Reader};
+use crate::{choices, properties};
+
+/// What all connectors of a process share. Its default is that of a process without a worker file.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    /// `bootstrap.servers`; may be missing, since the command line can name it.
+    pub bootstrap_servers: Option<String>,
+    /// `group.id`
+    pub group_id: Option<String>,
+    /// `key.converter` and its options.
+    pub key_converter: Plugin,
+    /// `value.converter` and its options.
+    pub value_converter: Plugin,
+    /// `header.converter` and its options.
+    pub header_converter: Plugin,
+    /// `offset.flush.interval.ms`
+    pub offset_flush_interval: Duration,
+    /// `task.shutdown.graceful.timeout.ms`
+    pub shutdown_timeout: Duration,
+    /// `listeners`; empty if not set.
+    pub listeners: Vec<String>,
+    /// `topic.creation.enable`
+    pub topic_creation: bool,
+    /// `connector.client.config.override.policy`
+    pub override_policy: OverridePolicy,
+    /// `producer.*`
+    pub producer: Options,
+    /// `admin.*`
+    pub admin: Options,
+    /// Properties of Kafka clients without a prefix: security, time limits. As in Connect they hold for the client that
+    /// creates topics, and not for the producer.
+    pub client: Options,
+    /// `config.providers`
+    pub providers: Providers,
+}
+
+/// What connectors may override with `producer.override.*` and the like.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum OverridePolicy {
+    /// Everything.
+    #[default]
+    All,
+    /// Nothing.
+    None,
+    /// Who the client is.
+    Principal,
+    /// What `connector.client.config.override.allowlist` names.
+    Allowlist(Vec<String>),
+}
+
+impl OverridePolicy {
+    /// Whether a connector may override this client property, given without its prefix.
+    pub fn allows(&self, property: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::None => false,
+            Self::Principal => matches!(property, "sasl.jaas.config" | "sasl.mechanism" | "security.protocol"),
+            Self::Allowlist(allowed) => allowed.iter().any(|allowed| allowed == property),
+        }
+    }
+
+    /// The word that stands for it in a configuration.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::All => "All",
+            Self::None => "None",
+            Self::Principal => "Principal",
+            Self::Allowlist(_) => "Allowlist",
+        }
+    }
+}
+
+choices! {
+    enum Policy {
+        #[default]
+        All = "All" | "AllConnectorClientConfigOverridePolicy"
+            | "org.apache.kafka.connect.connector.policy.AllConnectorClientConfigOverridePolicy",
+        None = "None" | "NoneConnectorClientConfigOverridePolicy"
+            | "org.apache.kafka.connect.connector.policy.NoneConnectorClientConfigOverridePolicy",
+        Principal = "Principal" | "PrincipalConnectorClientConfigOverridePolicy"
+            | "org.apache.kafka.connect.connector.policy.PrincipalConnectorClientConfigOverridePolicy",
+        Allowlist = "Allowlist" | "AllowlistConnectorClientConfigOverridePolicy"
+            | "org.apache.kafka.connect.connector.policy.AllowlistConnectorClientConfigOverridePolicy",
+    }
+}
+
+const ALONE: Support = Support::Accepted {
+    why: "Walferry is one worker, and shares no work with others",
+};
+const LOCAL: Support = Support::Accepted {
+    why: "offsets and states are kept in the data directory; `walferry offsets` exports and imports offsets",
+};
+const NO_PLUGINS: Support = Support::Accepted {
+    why: "converters and transforms are part of Walferry",
+};
+const NO_JMX: Support = Support::Accepted {
+    why: "metrics are at /metrics",
+};
+const REST: Support = Support::Accepted {
+    why: "the admin endpoint has no such setting",
+};
+const REMOVED: Support = Support::Accepted {
+    why: "Kafka Connect dropped it in 3.0",
+};
+
+properties! {
+    const BOOTSTRAP: Property<Option<String>> = Property::new("bootstrap.servers")
+        .text("Brokers to reach Kafka by. The flag `--bootstrap-servers` wins over it.");
+    const GROUP_ID: Property<Option<String>> = Property::new("group.id")
+        .text("Name of the worker's group.");
+    const KEY_CONVERTER: Property<String> = Property::new("key.converter").default("org.apache.kafka.connect.json.JsonConverter")
+        .text("Class that turns keys into bytes, for connectors that name none.");
+    const KEY_OPTION: Property<Option<String>> = Property::new("key.converter.<option>").text("An option of that class.");
+    const VALUE_CONVERTER: Property<String> = Property::new("value.converter").default("org.apache.kafka.connect.json.JsonConverter")
+        .text("Class that turns values into bytes, for connectors that name none.");
+    const VALUE_OPTION: Property<Option<String>> = Property::new("value.converter.<option>").text("An option of that class.");
+    const HEADER_CONVERTER: Property<String> = Property::new("header.converter").default("org.apache.kafka.connect.storage.SimpleHeaderConverter")
+        .text("Class that turns headers into bytes, for connectors that name none.");
+    const HEADER_OPTION: Property<Option<String>> = Property::new("header.converter.<option>").text("An option of that class.");
+    const FLUSH_INTERVAL: Property<Duration> = Property::new("offset.flush.interval.ms").default("1000")
+        .text("How often offsets are stored; after a crash, what was sent since is sent again. Kafka Connect's default is 60000.");
+    const FLUSH_TIMEOUT: Property<Duration> = Property::new("offset.flush.timeout.ms").default("5000")
+        .text("How long Connect waits until offsets are stored.")
+        .support(Support::Accepted { why: "offsets are stored beside the work, which does not wait for it" });
+    const SHUTDOWN_TIMEOUT: Property<Duration> = Property::new("task.shutdown.graceful.timeout.ms").default("10000")
+        .text("How long a stop waits until what is on its way has arrived. Kafka Connect's default is 5000, its image's 10000.");
+    const LISTENERS: Property<Vec<String>> = Property::new("listeners")
+        .text("Address of the REST API, such as `http://0.0.0.0:8083`. The flag `--admin` wins over it; without either it is reachable \
+               from this machine only, where Connect listens everywhere.");
+    const TOPIC_CREATION: Property<bool> = Property::new("topic.creation.enable").default("true")
+        .text("Whether connectors may create topics as their `topic.creation.*` says.");
+    const POLICY: Property<Policy> = Property::new("connector.client.config.override.policy").default("All")
+        .text("Which client properties connectors may override.");
+    const ALLOWLIST: Property<Vec<String>> = Property::new("connector.client.config.override.allowlist")
+        .text("With the policy `Allowlist`: their names.");
+    const PRODUCER: Property<Option<String>> = Property::new("producer.<property>")
+        .text("A property of the producers of all connectors. Security has to be repeated here, as in Connect.");
+    const ADMIN_LISTENERS: Property<Option<String>> = Property::new("admin.listeners")
+        .text("Addresses of Connect's admin resources.").support(REST);
+    const ADMIN: Property<Option<String>> = Property::new("admin.<property>")
+        .text("A property of the client that creates topics, over those without a prefix.");
+    const CONSUMER: Property<Option<String>> = Property::new("consumer.<property>")
+        .text("A property of consumers.")
+        .support(Support::Accepted { why: "connectors for Postgres consume nothing" });
+    const PROVIDERS: Property<Vec<String>> = Property::new("config.providers")
+        .text("Names of config providers. `env`, `file` and `dir` are there without.");
+    const PROVIDER: Property<Option<String>> = Property::new("config.providers.<name>.<option>")
+        .text("`class` is EnvVarConfigProvider, FileConfigProvider or DirectoryConfigProvider; `param.allowlist.pattern` limits the \
+               variables, `param.allowed.paths` the paths that it hands out.");
+    const SECURITY: Property<Option<String>> = Property::new("security.protocol")
+        .text("How brokers are reached by the client that creates topics: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.");
+    const SSL_CLIENT_AUTH: Property<Option<String>> = Property::new("ssl.client.auth")
+        .text("Whether clients of the REST API must show a certificate.").support(REST);
+    const SSL: Property<Option<String>> = Property::new("ssl.<property>")
+        .text("TLS of that client.");
+    const SASL: Property<Option<String>> = Property::new("sasl.<property>")
+        .text("Log-in of that client.");
+    const CLIENT_ID: Property<Option<String>> = Property::new("client.id").text("Name of that client.");
+    const DNS: Property<Option<String>> = Property::new("client.dns.lookup").text("How that client looks up names.");
+    const REQUEST_TIMEOUT: Property<Option<String>> = Property::new("request.timeout.ms").text("Time limit of that client's requests.");
+    const RETRY: Property<Option<String>> = Property::new("retry.<property>").text("Pauses between that client's attempts.");
+    const RECONNECT: Property<Option<String>> = Property::new("reconnect.<property>").text("Pauses between that client's connections.");
+    const CONNECTION_SETUP: Property<Option<String>> = Property::new("socket.connection.<property>").text("Time limits of that client's connections.");
+    const IDLE: Property<Option<String>> = Property::new("connections.max.idle.ms").text("After what time that client closes idle connections.");
+    const SEND_BUFFER: Property<Option<String>> = Property::new("send.buffer.bytes").text("Send buffer of that client's sockets.");
+    const RECEIVE_BUFFER: Property<Option<String>> = Property::new("receive.buffer.bytes").text("Receive buffer of that client's sockets.");
+    const METADATA: Property<Option<String>> = Property::new("metadata.<property>").text("How that client keeps track of brokers.");
+    const OFFSET_STORAGE: Property<Option<String>> = Property::new("offset.storage.<property>").text("Topic or file for offsets.").support(LOCAL);
+    const CONFIG_STORAGE: Property<Option<String>> = Property::new("config.storage.<property>").text("Topic for configurations.").support(LOCAL);
+    const STATUS_STORAGE: Property<Option<String>> = Property::new("status.storage.<property>").text("Topic for states.").support(LOCAL);
+    const EXACTLY_ONCE: Property<String> = Property::new("exactly.once.source.support").default("disabled")
+        .text("Whether records may arrive exactly once.")
+        .support(Support::Refused { hint: "records arrive at least once; leave it out" });
+    const TRACKING: Property<bool> = Property::new("topic.tracking.enable").default("true")
+        .text("Whether Connect remembers which topics a connector has used.")
+        .support(Support::Accepted { why: "the metrics list the topics of a connector" });
+    const TRACKING_RESET: Property<bool> = Property::new("topic.tracking.allow.reset").default("true")
+        .text("Whether that may be forgotten.")
+        .support(Support::Accepted { why: "the metrics list the topics of a connector" });
+    const PLUGIN_PATH: Property<Option<String>> = Property::new("plugin.path").text("Where Java classes are found.").support(NO_PLUGINS);
+    const PLUGIN_DISCOVERY: Property<Option<String>> = Property::new("plugin.discovery").default("hybrid_warn").text("How Java classes are found.").support(NO_PLUGINS);
+    const KEY_VERSION: Property<Option<String>> = Property::new("key.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
+    const VALUE_VERSION: Property<Option<String>> = Property::new("value.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
+    const HEADER_VERSION: Property<Option<String>> = Property::new("header.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
+    const EXTENSIONS: Property<Option<String>> = Property::new("rest.extension.classes").text("Java classes that extend the REST API.").support(NO_PLUGINS);
+    const METRICS: Property<Option<String>> = Property::new("metrics.<property>").text("How JMX metrics are counted.").support(NO_JMX);
+    const REPORTERS: Property<Option<String>> = Property::new("metric.reporters").text("Java classes that report metrics.").support(NO_JMX);
+    const ADVERTISED: Property<Option<String>> = Property::new("rest.advertised.<property>").text("Address under which other workers reach this one.").support(ALONE);
+    const REST_HOST: Property<Option<String>> = Property::new("rest.host.name").text("Older form of `listeners`.").support(REMOVED);
+    const REST_PORT: Property<Option<String>> = Property::new("rest.port").text("Older form of `listeners`.").support(REMOVED);
+    const CORS: Property<Option<String>> = Property::new("access.control.<property>").text("Cross-origin rules of the REST API.").support(REST);
+    const REST_HEADERS: Property<Option<String>> = Property::new("response.http.headers.config").text("Further headers of the REST API.").support(REST);
+    const LISTENERS_HTTPS: Property<Option<String>> = Property::new("listeners.https.<property>").text("TLS of the REST API.").support(REST);
+    const SESSION: Property<Option<String>> = Property::new("session.timeout.ms").default("10000").text("Group membership.").support(ALONE);
+    const HEARTBEAT: Property<Option<String>> = Property::new("heartbeat.interval.ms").default("3000").text("Group membership.").support(ALONE);
+    const REBALANCE: Property<Option<String>> = Property::new("rebalance.timeout.ms").default("60000").text("Group membership.").support(ALONE);
+    const REBALANCE_DELAY: Property<Option<String>> = Property::new("scheduled.rebalance.max.delay.ms").default("300000").text("Group membership.").support(ALONE);
+    const PROTOCOL: Property<Option<String>> = Property::new("connect.protocol").default("sessioned").text("Group membership.").support(ALONE);
+    const INTER_WORKER: Property<Option<String>> = Property::new("inter.worker.<property>").text("How workers trust each other.").support(ALONE);
+    const WORKER_SYNC: Property<Option<String>> = Property::new("worker.<property>").text("How workers wait for each other.").support(ALONE);
+    const INTERNAL_KEY: Property<Option<String>> = Property::new("internal.key.converter").text("Format of Connect's own topics.").support(REMOVED);
+    const INTERNAL_KEY_OPTION: Property<Option<String>> = Property::new("internal.key.converter.<option>").text("Format of Connect's own topics.").support(REMOVED);
+    const INTERNAL_VALUE: Property<Option<String>> = Property::new("internal.value.converter").text("Format of Connect's own topics.").support(REMOVED);
+    const INTERNAL_VALUE_OPTION: Property<Option<String>> = Property::new("internal.value.converter.<option>").text("Format of Connect's own topics.").support(REMOVED);
+}
+
+/// The sections of the reference page for worker files.
+pub const WORKER_GROUPS: &[Group] = &[Group {
+    title: "Worker",
+    text: "What stands in a worker file, such as Connect's `connect-distributed.properties`.",
+    prefix: "",
+    declarations: DECLARATIONS,
+}];
+
+/// Beginnings of the client properties that stand without a prefix.
+const CLIENT: &[&str] = &[
+    "security.",
+    "ssl.",
+    "sasl.",
+    "client.",
+    "request.",
+    "retry.",
+    "reconnect.",
+    "socket.",
+    "connections.",
+    "send.",
+    "receive.",
+    "metadata.",
+];
+
+impl Worker {
+    /// Reads a worker file. There is a worker unless something is a problem; an unknown property is a warning, as in Connect.
+    pub fn read(submitted: &Submitted, lookup: &dyn Lookup) -> (Option<Self>, Findings) {
+        let mut findings = Findings::default();
+        let written = Options::new("", submitted.properties.iter().cloned().collect());
+        let providers = Providers::from_worker(&written, &mut findings);
+        let mut options = Options::default();
+        for (name, text) in &submitted.properties {
+            // Connect reads these before there are providers.
+            let early = name.starts_with("config.providers") || name == "plugin.path";
+            match (!early)
+                .then(|| providers.resolve(name, text, lookup, &mut findings))
+                .flatten()
+            {
+                Some(resolved) => options.set_resolved(name, resolved, text),
+                None => options.set(name, text),
+            }
+        }
+        let mut reader = Reader::new(&options, DECLARATIONS);
+        let worker = Self::from_reader(&mut reader, providers);
+        let (worker, more) = reader.finish(worker);
+        findings.extend(more);
+        (worker.filter(|_| !findings.has_problems()), findings)
+    }
+
+    fn from_reader(reader: &mut Reader<'_>, providers: Providers) -> Self {
+        let options = reader.options();
+        let converter = |reader: &mut Reader<'_>, property: &Property<String>| Plugin {
+            class: reader.get(property),
+            options: options.below(&format!("{}.", property.name())),
+        };
+        let mut client = Options::default();
+        for (name, text) in options
+            .iter()
+            .filter(|(name, _)| CLIENT.iter().any(|prefix| name.starts_with(prefix)))
+        {
+            client.set(name, text);
+        }
+        Self {
+            bootstrap_servers: reader.get(&BOOTSTRAP),
+            group_id: reader.get(&GROUP_ID),
+            key_converter: converter(reader, &KEY_CONVERTER),
+            value_converter: converter(reader, &VALUE_CONVERTER),
+            header_converter: converter(reader, &HEADER_CONVERTER),
+            offset_flush_interval: reader.get(&FLUSH_INTERVAL),
+            shutdown_timeout: reader.get(&SHUTDOWN_TIMEOUT),
+            listeners: reader.get(&LISTENERS),
+            topic_creation: reader.get(&TOPIC_CREATION),
+            override_policy: match reader.get(&POLICY) {
+                Policy::All => OverridePolicy::All,
+                Policy::None => OverridePolicy::None,
+                Policy::Principal => OverridePolicy::Principal,
+                Policy::Allowlist => OverridePolicy::Allowlist(reader.get(&ALLOWLIST)),
+            },
+            producer: options.below("producer."),
+            admin: options.below("admin."),
+            client,
+            providers,
+        }
+    }
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        let options = Options::default();
+        Self::from_reader(&mut Reader::new(&options, DECLARATIONS), Providers::default())
+    }
+}

@@ -1,0 +1,591 @@
+//! What becomes of a connector's file.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use walferry_config::connector::{
+    Filter, LsnFlushMode, NameAdjustment, PublicationAutocreate, SnapshotMode, SslMode, TopicNaming,
+};
+use walferry_config::{Connector, Findings, Lookup, Severity, Submitted, Worker};
+
+struct World;
+
+impl Lookup for World {
+    fn variable(&self, name: &str) -> Option<String> {
+        (name == "PGPASSWORD").then(|| "hunter2".to_owned())
+    }
+
+    fn file(&self, _: &Path) -> io::Result<String> {
+        Err(io::Error::new(io::ErrorKind::NotFound, "no such file"))
+    }
+}
+
+const MINIMAL: &[(&str, &str)] = &[
+    ("name", "orders"),
+    ("database.hostname", "db"),
+    ("database.user", "app"),
+    ("database.password", "${env:PGPASSWORD}"),
+    ("database.dbname", "orders"),
+    ("plugin.name", "pgoutput"),
+    ("topic.prefix", "shop"),
+];
+
+fn submitted(properties: &[(&str, &str)]) -> Submitted {
+    let mut text = String::new();
+    for (name, value) in properties {
+        text.push_str(&format!("{name}={}\n", value.replace('\\', "\\\\")));
+    }
+    Submitted::from_properties(&text).unwrap().0
+}
+
+/// The minimal connector with some properties more; an empty value removes one.
+fn read_with(extra: &[(&str, &str)], worker: &Worker) -> (Option<Connector>, Vec<String>) {
+    let kept = MINIMAL
+        .iter()
+        .filter(|(name, _)| !extra.iter().any(|(extra, _)| extra == name));
+    let properties: Vec<(&str, &str)> = kept
+        .chain(extra)
+        .copied()
+        .filter(|(_, value)| !value.is_empty())
+        .collect();
+    let (connector, findings) =
+        Connector::read(&submitted(&properties), None, worker, &World, &|_| Findings::default());
+    (
+        connector,
+        findings
+            .iter()
+            .map(|finding| format!("{:?}: {finding}", finding.severity))
+            .collect(),
+    )
+}
+
+fn read(extra: &[(&str, &str)]) -> (Option<Connector>, Vec<String>) {
+    read_with(extra, &Worker::default())
+}
+
+fn worker(properties: &[(&str, &str)]) -> Worker {
+    let (worker, findings) = Worker::read(&submitted(properties), &World);
+    worker.unwrap_or_else(|| panic!("{findings:?}"))
+}
+
+#[test]
+fn a_minimal_connector_has_debeziums_defaults() {
+    let (connector, findings) = read(&[]);
+    assert_eq!(findings, Vec::<String>::new());
+    let connector = connector.unwrap();
+    assert_eq!(connector.name, "orders");
+    assert_eq!(connector.postgres.port, 5432);
+    assert_eq!(connector.postgres.sslmode, SslMode::Prefer);
+    assert_eq!(connector.postgres.password.as_ref().unwrap().expose(), "hunter2");
+    assert_eq!(connector.slot.name.as_str(), "debezium");
+    assert_eq!(connector.publication.name, "dbz_publication");
+    assert_eq!(connector.publication.autocreate, PublicationAutocreate::AllTables);
+    assert_eq!(connector.filters.tables, Filter::All);
+    assert_eq!(connector.snapshot.mode, SnapshotMode::Initial);
+    assert_eq!(connector.topics.prefix.as_str(), "shop");
+    assert_eq!(connector.topics.strategy, TopicNaming::Schema);
+    assert!(connector.events.skipped_operations.contains('t'));
+    assert_eq!(connector.streaming.in_flight_max_bytes, 16 * 1024 * 1024);
+    assert_eq!(connector.streaming.flush_mode, LsnFlushMode::Connector);
+    assert_eq!(connector.heartbeat.interval, None);
+    assert_eq!(connector.errors.max_retries, None);
+    assert_eq!(connector.topic_creation, None);
+    assert_eq!(
+        connector.plugins.value_converter.class,
+        "org.apache.kafka.connect.json.JsonConverter"
+    );
+}
+
+#[test]
+fn nothing_shows_a_secret() {
+    let text = format!(
+        "{:?} {:?}",
+        read(&[]).0.unwrap(),
+        submitted(&[("database.password", "hunter2")])
+    );
+    assert!(!text.contains("hunter2"), "{text}");
+}
+
+#[test]
+fn all_problems_of_a_file_come_at_once() {
+    let (connector, findings) = read(&[
+        ("database.hostname", ""),
+        ("database.port", "54x2"),
+        ("slot.name", "My-Slot"),
+        ("snapshot.mode", "sometimes"),
+        ("table.include.list", "public.(a"),
+        ("table.exclude.list", "public.b"),
+        ("transforms", "outbox"),
+    ]);
+    assert!(connector.is_none());
+    let expected = [
+        "Problem: transforms.outbox.type is required",
+        "Problem: slot.name is \"My-Slot\", which is not a slot name: Postgres takes 1 to 63 of the characters a-z, 0-9 and _",
+        "Problem: database.hostname is required",
+        "Problem: database.port is \"54x2\", which is not a whole number from 0 to 65535",
+        "Problem: table.include.list is \"public.(a\", which is not a regular expression that Walferry can use: group that is never closed at character 8 of \"public.(a\"",
+        "Problem: snapshot.mode is \"sometimes\", which is not one of always, initial, initial_only, no_data, when_needed, configuration_based",
+    ];
+    assert_eq!(findings, expected);
+}
+
+#[test]
+fn what_other_parts_find_is_in_the_same_report() {
+    let check = |_: &_| {
+        let mut findings = Findings::default();
+        findings.problem("value.converter", "is unknown");
+        findings
+    };
+    let (connector, findings) = Connector::read(&submitted(&[]), None, &Worker::default(), &World, &check);
+    assert!(connector.is_none());
+    let problems: Vec<&str> = findings.problems().map(|finding| finding.property.as_str()).collect();
+    let expected = [
+        "value.converter",
+        "topic.prefix",
+        "name",
+        "database.hostname",
+        "database.user",
+        "database.dbname",
+    ];
+    assert_eq!(problems, expected);
+}
+
+/// Name, value, and all that is told of it.
+#[test]
+fn each_finding_names_the_property_and_the_remedy() {
+    let cases: &[(&str, &str, &[&str])] = &[
+        (
+            "plugin.name",
+            "",
+            &[
+                "Warning: plugin.name is not set; Walferry reads pgoutput, where Debezium would read decoderbufs (set plugin.name=pgoutput)",
+            ],
+        ),
+        (
+            "plugin.name",
+            "wal2json",
+            &[
+                "Problem: plugin.name is \"wal2json\", which is not pgoutput, the plugin that every Postgres has and the only one that Walferry reads (set plugin.name=pgoutput and a new slot.name (a slot keeps the plugin it was made with), and drop the old slot once nothing reads it)",
+            ],
+        ),
+        (
+            "schema.include",
+            "public",
+            &[
+                "Warning: schema.include is not a property that Walferry knows; it has no effect (did you mean schema.include.list?)",
+            ],
+        ),
+        (
+            "schema.history.internal.kafka.topic",
+            "x",
+            &[
+                "Note: schema.history.internal.kafka.topic has no effect: it belongs to connectors that read DDL; Postgres needs none",
+            ],
+        ),
+        (
+            "database.server.id",
+            "184054",
+            &["Note: database.server.id has no effect: it belongs to MySQL"],
+        ),
+        (
+            "exactly.once.support",
+            "required",
+            &[
+                "Problem: exactly.once.support is \"required\", which Walferry does not support (records arrive at least once; leave it out)",
+            ],
+        ),
+        ("exactly.once.support", "REQUESTED", &[]),
+        (
+            "signal.data.collection",
+            "public.s",
+            &["Problem: signal.data.collection is not supported by Walferry (signals are not built yet; leave it out)"],
+        ),
+        ("signal.enabled.channels", "source", &[]),
+        ("read.only", "false", &[]),
+        (
+            "read.only",
+            "true",
+            &[
+                "Problem: read.only is not supported by Walferry (incremental snapshots are not built yet; leave it out, nothing is written without them)",
+            ],
+        ),
+        (
+            "snapshot.mode",
+            "custom",
+            &[
+                "Problem: snapshot.mode is \"custom\", which Walferry does not support (Walferry runs no Java classes; choose one of the other modes)",
+            ],
+        ),
+        (
+            "connector.class",
+            "io.debezium.connector.mysql.MySqlConnector",
+            &[
+                "Problem: connector.class is \"io.debezium.connector.mysql.MySqlConnector\", which is not io.debezium.connector.postgresql.PostgresConnector, the only connector that Walferry is",
+            ],
+        ),
+        ("connector.class", " PostgresConnector ", &[]),
+        (
+            "database.hostname",
+            "postgres://db",
+            &[
+                "Problem: database.hostname is \"postgres://db\", which is not one host name or address, without port, scheme or path",
+            ],
+        ),
+        (
+            "database.sslcert",
+            "/c.pem",
+            &[
+                "Problem: database.sslcert and database.sslkey must be set together (a client certificate is of use only with its key)",
+            ],
+        ),
+        ("table.exclude.list", "a", &[]),
+        (
+            "topic.prefix",
+            "a b",
+            &[
+                "Problem: topic.prefix is \"a b\", which is not a topic or a part of one: only letters, digits, dot, underscore and hyphen",
+            ],
+        ),
+        (
+            "topic.naming.strategy",
+            "io.debezium.schema.SchemaRegexTopicNamingStrategy",
+            &["Problem: topic.regex and topic.replacement are required by this naming strategy"],
+        ),
+        (
+            "heartbeat.action.query",
+            "select 1",
+            &["Warning: heartbeat.action.query is never run without heartbeats (set heartbeat.interval.ms)"],
+        ),
+        (
+            "errors.deadletterqueue.topic.name",
+            "dead",
+            &[
+                "Warning: errors.deadletterqueue.topic.name is never used while errors.tolerance is none (set errors.tolerance=all)",
+            ],
+        ),
+        (
+            "value.converter.schemas.enable",
+            "false",
+            &[
+                "Warning: value.converter.schemas.enable has no effect without value.converter in the connector; Kafka Connect ignores it, too (add value.converter=org.apache.kafka.connect.json.JsonConverter)",
+            ],
+        ),
+        (
+            "transforms.x.type",
+            "T",
+            &["Warning: transforms.x.* has no effect: transforms does not list x (add x to transforms)"],
+        ),
+        (
+            "predicates",
+            "a,a",
+            &[
+                "Problem: predicates holds a more than once",
+                "Problem: predicates.a.type is required",
+            ],
+        ),
+        (
+            "snapshot.select.statement.overrides",
+            "public.a",
+            &[
+                "Warning: snapshot.select.statement.overrides names public.a, for which there is no statement; all its rows are read (set snapshot.select.statement.overrides.public.a)",
+            ],
+        ),
+        (
+            "snapshot.select.statement.overrides.public.a",
+            "select",
+            &[
+                "Warning: snapshot.select.statement.overrides.public.a is not used (add public.a to snapshot.select.statement.overrides)",
+            ],
+        ),
+        (
+            "topic.creation.default.partitions",
+            "1",
+            &[
+                "Problem: topic.creation.default.replication.factor is required once any topic.creation.* is set (-1 takes the broker's default)",
+            ],
+        ),
+        (
+            "flush.lsn.source",
+            "false",
+            &[
+                "Warning: flush.lsn.source keeps the slot where it is, and with it the server's log (advance the slot yourself with pg_replication_slot_advance, or the server's disk fills)",
+            ],
+        ),
+        (
+            "slot.drop.on.stop",
+            "yes",
+            &["Problem: slot.drop.on.stop is \"yes\", which is not true or false"],
+        ),
+        ("tombstones.on.delete", " True ", &[]),
+        ("decimal.handling.mode", "STRING", &[]),
+        (
+            "status.update.interval.ms",
+            "0",
+            &["Problem: status.update.interval.ms must not be 0 (leave it out for 10000)"],
+        ),
+        ("driver.options", "-c a=b", &[]),
+        (
+            "driver.fetchSize",
+            "1",
+            &["Warning: database.fetchSize is not a property that Walferry knows; it has no effect"],
+        ),
+        (
+            "database.sslfactory",
+            "x.Y",
+            &[
+                "Problem: database.sslfactory is not supported by Walferry (Walferry runs no Java classes; use database.sslmode and database.sslrootcert)",
+            ],
+        ),
+        ("column.mask.hash.SHA-256.with.salt.pepper", "a", &[]),
+        (
+            "database.password",
+            "${vault:x}",
+            &[
+                "Warning: database.password keeps ${vault:x} as it stands: there is no config provider \"vault\" (Kafka Connect would hand it on like that, too)",
+            ],
+        ),
+        (
+            "poll.interval.ms",
+            "100",
+            &["Note: poll.interval.ms has no effect: nothing is polled; an event is sent when it comes"],
+        ),
+        (
+            "tasks.max",
+            "4",
+            &["Note: tasks.max has no effect: a connector for Postgres has one task, as in Debezium"],
+        ),
+    ];
+    for (name, value, expected) in cases {
+        let (connector, findings) = read(&[(name, value)]);
+        assert_eq!(findings, *expected, "{name}={value}");
+        let has_problem = expected.iter().any(|finding| finding.starts_with("Problem"));
+        assert_eq!(connector.is_none(), has_problem, "{name}={value}");
+    }
+}
+
+#[test]
+fn older_names_and_values_are_understood_with_a_warning() {
+    let (connector, findings) = read(&[
+        ("topic.prefix", ""),
+        ("database.server.name", "shop"),
+        ("snapshot.mode", "never"),
+        ("table.whitelist", "public.a"),
+        ("schema.blacklist", "audit"),
+        ("slot.drop_on_stop", "true"),
+        ("sanitize.field.names", "true"),
+    ]);
+    let connector = connector.unwrap();
+    assert_eq!(connector.topics.prefix.as_str(), "shop");
+    assert_eq!(connector.snapshot.mode, SnapshotMode::NoData);
+    assert!(connector.filters.captures_table("public", "a") && !connector.filters.captures_table("public", "b"));
+    assert!(!connector.filters.captures_table("audit", "a"));
+    assert!(connector.slot.drop_on_stop);
+    assert_eq!(connector.events.field_names, NameAdjustment::Avro);
+    let expected = [
+        "Warning: database.server.name is the older name of topic.prefix, as which it is read (rename it to topic.prefix)",
+        "Warning: schema.blacklist is the older name of schema.exclude.list, as which it is read (rename it to schema.exclude.list)",
+        "Warning: table.whitelist is the older name of table.include.list, as which it is read (rename it to table.include.list)",
+        "Warning: slot.drop_on_stop is the older name of slot.drop.on.stop, as which it is read (rename it to slot.drop.on.stop)",
+        "Warning: sanitize.field.names is the older form of field.name.adjustment.mode=avro, as which it is read (write field.name.adjustment.mode=avro)",
+        "Warning: snapshot.mode is \"never\", the older word for no_data, as which it is read (write snapshot.mode=no_data)",
+    ];
+    assert_eq!(findings, expected);
+}
+
+#[test]
+fn the_newer_name_wins_over_the_older() {
+    let (connector, findings) = read(&[("database.server.name", "old")]);
+    assert_eq!(connector.unwrap().topics.prefix.as_str(), "shop");
+    let expected = [
+        "Warning: database.server.name has no effect: it is the older name of topic.prefix, which is set as well (remove it)",
+    ];
+    assert_eq!(findings, expected);
+}
+
+#[test]
+fn converters_of_worker_and_connector_are_kept_apart() {
+    let worker = worker(&[
+        ("key.converter", "StringConverter"),
+        ("value.converter", "JsonConverter"),
+        ("value.converter.schemas.enable", "false"),
+    ]);
+    let (connector, findings) = read_with(
+        &[
+            ("value.converter", "JsonConverter"),
+            ("value.converter.decimal.format", "NUMERIC"),
+        ],
+        &worker,
+    );
+    assert_eq!(findings, Vec::<String>::new());
+    let plugins = connector.unwrap().plugins;
+    assert_eq!(plugins.key_converter.class, "StringConverter");
+    let options: Vec<_> = plugins.value_converter.options.iter().collect();
+    assert_eq!(options, [("decimal.format", "NUMERIC")]);
+    let inherited = read_with(&[], &worker).0.unwrap().plugins.value_converter;
+    assert_eq!(inherited.options.get("schemas.enable"), Some("false"));
+}
+
+#[test]
+fn transforms_keep_their_order_and_their_options() {
+    let (connector, findings) = read(&[
+        ("transforms", "b, a"),
+        ("transforms.a.type", " A "),
+        ("transforms.a.predicate", "p"),
+        ("transforms.a.negate", "true"),
+        ("transforms.b.type", "B"),
+        ("transforms.b.route.topic.replacement", "${routedByValue}.events"),
+        ("predicates", "p"),
+        ("predicates.p.type", "P"),
+        ("predicates.p.pattern", ".*"),
+    ]);
+    assert_eq!(findings, Vec::<String>::new());
+    let plugins = connector.unwrap().plugins;
+    let transforms: Vec<_> = plugins
+        .transforms
+        .iter()
+        .map(|t| (&*t.name, &*t.class, t.predicate.as_deref(), t.negate))
+        .collect();
+    assert_eq!(transforms, [("b", "B", None, false), ("a", "A", Some("p"), true)]);
+    let options: Vec<_> = plugins.transforms[0].options.iter().collect();
+    assert_eq!(options, [("route.topic.replacement", "${routedByValue}.events")]);
+    assert_eq!(plugins.transforms[0].options.full_name("x"), "transforms.b.x");
+    assert!(plugins.transforms[1].options.is_empty());
+    assert_eq!(plugins.predicates[0].options.get("pattern"), Some(".*"));
+}
+
+#[test]
+fn negate_needs_a_predicate() {
+    let (_, findings) = read(&[
+        ("transforms", "a"),
+        ("transforms.a.type", "A"),
+        ("transforms.a.negate", "true"),
+    ]);
+    let expected =
+        ["Problem: transforms.a.negate has no predicate to turn round (set predicate as well, or remove negate)"];
+    assert_eq!(findings, expected);
+}
+
+#[test]
+fn the_workers_policy_limits_overrides() {
+    let class = "org.apache.kafka.connect.connector.policy.AllowlistConnectorClientConfigOverridePolicy";
+    let cases: &[(&str, bool, bool)] = &[
+        ("All", true, true),
+        ("none", false, false),
+        ("Principal", true, false),
+        (class, false, true),
+    ];
+    for (policy, jaas, linger) in cases {
+        let worker = worker(&[
+            ("connector.client.config.override.policy", policy),
+            ("connector.client.config.override.allowlist", "linger.ms"),
+        ]);
+        let allowed = |property| read_with(&[(property, "1")], &worker).0.is_some();
+        assert_eq!(allowed("producer.override.sasl.jaas.config"), *jaas, "{policy}");
+        assert_eq!(allowed("producer.override.linger.ms"), *linger, "{policy}");
+    }
+}
+
+#[test]
+fn driver_properties_win_over_those_of_the_database() {
+    let (connector, findings) = read(&[("database.sslmode", "disable"), ("driver.sslmode", "require")]);
+    assert_eq!(connector.unwrap().postgres.sslmode, SslMode::Require);
+    let expected = [
+        "Warning: database.sslmode has no effect: driver.sslmode is set as well and wins, as in Debezium (keep one of the two)",
+    ];
+    assert_eq!(findings, expected);
+}
+
+#[test]
+fn avro_converters_of_the_connector_change_names_of_fields() {
+    let avro = "io.confluent.connect.avro.AvroConverter";
+    assert_eq!(
+        read(&[("value.converter", avro)]).0.unwrap().events.field_names,
+        NameAdjustment::Avro
+    );
+    let worker = worker(&[("value.converter", avro)]);
+    assert_eq!(
+        read_with(&[], &worker).0.unwrap().events.field_names,
+        NameAdjustment::None
+    );
+}
+
+#[test]
+fn connector_and_driver_turns_heartbeats_on_where_nothing_else_is_sent() {
+    let mode = ("lsn.flush.mode", "connector_and_driver");
+    let heartbeat = |extra: &[(&str, &str)]| read(extra).0.unwrap().heartbeat.interval;
+    assert_eq!(heartbeat(&[mode]), Some(Duration::from_secs(600)));
+    assert_eq!(
+        heartbeat(&[mode, ("heartbeat.interval.ms", "1000")]),
+        Some(Duration::from_secs(1))
+    );
+    assert_eq!(heartbeat(&[mode, ("provide.transaction.metadata", "true")]), None);
+}
+
+#[test]
+fn bytes_in_flight_follow_walferrys_property_then_debeziums() {
+    let cases: &[(&[(&str, &str)], u64)] = &[
+        (&[("max.queue.size.in.bytes", "1000")], 1000),
+        (&[("max.queue.size.in.bytes", "0")], 16 * 1024 * 1024),
+        (
+            &[
+                ("max.queue.size.in.bytes", "1000"),
+                ("walferry.in.flight.max.bytes", "2000"),
+            ],
+            2000,
+        ),
+    ];
+    for (extra, expected) in cases {
+        assert_eq!(
+            read(extra).0.unwrap().streaming.in_flight_max_bytes,
+            *expected,
+            "{extra:?}"
+        );
+    }
+}
+
+#[test]
+fn the_name_comes_from_the_file_or_from_the_caller() {
+    let unnamed = submitted(&MINIMAL[1..]);
+    let name = |given| {
+        let (connector, findings) =
+            Connector::read(&unnamed, given, &Worker::default(), &World, &|_| Findings::default());
+        (
+            connector.map(|connector| connector.name),
+            findings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(name(Some("given")).0.as_deref(), Some("given"));
+    assert_eq!(
+        name(None).1,
+        ["name is required (add it to the file, or give it on the command line)"]
+    );
+    assert_eq!(read(&[]).0.unwrap().name, "orders");
+}
+
+#[test]
+fn unknown_worker_properties_never_prevent_the_start() {
+    let properties = [
+        ("bootstrap.servers", "k:9092"),
+        ("group.id", "g"),
+        ("offset.flush.intervall.ms", "1"),
+        ("ssl.truststore.location", "/t"),
+        ("producer.ssl.truststore.location", "/p"),
+    ];
+    let (worker, findings) = Worker::read(&submitted(&properties), &World);
+    let worker = worker.unwrap();
+    assert_eq!(worker.offset_flush_interval, Duration::from_secs(1));
+    assert_eq!(worker.client.get("ssl.truststore.location"), Some("/t"));
+    assert_eq!(worker.producer.get("ssl.truststore.location"), Some("/p"));
+    let warnings: Vec<String> = findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Warning)
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        warnings,
+        [
+            "offset.flush.intervall.ms is not a property that Walferry knows; it has no effect (did you mean offset.flush.interval.ms?)"
+        ]
+    );
+}
