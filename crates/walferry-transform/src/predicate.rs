@@ -14,7 +14,7 @@ enum Kind {
     RecordIsTombstone,
 }
 
-mod topic_name_matches {
+pub(crate) mod topic_name_matches {
     use super::*;
 
     properties! {
@@ -23,7 +23,7 @@ mod topic_name_matches {
     }
 }
 
-mod has_header_key {
+pub(crate) mod has_header_key {
     use super::*;
 
     properties! {

@@ -9,6 +9,7 @@ use walferry_record::{Field, Schema, SchemaRef, Shape, Struct, Value};
 
 use super::adjust::adjust;
 use super::content::ByContent;
+use super::hash_order;
 use super::json::Node;
 use super::options::{EmptyArray, NameAdjustment, NullMember};
 
@@ -184,15 +185,14 @@ fn kind(node: &Node<'_>) -> Discriminant<Node<'static>> {
     }
 }
 
-/// One schema for objects of several: all fields, in the order in which they first occur. Of fields with one name the
-/// first one stays, unless only null was known of it. The result is required, where a single schema stays optional.
-///
-/// Debezium goes through the schemas in the order of a `HashSet` of identity hashes, which differs from run to run; here
-/// it is the order of the elements.
+/// One schema for objects of several: all fields, in the order in which Debezium comes across them. Of fields with one
+/// name the first one stays, unless only null was known of it. The result is required, where a single schema stays
+/// optional.
 fn merged(mut distinct: Vec<SchemaRef>) -> SchemaRef {
     if distinct.len() == 1 {
         return distinct.remove(0);
     }
+    hash_order::sort(&mut distinct);
     let mut fields = Fields::default();
     for field in distinct.iter().flat_map(|schema| schema.fields()) {
         match fields.get(&field.name) {

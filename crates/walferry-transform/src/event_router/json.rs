@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Jackson's `StreamReadConstraints`: deeper and longer input is an error.
-const MAX_DEPTH: usize = 500;
-const MAX_NUMBER_LENGTH: usize = 1000;
+/// Jackson's `StreamReadConstraints`: deeper input, and numbers of more digits, are an error.
+const MAX_DEPTH: usize = 1000;
+const MAX_DIGITS: usize = 1000;
 
 /// Above this many members, repeated names are looked up in a map.
 const FEW_MEMBERS: usize = 16;
@@ -233,10 +233,11 @@ impl<'j> Reader<'j> {
         if whole.len() > 1 && whole.starts_with('0') {
             return Err(NotJson(start));
         }
+        let mut digits = whole.len();
         let mut is_integer = true;
         if self.peek() == Some(b'.') {
             self.at += 1;
-            self.digits()?;
+            digits += self.digits()?.len();
             is_integer = false;
         }
         if let Some(b'e' | b'E') = self.peek() {
@@ -244,13 +245,13 @@ impl<'j> Reader<'j> {
             if let Some(b'+' | b'-') = self.peek() {
                 self.at += 1;
             }
-            self.digits()?;
+            digits += self.digits()?.len();
             is_integer = false;
         }
-        let text = &self.text[start..self.at];
-        if text.len() > MAX_NUMBER_LENGTH {
+        if digits > MAX_DIGITS {
             return Err(NotJson(start));
         }
+        let text = &self.text[start..self.at];
         if !is_integer {
             // A number beyond the range of a double becomes infinite, as in Java.
             return text.parse().map(Node::Double).map_err(|_| NotJson(start));
@@ -430,6 +431,8 @@ mod tests {
         let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(read(&deep(MAX_DEPTH)).is_ok() && read(&deep(MAX_DEPTH + 1)).is_err());
         let long = |length: usize| format!("[{}]", "1".repeat(length));
-        assert!(read(&long(MAX_NUMBER_LENGTH)).is_ok() && read(&long(MAX_NUMBER_LENGTH + 1)).is_err());
+        assert!(read(&long(MAX_DIGITS)).is_ok() && read(&long(MAX_DIGITS + 1)).is_err());
+        let fraction = |length: usize| format!("[-1.{}e+10]", "1".repeat(length));
+        assert!(read(&fraction(MAX_DIGITS - 3)).is_ok() && read(&fraction(MAX_DIGITS - 2)).is_err());
     }
 }

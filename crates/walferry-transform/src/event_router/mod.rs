@@ -7,6 +7,7 @@ mod adjust;
 mod content;
 mod envelope;
 mod expand;
+mod hash_order;
 mod infer;
 mod json;
 mod options;
@@ -21,6 +22,8 @@ use std::collections::HashSet;
 use tracing::{error, warn};
 use walferry_config::{Findings, Options};
 use walferry_record::{Header, Record, Typed, Value};
+
+pub(crate) use self::options::DECLARATIONS;
 
 use self::envelope::SchemaNames;
 use self::expand::Expansion;

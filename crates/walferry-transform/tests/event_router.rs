@@ -1,0 +1,355 @@
+//! Rows through Walferry's EventRouter and, beforehand, through Debezium's; see `vectors/README.md`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json, json};
+use walferry_config::Options;
+use walferry_record::{Field, Header, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_transform::{Chain, Outcome, TransformSpec};
+
+const VECTORS: &str = include_str!("vectors/event_router.jsonl");
+
+#[test]
+fn rows_become_the_events_that_debezium_makes() {
+    let mut differing = Vec::new();
+    for line in VECTORS.lines() {
+        let case: Json = serde_json::from_str(line).expect("a case");
+        let ours = run(&case);
+        let theirs = match case.get("start_error") {
+            Some(_) => vec![json!("not started")],
+            None => case["expected"]
+                .as_array()
+                .expect("results")
+                .iter()
+                .map(normalised)
+                .collect(),
+        };
+        let agree = ours == theirs;
+        let meant = case.get("differs").is_some();
+        if agree == meant {
+            differing.push(format!(
+                "{}\n  options  {}\n  ours     {}\n  debezium {}",
+                case["name"],
+                case["options"],
+                Json::from(ours),
+                Json::from(theirs)
+            ));
+        }
+    }
+    assert!(
+        differing.is_empty(),
+        "{} cases:\n{}",
+        differing.len(),
+        differing.join("\n")
+    );
+}
+
+#[test]
+fn objects_of_several_shapes_have_the_fields_in_debeziums_order() {
+    for line in include_str!("vectors/unions.jsonl").lines() {
+        let (payload, expected): (String, String) = serde_json::from_str(line).expect("payload and value");
+        let columns =
+            ["id", "aggregatetype", "aggregateid", "payload"].map(|name| json!({"name": name, "type": "string"}));
+        let case = json!({
+            "options": {"table.expand.json.payload": "true"},
+            "columns": columns,
+            "records": [{"op": "c", "row": ["1", "order", "k", payload]}],
+        });
+        let table = Table::new(&case);
+        let mut chain = chain(&case).expect("a chain");
+        let Ok(Outcome::Record(record)) = chain.apply(table.record(&case["records"][0])) else {
+            panic!("no record for {payload}");
+        };
+        assert_eq!(plain(&record.value.value).to_string(), expected, "{payload}");
+    }
+}
+
+/// A value as JSON without a schema.
+fn plain(value: &Value<'_>) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Boolean(v) => (*v).into(),
+        Value::Int32(v) => (*v).into(),
+        Value::Int64(v) => (*v).into(),
+        Value::Float64(v) => (*v).into(),
+        Value::String(v) => v.as_ref().into(),
+        Value::Array(elements) => elements.iter().map(plain).collect(),
+        Value::Struct(v) => {
+            let fields = v.schema().fields().iter().zip(v.values());
+            fields
+                .map(|(field, value)| (field.name.to_string(), plain(value)))
+                .collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn chain(case: &Json) -> Option<Chain> {
+    let options = case["options"].as_object().expect("options");
+    let options: BTreeMap<String, String> = options
+        .iter()
+        .map(|(name, value)| (name.clone(), text(value)))
+        .collect();
+    let spec = TransformSpec {
+        name: "outbox".into(),
+        class: "io.debezium.transforms.outbox.EventRouter".into(),
+        options: Options::new("transforms.outbox.", options),
+        predicate: None,
+        negate: false,
+    };
+    Chain::new(&[spec], &[]).0
+}
+
+/// What the transform makes of each record of a case.
+fn run(case: &Json) -> Vec<Json> {
+    let Some(mut chain) = chain(case) else {
+        return vec![json!("not started")];
+    };
+    let table = Table::new(case);
+    let records = case["records"].as_array().expect("records").iter();
+    records
+        .map(|record| match chain.apply(table.record(record)) {
+            Ok(Outcome::Dropped(_)) => json!({"dropped": true}),
+            Ok(Outcome::Record(result)) => shown(&result, table.name),
+            Err(_) => json!("error"),
+        })
+        .collect()
+}
+
+struct Table<'c> {
+    name: &'c str,
+    columns: &'c [Json],
+    row: SchemaRef,
+    envelope: SchemaRef,
+    key: SchemaRef,
+}
+
+impl<'c> Table<'c> {
+    fn new(case: &'c Json) -> Self {
+        let name = case
+            .get("table")
+            .map_or("srv.public.outbox", |name| name.as_str().expect("a name"));
+        let columns = case["columns"].as_array().expect("columns");
+        let fields = columns
+            .iter()
+            .map(|c| Field::new(c["name"].as_str().expect("a name"), column(c)));
+        let row = Schema::structure(fields.collect())
+            .named(format!("{name}.Value"))
+            .optional()
+            .build();
+        let envelope = Schema::structure(vec![
+            Field::new("before", row.clone()),
+            Field::new("after", row.clone()),
+            Field::new("op", Schema::string().build()),
+            Field::new("ts_ms", Schema::int64().optional().build()),
+        ]);
+        Self {
+            name,
+            columns,
+            row,
+            envelope: envelope.named(format!("{name}.Envelope")).version(2).build(),
+            key: Schema::structure(vec![Field::new("id", Schema::string().build())])
+                .named(format!("{name}.Key"))
+                .build(),
+        }
+    }
+
+    fn record(&self, spec: &'c Json) -> Record<'c> {
+        let headers = spec.get("headers").and_then(Json::as_array).into_iter().flatten();
+        let headers = headers.map(|header| Header {
+            name: header[0].as_str().expect("a name").into(),
+            value: Typed::new(
+                Schema::string().build(),
+                Value::str(header[1].as_str().expect("a value")),
+            ),
+        });
+        Record {
+            topic: self.name.into(),
+            partition: None,
+            timestamp_ms: None,
+            key: Typed::new(
+                self.key.clone(),
+                Value::Struct(Struct::new(self.key.clone(), vec![Value::str("k")])),
+            ),
+            value: self.value(spec),
+            headers: headers.collect(),
+        }
+    }
+
+    fn value(&self, spec: &'c Json) -> Typed<'c> {
+        if spec.get("tombstone").is_some() {
+            return Typed::NULL;
+        }
+        if let Some(name) = spec.get("plain") {
+            let schema = Schema::structure(vec![Field::new("ts_ms", Schema::int64().build())])
+                .named(text(name))
+                .build();
+            return Typed::new(
+                schema.clone(),
+                Value::Struct(Struct::new(schema, vec![Value::Int64(5)])),
+            );
+        }
+        let after = match spec.get("row").and_then(Json::as_array) {
+            Some(row) => {
+                let values = self
+                    .columns
+                    .iter()
+                    .zip(row)
+                    .map(|(column, value)| scalar(value, &column["type"]));
+                Value::Struct(Struct::new(self.row.clone(), values.collect()))
+            }
+            None => Value::Null,
+        };
+        let op = Value::str(spec["op"].as_str().expect("an operation"));
+        let ts_ms = spec
+            .get("ts_ms")
+            .and_then(Json::as_i64)
+            .map_or(Value::Null, Value::Int64);
+        let values = vec![Value::Null, after, op, ts_ms];
+        Typed::new(
+            self.envelope.clone(),
+            Value::Struct(Struct::new(self.envelope.clone(), values)),
+        )
+    }
+}
+
+fn column(spec: &Json) -> SchemaRef {
+    let mut schema = match spec["type"].as_str().expect("a type") {
+        "string" => Schema::string(),
+        "boolean" => Schema::boolean(),
+        "int16" => Schema::int16(),
+        "int32" => Schema::int32(),
+        "int64" => Schema::int64(),
+        "bytes" => Schema::bytes(),
+        // Connect's own logical type.
+        "date" => Schema::int64()
+            .named("org.apache.kafka.connect.data.Timestamp")
+            .version(1),
+        other => panic!("column type {other}"),
+    };
+    schema.optional = spec.get("optional").is_some();
+    schema.version = spec
+        .get("version")
+        .and_then(Json::as_i64)
+        .map(|v| v as i32)
+        .or(schema.version);
+    if let Some(name) = spec.get("semantic") {
+        schema.name = Some(Arc::from(text(name)));
+    }
+    if let Some(default) = spec.get("default") {
+        schema.default = Some(scalar(default, &spec["type"]).into_owned());
+    }
+    schema.build()
+}
+
+fn scalar<'c>(value: &'c Json, column_type: &Json) -> Value<'c> {
+    let integer = || value.as_i64().expect("an integer");
+    match column_type.as_str().expect("a type") {
+        _ if value.is_null() => Value::Null,
+        "string" => Value::str(value.as_str().expect("text")),
+        "boolean" => Value::Boolean(value.as_bool().expect("a boolean")),
+        "int16" => Value::Int16(integer() as i16),
+        "int32" => Value::Int32(integer() as i32),
+        "int64" | "date" => Value::Int64(integer()),
+        "bytes" => {
+            let hex = value.as_str().expect("hex");
+            let bytes = (0..hex.len())
+                .step_by(2)
+                .map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hex"));
+            Value::bytes(bytes.collect())
+        }
+        other => panic!("column type {other}"),
+    }
+}
+
+/// A result as the vectors have it.
+fn shown(record: &Record<'_>, table: &str) -> Json {
+    let mut out = Map::new();
+    let passed = record.topic == table && record.timestamp_ms.is_none();
+    if passed {
+        out.insert("passed".into(), true.into());
+    } else {
+        out.insert("key".into(), typed(&record.key));
+        out.insert("value".into(), typed(&record.value));
+    }
+    out.insert("topic".into(), record.topic.as_ref().into());
+    if let Some(partition) = record.partition {
+        out.insert("partition".into(), partition.into());
+    }
+    if let Some(timestamp) = record.timestamp_ms {
+        out.insert("timestamp".into(), timestamp.into());
+    }
+    let headers = record.headers.iter().map(|header| {
+        let mut shown = typed(&header.value);
+        shown["name"] = header.name.as_ref().into();
+        shown
+    });
+    out.insert("headers".into(), headers.collect());
+    normalised(&Json::Object(out))
+}
+
+fn typed(typed: &Typed<'_>) -> Json {
+    json!({"schema": typed.schema.as_deref().map(schema), "value": value(&typed.value)})
+}
+
+fn schema(schema_: &Schema) -> Json {
+    let mut out = json!({"type": schema_.type_name(), "optional": schema_.optional});
+    if let Some(name) = &schema_.name {
+        out["name"] = name.as_ref().into();
+    }
+    if let Some(version) = schema_.version {
+        out["version"] = version.into();
+    }
+    if let Some(default) = &schema_.default {
+        out["default"] = value(default);
+    }
+    match &schema_.shape {
+        Shape::Float64 => out["type"] = "float64".into(),
+        Shape::Array(items) => out["items"] = schema(items),
+        Shape::Struct(fields) => {
+            out["fields"] = fields
+                .iter()
+                .map(|field| json!([*field.name, schema(&field.schema)]))
+                .collect();
+        }
+        _ => {}
+    }
+    out
+}
+
+fn value(value_: &Value<'_>) -> Json {
+    match value_ {
+        Value::Null => Json::Null,
+        Value::Boolean(v) => (*v).into(),
+        Value::Int16(v) => json!({ "int16": v }),
+        Value::Int32(v) => json!({ "int32": v }),
+        Value::Int64(v) => json!({ "int64": v }),
+        Value::Float64(v) => json!({ "float64": v.to_string() }),
+        Value::String(v) => v.as_ref().into(),
+        Value::Bytes(v) => json!({"bytes": v.iter().map(|byte| format!("{byte:02x}")).collect::<String>()}),
+        Value::Array(elements) => elements.iter().map(value).collect(),
+        Value::Struct(v) => json!({"struct": v.values().iter().map(value).collect::<Json>()}),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Floating-point numbers by their bits, since Java prints them otherwise; errors without their text.
+fn normalised(json: &Json) -> Json {
+    match json {
+        Json::Object(members) if members.contains_key("error") => json!("error"),
+        Json::Object(members) => match members.get("float64").and_then(Json::as_str) {
+            Some(number) => json!({"float64": number.parse::<f64>().expect("a number").to_bits()}),
+            None => members
+                .iter()
+                .map(|(name, member)| (name.clone(), normalised(member)))
+                .collect(),
+        },
+        Json::Array(elements) => elements.iter().map(normalised).collect(),
+        other => other.clone(),
+    }
+}
+
+fn text(json: &Json) -> String {
+    json.as_str().expect("text").to_owned()
+}
