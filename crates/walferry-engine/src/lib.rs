@@ -1,12 +1,24 @@
 //! The engine: the path of a row, progress, start and stop, and the traits that the edges implement.
 
+mod backoff;
+pub mod batch;
+mod counts;
 pub mod failure;
+mod outlet;
+pub mod pipeline;
+mod place;
+mod plans;
 pub mod position;
 pub mod progress;
+pub mod run;
 pub mod sink;
+mod snapshot;
 pub mod source;
+pub mod start;
 pub mod status;
 pub mod store;
 
 pub use failure::{Cause, Disposition, Exit, Failure};
+pub use outlet::{Converters, Tolerance};
+pub use pipeline::Pipeline;
 pub use position::Position;

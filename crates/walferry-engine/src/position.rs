@@ -8,8 +8,8 @@ use walferry_pgoutput::Lsn;
 /// which are sent in the order of their commits while their changes interleave in the WAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Position {
-    /// LSN of the commit record of the change's transaction (`final_lsn` of its Begin message), or the LSN of a message
-    /// outside transactions. These rise along the stream.
+    /// LSN of the commit record of the change's transaction (`final_lsn` of its Begin message); for a message outside
+    /// transactions, the last byte of its record. These rise along the stream.
     pub unit: Lsn,
     /// LSN of the change; does not fall within a transaction.
     pub lsn: Lsn,

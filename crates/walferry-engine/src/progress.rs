@@ -411,8 +411,8 @@ impl State {
             }
             Step::SnapshotEnd { lsn, transaction } => {
                 self.transaction = transaction;
+                // The stream goes on where the slot stands, which may be before the snapshot.
                 offset.lsn = Some(lsn.into());
-                offset.lsn_proc = None;
                 offset.tx_id = Some(transaction.xid);
                 offset.ts_usec = Some(transaction.time_us);
                 offset.snapshot = Some("INITIAL".into());

@@ -187,6 +187,11 @@ pub fn chunks(bytes: usize) -> (ChunkSender, ChunkReceiver) {
 }
 
 impl ChunkSender {
+    /// Whether the pipeline has dealt with everything that was sent.
+    pub fn is_empty(&self) -> bool {
+        self.room.available_permits() >= self.most as usize
+    }
+
     /// Waits until there is room, then hands the chunk over. Dropping the future hands nothing over. `Err` when the
     /// pipeline has ended.
     pub async fn send(&self, mut chunk: Chunk) -> Result<(), PipelineEnded> {

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::iter::FusedIterator;
 
-use crate::EncodeError;
+use crate::{DecodeError, EncodeError};
 use crate::encode::field;
 use crate::reader::Reader;
 
@@ -44,6 +44,17 @@ impl<'a> Tuple<'a> {
     }
 
     /// A tuple of `column_count` columns that `data` is known to hold.
+    /// Reads a tuple that stands alone (TupleData of the protocol), every column of it checked.
+    ///
+    /// # Errors
+    /// When it ends early, goes on for too long, or has a column of an unknown kind.
+    pub fn parse(data: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new("tuple", data);
+        let tuple = reader.tuple()?;
+        reader.finish()?;
+        Ok(tuple)
+    }
+
     pub(crate) fn new_checked(column_count: u16, data: &'a [u8]) -> Self {
         Self { column_count, data }
     }

@@ -1,0 +1,241 @@
+//! Encoded records on their way from the pipeline to the sink.
+
+use std::ops::Range;
+
+use walferry_pgoutput::Lsn;
+
+use crate::{
+    failure::Failure,
+    position::Position,
+    progress::{Progress, Step},
+    sink::{Origin, Outgoing, Sink},
+    status::Status,
+};
+
+/// Encoded records and the steps of progress between them, in stream order. All bytes lie in one buffer that is used again.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub(crate) bytes: Vec<u8>,
+    records: Vec<Entry>,
+    headers: Vec<(Range<usize>, Option<Range<usize>>)>,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    topic: Range<usize>,
+    table: Range<usize>,
+    key: Option<Range<usize>>,
+    value: Option<Range<usize>>,
+    headers: Range<usize>,
+    partition: Option<i32>,
+    timestamp_ms: Option<i64>,
+    lsn: Lsn,
+}
+
+/// The parts of a record, as ranges of the batch's bytes.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) topic: Range<usize>,
+    pub(crate) table: Range<usize>,
+    pub(crate) key: Option<Range<usize>>,
+    pub(crate) value: Option<Range<usize>>,
+    pub(crate) partition: Option<i32>,
+    pub(crate) timestamp_ms: Option<i64>,
+}
+
+/// Where a batch was before a record was begun, to go back to when it cannot be encoded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    bytes: usize,
+    headers: usize,
+}
+
+impl Batch {
+    /// Bytes of its records.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+    /// Whether it holds neither records nor steps.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Number of its records.
+    pub(crate) fn records(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Adds a step that is no record.
+    pub(crate) fn step(&mut self, step: Step) {
+        self.steps.push(step);
+    }
+
+    /// Copies text to the buffer.
+    pub(crate) fn text(&mut self, text: &str) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(text.as_bytes());
+        start..self.bytes.len()
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            bytes: self.bytes.len(),
+            headers: self.headers.len(),
+        }
+    }
+    pub(crate) fn back_to(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.bytes);
+        self.headers.truncate(mark.headers);
+    }
+    pub(crate) fn header(&mut self, name: Range<usize>, value: Option<Range<usize>>) {
+        self.headers.push((name, value));
+    }
+
+    /// Finishes the record whose bytes and headers were written since `mark`.
+    pub(crate) fn record(&mut self, mark: Mark, parts: Parts, position: Position, message: &'static str, last: bool) {
+        let Parts {
+            topic,
+            table,
+            key,
+            value,
+            partition,
+            timestamp_ms,
+        } = parts;
+        let headers = mark.headers..self.headers.len();
+        let bytes = self.bytes.len() - mark.bytes;
+        self.records.push(Entry {
+            topic,
+            table,
+            key,
+            value,
+            headers,
+            partition,
+            timestamp_ms,
+            lsn: position.lsn,
+        });
+        self.steps.push(Step::Record {
+            position,
+            message,
+            last,
+            bytes,
+        });
+    }
+
+    /// Takes the mark from all but the last record of a change: only then has the change been delivered.
+    pub(crate) fn last_is_last(&mut self) {
+        if let Some(Step::Record { last, .. }) = self.steps.last_mut() {
+            *last = true;
+        }
+    }
+
+    /// Gives everything to progress and to the sink, in order, and is empty again.
+    pub fn deliver(&mut self, sink: &mut impl Sink, progress: &Progress, status: &Status) -> Result<(), Failure> {
+        let first = progress.push(self.steps.drain(..));
+        let mut headers = Vec::new();
+        let mut tally = Tally::default();
+        for (sequence, record) in (first..).zip(&self.records) {
+            headers.clear();
+            headers.extend(
+                self.headers[record.headers.clone()]
+                    .iter()
+                    .map(|(name, value)| (self.str(name), value.as_ref().map(|v| self.slice(v)))),
+            );
+            let topic = self.str(&record.topic);
+            let outgoing = Outgoing {
+                topic,
+                partition: record.partition,
+                timestamp_ms: record.timestamp_ms,
+                key: record.key.as_ref().map(|r| self.slice(r)),
+                value: record.value.as_ref().map(|r| self.slice(r)),
+                headers: &headers,
+                origin: Origin {
+                    table: self.str(&record.table),
+                    lsn: record.lsn,
+                },
+            };
+            sink.send(&outgoing, sequence)?;
+            let bytes = outgoing.key.map_or(0, <[u8]>::len) + outgoing.value.map_or(0, <[u8]>::len);
+            tally.count(topic, bytes as u64, status);
+        }
+        tally.flush(status);
+        drop(headers);
+        self.records.clear();
+        self.headers.clear();
+        self.bytes.clear();
+        // A huge row must not keep its memory for ever.
+        self.bytes.shrink_to(KEPT_BYTES);
+        Ok(())
+    }
+
+    fn slice(&self, range: &Range<usize>) -> &[u8] {
+        &self.bytes[range.clone()]
+    }
+    fn str(&self, range: &Range<usize>) -> &str {
+        std::str::from_utf8(self.slice(range)).expect("written from text")
+    }
+
+    /// The records, for tests and recordings.
+    pub fn iter(&self) -> impl Iterator<Item = BatchRecord<'_>> {
+        self.records.iter().map(|record| BatchRecord {
+            topic: self.str(&record.topic),
+            partition: record.partition,
+            timestamp_ms: record.timestamp_ms,
+            key: record.key.as_ref().map(|r| self.slice(r)),
+            value: record.value.as_ref().map(|r| self.slice(r)),
+            headers: self.headers[record.headers.clone()]
+                .iter()
+                .map(|(name, value)| (self.str(name), value.as_ref().map(|v| self.slice(v))))
+                .collect(),
+        })
+    }
+}
+
+/// Memory that an empty batch keeps.
+const KEPT_BYTES: usize = 256 * 1024;
+
+/// A record of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchRecord<'a> {
+    /// Topic.
+    pub topic: &'a str,
+    /// Partition, where one was chosen.
+    pub partition: Option<i32>,
+    /// Timestamp, where one was chosen.
+    pub timestamp_ms: Option<i64>,
+    /// Key.
+    pub key: Option<&'a [u8]>,
+    /// Value.
+    pub value: Option<&'a [u8]>,
+    /// Headers.
+    pub headers: Vec<(&'a str, Option<&'a [u8]>)>,
+}
+
+/// Counts by topic; neighbours mostly share one, so the shared table is asked for once a run.
+#[derive(Default)]
+struct Tally<'a> {
+    topic: &'a str,
+    records: u64,
+    bytes: u64,
+}
+
+impl<'a> Tally<'a> {
+    fn count(&mut self, topic: &'a str, bytes: u64, status: &Status) {
+        if topic != self.topic {
+            self.flush(status);
+            *self = Self {
+                topic,
+                records: 0,
+                bytes: 0,
+            };
+        }
+        self.records += 1;
+        self.bytes += bytes;
+    }
+
+    fn flush(&self, status: &Status) {
+        if self.records > 0 {
+            status.count_topic(self.topic, self.records, self.bytes);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What the pipeline counts between two reports.
+
+use std::{collections::BTreeSet, sync::atomic::Ordering::Relaxed};
+
+use tracing::warn;
+use walferry_event::Failure as Unconverted;
+use walferry_pgoutput::Lsn;
+
+use crate::status::{self, Status};
+
+/// Plain numbers, added to the shared ones once a chunk.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) connects: u64,
+    pub(crate) snapshot_rows: u64,
+    pub(crate) snapshot_tables: u64,
+    changes: [u64; 4],
+    transactions: u64,
+    unconverted: u64,
+    last_lsn: Lsn,
+    last_change_us: i64,
+    last_commit_us: i64,
+    /// Columns whose values could not be converted; each is told once.
+    told: BTreeSet<(String, String)>,
+}
+
+impl Counts {
+    pub(crate) fn change(&mut self, message: &str, lsn: Lsn, now_ns: i64) {
+        let index = match message {
+            "INSERT" => 0,
+            "UPDATE" => 1,
+            "DELETE" => 2,
+            _ => 3,
+        };
+        self.changes[index] += 1;
+        self.last_lsn = lsn;
+        self.last_change_us = now_ns / 1000;
+    }
+
+    pub(crate) fn commit(&mut self, time_us: i64) {
+        self.transactions += 1;
+        self.last_commit_us = time_us;
+    }
+
+    /// Fields that are empty because their values could not be converted.
+    pub(crate) fn unconverted(&mut self, table: &str, failures: &[Unconverted]) {
+        for failure in failures {
+            self.unconverted += 1;
+            let column = (table.to_owned(), failure.column.clone());
+            if failure.warn && self.told.insert(column) {
+                warn!(
+                    table,
+                    column = failure.column,
+                    column.r#type = failure.type_name,
+                    reason = %failure.reason,
+                    "a value could not be converted and is sent as null; further ones of this column are only counted"
+                );
+            }
+        }
+    }
+
+    pub(crate) fn report(&mut self, status: &Status) {
+        let counters = &status.counters;
+        let add = |counter: &std::sync::atomic::AtomicU64, n: &mut u64| {
+            if *n > 0 {
+                counter.fetch_add(std::mem::take(n), Relaxed);
+            }
+        };
+        if self.connects > 0 {
+            counters.connected.store(1, Relaxed);
+            status.set_phase(status::Phase::Streaming);
+        }
+        add(&counters.connects, &mut self.connects);
+        let [inserts, updates, deletes, truncates] = &mut self.changes;
+        let mut all = *inserts + *updates + *deletes + *truncates;
+        add(&counters.changes, &mut all);
+        add(&counters.inserts, inserts);
+        add(&counters.updates, updates);
+        add(&counters.deletes, deletes);
+        add(&counters.truncates, truncates);
+        add(&counters.transactions, &mut self.transactions);
+        add(&counters.snapshot_rows, &mut self.snapshot_rows);
+        for _ in 0..std::mem::take(&mut self.unconverted) {
+            status.count_error("unconverted_value");
+        }
+        if self.snapshot_tables > 0 {
+            counters
+                .snapshot_tables_left
+                .fetch_sub(std::mem::take(&mut self.snapshot_tables), Relaxed);
+        }
+        if self.last_change_us > 0 {
+            counters.received_lsn.store(self.last_lsn.0, Relaxed);
+            counters.last_change_us.store(self.last_change_us, Relaxed);
+        }
+        if self.last_commit_us > 0 {
+            counters.last_commit_us.store(self.last_commit_us, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The second half of a row's path: record → transforms → converters → batch.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use walferry_converter::{Converter, Encoded, Part};
+use walferry_pgoutput::Lsn;
+use walferry_record::{Record, Typed};
+use walferry_transform::{Chain, Outcome};
+
+use crate::{
+    batch::{Batch, Parts},
+    failure::{Disposition, Exit, Failure},
+    place::Place,
+    position::Position,
+    progress::Step,
+    status::Status,
+};
+
+/// `key.converter`, `value.converter` and `header.converter`.
+pub struct Converters {
+    /// Of keys.
+    pub key: Box<dyn Converter>,
+    /// Of values.
+    pub value: Box<dyn Converter>,
+    /// Of headers.
+    pub header: Box<dyn Converter>,
+}
+
+/// `errors.tolerance`: what becomes of a record that cannot be transformed or converted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Tolerance {
+    /// The connector stops.
+    #[default]
+    None,
+    /// The record is set aside: counted, and told to the dead-letter topic where one is named.
+    All {
+        /// `errors.deadletterqueue.topic.name`.
+        dead_letters: Option<String>,
+    },
+}
+
+/// Where records go on.
+pub(crate) struct Outlet {
+    chain: Chain,
+    converters: Converters,
+    tolerance: Tolerance,
+    counts: Counts,
+}
+
+/// What has been counted since the last report.
+#[derive(Debug, Default)]
+struct Counts {
+    records: u64,
+    set_aside: u64,
+    skipped: BTreeMap<&'static str, u64>,
+}
+
+/// The change that a record comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct From<'a> {
+    /// `schema.table`; empty where there is none.
+    pub(crate) table: &'a str,
+    pub(crate) position: Position,
+    /// Debezium's word for the message.
+    pub(crate) message: &'static str,
+}
+
+impl Outlet {
+    pub(crate) fn new(chain: Chain, converters: Converters, tolerance: Tolerance) -> Self {
+        Self {
+            chain,
+            converters,
+            tolerance,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Puts a record through transforms and converters, and to the batch.
+    pub(crate) fn send(
+        &mut self,
+        record: Record<'_>,
+        from: From<'_>,
+        place: &mut Place,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        let mark = out.mark();
+        let made = match self.chain.apply(record) {
+            Ok(Outcome::Dropped(reason)) => {
+                self.skip(reason.as_str());
+                return Ok(());
+            }
+            Ok(Outcome::Record(record)) => self.converters.encode(&record, from.table, out),
+            Err(error) => Err(Failed {
+                stage: "TRANSFORMATION",
+                hint: error.hint(),
+                what: Failure::chain(&error),
+            }),
+        };
+        let parts = match made {
+            Ok(parts) => parts,
+            Err(failed) => {
+                out.back_to(mark);
+                self.set_aside(failed, from, out)?
+            }
+        };
+        let Some(parts) = parts else { return Ok(()) };
+        if let Some(transaction) = place.sends() {
+            out.step(Step::Begin(transaction));
+        }
+        self.counts.records += 1;
+        out.record(mark, parts, from.position, from.message, false);
+        Ok(())
+    }
+
+    /// A change that could not become records.
+    pub(crate) fn reject(
+        &mut self,
+        error: &walferry_event::Error,
+        from: From<'_>,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        let failed = Failed {
+            stage: "EVENT",
+            hint: None,
+            what: Failure::chain(error),
+        };
+        let mark = out.mark();
+        if let Some(parts) = self.set_aside(failed, from, out)? {
+            out.record(mark, parts, from.position, from.message, true);
+        }
+        Ok(())
+    }
+
+    /// Counts a row that yields no record.
+    pub(crate) fn skip(&mut self, reason: &'static str) {
+        *self.counts.skipped.entry(reason).or_default() += 1;
+    }
+
+    pub(crate) fn report(&mut self, status: &Status) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let Counts {
+            records,
+            set_aside,
+            skipped,
+        } = &mut self.counts;
+        status.counters.records.fetch_add(std::mem::take(records), Relaxed);
+        status.counters.set_aside.fetch_add(std::mem::take(set_aside), Relaxed);
+        while let Some((reason, rows)) = skipped.pop_first() {
+            status.count_skipped(reason, rows);
+        }
+    }
+
+    /// A record failed. Stops, or makes a record for the dead-letter topic, or counts it only.
+    fn set_aside(&mut self, failed: Failed, from: From<'_>, out: &mut Batch) -> Result<Option<Parts>, Failure> {
+        let at = Lsn::to_string(&from.position.lsn);
+        let Tolerance::All { dead_letters } = &self.tolerance else {
+            let what = format!("a row of {} at LSN {at} cannot be sent: {}", from.table, failed.what);
+            let hint = failed.hint.unwrap_or_else(|| {
+                "mend the row's configuration, or set `errors.tolerance=all` (with `errors.deadletterqueue.topic.name` to keep \
+                 what is set aside)"
+                    .into()
+            });
+            return Err(Failure::new(
+                Disposition::Stop(Exit::Record),
+                "record_failed",
+                what,
+                Some(hint),
+            ));
+        };
+        self.counts.set_aside += 1;
+        tracing::error!(
+            table = from.table,
+            lsn = at,
+            stage = failed.stage,
+            error = failed.what,
+            "record set aside"
+        );
+        let Some(topic) = dead_letters else { return Ok(None) };
+        let headers = [
+            ("__connect.errors.stage", failed.stage),
+            ("__connect.errors.exception.message", &failed.what),
+            ("walferry.table", from.table),
+            ("walferry.lsn", &at),
+        ];
+        for (name, value) in headers {
+            let (name, value) = (out.text(name), out.text(value));
+            out.header(name, Some(value));
+        }
+        let (topic, table) = (out.text(topic), out.text(from.table));
+        Ok(Some(Parts {
+            topic,
+            table,
+            key: None,
+            value: None,
+            partition: None,
+            timestamp_ms: None,
+        }))
+    }
+}
+
+/// Why a record was not made.
+struct Failed {
+    /// Connect's word for the stage.
+    stage: &'static str,
+    what: String,
+    hint: Option<String>,
+}
+
+impl Converters {
+    /// Headers first, then key, then value, as Connect does.
+    fn encode(&mut self, record: &Record<'_>, table: &str, out: &mut Batch) -> Result<Option<Parts>, Failed> {
+        let topic = &*record.topic;
+        for header in &record.headers {
+            let name = out.text(&header.name);
+            let value = encode(
+                &mut *self.header,
+                "HEADER_CONVERTER",
+                topic,
+                Part::Header(&header.name),
+                &header.value,
+                out,
+            )?;
+            out.header(name, value);
+        }
+        let key = encode(&mut *self.key, "KEY_CONVERTER", topic, Part::Key, &record.key, out)?;
+        let value = encode(
+            &mut *self.value,
+            "VALUE_CONVERTER",
+            topic,
+            Part::Value,
+            &record.value,
+            out,
+        )?;
+        let (partition, timestamp_ms) = (record.partition, record.timestamp_ms);
+        Ok(Some(Parts {
+            topic: out.text(topic),
+            table: out.text(table),
+            key,
+            value,
+            partition,
+            timestamp_ms,
+        }))
+    }
+}
+
+fn encode(
+    converter: &mut dyn Converter,
+    stage: &'static str,
+    topic: &str,
+    part: Part<'_>,
+    typed: &Typed<'_>,
+    out: &mut Batch,
+) -> Result<Option<Range<usize>>, Failed> {
+    let start = out.bytes.len();
+    match converter.encode(topic, part, typed, &mut out.bytes) {
+        Ok(Encoded::Null) => Ok(None),
+        Ok(Encoded::Bytes) => Ok(Some(start..out.bytes.len())),
+        Err(error) => Err(Failed {
+            stage,
+            hint: None,
+            what: Failure::chain(&error),
+        }),
+    }
+}

@@ -1,0 +1,308 @@
+//! The path of a row, from a frame of the stream to an encoded record.
+//!
+//! It is synchronous and has no clock and no socket: nothing on it waits, so nothing on it can hold up a keepalive, an
+//! acknowledgement or a signal.
+
+use std::sync::Arc;
+
+use walferry_event::{Context, Messages, Outcome, Settings as EventSettings, Transaction};
+use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
+use walferry_transform::Chain;
+
+use crate::{
+    batch::Batch,
+    counts::Counts,
+    failure::{Exit, Failure},
+    outlet::{Converters, From, Outlet, Tolerance},
+    place::{AsOrigin, Place},
+    plans::Plans,
+    position::Position,
+    progress::Step,
+    snapshot::Snapshot,
+    source::Frame,
+    status::Status,
+    store::StoredOffset,
+};
+
+/// Turns frames into records. One lives as long as a session.
+pub struct Pipeline {
+    plans: Plans,
+    messages: Messages,
+    /// Counts records by transaction, where `provide.transaction.metadata` asks for it.
+    metadata: Option<Transaction>,
+    snapshot: Option<Snapshot>,
+    place: Place,
+    outlet: Outlet,
+    counts: Counts,
+}
+
+impl Pipeline {
+    /// A pipeline that goes on after an offset.
+    pub fn new(
+        events: Arc<EventSettings>,
+        chain: Chain,
+        converters: Converters,
+        tolerance: Tolerance,
+        after: &StoredOffset,
+    ) -> Self {
+        let last_commit = after.connect.lsn_commit.map(Lsn);
+        Self {
+            messages: Messages::new(&events),
+            metadata: events.transaction_metadata.then(|| Transaction::new(&events)),
+            plans: Plans::new(events),
+            snapshot: None,
+            place: Place::after(after.position, last_commit),
+            outlet: Outlet::new(chain, converters, tolerance),
+            counts: Counts::default(),
+        }
+    }
+
+    /// One frame of the source. `bytes` is what its ranges point into, `now_ns` the time of processing in nanoseconds since
+    /// 1970.
+    pub fn on_frame(&mut self, frame: Frame, bytes: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        match frame {
+            Frame::Wal { lsn, payload } => return self.on_message(lsn, &bytes[payload], now_ns, out),
+            // Inside a transaction the server's position says nothing about what has been sent.
+            Frame::Keepalive { wal_end } if self.place.open().is_none() => out.step(Step::Idle(wal_end)),
+            Frame::Keepalive { .. } => {}
+            Frame::Catalog(catalog) => self.plans.facts(catalog),
+            Frame::Begin => {
+                self.counts.connects += 1;
+                self.plans.forget();
+                self.place.reconnected();
+            }
+            Frame::Table(table) => {
+                let plan = self.plans.snapshot(&table.catalog)?;
+                self.snapshot.get_or_insert_default().table(*table, plan);
+            }
+            Frame::Row { tuple } => {
+                let snapshot = self
+                    .snapshot
+                    .as_mut()
+                    .ok_or_else(|| out_of_order("a row before its table"))?;
+                snapshot.row(
+                    &bytes[tuple],
+                    now_ns,
+                    &mut self.place,
+                    &mut self.outlet,
+                    &mut self.counts,
+                    out,
+                )?;
+            }
+            Frame::SnapshotEnd => {
+                let snapshot = self.snapshot.take().unwrap_or_default();
+                snapshot.end(now_ns, &mut self.place, &mut self.outlet, &mut self.counts, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_message(&mut self, lsn: Lsn, payload: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        match pgoutput::decode(payload).map_err(|error| malformed(lsn, &error))? {
+            Message::Change(change) => self.on_change(lsn, &change, now_ns, out),
+            Message::Begin(begin) => {
+                self.place.begin(&begin);
+                self.on_transaction_edge(lsn, now_ns, out, Transaction::begin)
+            }
+            // A transaction that sent nothing is settled here: a filtered table must not hold the slot.
+            Message::Commit(commit) => {
+                self.on_transaction_edge(lsn, now_ns, out, Transaction::end)?;
+                let sent = self.place.commit(commit.end_lsn).is_some_and(|open| open.sent);
+                let time_us = commit.commit_time.unix_micros();
+                self.counts.commit(time_us);
+                out.step(Step::Commit {
+                    end: commit.end_lsn,
+                    time_us,
+                    sent,
+                });
+                Ok(())
+            }
+            // The reader has put the catalog's facts beside the relation, in stream order.
+            Message::Relation(relation) => self.plans.learn(relation),
+            Message::Truncate(truncate) => self.on_truncate(lsn, &truncate, now_ns, out),
+            Message::Logical(message) => self.on_logical_message(lsn, &message, now_ns, out),
+            Message::Origin(origin) => {
+                self.place.origin(&origin);
+                Ok(())
+            }
+            // Types are looked up in the catalog, which knows more of them.
+            Message::Type(_) => Ok(()),
+        }
+    }
+
+    fn on_change(&mut self, lsn: Lsn, change: &Change<'_>, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        let plan = self.plans.of(change.relation)?; // schemas, names: once per relation version
+        let met = self.place.advance(lsn);
+        if met.is_delivered() && self.metadata.is_none() {
+            return Ok(());
+        }
+        let message = match change.operation {
+            Operation::Insert { .. } => "INSERT",
+            Operation::Update { .. } => "UPDATE",
+            Operation::Delete { .. } => "DELETE",
+        };
+        let from = From {
+            table: plan.name(),
+            position: met.position(),
+            message,
+        };
+        let origin = self.place.origin_name();
+        let context = context(&self.place, origin.as_origin(), lsn, now_ns);
+        // Envelope, key, tombstone. What was delivered before is counted again, for the numbers within its transaction.
+        let outcome = plan.records(change, &context, self.metadata.as_mut());
+        if met.is_delivered() {
+            return Ok(());
+        }
+        self.counts.change(message, lsn, now_ns);
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => return self.outlet.reject(&error, from, out),
+        };
+        emit(outcome, from, &mut self.place, &mut self.outlet, &mut self.counts, out)
+    }
+
+    fn on_truncate(&mut self, lsn: Lsn, truncate: &Truncate, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        let met = self.place.advance(lsn);
+        for &relation in &truncate.relations {
+            let plan = self.plans.of(relation)?;
+            let from = From {
+                table: plan.name(),
+                position: met.position(),
+                message: "TRUNCATE",
+            };
+            let origin = self.place.origin_name();
+            let context = context(&self.place, origin.as_origin(), lsn, now_ns);
+            let outcome = plan.truncate(&context, self.metadata.as_mut());
+            if !met.is_delivered() {
+                self.counts.change("TRUNCATE", lsn, now_ns);
+                emit(outcome, from, &mut self.place, &mut self.outlet, &mut self.counts, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_logical_message(
+        &mut self,
+        lsn: Lsn,
+        message: &LogicalMessage<'_>,
+        now_ns: i64,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        let met = self.place.advance(lsn);
+        let origin = self.place.origin_name();
+        let mut context = context(&self.place, origin.as_origin(), lsn, now_ns);
+        if !message.transactional {
+            context.xid = None;
+        }
+        let record = self.messages.record(message, &context, self.metadata.as_mut());
+        if met.is_delivered() {
+            return Ok(());
+        }
+        let from = From {
+            table: "",
+            position: met.position(),
+            message: "MESSAGE",
+        };
+        match record {
+            Some(record) => {
+                self.outlet.send(record, from, &mut self.place, out)?;
+                out.last_is_last();
+            }
+            None => self.outlet.skip("message_prefix"),
+        }
+        Ok(())
+    }
+
+    /// The record that marks the beginning or the end of a transaction, where these are wanted.
+    fn on_transaction_edge(
+        &mut self,
+        lsn: Lsn,
+        now_ns: i64,
+        out: &mut Batch,
+        edge: impl FnOnce(&mut Transaction, &Context<'_>) -> Option<walferry_record::Record<'static>>,
+    ) -> Result<(), Failure> {
+        let Some(metadata) = &mut self.metadata else {
+            return Ok(());
+        };
+        let origin = self.place.origin_name();
+        let context = context(&self.place, origin.as_origin(), lsn, now_ns);
+        let record = edge(metadata, &context);
+        if self.place.is_delivered_transaction() {
+            return Ok(());
+        }
+        // It has no position of its own: it is sent again with its transaction.
+        let from = From {
+            table: "",
+            position: Position {
+                lsn,
+                ..Position::default()
+            },
+            message: "TRANSACTION",
+        };
+        record.map_or(Ok(()), |record| self.outlet.send(record, from, &mut self.place, out))
+    }
+
+    /// Tells what has been counted since the last time.
+    pub fn report(&mut self, status: &Status) {
+        self.counts.report(status);
+        self.outlet.report(status);
+    }
+}
+
+/// Transforms, converters, batch; for each record of a change.
+pub(crate) fn emit(
+    outcome: Outcome<'_>,
+    from: From<'_>,
+    place: &mut Place,
+    outlet: &mut Outlet,
+    counts: &mut Counts,
+    out: &mut Batch,
+) -> Result<(), Failure> {
+    if let Some(reason) = outcome.skipped {
+        outlet.skip(reason.as_str());
+    }
+    counts.unconverted(from.table, &outcome.failures);
+    let before = out.records();
+    for record in outcome.records {
+        outlet.send(record, from, place, out)?;
+    }
+    if out.records() > before {
+        out.last_is_last();
+    }
+    Ok(())
+}
+
+fn context<'a>(place: &Place, origin: Option<Origin<'a>>, lsn: Lsn, now_ns: i64) -> Context<'a> {
+    let transaction = place.transaction();
+    Context {
+        lsn: Some(lsn),
+        last_commit_lsn: place.last_commit(),
+        xid: place.open().map(|open| Xid(open.transaction.xid)),
+        source_time_ns: transaction.time_us.saturating_mul(1000),
+        processed_time_ns: now_ns,
+        xmin: None,
+        origin,
+        snapshot: None,
+    }
+}
+
+fn malformed(lsn: Lsn, error: &pgoutput::DecodeError) -> Failure {
+    Failure::stop(
+        Exit::Record,
+        "malformed_message",
+        format!(
+            "a message of the stream at LSN {lsn} cannot be read: {}",
+            Failure::chain(error)
+        ),
+        "the server speaks another version of pgoutput, or something between here and it changes bytes; nothing was skipped",
+    )
+}
+
+fn out_of_order(what: &str) -> Failure {
+    Failure::stop(
+        Exit::Record,
+        "malformed_snapshot",
+        what.to_owned(),
+        "this is a defect: please report it",
+    )
+}

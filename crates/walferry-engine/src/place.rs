@@ -1,0 +1,242 @@
+//! Where in the stream the pipeline is, and what of it has been delivered before.
+
+use std::sync::Arc;
+
+use walferry_pgoutput::{Begin, Lsn, Origin};
+
+use crate::{position::Position, progress::Transaction};
+
+/// The pipeline's place in the stream.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// The transaction that is being read.
+    open: Option<Open>,
+    /// The last change that was met.
+    last: Option<Position>,
+    /// Changes up to and including this one have been delivered, or are under way: they are read again after a restart or a
+    /// new connection, and passed over.
+    resume: Option<Position>,
+    /// LSN behind the last commit seen in the stream; `source.sequence[0]`.
+    last_commit: Option<Lsn>,
+    /// The transaction that was read last; messages outside transactions carry its time, as Debezium's do.
+    transaction: Transaction,
+    origin: Option<OriginName>,
+}
+
+/// The replication origin of a transaction.
+#[derive(Debug, Clone)]
+pub(crate) struct OriginName {
+    commit_lsn: Lsn,
+    name: Arc<str>,
+}
+
+/// Whether a change is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Met {
+    New(Position),
+    Delivered(Position),
+}
+
+impl Met {
+    pub(crate) const fn position(self) -> Position {
+        match self {
+            Self::New(position) | Self::Delivered(position) => position,
+        }
+    }
+    pub(crate) const fn is_delivered(self) -> bool {
+        matches!(self, Self::Delivered(_))
+    }
+}
+
+/// A transaction that is being read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Open {
+    pub(crate) final_lsn: Lsn,
+    pub(crate) transaction: Transaction,
+    /// Whether a record of it has been sent.
+    pub(crate) sent: bool,
+}
+
+impl Place {
+    /// Goes on after `position`, with the last commit that the offset knows of.
+    pub(crate) fn after(position: Option<Position>, last_commit: Option<Lsn>) -> Self {
+        Self {
+            resume: position,
+            last_commit,
+            ..Self::default()
+        }
+    }
+
+    /// A new connection: the server sends again from an earlier commit; a transaction left open comes again whole.
+    pub(crate) fn reconnected(&mut self) {
+        self.open = None;
+        self.resume = self.resume.max(self.last.take());
+    }
+
+    pub(crate) fn begin(&mut self, begin: &Begin) {
+        let transaction = Transaction {
+            xid: begin.xid.0,
+            time_us: begin.commit_time.unix_micros(),
+        };
+        self.transaction = transaction;
+        self.origin = None;
+        self.open = Some(Open {
+            final_lsn: begin.final_lsn,
+            transaction,
+            sent: false,
+        });
+    }
+
+    /// The transaction was replicated to the server from another one.
+    pub(crate) fn origin(&mut self, origin: &Origin<'_>) {
+        self.origin = Some(OriginName {
+            commit_lsn: origin.commit_lsn,
+            name: origin.name.into(),
+        });
+    }
+
+    /// Ends the transaction; `None` when none was begun.
+    pub(crate) fn commit(&mut self, end: Lsn) -> Option<Open> {
+        self.last_commit = Some(end);
+        self.open.take()
+    }
+
+    /// Moves on to a change with this LSN, which may have been delivered before.
+    ///
+    /// Changes with the same LSN are told apart by counting them; whatever becomes of a change, it counts.
+    pub(crate) fn advance(&mut self, lsn: Lsn) -> Met {
+        // Outside transactions there are only messages, each a unit of its own. Their LSN is that of the end of their record,
+        // where the next commit record may begin; the byte before is theirs alone.
+        let unit = self
+            .open
+            .as_ref()
+            .map_or(Lsn(lsn.0.saturating_sub(1)), |open| open.final_lsn);
+        let ordinal = match self.last {
+            Some(last) if (last.unit, last.lsn) == (unit, lsn) => last.ordinal + 1,
+            _ => 0,
+        };
+        let position = Position { unit, lsn, ordinal };
+        self.last = Some(position);
+        if self.resume < Some(position) {
+            Met::New(position)
+        } else {
+            Met::Delivered(position)
+        }
+    }
+
+    pub(crate) fn open(&self) -> Option<&Open> {
+        self.open.as_ref()
+    }
+
+    /// Notes that a record of the transaction is sent. Returns the transaction when it is its first.
+    pub(crate) fn sends(&mut self) -> Option<Transaction> {
+        let open = self.open.as_mut().filter(|open| !open.sent)?;
+        open.sent = true;
+        Some(open.transaction)
+    }
+
+    /// Whether what the transaction sent first has been delivered before.
+    pub(crate) fn is_delivered_transaction(&self) -> bool {
+        let unit = self.open.as_ref().map(|open| open.final_lsn);
+        unit.is_some() && unit <= self.resume.map(|position| position.unit)
+    }
+
+    pub(crate) const fn transaction(&self) -> Transaction {
+        self.transaction
+    }
+
+    pub(crate) fn origin_name(&self) -> Option<OriginName> {
+        self.origin.clone()
+    }
+
+    pub(crate) const fn last_commit(&self) -> Option<Lsn> {
+        self.last_commit
+    }
+}
+
+/// An origin as events want it.
+pub(crate) trait AsOrigin {
+    fn as_origin(&self) -> Option<Origin<'_>>;
+}
+
+impl AsOrigin for Option<OriginName> {
+    fn as_origin(&self) -> Option<Origin<'_>> {
+        self.as_ref().map(|origin| Origin {
+            commit_lsn: origin.commit_lsn,
+            name: &origin.name,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use walferry_pgoutput::{PgTimestamp, Xid};
+
+    use super::*;
+
+    fn begin(place: &mut Place, final_lsn: u64) {
+        let begin = Begin {
+            final_lsn: Lsn::from(final_lsn),
+            commit_time: PgTimestamp::from_unix_micros(0),
+            xid: Xid::from(1),
+        };
+        place.begin(&begin);
+    }
+    fn at(unit: u64, lsn: u64, ordinal: u32) -> Option<Position> {
+        Some(Position {
+            unit: Lsn::from(unit),
+            lsn: Lsn::from(lsn),
+            ordinal,
+        })
+    }
+    /// Positions of the changes with these LSNs, `None` for those that were delivered before.
+    fn new<const N: usize>(place: &mut Place, lsns: [u64; N]) -> [Option<Position>; N] {
+        lsns.map(|lsn| match place.advance(Lsn::from(lsn)) {
+            Met::New(position) => Some(position),
+            Met::Delivered(_) => None,
+        })
+    }
+
+    #[test]
+    fn changes_with_one_lsn_are_told_apart() {
+        let mut place = Place::default();
+        begin(&mut place, 40);
+        let got = new(&mut place, [10, 10, 10, 30]);
+        assert_eq!(got, [at(40, 10, 0), at(40, 10, 1), at(40, 10, 2), at(40, 30, 0)]);
+    }
+
+    #[test]
+    fn delivery_goes_on_inside_a_transaction() {
+        let mut place = Place::after(at(40, 10, 1), None);
+        begin(&mut place, 40);
+        let got = new(&mut place, [10, 10, 10, 30]);
+        assert_eq!(got, [None, None, at(40, 10, 2), at(40, 30, 0)]);
+    }
+
+    #[test]
+    fn a_later_transaction_is_read_though_its_changes_have_lower_lsns() {
+        let mut place = Place::after(at(40, 30, 0), None);
+        begin(&mut place, 50);
+        assert_eq!(new(&mut place, [20]), [at(50, 20, 0)]);
+    }
+
+    #[test]
+    fn a_transaction_whose_commit_follows_a_message_is_read_after_it() {
+        let mut place = Place::default();
+        let [message] = new(&mut place, [40]);
+        let mut place = Place::after(message, None);
+        begin(&mut place, 40);
+        assert_eq!(new(&mut place, [10]), [at(40, 10, 0)]);
+    }
+
+    #[test]
+    fn a_new_connection_passes_over_what_the_last_one_brought() {
+        let mut place = Place::default();
+        begin(&mut place, 40);
+        new(&mut place, [10, 10]);
+        place.reconnected();
+        begin(&mut place, 40);
+        let got = new(&mut place, [10, 10, 10]);
+        assert_eq!(got, [None, None, at(40, 10, 2)]);
+    }
+}

@@ -1,0 +1,90 @@
+//! Plans of tables: what depends on a relation's version alone, computed when the stream describes it.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tracing::warn;
+use walferry_event::{Catalog, LeftOutReason, Settings, TablePlan};
+use walferry_pgoutput::{Oid, Relation};
+
+use crate::failure::{Exit, Failure};
+
+/// The plans of the relations that this connection has described.
+pub(crate) struct Plans {
+    settings: Arc<Settings>,
+    plans: HashMap<Oid, TablePlan>,
+    /// What the catalog knows of the relation that is described next.
+    facts: Option<Box<Catalog>>,
+}
+
+impl Plans {
+    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+        Self {
+            settings,
+            plans: HashMap::new(),
+            facts: None,
+        }
+    }
+
+    /// A new connection describes all relations anew.
+    pub(crate) fn forget(&mut self) {
+        self.plans.clear();
+        self.facts = None;
+    }
+
+    pub(crate) fn facts(&mut self, catalog: Box<Catalog>) {
+        self.facts = Some(catalog);
+    }
+
+    /// A new version of a relation.
+    pub(crate) fn learn(&mut self, relation: Relation) -> Result<(), Failure> {
+        let facts = self.facts.take();
+        let plan = TablePlan::new(&self.settings, &relation, facts.as_deref()).map_err(|error| refused(&error))?;
+        tell_left_out(&plan);
+        self.plans.insert(relation.oid, plan);
+        Ok(())
+    }
+
+    pub(crate) fn of(&self, relation: Oid) -> Result<&TablePlan, Failure> {
+        self.plans.get(&relation).ok_or_else(|| {
+            Failure::retry(
+                "unknown_relation",
+                format!("no Relation message has described relation {}", relation.0),
+            )
+        })
+    }
+
+    /// The plan of a table that a snapshot reads; `None` when it is no longer there.
+    pub(crate) fn snapshot(&self, catalog: &Catalog) -> Result<Option<TablePlan>, Failure> {
+        let plan = TablePlan::snapshot(&self.settings, catalog).map_err(|error| refused(&error))?;
+        plan.iter().for_each(tell_left_out);
+        Ok(plan)
+    }
+}
+
+/// Columns that records do not have are told once for each version of a relation.
+fn tell_left_out(plan: &TablePlan) {
+    if !plan.is_captured() {
+        return;
+    }
+    for column in plan
+        .left_out()
+        .iter()
+        .filter(|column| column.why == LeftOutReason::UnknownType)
+    {
+        warn!(
+            table = plan.name(),
+            column = column.column,
+            column.r#type = column.type_name,
+            "column is left out: Debezium has no schema for its type; `include.unknown.datatypes=true` sends it as bytes"
+        );
+    }
+}
+
+fn refused(error: &walferry_event::Error) -> Failure {
+    Failure::stop(
+        Exit::Setup,
+        "schema_refused",
+        Failure::chain(error),
+        "change `field.name.adjustment.mode` or `schema.name.adjustment.mode`, or rename a column",
+    )
+}

@@ -1,0 +1,411 @@
+//! What is done at start, given what is found: slot, stored offset, server.
+
+use walferry_pgoutput::Lsn;
+
+use crate::{
+    failure::{Exit, Failure},
+    source::Found,
+    store::StoredOffset,
+};
+
+/// What `snapshot.mode` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotPolicy {
+    /// Reads existing rows when there is no offset (`initial`, `initial_only`, `when_needed`).
+    pub at_first_start: bool,
+    /// Reads them at every start (`always`).
+    pub at_every_start: bool,
+    /// Reads them again when the stream cannot go on from the stored offset (`when_needed`).
+    pub when_lost: bool,
+}
+
+/// What `offset.mismatch.strategy` asks for when the slot is ahead of the stored offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mismatch {
+    /// Refuse: something else moved the slot, so changes may be missing. Walferry's default.
+    #[default]
+    Refuse,
+    /// Go on; what lies between is missing (`no_validation`, `trust_slot`, `trust_greater_lsn`, `trust_offset`: Postgres never
+    /// goes back behind the confirmed position, whatever is trusted).
+    GoOn,
+}
+
+/// What the start does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plan {
+    /// Creates the slot, and reads existing rows or not.
+    Create {
+        /// Whether to read existing rows first.
+        snapshot: bool,
+        /// Whether a slot has to be dropped before: its WAL is gone.
+        replace: bool,
+    },
+    /// Uses the slot as it is, though no offset tells what it stands for.
+    Adopt {
+        /// Whether to read existing rows first.
+        snapshot: bool,
+        /// Where the slot stands.
+        from: Lsn,
+    },
+    /// Goes on where it stopped.
+    Resume {
+        /// Everything before this is dealt with.
+        from: Lsn,
+        /// Whether to read all rows again first (`always`).
+        snapshot: bool,
+    },
+}
+
+/// Decides. `slot` is the slot's name, for what is said.
+pub fn decide(
+    slot: &str,
+    found: &Found,
+    stored: Option<&StoredOffset>,
+    policy: SnapshotPolicy,
+    mismatch: Mismatch,
+) -> Result<Plan, Failure> {
+    let first = policy.at_first_start || policy.at_every_start;
+    // A snapshot that was interrupted starts again; what its offset says is of no use.
+    let stored = stored.filter(|offset| !offset.connect.is_unfinished_snapshot());
+    let Some((stored, from)) = stored.and_then(|offset| Some((offset, offset.start()?))) else {
+        return match &found.slot {
+            None => Ok(Plan::Create {
+                snapshot: first,
+                replace: false,
+            }),
+            Some(s) if !s.alive && first => Ok(Plan::Create {
+                snapshot: true,
+                replace: true,
+            }),
+            Some(s) if !s.alive => Err(lost(slot, "has lost its WAL", None)),
+            Some(s) => Ok(Plan::Adopt {
+                snapshot: first,
+                from: s.confirmed.or(s.restart).unwrap_or_default(),
+            }),
+        };
+    };
+
+    if let Some(system_id) = stored.system_id.filter(|&id| id != found.system_id) {
+        return Err(Failure::stop(
+            Exit::Setup,
+            "other_server",
+            format!(
+                "the stored offset belongs to the server with system identifier {system_id}, this one is {}",
+                found.system_id
+            ),
+            "point `database.hostname` at the server that the offset comes from; for a new server start with another \
+             `--data-dir`, or remove the offset with `walferry offsets reset` and choose a `snapshot.mode`",
+        ));
+    }
+    if from > found.wal_end {
+        return Err(Failure::stop(
+            Exit::Setup,
+            "offset_beyond_server",
+            format!(
+                "the stored offset {from} lies beyond the server's WAL, which ends at {}",
+                found.wal_end
+            ),
+            "the server was restored from a backup, or is another one: rows that were delivered may not exist there; remove \
+             the offset with `walferry offsets reset` and take a snapshot again (`snapshot.mode=initial`)",
+        ));
+    }
+
+    let again = Plan::Create {
+        snapshot: true,
+        replace: found.slot.is_some(),
+    };
+    match &found.slot {
+        None if policy.when_lost => Ok(again),
+        None => Err(lost(slot, "does not exist", Some(from))),
+        Some(s) if !s.alive && policy.when_lost => Ok(again),
+        Some(s) if !s.alive => Err(lost(slot, "has lost its WAL", Some(from))),
+        Some(s) => {
+            let confirmed = s.confirmed.unwrap_or_default();
+            if confirmed > latest(stored, from) && mismatch == Mismatch::Refuse {
+                return Err(Failure::stop(
+                    Exit::Setup,
+                    "slot_ahead_of_offset",
+                    format!(
+                        "replication slot {slot} stands at {confirmed}, ahead of the stored offset {from}: something else has moved it"
+                    ),
+                    format!(
+                        "changes between {from} and {confirmed} may be missing from the topics; take a snapshot again \
+                         (`walferry offsets reset`, `snapshot.mode=initial`), or accept the gap with \
+                         `offset.mismatch.strategy=trust_slot`"
+                    ),
+                ));
+            }
+            Ok(Plan::Resume {
+                from,
+                snapshot: policy.at_every_start,
+            })
+        }
+    }
+}
+
+/// The furthest position that an offset tells of. Debezium may confirm its `lsn_proc`, which is past its last commit.
+fn latest(stored: &StoredOffset, from: Lsn) -> Lsn {
+    let c = &stored.connect;
+    [c.lsn_proc, c.lsn_commit, c.lsn]
+        .into_iter()
+        .flatten()
+        .map(Lsn::from)
+        .fold(from, Lsn::max)
+}
+
+fn lost(slot: &str, how: &str, from: Option<Lsn>) -> Failure {
+    let at = from
+        .map(|lsn| format!(", and the stored offset {lsn} needs it"))
+        .unwrap_or_default();
+    Failure::stop(
+        Exit::Setup,
+        "slot_lost",
+        format!("replication slot {slot} {how}{at}: changes since then cannot be read any more"),
+        format!(
+            "read all rows again: set `snapshot.mode=when_needed`, or `SELECT pg_drop_replication_slot('{slot}')` (where it \
+             exists), `walferry offsets reset` and `snapshot.mode=initial`; to go on with what comes from now and accept the \
+             gap, the same with `snapshot.mode=no_data`. To keep it from happening again, raise `max_slot_wal_keep_size`"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use walferry_record::SourceOffset;
+
+    use super::*;
+    use crate::{position::Position, source::FoundSlot};
+
+    const INITIAL: SnapshotPolicy = SnapshotPolicy {
+        at_first_start: true,
+        at_every_start: false,
+        when_lost: false,
+    };
+    const NO_DATA: SnapshotPolicy = SnapshotPolicy {
+        at_first_start: false,
+        at_every_start: false,
+        when_lost: false,
+    };
+    const WHEN_NEEDED: SnapshotPolicy = SnapshotPolicy {
+        at_first_start: true,
+        at_every_start: false,
+        when_lost: true,
+    };
+    const ALWAYS: SnapshotPolicy = SnapshotPolicy {
+        at_first_start: false,
+        at_every_start: true,
+        when_lost: false,
+    };
+
+    fn server(slot: Option<FoundSlot>) -> Found {
+        Found {
+            server_version: 150000,
+            system_id: 7,
+            wal_end: Lsn::from(1000),
+            slot,
+        }
+    }
+    fn slot_at(confirmed: u64) -> Option<FoundSlot> {
+        let restart = Some(Lsn::from(confirmed.saturating_sub(50)));
+        Some(FoundSlot {
+            confirmed: Some(Lsn::from(confirmed)),
+            restart,
+            alive: true,
+            active_pid: None,
+        })
+    }
+    fn dead() -> Option<FoundSlot> {
+        Some(FoundSlot {
+            alive: false,
+            ..FoundSlot::default()
+        })
+    }
+    fn own(lsn_proc: u64) -> Option<StoredOffset> {
+        let connect = SourceOffset {
+            lsn_proc: Some(lsn_proc),
+            lsn: Some(lsn_proc - 10),
+            ..SourceOffset::default()
+        };
+        Some(StoredOffset {
+            connect,
+            position: Some(Position::default()),
+            system_id: Some(7),
+        })
+    }
+    fn debezium(lsn: u64, lsn_commit: u64) -> Option<StoredOffset> {
+        let connect = SourceOffset {
+            lsn_proc: Some(lsn),
+            lsn: Some(lsn),
+            lsn_commit: Some(lsn_commit),
+            ..SourceOffset::default()
+        };
+        Some(StoredOffset {
+            connect,
+            ..StoredOffset::default()
+        })
+    }
+
+    /// Each row of the design's table of what is found at start.
+    #[test]
+    fn start_follows_what_is_found() {
+        let at = Lsn::from;
+        let create = |snapshot, replace| Ok(Plan::Create { snapshot, replace });
+        let cases = [
+            ("first start", None, None, NO_DATA, create(false, false)),
+            ("first start, rows wanted", None, None, INITIAL, create(true, false)),
+            (
+                "slot behind",
+                slot_at(400),
+                own(500),
+                INITIAL,
+                Ok(Plan::Resume {
+                    from: at(500),
+                    snapshot: false,
+                }),
+            ),
+            (
+                "slot at the offset",
+                slot_at(500),
+                own(500),
+                NO_DATA,
+                Ok(Plan::Resume {
+                    from: at(500),
+                    snapshot: false,
+                }),
+            ),
+            (
+                "every time",
+                slot_at(500),
+                own(500),
+                ALWAYS,
+                Ok(Plan::Resume {
+                    from: at(500),
+                    snapshot: true,
+                }),
+            ),
+            (
+                "slot ahead",
+                slot_at(501),
+                own(500),
+                INITIAL,
+                Err("slot_ahead_of_offset"),
+            ),
+            (
+                "slot ahead, rows on demand",
+                slot_at(501),
+                own(500),
+                WHEN_NEEDED,
+                Err("slot_ahead_of_offset"),
+            ),
+            ("no slot", None, own(500), INITIAL, Err("slot_lost")),
+            (
+                "no slot, rows on demand",
+                None,
+                own(500),
+                WHEN_NEEDED,
+                create(true, false),
+            ),
+            ("slot lost", dead(), own(500), NO_DATA, Err("slot_lost")),
+            (
+                "slot lost, rows on demand",
+                dead(),
+                own(500),
+                WHEN_NEEDED,
+                create(true, true),
+            ),
+            (
+                "beyond the WAL",
+                slot_at(400),
+                own(1001),
+                WHEN_NEEDED,
+                Err("offset_beyond_server"),
+            ),
+            (
+                "slot without offset",
+                slot_at(400),
+                None,
+                NO_DATA,
+                Ok(Plan::Adopt {
+                    snapshot: false,
+                    from: at(400),
+                }),
+            ),
+            (
+                "the same, rows wanted",
+                slot_at(400),
+                None,
+                INITIAL,
+                Ok(Plan::Adopt {
+                    snapshot: true,
+                    from: at(400),
+                }),
+            ),
+            ("lost slot without offset", dead(), None, NO_DATA, Err("slot_lost")),
+            (
+                "taken over",
+                slot_at(430),
+                debezium(460, 430),
+                NO_DATA,
+                Ok(Plan::Resume {
+                    from: at(430),
+                    snapshot: false,
+                }),
+            ),
+            (
+                "taken over, confirmed past it",
+                slot_at(460),
+                debezium(460, 430),
+                NO_DATA,
+                Ok(Plan::Resume {
+                    from: at(430),
+                    snapshot: false,
+                }),
+            ),
+        ];
+        for (name, slot, stored, policy, expected) in cases {
+            let got = decide("s", &server(slot), stored.as_ref(), policy, Mismatch::Refuse);
+            assert_eq!(got.map_err(|f| f.kind), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn another_server_is_refused_whatever_the_mode() {
+        let mut stored = own(500).unwrap();
+        stored.system_id = Some(8);
+        let failure = decide("s", &server(slot_at(500)), Some(&stored), WHEN_NEEDED, Mismatch::GoOn).unwrap_err();
+        assert_eq!(failure.kind, "other_server");
+    }
+
+    #[test]
+    fn a_gap_is_accepted_only_when_asked() {
+        let plan = decide("s", &server(slot_at(600)), own(500).as_ref(), NO_DATA, Mismatch::GoOn);
+        assert_eq!(
+            plan,
+            Ok(Plan::Resume {
+                from: Lsn::from(500),
+                snapshot: false
+            })
+        );
+    }
+
+    #[test]
+    fn an_unfinished_snapshot_starts_again() {
+        let connect = SourceOffset {
+            lsn: Some(400),
+            snapshot: Some("INITIAL".into()),
+            ..SourceOffset::default()
+        };
+        let stored = StoredOffset {
+            connect,
+            ..StoredOffset::default()
+        };
+        let plan = decide("s", &server(slot_at(400)), Some(&stored), INITIAL, Mismatch::Refuse);
+        assert_eq!(
+            plan,
+            Ok(Plan::Adopt {
+                snapshot: true,
+                from: Lsn::from(400)
+            })
+        );
+    }
+}
