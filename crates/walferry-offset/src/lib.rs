@@ -1,1 +1,17 @@
-//! Offset stores that need no Kafka.
+//! Offset stores that need no Kafka: a file in the data directory, and memory.
+//!
+//! [`FileStore`] keeps the offset of one connector in `<data directory>/<connector>/offset.json`. It is replaced as a whole,
+//! durably, and carries a checksum: what is damaged, or belongs to another connector, is an error and never a fresh start.
+
+mod error;
+mod exchange;
+mod file;
+mod folder;
+mod format;
+mod memory;
+
+pub use error::Error;
+pub use exchange::{Import, ImportError, export_key_value, export_rest, import};
+pub use file::FileStore;
+pub use folder::Folder;
+pub use memory::MemoryStore;

@@ -1,0 +1,150 @@
+//! The folder of one connector in the data directory.
+
+use std::{
+    fmt::Write as _,
+    fs::{self, File, TryLockError},
+    io::{Read as _, Seek as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use crate::error::Error;
+
+/// The folder of a connector, held by this process as long as this lives.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Holds the lock; the system releases it also when the process is killed.
+    _lock: File,
+}
+
+const LOCK_FILE: &str = "lock";
+
+impl Folder {
+    /// Creates the folder if it is missing, and locks it.
+    ///
+    /// # Errors
+    /// Another process holds it, or it cannot be created or written.
+    pub fn open(data_dir: &Path, connector: &str) -> Result<Self, Error> {
+        let path = Self::path_of(data_dir, connector);
+        create_durably(&path)?;
+        let lock_path = path.join(LOCK_FILE);
+        let mut lock = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&lock_path)
+            .map_err(Error::io(&lock_path, "opened for writing"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Only to help: the holder may not have written it yet.
+                let _ = lock.read_to_string(&mut holder);
+                return Err(Error::Locked {
+                    folder: path,
+                    pid: holder.trim().parse().ok(),
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(Error::io(&lock_path, "locked")(error)),
+        }
+        let note = |mut file: &File| {
+            file.set_len(0)?;
+            file.rewind()?;
+            writeln!(file, "{}", std::process::id())
+        };
+        note(&lock).map_err(Error::io(&lock_path, "written"))?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Where the folder of a connector is, or would be.
+    pub fn path_of(data_dir: &Path, connector: &str) -> PathBuf {
+        data_dir.join(folder_name(connector))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A name for any connector's name that every file system takes: letters, digits, `-`, `_` and dots inside stay, the rest
+/// becomes `%` and two hexadecimal digits a byte. Long names end in a checksum instead.
+fn folder_name(connector: &str) -> String {
+    const MOST: usize = 200;
+    let mut name = String::new();
+    for (i, byte) in connector.bytes().enumerate() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') || (byte == b'.' && i > 0) {
+            name.push(char::from(byte));
+        } else {
+            let _ = write!(name, "%{byte:02X}");
+        }
+    }
+    if name.is_empty() {
+        // No percent sign is ever followed by something else than digits otherwise.
+        name.push_str("%empty");
+    }
+    if name.len() > MOST {
+        name.truncate(MOST - 9);
+        let _ = write!(name, "%{:08x}", crc32fast::hash(connector.as_bytes()));
+    }
+    name
+}
+
+/// Creates a directory and the missing ones above it, such that they are still there after a power cut.
+fn create_durably(path: &Path) -> Result<(), Error> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent {
+        create_durably(parent)?;
+    }
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        result => result.map_err(Error::io(path, "created"))?,
+    }
+    sync_dir(parent.unwrap_or(Path::new(".")))
+}
+
+/// Makes the names in a directory durable.
+pub(crate) fn sync_dir(path: &Path) -> Result<(), Error> {
+    File::open(path)
+        .and_then(|dir| dir.sync_all())
+        .map_err(Error::io(path, "synchronised"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_connector_name_becomes_a_folder_of_its_own() {
+        let cases = [
+            ("orders-1.b_c", "orders-1.b_c"),
+            ("c 1", "c%201"),
+            ("../x", "%2E.%2Fx"),
+            (".", "%2E"),
+            ("ü", "%C3%BC"),
+            ("", "%empty"),
+        ];
+        for (connector, folder) in cases {
+            assert_eq!(folder_name(connector), folder, "{connector}");
+        }
+        let (a, b) = (folder_name(&"x".repeat(300)), folder_name(&"x".repeat(301)));
+        assert!(a.len() <= 200 && b.len() <= 200 && a != b);
+    }
+
+    #[test]
+    fn a_folder_is_held_by_one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = Folder::open(&dir.path().join("new/deep"), "c").unwrap();
+        let Err(Error::Locked { pid, .. }) = Folder::open(&dir.path().join("new/deep"), "c") else {
+            panic!("locked twice");
+        };
+        assert_eq!(pid, Some(std::process::id()));
+        Folder::open(&dir.path().join("new/deep"), "other").unwrap();
+        drop(held);
+        Folder::open(&dir.path().join("new/deep"), "c").unwrap();
+    }
+}

@@ -1,0 +1,203 @@
+//! The bytes of an offset file.
+//!
+//! ```json
+//! {
+//! "crc32": "5d2c7b1e",
+//! "content": {
+//!   "format": 1,
+//!   "key": "[\"orders\",{\"server\":\"shop\"}]",
+//!   "value": { "lsn_proc": 24023128, "lsn": 24023128, … },
+//!   "position": { "unit": "0/16E9058", "lsn": "0/16E8F18", "ordinal": 2 },
+//!   "system_id": 7423423423423423423
+//! }
+//! }
+//! ```
+//! `key` and `value` are what Kafka Connect keeps in its offset topic, the rest is Walferry's own. The checksum is that of
+//! the bytes of `content` as they stand in the file.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use walferry_engine::{Position, store::StoredOffset};
+use walferry_pgoutput::Lsn;
+use walferry_record::{SourceOffset, SourcePartition};
+
+/// The format that is written.
+pub(crate) const FORMAT: u32 = 1;
+
+/// Why bytes are no offset of ours.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Fault {
+    Damaged(String),
+    Foreign { found: String },
+    Newer { found: u32 },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope<'a> {
+    crc32: String,
+    #[serde(borrow)]
+    content: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    format: u32,
+    key: String,
+    value: SourceOffset,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    position: Option<Place>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    system_id: Option<u64>,
+}
+
+/// A position, with LSNs as people read them.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    unit: String,
+    lsn: String,
+    ordinal: u32,
+}
+
+pub(crate) fn encode(partition: &SourcePartition, offset: &StoredOffset) -> Vec<u8> {
+    let content = Content {
+        format: FORMAT,
+        key: partition.key(),
+        value: offset.connect.clone(),
+        position: offset.position.map(|position| Place {
+            unit: position.unit.to_string(),
+            lsn: position.lsn.to_string(),
+            ordinal: position.ordinal,
+        }),
+        system_id: offset.system_id,
+    };
+    let content = serde_json::to_string_pretty(&content).expect("strings and numbers always have a JSON form");
+    let crc32 = crc32fast::hash(content.as_bytes());
+    format!("{{\n\"crc32\": \"{crc32:08x}\",\n\"content\": {content}\n}}\n").into_bytes()
+}
+
+pub(crate) fn decode(partition: &SourcePartition, bytes: &[u8]) -> Result<StoredOffset, Fault> {
+    let damaged = |why: String| Fault::Damaged(why);
+    if bytes.is_empty() {
+        return Err(damaged("it is empty".into()));
+    }
+    let envelope: Envelope<'_> =
+        serde_json::from_slice(bytes).map_err(|error| damaged(format!("it is no offset file ({error})")))?;
+    let content = envelope.content.get();
+    if envelope.crc32 != format!("{:08x}", crc32fast::hash(content.as_bytes())) {
+        return Err(damaged("its checksum does not fit its content".into()));
+    }
+    let incomplete = |error: serde_json::Error| damaged(format!("its content is not complete ({error})"));
+    let Version { format } = serde_json::from_str(content).map_err(incomplete)?;
+    if format != FORMAT {
+        return Err(Fault::Newer { found: format });
+    }
+    let content: Content = serde_json::from_str(content).map_err(incomplete)?;
+    if content.key != partition.key() {
+        return Err(Fault::Foreign { found: content.key });
+    }
+    let lsn = |text: &str| text.parse::<Lsn>().map_err(|error| damaged(error.to_string()));
+    let position = content.position.map(|place| {
+        Ok(Position {
+            unit: lsn(&place.unit)?,
+            lsn: lsn(&place.lsn)?,
+            ordinal: place.ordinal,
+        })
+    });
+    Ok(StoredOffset {
+        connect: content.value,
+        position: position.transpose()?,
+        system_id: content.system_id,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn partition() -> SourcePartition {
+        SourcePartition {
+            connector: "c \"1\"".into(),
+            server: "tp".into(),
+        }
+    }
+
+    fn offset() -> StoredOffset {
+        let connect = r#"{"lsn_proc":24023128,"messageType":"INSERT","lsn":24023128,"txId":555,"ts_usec":1,"new_in_4":{"a":[1.5]}}"#;
+        StoredOffset {
+            connect: serde_json::from_str(connect).unwrap(),
+            position: Some(Position {
+                unit: Lsn(0x16_B374_D848),
+                lsn: Lsn(24_023_128),
+                ordinal: 7,
+            }),
+            system_id: Some(u64::MAX),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for offset in [offset(), StoredOffset::default()] {
+            assert_eq!(decode(&partition(), &encode(&partition(), &offset)), Ok(offset));
+        }
+    }
+
+    #[test]
+    fn a_torn_file_is_noticed_wherever_it_ends() {
+        let whole = encode(&partition(), &offset());
+        // The last byte is the line end.
+        for end in 0..whole.len() - 1 {
+            let torn = decode(&partition(), &whole[..end]);
+            assert!(matches!(torn, Err(Fault::Damaged(_))), "{end} bytes: {torn:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_changed_bit_is_never_another_offset(at in 0..10_000usize, bit in 0..8u32) {
+            let mut bytes = encode(&partition(), &offset());
+            let at = at % bytes.len();
+            bytes[at] ^= 1 << bit;
+            // White space around the content is no part of it.
+            if let Ok(read) = decode(&partition(), &bytes) {
+                prop_assert_eq!(read, offset());
+            }
+        }
+    }
+
+    #[test]
+    fn another_connectors_offset_is_not_taken_for_ours() {
+        let bytes = encode(&partition(), &offset());
+        for (connector, server) in [("c", "tp"), ("c \"1\"", "tp2")] {
+            let other = SourcePartition {
+                connector: connector.into(),
+                server: server.into(),
+            };
+            assert_eq!(
+                decode(&other, &bytes),
+                Err(Fault::Foreign {
+                    found: r#"["c \"1\"",{"server":"tp"}]"#.into()
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn a_later_format_is_told_from_damage() {
+        let content = r#"{"format":2,"other":true}"#;
+        let file = format!(
+            r#"{{"crc32":"{:08x}","content":{content}}}"#,
+            crc32fast::hash(content.as_bytes())
+        );
+        assert_eq!(decode(&partition(), file.as_bytes()), Err(Fault::Newer { found: 2 }));
+    }
+}
