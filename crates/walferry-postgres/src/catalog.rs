@@ -5,19 +5,19 @@ use tokio_postgres::types::Type;
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
 use walferry_pgoutput::Oid;
 
-use crate::connect::{Purpose, Settings, Sql};
+use crate::connect::{Purpose, Endpoint, Sql};
 use crate::error::Error;
 
 /// Looks relations up on a connection of its own, which is opened at the first look-up and again after a failure.
 #[derive(Debug)]
 pub(crate) struct Lookup {
-    settings: Settings,
+    endpoint: Endpoint,
     sql: Option<Sql>,
 }
 
 impl Lookup {
-    pub(crate) fn new(settings: Settings) -> Self {
-        Self { settings, sql: None }
+    pub(crate) fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, sql: None }
     }
 
     /// Has the next look-up open a new connection.
@@ -28,7 +28,7 @@ impl Lookup {
     /// The connection, opened if need be.
     pub(crate) async fn sql(&mut self) -> Result<&Sql, Error> {
         if self.sql.as_ref().is_none_or(Sql::is_closed) {
-            self.sql = Some(self.settings.sql(Purpose::General).await?);
+            self.sql = Some(self.endpoint.sql(Purpose::General).await?);
         }
         Ok(self.sql.as_ref().expect("opened above"))
     }
@@ -67,7 +67,8 @@ pub(crate) async fn catalogs(sql: &Sql, oids: &[Oid]) -> Result<Vec<(Oid, Catalo
 /// One JSON document for each relation. Every name is qualified, as `search_path` belongs to the role; expressions are printed
 /// under that path, as for Debezium.
 ///
-/// A unique index serves as a key only if it has neither predicate nor expressions; included columns are no part of it.
+/// Unique indexes are those that pgjdbc lists and Debezium makes keys of: without expressions, but with partial ones and with
+/// included columns, sorted by name.
 const QUERY: &str = "
 SELECT pg_catalog.json_build_object(
   'oid', c.oid::int8, 'schema', n.nspname, 'name', c.relname,
@@ -86,9 +87,9 @@ SELECT pg_catalog.json_build_object(
       SELECT pg_catalog.json_agg(a.attname ORDER BY k.place)
       FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place)
       JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
-      WHERE k.place <= i.indnkeyatts)) ORDER BY x.relname COLLATE \"C\")
+      WHERE k.place <= i.indnkeyatts OR NOT i.indisprimary)) ORDER BY x.relname)
     FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid
-    WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL),
+    WHERE i.indrelid = c.oid AND i.indisunique AND i.indexprs IS NULL),
   'types', (
     WITH RECURSIVE reached(oid) AS (
       SELECT a.atttypid FROM pg_catalog.pg_attribute a

@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn rows_become_tuples() {
-        let cases: [(&[u8], &[Option<&[u8]>]); 8] = [
+        type Case = (&'static [u8], &'static [Option<&'static [u8]>]);
+        let cases: [Case; 8] = [
             (b"1\tabc\n", &[Some(b"1"), Some(b"abc")]),
             (b"\\N\t\n", &[None, Some(b"")]),
             (b"\\\\N\t\\\\\\N\n", &[Some(b"\\N"), Some(b"\\N")]),

@@ -4,9 +4,9 @@ use std::error::Error as _;
 use std::io;
 use std::path::PathBuf;
 
+use walferry_config::connector::SslMode;
 use walferry_engine::failure::{Disposition, Exit, Failure};
 
-use crate::connect::SslMode;
 use crate::problem::Problem;
 use crate::server_error::ServerError;
 

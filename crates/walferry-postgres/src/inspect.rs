@@ -2,13 +2,14 @@
 
 use serde::Deserialize;
 use tokio_postgres::types::Type;
+use walferry_config::connector::PublicationAutocreate;
 use walferry_engine::source::FoundSlot;
 use walferry_pgoutput::Lsn;
 
 use crate::connect::Sql;
 use crate::error::Error;
 use crate::problem::{OLDEST_VERSION, Problem};
-use crate::publication::{AutoCreate, Publication};
+use crate::publication::Publication;
 
 /// The server as it is.
 #[derive(Debug, Clone, Deserialize)]
@@ -18,12 +19,18 @@ pub(crate) struct Server {
     wal_level: String,
     /// Whether it is a standby.
     pub(crate) standby: bool,
-    database: String,
+    pub(crate) database: String,
     /// The role that we are.
     pub(crate) role: String,
     may_replicate: bool,
+    /// Whether the role is a superuser.
+    pub(crate) superuser: bool,
+    /// Whether it may create things in the database, such as publications.
+    pub(crate) may_create: bool,
     /// Whether it has the roles of Amazon RDS.
     rds: bool,
+    /// `max_slot_wal_keep_size` in MB, negative for no limit; absent before 13.
+    pub(crate) keep_mb: Option<i64>,
     /// `max_replication_slots`.
     pub(crate) max_slots: i64,
     /// Slots that there are.
@@ -76,6 +83,9 @@ SELECT pg_catalog.json_build_object(
     WHERE r.rolname = current_user AND (r.rolreplication OR r.rolsuper)
        OR r.rolname IN ('rds_superuser', 'rdsadmin', 'rdsrepladmin', 'rds_replication')
           AND pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER')),
+  'superuser', (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = current_user),
+  'may_create', pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE'),
+  'keep_mb', (SELECT g.setting::int8 FROM pg_catalog.pg_settings g WHERE g.name = 'max_slot_wal_keep_size'),
   'rds', EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'rds_replication'),
   'max_slots', pg_catalog.current_setting('max_replication_slots')::int,
   'slots', (SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots),
@@ -150,15 +160,15 @@ impl Server {
     fn publication_problem(&self, publication: &Publication) -> Option<Problem> {
         let name = publication.name.clone();
         match (self.publication, publication.mode) {
-            (None, AutoCreate::Disabled) => Some(Problem::PublicationMissing { publication: name }),
+            (None, PublicationAutocreate::Disabled) => Some(Problem::PublicationMissing { publication: name }),
             (None, mode) if self.standby => Some(Problem::PublicationMissingOnStandby {
                 publication: name,
                 statement: match mode {
-                    AutoCreate::Filtered => format!("{} FOR TABLE …", publication.create_empty()),
+                    PublicationAutocreate::Filtered => format!("{} FOR TABLE …", publication.create_empty()),
                     _ => publication.create(&[]),
                 },
             }),
-            (Some(true), AutoCreate::Filtered) => Some(Problem::PublicationOfAllTables { publication: name }),
+            (Some(true), PublicationAutocreate::Filtered) => Some(Problem::PublicationOfAllTables { publication: name }),
             _ => None,
         }
     }

@@ -4,53 +4,55 @@ use std::time::Duration;
 
 use tokio_postgres::types::Type;
 use tracing::{info, warn};
+use walferry_config::connector::{EventSection, PublicationAutocreate, PublicationSection};
 use walferry_engine::source::TableFilter;
 
 use crate::connect::Sql;
 use crate::error::Error;
 use crate::inspect::Server;
 use crate::problem::Problem;
-use crate::quote::{identifier, qualified};
+use crate::quote::identifier;
 use crate::tables::{TableName, captured};
 
-/// `publication.autocreate.mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum AutoCreate {
-    /// For all tables, unless there is one.
-    #[default]
-    AllTables,
-    /// Never; there must be one.
-    Disabled,
-    /// For exactly the captured tables; one that holds others is changed.
-    Filtered,
-    /// Without tables, unless there is one; somebody adds them later.
-    NoTables,
-}
-
-/// The `publication.*` properties.
+/// The publication as the connector wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Publication {
+pub(crate) struct Publication {
     /// `publication.name`. Always quoted in SQL, so that it is created as it is looked up.
-    pub name: String,
+    pub(crate) name: String,
     /// `publication.autocreate.mode`.
-    pub mode: AutoCreate,
+    pub(crate) mode: PublicationAutocreate,
     /// `publish.via.partition.root`, for a publication that is created here.
-    pub via_partition_root: bool,
-    /// Operations to publish, where `skipped.operations` is set: `insert, update, delete`. `None` leaves all.
-    pub publish: Option<String>,
+    via_partition_root: bool,
+    /// Operations to publish, where `skipped.operations` is set, for a publication that is created here.
+    publish: Option<String>,
 }
 
 impl Publication {
+    pub(crate) fn new(section: &PublicationSection, events: &EventSection) -> Self {
+        const OPERATIONS: [(char, &str); 4] = [('c', "insert"), ('u', "update"), ('d', "delete"), ('t', "truncate")];
+        let skipped = &events.skipped_operations;
+        let published: Vec<&str> =
+            OPERATIONS.iter().filter(|(letter, _)| !skipped.contains(*letter)).map(|(_, name)| *name).collect();
+        Self {
+            name: section.name.clone(),
+            mode: section.autocreate,
+            via_partition_root: section.via_partition_root,
+            // Debezium narrows it only when the property is set, although its default skips truncates.
+            publish: (events.skipped_operations_set && published.len() < OPERATIONS.len())
+                .then(|| published.join(", ")),
+        }
+    }
+
     /// The statement that creates it, with these tables under `filtered`.
-    pub fn create(&self, tables: &[TableName]) -> String {
+    pub(crate) fn create(&self, tables: &[TableName]) -> String {
         let mut sql = self.create_empty();
         match self.mode {
-            AutoCreate::AllTables => sql.push_str(" FOR ALL TABLES"),
-            AutoCreate::Filtered => {
+            PublicationAutocreate::AllTables => sql.push_str(" FOR ALL TABLES"),
+            PublicationAutocreate::Filtered => {
                 sql.push_str(" FOR TABLE ");
                 sql.push_str(&list(tables));
             }
-            AutoCreate::NoTables | AutoCreate::Disabled => {}
+            PublicationAutocreate::NoTables | PublicationAutocreate::Disabled => {}
         }
         let mut options = Vec::new();
         if self.via_partition_root {
@@ -101,7 +103,7 @@ pub(crate) async fn plan(
     wanted: &TableFilter,
 ) -> Result<Vec<String>, Error> {
     let exists = server.publication.is_some();
-    let filtered = publication.mode == AutoCreate::Filtered;
+    let filtered = publication.mode == PublicationAutocreate::Filtered;
     if exists && !filtered {
         return Ok(Vec::new());
     }
@@ -174,50 +176,22 @@ async fn refusal(
     statement: &str,
     error: Error,
 ) -> Error {
-    let Some(refused) = error.server_error().filter(|refused| refused.code == "42501") else {
-        return error;
-    };
-    match missing_privileges(sql, publication, server, wanted, statement, refused.message.clone()).await {
-        Ok(problem) => Error::Problems(vec![problem]),
-        Err(_) => error,
-    }
-}
-
-async fn missing_privileges(
-    sql: &Sql,
-    publication: &Publication,
-    server: &Server,
-    wanted: &TableFilter,
-    statement: &str,
-    refusal: String,
-) -> Result<Problem, Error> {
-    let may_create: bool = sql
-        .value(
-            DOING,
-            "SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')",
-            &[],
-        )
-        .await?;
-    let database: String = sql
-        .value(DOING, "SELECT pg_catalog.current_database()::text", &[])
-        .await?;
+    let Some(refused) = error.server_error().filter(|refused| refused.code == "42501") else { return error };
     let not_owned = match publication.mode {
-        AutoCreate::Filtered => captured(sql, wanted)
-            .await?
-            .into_iter()
-            .filter(|table| !table.owned)
-            .map(|table| table.name.quoted())
-            .collect(),
+        PublicationAutocreate::Filtered => match captured(sql, wanted).await {
+            Ok(tables) => tables.iter().filter(|table| !table.owned).map(|table| table.name.quoted()).collect(),
+            Err(_) => return error,
+        },
         _ => Vec::new(),
     };
-    Ok(Problem::PublicationNotAllowed {
+    Error::Problems(vec![Problem::PublicationNotAllowed {
         role: server.role.clone(),
         statement: statement.to_owned(),
-        refusal,
+        refusal: refused.message.clone(),
         not_owned,
-        superuser: publication.mode == AutoCreate::AllTables,
-        no_create_in: (!may_create).then_some(database),
-    })
+        superuser: publication.mode == PublicationAutocreate::AllTables,
+        no_create_in: (!server.may_create).then(|| server.database.clone()),
+    }])
 }
 
 /// What a publication holds.
@@ -268,18 +242,11 @@ pub(crate) async fn members(sql: &Sql, publication: &str, version: u32) -> Resul
     Ok(members)
 }
 
-impl TableName {
-    /// As SQL names it.
-    pub fn quoted(&self) -> String {
-        qualified(&self.schema, &self.name)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn publication(mode: AutoCreate) -> Publication {
+    fn publication(mode: PublicationAutocreate) -> Publication {
         Publication {
             name: "Dbz \"x\"".to_owned(),
             mode,
@@ -300,12 +267,12 @@ mod tests {
         let tables = [table("public", "Order"), table("s", "t")];
         let cases = [
             (
-                AutoCreate::AllTables,
+                PublicationAutocreate::AllTables,
                 "CREATE PUBLICATION \"Dbz \"\"x\"\"\" FOR ALL TABLES",
             ),
-            (AutoCreate::NoTables, "CREATE PUBLICATION \"Dbz \"\"x\"\"\""),
+            (PublicationAutocreate::NoTables, "CREATE PUBLICATION \"Dbz \"\"x\"\"\""),
             (
-                AutoCreate::Filtered,
+                PublicationAutocreate::Filtered,
                 "CREATE PUBLICATION \"Dbz \"\"x\"\"\" FOR TABLE \"public\".\"Order\", \"s\".\"t\"",
             ),
         ];
@@ -325,7 +292,7 @@ mod tests {
 
     #[test]
     fn only_the_difference_is_altered() {
-        let publication = publication(AutoCreate::Filtered);
+        let publication = publication(PublicationAutocreate::Filtered);
         assert_eq!(publication.alter(&[], &[]), Vec::<String>::new());
         assert_eq!(
             publication.alter(&[table("a", "new")], &[table("a", "old"), table("b", "old")]),

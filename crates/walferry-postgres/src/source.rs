@@ -1,18 +1,20 @@
 //! A Postgres server as the engine's source.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::types::{PgLsn, Type};
 use tracing::info;
+use walferry_config::Connector;
+use walferry_config::connector::{Filter, ReplicaIdentityRule, SlotSection};
 use walferry_engine::Failure;
 use walferry_engine::source::{ChunkSender, CreatedSlot, Found, Port, SnapshotPlan, Source, TableFilter};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 
 use crate::catalog::{Lookup, catalogs};
-use crate::connect::{Purpose, Settings, within};
+use crate::connect::{Endpoint, Purpose, within};
 use crate::error::Error;
+use crate::identity;
 use crate::inspect::Server;
 use crate::problem::Problem;
 use crate::publication::{self, Publication};
@@ -21,33 +23,14 @@ use crate::snapshot;
 use crate::tables::captured;
 use crate::wire::Wire;
 
-/// What a connector reads, and how.
-#[derive(Clone)]
-pub struct Config {
-    /// The server.
-    pub connection: Settings,
-    /// `slot.name`.
-    pub slot: String,
-    /// `slot.failover`: the new slot is kept on standbys (Postgres 17 and later, primary).
-    pub failover: bool,
-    /// `slot.stream.params`.
-    pub stream_parameters: Vec<(String, String)>,
-    /// `publication.*`.
-    pub publication: Publication,
-    /// `status.update.interval.ms`.
-    pub status_interval: Duration,
-    /// `internal.create.slot.command.timeout`.
-    pub create_timeout: Duration,
-    /// The place of a table in the order of `table.include.list`: the index of the first pattern that matches.
-    pub rank: TableRank,
-}
-
-/// Schema and table name to a rank; lower ranks are read first.
-pub type TableRank = Arc<dyn Fn(&str, &str) -> usize + Send + Sync>;
-
 /// One server, database, slot and publication.
 pub struct Postgres {
-    config: Config,
+    endpoint: Endpoint,
+    slot: SlotSection,
+    publication: Publication,
+    identities: Vec<ReplicaIdentityRule>,
+    order: Filter,
+    status_interval: Duration,
     lookup: Lookup,
     link: Option<Link>,
     server: Option<Server>,
@@ -63,8 +46,8 @@ struct Link {
 }
 
 impl Link {
-    async fn open(settings: &Settings) -> Result<Self, Error> {
-        let mut wire = settings.replication().await?;
+    async fn open(endpoint: &Endpoint) -> Result<Self, Error> {
+        let mut wire = endpoint.replication().await?;
         let identity = replication::identify_system(&mut wire).await?;
         let wal_sender_timeout = replication::wal_sender_timeout(&mut wire).await?;
         Ok(Self {
@@ -77,11 +60,16 @@ impl Link {
 
 impl Postgres {
     /// Opens nothing yet.
-    pub fn new(config: Config) -> Self {
-        let lookup = Lookup::new(config.connection.clone());
+    pub fn new(connector: &Connector) -> Self {
+        let endpoint = Endpoint::new(connector.postgres.clone());
         Self {
-            config,
-            lookup,
+            lookup: Lookup::new(endpoint.clone()),
+            endpoint,
+            slot: connector.slot.clone(),
+            publication: Publication::new(&connector.publication, &connector.events),
+            identities: connector.publication.replica_identities.clone(),
+            order: connector.filters.tables.clone(),
+            status_interval: connector.streaming.status_interval,
             link: None,
             server: None,
             exported: None,
@@ -92,23 +80,18 @@ impl Postgres {
         self.exported = None;
         match self.link.take() {
             Some(link) => Ok(link),
-            None => Link::open(&self.config.connection).await,
+            None => Link::open(&self.endpoint).await,
         }
     }
 
     async fn look(&mut self) -> Result<Found, Error> {
         self.link = None;
         self.exported = None;
-        let Config {
-            connection,
-            slot,
-            publication,
-            ..
-        } = &self.config;
-        let lookup = &mut self.lookup;
+        let (endpoint, lookup, publication) = (&self.endpoint, &mut self.lookup, &self.publication);
+        let slot = self.slot.name.as_str();
         // Both at once, and all that is wrong in one report: what the role lacks is known only to the SQL connection when the
         // other is refused.
-        let (link, server) = tokio::join!(Link::open(connection), async {
+        let (link, server) = tokio::join!(Link::open(endpoint), async {
             lookup.close();
             Server::inspect(lookup.sql().await?, slot, &publication.name).await
         });
@@ -130,11 +113,10 @@ impl Postgres {
     }
 
     async fn list(&mut self, wanted: TableFilter) -> Result<Vec<TableFacts>, Error> {
-        let rank = self.config.rank.clone();
         let sql = self.lookup.sql().await?;
         let mut tables = captured(sql, &wanted).await?;
-        // Stable: within a rank the tables stay sorted by name.
-        tables.sort_by_cached_key(|table| rank(&table.name.schema, &table.name.name));
+        // Stable: what one pattern names stays sorted by name.
+        tables.sort_by_cached_key(|table| self.order.position(&table.name.dotted()).unwrap_or(usize::MAX));
         let oids: Vec<_> = tables.iter().map(|table| table.oid).collect();
         let mut facts: std::collections::HashMap<_, _> = catalogs(sql, &oids)
             .await?
@@ -150,30 +132,24 @@ impl Postgres {
         }
         let sql = self.lookup.sql().await?;
         let server = self.server.as_ref().expect("looked at above");
-        publication::ensure(
-            sql,
-            &self.config.publication,
-            server,
-            &wanted,
-            self.config.create_timeout,
-        )
-        .await
+        publication::ensure(sql, &self.publication, server, &wanted, self.slot.create_timeout).await?;
+        identity::set(sql, &self.identities, &wanted).await
     }
 
     async fn make_slot(&mut self, export: bool) -> Result<CreatedSlot, Error> {
         let mut link = self.take_link().await?;
         // A standby cannot hand its slots on to another standby.
-        let failover = self.config.failover && !self.server.as_ref().is_some_and(|server| server.standby);
-        let (slot, timeout) = (&self.config.slot, self.config.create_timeout);
+        let failover = self.slot.failover && !self.server.as_ref().is_some_and(|server| server.standby);
+        let (slot, timeout) = (self.slot.name.as_str(), self.slot.create_timeout);
         let created = within(
             timeout,
             replication::create_slot(&mut link.wire, slot, export, failover),
         )
         .await;
         let Some(created) = created else {
-            self.config.connection.cancel(&link.wire).await?;
+            self.endpoint.cancel(&link.wire).await?;
             return Err(Error::SlotTimeout {
-                slot: slot.clone(),
+                slot: slot.to_owned(),
                 seconds: timeout.as_secs(),
             });
         };
@@ -187,33 +163,27 @@ impl Postgres {
     }
 
     async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Error> {
-        let sql = self.config.connection.sql(Purpose::General).await?;
+        let sql = self.endpoint.sql(Purpose::General).await?;
         snapshot::snapshot(&sql, self.exported.as_deref(), &plan, out).await
     }
 
     async fn follow(&mut self, from: Lsn, port: &mut Port) -> Result<(), Error> {
         let mut link = self.take_link().await?;
-        let Config {
-            slot,
-            publication,
-            stream_parameters,
-            status_interval,
-            ..
-        } = &self.config;
-        replication::start(&mut link.wire, slot, from, &publication.name, stream_parameters).await?;
+        let slot = self.slot.name.as_str();
+        replication::start(&mut link.wire, slot, from, &self.publication.name, &self.slot.stream_params).await?;
         info!(slot.name = %slot, lsn.from = %from, "streaming");
-        let plan = StreamPlan::new(*status_interval, link.wal_sender_timeout);
+        let plan = StreamPlan::new(self.status_interval, link.wal_sender_timeout);
         replication::stream(link.wire, plan, &mut self.lookup, port).await
     }
 
     async fn advance(&mut self, to: Lsn) -> Result<(), Error> {
         const DOING: &str = "advancing the replication slot";
         let sql = self.lookup.sql().await?;
-        let (slot, to) = (&self.config.slot, PgLsn::from(to.0));
+        let (slot, to) = (self.slot.name.as_str(), PgLsn::from(to.0));
         sql.rows(
             DOING,
             "SELECT pg_catalog.pg_replication_slot_advance($1, $2)",
-            &[(slot, Type::NAME), (&to, Type::PG_LSN)],
+            &[(&slot, Type::NAME), (&to, Type::PG_LSN)],
         )
         .await
         .map(drop)
@@ -223,11 +193,11 @@ impl Postgres {
         /// The walsender of a connection that has just been closed may need a moment.
         const PATIENCE: Duration = Duration::from_secs(10);
         let mut link = self.take_link().await?;
-        let slot = &self.config.slot;
+        let slot = self.slot.name.as_str();
         match within(PATIENCE, replication::drop_slot(&mut link.wire, slot)).await {
             None => {
-                self.config.connection.cancel(&link.wire).await?;
-                Err(Error::Problems(vec![Problem::SlotStillRead { slot: slot.clone() }]))
+                self.endpoint.cancel(&link.wire).await?;
+                Err(Error::Problems(vec![Problem::SlotStillRead { slot: slot.to_owned() }]))
             }
             // It is gone already.
             Some(Err(error)) if error.server_error().is_some_and(|error| error.code == "42704") => Ok(()),

@@ -5,14 +5,15 @@ use walferry_pgoutput::Oid;
 
 use crate::connect::Sql;
 use crate::error::Error;
+use crate::quote::qualified;
 
-/// Schema and name of a table. Ordered as Debezium orders tables: by `schema.table`.
+/// Schema and name of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct TableName {
+pub(crate) struct TableName {
     /// Schema.
-    pub schema: String,
+    pub(crate) schema: String,
     /// Name.
-    pub name: String,
+    pub(crate) name: String,
 }
 
 /// A captured table.
@@ -26,7 +27,9 @@ pub(crate) struct Captured {
     pub(crate) owned: bool,
     /// Whether our role may read it.
     pub(crate) readable: bool,
-    /// Whether it has something to tell rows of UPDATE and DELETE apart by.
+    /// `pg_class.relreplident`: `d`efault, `f`ull, `n`othing, `i`ndex.
+    pub(crate) identity: char,
+    /// Whether that identity tells rows apart. An UPDATE or DELETE of a published table without one fails.
     pub(crate) identified: bool,
 }
 
@@ -40,7 +43,8 @@ pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Capt
           pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE'),
           CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
             SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid
-            AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END
+            AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END,
+          c.relreplident::text
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'";
     let rows = sql.rows(DOING, QUERY, &[]).await?;
@@ -61,6 +65,7 @@ pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Capt
                 owned: row.try_get(4)?,
                 readable: row.try_get(5)?,
                 identified: row.try_get(6)?,
+                identity: row.try_get::<_, &str>(7)?.chars().next().unwrap_or('d'),
             }))
         };
         tables.extend(read().map_err(|error| Error::sql(DOING, error))?);
@@ -70,8 +75,13 @@ pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Capt
 }
 
 impl TableName {
+    /// As SQL names it.
+    pub(crate) fn quoted(&self) -> String {
+        qualified(&self.schema, &self.name)
+    }
+
     /// `schema.table`, without quotes.
-    pub fn dotted(&self) -> String {
+    pub(crate) fn dotted(&self) -> String {
         format!("{}.{}", self.schema, self.name)
     }
 }

@@ -6,14 +6,16 @@ use postgres_protocol::message::backend::{AuthenticationSaslBody, Message};
 use postgres_protocol::message::frontend;
 
 use super::session::startup_parameters;
-use super::{ChannelBinding, Purpose, Settings, Stream};
+use walferry_config::connector::{ChannelBinding, PostgresSection};
+
+use super::{Purpose, Stream};
 use crate::error::Error;
 use crate::wire::Wire;
 
 const DOING: &str = "logging in";
 
 /// Logs in for replication commands.
-pub(super) async fn replication(settings: &Settings, stream: Stream) -> Result<Wire, Error> {
+pub(super) async fn replication(settings: &PostgresSection, stream: Stream) -> Result<Wire, Error> {
     let mut wire = Wire::new(stream);
     let parameters = startup_parameters(settings, Purpose::Streaming.application_name());
     wire.put(DOING, |out| frontend::startup_message(parameters, out))?;
@@ -33,7 +35,7 @@ pub(super) async fn replication(settings: &Settings, stream: Stream) -> Result<W
     }
 }
 
-async fn authenticate(settings: &Settings, wire: &mut Wire) -> Result<(), Error> {
+async fn authenticate(settings: &PostgresSection, wire: &mut Wire) -> Result<(), Error> {
     loop {
         match wire.message(DOING).await? {
             Message::AuthenticationOk => return Ok(()),
@@ -61,7 +63,7 @@ async fn authenticate(settings: &Settings, wire: &mut Wire) -> Result<(), Error>
 }
 
 /// SCRAM-SHA-256, with channel binding where the connection and the server have it.
-async fn scram(settings: &Settings, wire: &mut Wire, offer: &AuthenticationSaslBody) -> Result<(), Error> {
+async fn scram(settings: &PostgresSection, wire: &mut Wire, offer: &AuthenticationSaslBody) -> Result<(), Error> {
     let offered: Vec<String> = offer
         .mechanisms()
         .map(|mechanism| Ok(mechanism.to_owned()))
@@ -103,7 +105,7 @@ async fn scram(settings: &Settings, wire: &mut Wire, offer: &AuthenticationSaslB
     exchange.finish(body.data()).map_err(|source| Error::Scram { source })
 }
 
-fn password(settings: &Settings) -> Result<&[u8], Error> {
+fn password(settings: &PostgresSection) -> Result<&[u8], Error> {
     match &settings.password {
         Some(password) => Ok(password.expose().as_bytes()),
         None => Err(Error::PasswordMissing {
@@ -112,7 +114,7 @@ fn password(settings: &Settings) -> Result<&[u8], Error> {
     }
 }
 
-fn without_binding(settings: &Settings) -> Result<(), Error> {
+fn without_binding(settings: &PostgresSection) -> Result<(), Error> {
     if settings.channel_binding == ChannelBinding::Require {
         Err(Error::ChannelBinding)
     } else {
@@ -149,16 +151,6 @@ fn version_number(text: &str) -> Option<u32> {
     } else {
         major * 10_000 + minor * 100 + parts.next().flatten().unwrap_or_default()
     })
-}
-
-impl From<ChannelBinding> for tokio_postgres::config::ChannelBinding {
-    fn from(binding: ChannelBinding) -> Self {
-        match binding {
-            ChannelBinding::Disable => Self::Disable,
-            ChannelBinding::Prefer => Self::Prefer,
-            ChannelBinding::Require => Self::Require,
-        }
-    }
 }
 
 #[cfg(test)]

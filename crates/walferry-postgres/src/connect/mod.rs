@@ -12,11 +12,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use walferry_config::Secret;
+use walferry_config::connector::PostgresSection;
 
 pub use sql::Sql;
-pub use sslmode::{SslMode, UnknownSslMode};
-pub use tls::TlsSettings;
 
 pub(crate) use stream::Stream;
 
@@ -24,46 +22,9 @@ use crate::error::Error;
 use crate::wire::Wire;
 use sslmode::Encryption;
 
-/// Where the server is and who we are: the `database.*` properties.
+/// Where the server is and who we are.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// `database.hostname`: a name or an address, also IPv6.
-    pub host: String,
-    /// `database.port`.
-    pub port: u16,
-    /// `database.dbname`.
-    pub database: String,
-    /// `database.user`.
-    pub user: String,
-    /// `database.password`.
-    pub password: Option<Secret>,
-    /// `database.ssl*`.
-    pub tls: TlsSettings,
-    /// `database.channelBinding`.
-    pub channel_binding: ChannelBinding,
-    /// `database.tcpKeepAlive`.
-    pub tcp_keepalive: bool,
-    /// Limit for reaching one address of the server; as much again for logging in.
-    pub connect_timeout: Duration,
-    /// `database.options` or `driver.options`: command-line options of the server process, such as `-c work_mem=64MB`.
-    pub options: Option<String>,
-    /// `database.initial.statements`, run on every SQL connection (never on the replication connection).
-    pub initial_statements: Vec<String>,
-    /// `database.query.timeout.ms` for statements on SQL connections; zero for none.
-    pub query_timeout: Duration,
-}
-
-/// `channel_binding` as libpq has it: whether SCRAM is tied to the TLS connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ChannelBinding {
-    /// Never.
-    Disable,
-    /// When server and connection allow it.
-    #[default]
-    Prefer,
-    /// Always; a server that does not prove who it is this way is refused.
-    Require,
-}
+pub struct Endpoint(PostgresSection);
 
 /// What a connection is for; shown as its `application_name`, as Debezium's are with its own name in front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,24 +57,26 @@ impl Purpose {
     }
 }
 
-impl Settings {
+impl Endpoint {
+    /// Opens nothing yet.
+    pub fn new(settings: PostgresSection) -> Self {
+        Self(settings)
+    }
+
     /// Host and port, for messages.
     pub fn address(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        let (host, port) = (&self.0.hostname, self.0.port);
+        if host.as_str().contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
     /// Opens a connection for ordinary SQL.
     pub async fn sql(&self, purpose: Purpose) -> Result<Sql, Error> {
-        self.attempts(|stream| sql::login(self, purpose, stream)).await
+        self.attempts(|stream| sql::login(&self.0, purpose, stream)).await
     }
 
     /// Opens a connection for replication commands.
     pub(crate) async fn replication(&self) -> Result<Wire, Error> {
-        self.attempts(|stream| login::replication(self, stream)).await
+        self.attempts(|stream| login::replication(&self.0, stream)).await
     }
 
     /// Asks the server to give up what a connection is doing.
@@ -139,12 +102,13 @@ impl Settings {
         F: Future<Output = Result<T, Error>>,
     {
         let mut first_refusal = None;
-        for (index, encryption) in self.tls.mode.attempts().iter().enumerate() {
+        let attempts = sslmode::attempts(self.0.sslmode);
+        for (index, encryption) in attempts.iter().enumerate() {
             let failure = match self.attempt(*encryption, &login).await {
                 Ok(session) => return Ok(session),
                 Err(failure) => failure,
             };
-            let another_way = index + 1 < self.tls.mode.attempts().len()
+            let another_way = index + 1 < attempts.len()
                 && (failure.is_refused_by_hba() || matches!(failure, Error::TlsHandshake { .. }));
             if another_way {
                 first_refusal = Some(failure);
@@ -164,10 +128,10 @@ impl Settings {
         F: Future<Output = Result<T, Error>>,
     {
         let stream = Stream::open(self, encryption).await?;
-        within(self.connect_timeout, login(stream)).await.unwrap_or_else(|| {
+        within(self.0.connect_timeout, login(stream)).await.unwrap_or_else(|| {
             Err(Error::LoginTimeout {
                 address: self.address(),
-                seconds: self.connect_timeout.as_secs(),
+                seconds: self.0.connect_timeout.as_secs(),
             })
         })
     }

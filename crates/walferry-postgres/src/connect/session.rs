@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Settings;
+use walferry_config::connector::PostgresSection;
 
 /// Name and value of each setting. Sent in the startup message, where they win over `ALTER ROLE … SET` and
 /// `ALTER DATABASE … SET`.
@@ -20,10 +20,10 @@ const TEXT_OF_VALUES: [(&str, &str); 5] = [
 const NO_LIMITS: [(&str, &str); 1] = [("idle_in_transaction_session_timeout", "0")];
 
 /// Parameters of the startup message of a replication connection.
-pub(super) fn startup_parameters<'a>(settings: &'a Settings, application_name: &'a str) -> Vec<(&'a str, &'a str)> {
+pub(super) fn startup_parameters<'a>(settings: &'a PostgresSection, application_name: &'a str) -> Vec<(&'a str, &'a str)> {
     let mut parameters = vec![
         ("user", settings.user.as_str()),
-        ("database", settings.database.as_str()),
+        ("database", settings.dbname.as_str()),
         ("replication", "database"),
         ("client_encoding", "UTF8"),
         ("application_name", application_name),
@@ -40,7 +40,7 @@ pub(super) fn startup_parameters<'a>(settings: &'a Settings, application_name: &
 
 /// The same for `tokio-postgres`, whose only way is the `options` parameter. The user's own come first, as of two the last
 /// counts.
-pub(super) fn options(settings: &Settings) -> String {
+pub(super) fn options(settings: &PostgresSection) -> String {
     let mut text = settings.options.clone().unwrap_or_default();
     let mut add = |name: &str, value: &str| {
         if !text.is_empty() {

@@ -6,13 +6,14 @@ use std::io::ErrorKind;
 use std::ops::Deref;
 
 use tokio::task::JoinHandle;
-use tokio_postgres::config::{SslMode as TlsUse, SslNegotiation};
+use tokio_postgres::config::{ChannelBinding as Binding, SslMode as TlsUse, SslNegotiation};
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::types::{FromSqlOwned, ToSql, Type};
 use tokio_postgres::{Client, Row};
+use walferry_config::connector::{ChannelBinding, PostgresSection};
 
 use super::session::options;
-use super::{Purpose, Settings, Stream};
+use super::{Purpose, Stream};
 use crate::error::Error;
 
 const DOING: &str = "logging in";
@@ -84,14 +85,18 @@ impl Drop for Sql {
 }
 
 /// Logs in for SQL over a stream that is encrypted already, where it is to be.
-pub(super) async fn login(settings: &Settings, purpose: Purpose, stream: Stream) -> Result<Sql, Error> {
+pub(super) async fn login(settings: &PostgresSection, purpose: Purpose, stream: Stream) -> Result<Sql, Error> {
     let mut config = tokio_postgres::Config::new();
     config
         .user(&settings.user)
-        .dbname(&settings.database)
+        .dbname(&settings.dbname)
         .application_name(purpose.application_name())
         .options(options(settings))
-        .channel_binding(settings.channel_binding.into())
+        .channel_binding(match settings.channel_binding {
+            ChannelBinding::Disable => Binding::Disable,
+            ChannelBinding::Prefer => Binding::Prefer,
+            ChannelBinding::Require => Binding::Require,
+        })
         // "Direct" has it hand the stream to the connector at once, without a negotiation of its own.
         .ssl_mode(TlsUse::Require)
         .ssl_negotiation(SslNegotiation::Direct);

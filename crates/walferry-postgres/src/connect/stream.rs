@@ -12,9 +12,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::Settings;
+use super::Endpoint;
 use super::certificate::tls_server_end_point;
 use super::sslmode::Encryption;
+use super::tls::client_config;
 use crate::error::Error;
 
 /// A connection to the server, encrypted or not.
@@ -26,12 +27,12 @@ pub(crate) enum Stream {
 
 impl Stream {
     /// Reaches the server and negotiates TLS.
-    pub(crate) async fn open(settings: &Settings, encryption: Encryption) -> Result<Self, Error> {
-        let socket = tcp(settings).await?;
+    pub(crate) async fn open(endpoint: &Endpoint, encryption: Encryption) -> Result<Self, Error> {
+        let socket = tcp(endpoint).await?;
         match encryption {
             Encryption::Plain => Ok(Self::Plain(socket)),
             Encryption::TlsIfOffered | Encryption::Tls => {
-                negotiate(settings, socket, encryption == Encryption::Tls).await
+                negotiate(endpoint, socket, encryption == Encryption::Tls).await
             }
         }
     }
@@ -50,44 +51,44 @@ impl Stream {
     }
 }
 
-async fn tcp(settings: &Settings) -> Result<TcpStream, Error> {
-    let mut addresses = tokio::net::lookup_host((settings.host.as_str(), settings.port))
+async fn tcp(endpoint: &Endpoint) -> Result<TcpStream, Error> {
+    let mut addresses = tokio::net::lookup_host((endpoint.0.hostname.as_str(), endpoint.0.port))
         .await
         .map_err(|source| Error::Resolve {
-            host: settings.host.clone(),
+            host: endpoint.0.hostname.to_string(),
             source,
         })?
         .peekable();
     if addresses.peek().is_none() {
         let source = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         return Err(Error::Resolve {
-            host: settings.host.clone(),
+            host: endpoint.0.hostname.to_string(),
             source,
         });
     }
     let mut last = None;
     for address in addresses {
-        let attempt = tokio::time::timeout(settings.connect_timeout, TcpStream::connect(address)).await;
+        let attempt = tokio::time::timeout(endpoint.0.connect_timeout, TcpStream::connect(address)).await;
         let failure = match attempt {
-            Ok(Ok(socket)) => return prepare(socket, settings),
+            Ok(Ok(socket)) => return prepare(socket, endpoint),
             Ok(Err(source)) => source,
             Err(_) => io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("no answer within {} s", settings.connect_timeout.as_secs()),
+                format!("no answer within {} s", endpoint.0.connect_timeout.as_secs()),
             ),
         };
         last = Some(Error::Unreachable {
-            address: settings.address(),
+            address: endpoint.address(),
             source: failure,
         });
     }
     Err(last.expect("there was at least one address"))
 }
 
-fn prepare(socket: TcpStream, settings: &Settings) -> Result<TcpStream, Error> {
+fn prepare(socket: TcpStream, endpoint: &Endpoint) -> Result<TcpStream, Error> {
     let options = || -> io::Result<()> {
         socket.set_nodelay(true)?;
-        if settings.tcp_keepalive {
+        if endpoint.0.tcp_keepalive {
             // The system's own times (two hours on Linux) would notice a vanished server far too late.
             let times = TcpKeepalive::new()
                 .with_time(Duration::from_secs(30))
@@ -98,13 +99,13 @@ fn prepare(socket: TcpStream, settings: &Settings) -> Result<TcpStream, Error> {
         Ok(())
     };
     options().map_err(|source| Error::Unreachable {
-        address: settings.address(),
+        address: endpoint.address(),
         source,
     })?;
     Ok(socket)
 }
 
-async fn negotiate(settings: &Settings, mut socket: TcpStream, demanded: bool) -> Result<Stream, Error> {
+async fn negotiate(endpoint: &Endpoint, mut socket: TcpStream, demanded: bool) -> Result<Stream, Error> {
     let lost = |source| Error::Lost {
         doing: "asking for TLS",
         source,
@@ -114,15 +115,15 @@ async fn negotiate(settings: &Settings, mut socket: TcpStream, demanded: bool) -
     socket.write_all(&request).await.map_err(lost)?;
     // Exactly one byte is read: whatever a man in the middle put behind it must come out of the TLS handshake.
     match socket.read_u8().await.map_err(lost)? {
-        b'S' => handshake(settings, socket).await,
+        b'S' => handshake(endpoint, socket).await,
         b'N' if demanded => Err(Error::TlsNotOffered {
-            address: settings.address(),
-            mode: settings.tls.mode,
+            address: endpoint.address(),
+            mode: endpoint.0.sslmode,
         }),
         b'N' => Ok(Stream::Plain(socket)),
         // An error message instead of an answer: the server could not even start a process.
         b'E' => Err(Error::TlsRequestFailed {
-            address: settings.address(),
+            address: endpoint.address(),
         }),
         other => Err(Error::Protocol {
             doing: "asking for TLS",
@@ -131,16 +132,16 @@ async fn negotiate(settings: &Settings, mut socket: TcpStream, demanded: bool) -
     }
 }
 
-async fn handshake(settings: &Settings, socket: TcpStream) -> Result<Stream, Error> {
-    let config = settings.tls.client_config(&settings.host)?;
+async fn handshake(endpoint: &Endpoint, socket: TcpStream) -> Result<Stream, Error> {
+    let config = client_config(&endpoint.0)?;
     // A host that is no valid DNS name cannot be sent as SNI, nor be verified.
-    let name = ServerName::try_from(settings.host.clone())
+    let name = ServerName::try_from(endpoint.0.hostname.to_string())
         .unwrap_or(ServerName::IpAddress(std::net::IpAddr::from([0, 0, 0, 0]).into()));
     let stream = TlsConnector::from(Arc::new(config))
         .connect(name, socket)
         .await
         .map_err(|source| Error::TlsHandshake {
-            address: settings.address(),
+            address: endpoint.address(),
             source,
         })?;
     Ok(Stream::Tls(Box::new(stream)))

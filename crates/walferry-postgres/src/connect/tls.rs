@@ -9,101 +9,85 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use walferry_config::connector::{PostgresSection, SslMode};
 
 use super::certificate::{common_name_without_alternatives, name_matches};
-use super::sslmode::{SslMode, Verification};
+use super::sslmode::{Verification, verification};
 use crate::error::Error;
-
-/// The `database.ssl*` properties.
-#[derive(Debug, Clone, Default)]
-pub struct TlsSettings {
-    /// `database.sslmode`.
-    pub mode: SslMode,
-    /// `database.sslrootcert`: PEM (or one certificate as DER) of the authorities that are trusted; `system` for those of
-    /// the operating system. When absent, `~/.postgresql/root.crt` if there is one, as libpq and pgjdbc have it.
-    pub root_certificate: Option<PathBuf>,
-    /// `database.sslcert`: PEM chain of the client's certificate. When absent, `~/.postgresql/postgresql.crt` if there is
-    /// one.
-    pub certificate: Option<PathBuf>,
-    /// `database.sslkey`: the key of that certificate, as PEM (libpq) or as PKCS#8 DER (pgjdbc). When absent,
-    /// `~/.postgresql/postgresql.pk8` or `.key`.
-    pub key: Option<PathBuf>,
-}
 
 const ROOT: &str = "database.sslrootcert";
 const CERTIFICATE: &str = "database.sslcert";
 const KEY: &str = "database.sslkey";
 
-impl TlsSettings {
-    /// Reads the files and builds the client side of TLS for one host. Files are read at every connect, so that a
-    /// certificate that is renewed needs no restart.
-    pub(crate) fn client_config(&self, host: &str) -> Result<ClientConfig, Error> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let roots = self.roots()?;
-        let verification = self.mode.verification(roots.is_some());
-        let verifier: Arc<dyn ServerCertVerifier> = match (verification, roots) {
-            (Verification::Nothing, _) | (_, None) => Arc::new(AnyCertificate(provider.clone())),
-            (verification, Some(roots)) => {
-                let name = (verification == Verification::ChainAndName).then(|| host.to_owned());
-                Arc::new(KnownAuthority::new(roots, name, provider.clone())?)
-            }
-        };
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|source| Error::TlsSetup { source })?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier);
-        match self.identity()? {
-            Some((chain, key)) => builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|source| Error::TlsSetup { source }),
-            None => Ok(builder.with_no_client_auth()),
+/// Reads the files and builds the client side of TLS. Files are read at every connect, so that a certificate that is renewed
+/// needs no restart.
+pub(super) fn client_config(settings: &PostgresSection) -> Result<ClientConfig, Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let roots = roots(settings)?;
+    let verification = verification(settings.sslmode, roots.is_some());
+    let verifier: Arc<dyn ServerCertVerifier> = match (verification, roots) {
+        (Verification::Nothing, _) | (_, None) => Arc::new(AnyCertificate(provider.clone())),
+        (verification, Some(roots)) => {
+            let name = (verification == Verification::ChainAndName).then(|| settings.hostname.to_string());
+            Arc::new(KnownAuthority::new(roots, name, provider.clone())?)
         }
+    };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|source| Error::TlsSetup { source })?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    match identity(settings)? {
+        Some((chain, key)) => {
+            builder.with_client_auth_cert(chain, key).map_err(|source| Error::TlsSetup { source })
+        }
+        None => Ok(builder.with_no_client_auth()),
     }
+}
 
-    fn roots(&self) -> Result<Option<Vec<CertificateDer<'static>>>, Error> {
-        if let Some(path) = &self.root_certificate {
-            if path.as_os_str() == "system" {
-                return self.system_roots().map(Some);
-            }
-            return certificates(ROOT, path).map(Some);
-        }
-        match in_home("root.crt") {
+/// `database.sslrootcert`: PEM (or one certificate as DER) of the authorities that are trusted; `system` for those of the
+/// operating system. When absent, `~/.postgresql/root.crt` if there is one, as libpq and pgjdbc have it.
+fn roots(settings: &PostgresSection) -> Result<Option<Vec<CertificateDer<'static>>>, Error> {
+    let mode = settings.sslmode;
+    match &settings.sslrootcert {
+        Some(path) if path == "system" => system_roots(mode).map(Some),
+        Some(path) => certificates(ROOT, Path::new(path)).map(Some),
+        None => match in_home("root.crt") {
             Some(path) => certificates(ROOT, &path).map(Some),
-            None if self.mode.needs_root() => Err(Error::RootCertificateMissing { mode: self.mode }),
+            None if matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull) => Err(Error::RootCertificateMissing { mode }),
             None => Ok(None),
-        }
+        },
     }
+}
 
-    /// As libpq has it: with public authorities anybody can have a certificate, so the name must be verified too.
-    fn system_roots(&self) -> Result<Vec<CertificateDer<'static>>, Error> {
-        if self.mode != SslMode::VerifyFull {
-            return Err(Error::SystemRootsNeedVerifyFull { mode: self.mode });
-        }
-        let found = rustls_native_certs::load_native_certs();
-        if found.certs.is_empty() {
-            return Err(Error::TlsFile {
-                property: ROOT,
-                path: "system".into(),
-                problem: "no certificates are installed on this machine",
-            });
-        }
-        Ok(found.certs)
+/// As libpq has it: with public authorities anybody can have a certificate, so the name must be verified too.
+fn system_roots(mode: SslMode) -> Result<Vec<CertificateDer<'static>>, Error> {
+    if mode != SslMode::VerifyFull {
+        return Err(Error::SystemRootsNeedVerifyFull { mode });
     }
+    let found = rustls_native_certs::load_native_certs();
+    if found.certs.is_empty() {
+        let problem = "no certificates are installed on this machine";
+        return Err(Error::TlsFile { property: ROOT, path: "system".into(), problem });
+    }
+    Ok(found.certs)
+}
 
-    fn identity(&self) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, Error> {
-        let Some(path) = self.certificate.clone().or_else(|| in_home("postgresql.crt")) else {
-            return Ok(None);
-        };
-        let chain = certificates(CERTIFICATE, &path)?;
-        let key = self
-            .key
-            .clone()
-            .or_else(|| in_home("postgresql.pk8"))
-            .or_else(|| in_home("postgresql.key"))
-            .ok_or(Error::ClientKeyMissing { certificate: path })?;
-        Ok(Some((chain, private_key(&key)?)))
-    }
+/// `database.sslcert` (PEM chain) and `database.sslkey` (PEM as libpq has it, or PKCS#8 DER as pgjdbc has it). When absent,
+/// the files that libpq and pgjdbc look for, if they are there.
+fn identity(
+    settings: &PostgresSection,
+) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, Error> {
+    let given = |path: &Option<String>| path.as_ref().map(PathBuf::from);
+    let Some(path) = given(&settings.sslcert).or_else(|| in_home("postgresql.crt")) else {
+        return Ok(None);
+    };
+    let chain = certificates(CERTIFICATE, &path)?;
+    let key = given(&settings.sslkey)
+        .or_else(|| in_home("postgresql.pk8"))
+        .or_else(|| in_home("postgresql.key"))
+        .ok_or(Error::ClientKeyMissing { certificate: path })?;
+    Ok(Some((chain, private_key(&key)?)))
 }
 
 fn in_home(name: &str) -> Option<PathBuf> {

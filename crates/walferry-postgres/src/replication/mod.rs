@@ -4,6 +4,7 @@ mod frames;
 mod reporter;
 mod stream;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use walferry_pgoutput::Lsn;
@@ -90,7 +91,7 @@ pub(crate) async fn start(
     slot: &str,
     from: Lsn,
     publication: &str,
-    parameters: &[(String, String)],
+    parameters: &BTreeMap<String, String>,
 ) -> Result<(), Error> {
     let sql = start_command(slot, from, publication, parameters, wire.server_version);
     wire.copy_both("starting replication", &sql).await
@@ -100,7 +101,7 @@ fn start_command(
     slot: &str,
     from: Lsn,
     publication: &str,
-    parameters: &[(String, String)],
+    parameters: &BTreeMap<String, String>,
     server_version: u32,
 ) -> String {
     // The option is a list of identifiers inside a literal: only quoted ones keep their case and their commas.
@@ -194,14 +195,14 @@ mod tests {
 
     #[test]
     fn names_in_start_replication_keep_case_quotes_and_commas() {
-        let origin = [("origin".to_owned(), "none".to_owned())];
+        let origin = BTreeMap::from([("origin".to_owned(), "none".to_owned())]);
         assert_eq!(
             start_command("dbz", Lsn(0x1_0000_00FF), "My, \"odd\" 'name'", &origin, 160_000),
             "START_REPLICATION SLOT \"dbz\" LOGICAL 1/FF (\"proto_version\" '1', \
              \"publication_names\" '\"My, \"\"odd\"\" ''name''\"', \"messages\" 'true', \"origin\" 'none')"
         );
         assert_eq!(
-            start_command("dbz", Lsn(0), "p", &[], 130_000),
+            start_command("dbz", Lsn(0), "p", &BTreeMap::new(), 130_000),
             "START_REPLICATION SLOT \"dbz\" LOGICAL 0/0 (\"proto_version\" '1', \"publication_names\" '\"p\"')"
         );
     }

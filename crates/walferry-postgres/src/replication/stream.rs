@@ -120,10 +120,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                     });
                 }
             }
-            if let Some(pause) = self.pace.pause() {
-                if let Attended::GivenUp = self.reporter.attend(Phase::Run, sleep(pause)).await? {
-                    return Ok(());
-                }
+            if let Some(pause) = self.pace.pause()
+                && let Attended::GivenUp = self.reporter.attend(Phase::Run, sleep(pause)).await?
+            {
+                return Ok(());
             }
             match self
                 .reporter
