@@ -14,7 +14,7 @@ mod reference;
 mod regex_router;
 mod topic;
 
-pub use chain::{Chain, ChainError, PredicateSpec, TransformSpec};
+pub use chain::{Chain, ChainError};
 pub use error::Error;
 pub use event_router::EventRouter;
 pub use outbox::{Requirements, Table, check_tables};
@@ -23,7 +23,16 @@ pub use predicate::Predicate;
 pub use reference::GROUPS;
 pub use regex_router::RegexRouter;
 
+use walferry_config::Group;
 use walferry_record::Record;
+
+/// The options of every transform and predicate, for the reference page.
+pub const GROUPS: &[Group] = &[
+    event_router::GROUP,
+    regex_router::GROUP,
+    predicate::TOPIC_NAME_MATCHES,
+    predicate::HAS_HEADER_KEY,
+];
 
 /// One step of a chain.
 pub trait Transform: Send {

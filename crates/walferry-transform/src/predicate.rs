@@ -1,6 +1,6 @@
 //! Kafka Connect's predicates.
 
-use walferry_config::{Findings, JavaRegex, Options, Property, Reader, properties};
+use walferry_config::{Findings, Group, JavaRegex, Options, Property, Reader, properties};
 use walferry_record::Record;
 
 /// Says which records a transform sees.
@@ -31,6 +31,22 @@ pub(crate) mod has_header_key {
             .text("Name of the header that the record has to have at least once.");
     }
 }
+
+/// The options of `TopicNameMatches`, for the reference page.
+pub(crate) const TOPIC_NAME_MATCHES: Group = Group {
+    title: "Predicate TopicNameMatches",
+    text: "`org.apache.kafka.connect.transforms.predicates.TopicNameMatches`: true of records of certain topics.",
+    prefix: "predicates.<name>.",
+    declarations: topic_name_matches::DECLARATIONS,
+};
+
+/// The options of `HasHeaderKey`, for the reference page.
+pub(crate) const HAS_HEADER_KEY: Group = Group {
+    title: "Predicate HasHeaderKey",
+    text: "`org.apache.kafka.connect.transforms.predicates.HasHeaderKey`: true of records with a certain header.",
+    prefix: "predicates.<name>.",
+    declarations: has_header_key::DECLARATIONS,
+};
 
 impl Predicate {
     /// `org.apache.kafka.connect.transforms.predicates.TopicNameMatches`.

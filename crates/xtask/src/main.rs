@@ -1,7 +1,10 @@
 //! Project tasks: one way to do each thing that is not plain `cargo build`.
 
 mod arrows;
+mod bench;
 mod check;
+mod docs;
+mod golden;
 mod provide;
 mod shell;
 mod test;
@@ -27,6 +30,13 @@ enum Task {
     Check,
     /// Check who may depend on whom, and that pure crates stay pure
     Arrows,
+    /// Measure the pure crates
+    Bench(bench::Args),
+    /// Write the pages under docs/reference from the declarations in the code
+    Docs,
+    /// Recordings of what Debezium sends
+    #[command(subcommand)]
+    Golden(golden::Task),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +44,9 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Check => check::run(),
         Task::Arrows => arrows::run(),
+        Task::Bench(args) => bench::run(&args),
+        Task::Docs => docs::run(),
+        Task::Golden(task) => golden::run(&task),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

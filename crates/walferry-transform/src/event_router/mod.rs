@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use tracing::{error, warn};
-use walferry_config::{Findings, Options};
+use walferry_config::{Findings, Group, Options};
 use walferry_record::{Header, Record, Typed, Value};
 
 pub(crate) use self::options::DECLARATIONS;
@@ -33,6 +33,14 @@ use self::throttle::Throttle;
 use crate::outbox::Requirements;
 use crate::topic::TopicRouter;
 use crate::{DropReason, Error, Outcome, Transform};
+
+/// The options, for the reference page.
+pub(crate) const GROUP: Group = Group {
+    title: "Transform EventRouter",
+    text: "`io.debezium.transforms.outbox.EventRouter`: sends the rows of an outbox table as events of their own.",
+    prefix: "transforms.<name>.",
+    declarations: options::DECLARATIONS,
+};
 
 /// Debezium's outbox EventRouter.
 #[derive(Debug)]

@@ -1,0 +1,24 @@
+//! `cargo xtask golden record`: what Debezium sends for the parity cases, kept for tests that need no server.
+
+use crate::{Outcome, provide, shell};
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub(crate) enum Task {
+    /// Run cases through Debezium and keep its records, with the WAL and the catalog, under tests/golden
+    Record {
+        /// A part of the cases' names; without it, all
+        case: Option<String>,
+        /// Major version of Postgres; without it, one that is installed
+        #[arg(long)]
+        pg: Option<u32>,
+    },
+}
+
+pub(crate) fn run(task: &Task) -> Outcome {
+    let Task::Record { case, pg } = task;
+    provide::build_dependencies()?;
+    let mut command = shell::cargo(["test", "--workspace", "--test", "parity"]);
+    provide::servers(*pg)?.tell(&mut command);
+    shell::run(command.env("WALFERRY_PARITY", "record").arg("--").args(case))
+}
