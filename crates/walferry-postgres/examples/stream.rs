@@ -40,7 +40,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
         None => {
             let created = source.create_slot(true).await?;
             let tables = source.tables(captured).await?;
-            source.snapshot(SnapshotPlan { tables, lsn: Some(created.consistent_point) }, &sender).await?;
+            source
+                .snapshot(
+                    SnapshotPlan {
+                        tables,
+                        lsn: Some(created.consistent_point),
+                    },
+                    &sender,
+                )
+                .await?;
             created.consistent_point
         }
     };
@@ -48,7 +56,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (phase, phases) = watch::channel(Phase::Run);
     let (_stored, confirmable) = watch::channel(None);
     let (server_end, _) = watch::channel(Lsn::INVALID);
-    let mut port = Port { chunks: sender, confirmable, phase: phases, server_end };
+    let mut port = Port {
+        chunks: sender,
+        confirmable,
+        phase: phases,
+        server_end,
+    };
     tokio::spawn(async move {
         let _ = tokio::signal::ctrl_c().await;
         let _ = phase.send(Phase::Close);

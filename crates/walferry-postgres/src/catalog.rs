@@ -5,7 +5,7 @@ use tokio_postgres::types::Type;
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
 use walferry_pgoutput::Oid;
 
-use crate::connect::{Purpose, Endpoint, Sql};
+use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
 
 /// Looks relations up on a connection of its own, which is opened at the first look-up and again after a failure.

@@ -19,12 +19,16 @@ pub(crate) async fn set(sql: &Sql, rules: &[ReplicaIdentityRule], wanted: &Table
     for table in captured(sql, wanted).await? {
         let name = table.name.dotted();
         let mut matching = rules.iter().filter(|rule| rule.tables.matches(&name));
-        let (Some(rule), other) = (matching.next(), matching.next()) else { continue };
+        let (Some(rule), other) = (matching.next(), matching.next()) else {
+            continue;
+        };
         if other.is_some() {
             error!(table.name = %name, "more than one rule names a replica identity; none is applied");
             continue;
         }
-        let Some(statement) = change(&table, &rule.identity) else { continue };
+        let Some(statement) = change(&table, &rule.identity) else {
+            continue;
+        };
         match sql.execute(DOING, &statement).await {
             Ok(()) => info!(statement = %statement, "replica identity set"),
             Err(refused @ Error::Server { .. }) => {

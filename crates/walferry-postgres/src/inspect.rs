@@ -168,7 +168,9 @@ impl Server {
                     _ => publication.create(&[]),
                 },
             }),
-            (Some(true), PublicationAutocreate::Filtered) => Some(Problem::PublicationOfAllTables { publication: name }),
+            (Some(true), PublicationAutocreate::Filtered) => {
+                Some(Problem::PublicationOfAllTables { publication: name })
+            }
             _ => None,
         }
     }

@@ -1,6 +1,7 @@
 //! The only crate that opens Postgres: stream, slot, publication, catalog, `COPY`.
 
 mod catalog;
+pub mod check;
 pub mod connect;
 mod copy;
 mod error;
@@ -11,6 +12,7 @@ mod publication;
 mod quote;
 mod replication;
 mod server_error;
+mod slots;
 mod snapshot;
 mod source;
 mod tables;
@@ -19,4 +21,5 @@ mod wire;
 pub use error::Error;
 pub use problem::Problem;
 pub use server_error::ServerError;
+pub use slots::SlotWatch;
 pub use source::Postgres;

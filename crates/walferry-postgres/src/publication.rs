@@ -31,8 +31,11 @@ impl Publication {
     pub(crate) fn new(section: &PublicationSection, events: &EventSection) -> Self {
         const OPERATIONS: [(char, &str); 4] = [('c', "insert"), ('u', "update"), ('d', "delete"), ('t', "truncate")];
         let skipped = &events.skipped_operations;
-        let published: Vec<&str> =
-            OPERATIONS.iter().filter(|(letter, _)| !skipped.contains(*letter)).map(|(_, name)| *name).collect();
+        let published: Vec<&str> = OPERATIONS
+            .iter()
+            .filter(|(letter, _)| !skipped.contains(*letter))
+            .map(|(_, name)| *name)
+            .collect();
         Self {
             name: section.name.clone(),
             mode: section.autocreate,
@@ -176,10 +179,16 @@ async fn refusal(
     statement: &str,
     error: Error,
 ) -> Error {
-    let Some(refused) = error.server_error().filter(|refused| refused.code == "42501") else { return error };
+    let Some(refused) = error.server_error().filter(|refused| refused.code == "42501") else {
+        return error;
+    };
     let not_owned = match publication.mode {
         PublicationAutocreate::Filtered => match captured(sql, wanted).await {
-            Ok(tables) => tables.iter().filter(|table| !table.owned).map(|table| table.name.quoted()).collect(),
+            Ok(tables) => tables
+                .iter()
+                .filter(|table| !table.owned)
+                .map(|table| table.name.quoted())
+                .collect(),
             Err(_) => return error,
         },
         _ => Vec::new(),

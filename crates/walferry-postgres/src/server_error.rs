@@ -61,7 +61,8 @@ impl ServerError {
             "55006" => "slot_in_use",
             "57P01" | "57P02" | "57P03" => "server_not_ready",
             "57014" | "55P03" => "timeout",
-            "58P01" => "wal_removed",
+            _ if self.is_slot_lost() => "slot_lost",
+            "42704" if self.message.starts_with("publication") => "publication",
             _ => "server_error",
         }
     }
@@ -76,16 +77,25 @@ impl ServerError {
             "55006" | "55P03" | "57014" => true,
             _ => matches!(class, "08" | "40" | "53" | "57" | "58" | "XX"),
         };
-        if passes && !self.is_wal_removed() {
+        if passes && !self.is_slot_lost() {
             Disposition::Retry
         } else {
             Disposition::Stop(Exit::Setup)
         }
     }
 
-    /// The segment that the slot or the offset needs is gone.
-    pub(crate) fn is_wal_removed(&self) -> bool {
-        self.code == "58P01" && self.message.contains("has already been removed")
+    /// The slot has been invalidated, or a segment that it needs is gone.
+    pub(crate) fn is_slot_lost(&self) -> bool {
+        match self.code.as_str() {
+            "58P01" => self.message.contains("has already been removed"),
+            "55000" => {
+                let detail = self.detail.as_deref().unwrap_or_default();
+                self.message.contains("can no longer")
+                    || self.message.contains("invalidated")
+                    || detail.contains("invalidated")
+            }
+            _ => false,
+        }
     }
 
     /// What an operator can do.
@@ -112,7 +122,28 @@ impl ServerError {
                 "drop a slot that nobody needs (`SELECT slot_name, active FROM pg_replication_slots`, `SELECT \
                  pg_drop_replication_slot('NAME')`), or raise `max_replication_slots` (takes a restart of the server)"
             }
-            "55006" => "another process reads the slot; stop it, or set `slot.name`",
+            "55006" => {
+                let pid = self
+                    .message
+                    .rsplit(' ')
+                    .next()
+                    .filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()));
+                return Some(format!(
+                    "stop {}, or set `slot.name`",
+                    match pid {
+                        Some(pid) => format!("process {pid}"),
+                        None => "the process that reads the slot".to_owned(),
+                    }
+                ));
+            }
+            _ if self.is_slot_lost() => {
+                "the WAL that the slot needs is gone: drop the slot (`SELECT pg_drop_replication_slot('NAME')`) and read all rows \
+                 again with `snapshot.mode` = \"when_needed\"; a larger `max_slot_wal_keep_size` keeps more"
+            }
+            "42704" if self.message.starts_with("publication") => {
+                "the publication has to exist at the position from which the slot is read, not only now: create it, and if it was \
+                 dropped in between, drop the slot and read all rows again with `snapshot.mode` = \"when_needed\""
+            }
             _ => return self.hint.clone(),
         };
         Some(known.to_owned())
@@ -131,6 +162,145 @@ impl From<&tokio_postgres::error::DbError> for ServerError {
             message: error.message().to_owned(),
             detail: error.detail().map(ToOwned::to_owned),
             hint: error.hint().map(ToOwned::to_owned),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_errors_are_retried_or_stop_with_a_remedy() {
+        const RETRY: Disposition = Disposition::Retry;
+        const STOP: Disposition = Disposition::Stop(Exit::Setup);
+        let cases = [
+            (
+                "28P01",
+                "password authentication failed for user \"u\"",
+                STOP,
+                "authentication",
+                "database.password",
+            ),
+            (
+                "28000",
+                "no pg_hba.conf entry for host \"h\", user \"u\"",
+                STOP,
+                "access_refused",
+                "pg_hba.conf",
+            ),
+            (
+                "28000",
+                "role \"u\" does not exist",
+                STOP,
+                "access_refused",
+                "database.user",
+            ),
+            (
+                "3D000",
+                "database \"d\" does not exist",
+                STOP,
+                "database_missing",
+                "database.dbname",
+            ),
+            (
+                "42501",
+                "must be superuser or replication role to start walsender",
+                STOP,
+                "privilege_missing",
+                "REPLICATION",
+            ),
+            (
+                "42501",
+                "permission denied to start WAL sender",
+                STOP,
+                "privilege_missing",
+                "",
+            ),
+            (
+                "53300",
+                "sorry, too many clients already",
+                RETRY,
+                "too_many_connections",
+                "max_connections",
+            ),
+            (
+                "53300",
+                "number of requested standby connections exceeds max_wal_senders (currently 10)",
+                RETRY,
+                "too_many_connections",
+                "max_wal_senders",
+            ),
+            (
+                "53400",
+                "all replication slots are in use",
+                STOP,
+                "no_free_slot",
+                "max_replication_slots",
+            ),
+            (
+                "55006",
+                "replication slot \"s\" is active for PID 4711",
+                RETRY,
+                "slot_in_use",
+                "stop process 4711, or set",
+            ),
+            (
+                "57P03",
+                "the database system is starting up",
+                RETRY,
+                "server_not_ready",
+                "",
+            ),
+            (
+                "57P01",
+                "terminating connection due to administrator command",
+                RETRY,
+                "server_not_ready",
+                "",
+            ),
+            (
+                "57014",
+                "canceling statement due to statement timeout",
+                RETRY,
+                "timeout",
+                "",
+            ),
+            (
+                "58P01",
+                "requested WAL segment 0000000100 has already been removed",
+                STOP,
+                "slot_lost",
+                "when_needed",
+            ),
+            (
+                "55000",
+                "can no longer get changes from replication slot \"s\"",
+                STOP,
+                "slot_lost",
+                "when_needed",
+            ),
+            (
+                "42704",
+                "publication \"p\" does not exist",
+                STOP,
+                "publication",
+                "publication",
+            ),
+            ("08006", "connection failure", RETRY, "server_error", ""),
+            ("XX000", "cache lookup failed", RETRY, "server_error", ""),
+            ("42601", "syntax error", STOP, "server_error", ""),
+        ];
+        for (code, message, disposition, kind, remedy) in cases {
+            let error = ServerError {
+                code: code.to_owned(),
+                message: message.to_owned(),
+                ..Default::default()
+            };
+            assert_eq!(error.disposition(), disposition, "{message}");
+            assert_eq!(error.kind(), kind, "{message}");
+            let given = error.remedy().unwrap_or_default();
+            assert!(given.contains(remedy), "{message}: {given}");
         }
     }
 }

@@ -170,7 +170,14 @@ impl Postgres {
     async fn follow(&mut self, from: Lsn, port: &mut Port) -> Result<(), Error> {
         let mut link = self.take_link().await?;
         let slot = self.slot.name.as_str();
-        replication::start(&mut link.wire, slot, from, &self.publication.name, &self.slot.stream_params).await?;
+        replication::start(
+            &mut link.wire,
+            slot,
+            from,
+            &self.publication.name,
+            &self.slot.stream_params,
+        )
+        .await?;
         info!(slot.name = %slot, lsn.from = %from, "streaming");
         let plan = StreamPlan::new(self.status_interval, link.wal_sender_timeout);
         replication::stream(link.wire, plan, &mut self.lookup, port).await

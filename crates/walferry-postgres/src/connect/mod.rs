@@ -66,7 +66,11 @@ impl Endpoint {
     /// Host and port, for messages.
     pub fn address(&self) -> String {
         let (host, port) = (&self.0.hostname, self.0.port);
-        if host.as_str().contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+        if host.as_str().contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        }
     }
 
     /// Opens a connection for ordinary SQL.

@@ -20,7 +20,10 @@ const TEXT_OF_VALUES: [(&str, &str); 5] = [
 const NO_LIMITS: [(&str, &str); 1] = [("idle_in_transaction_session_timeout", "0")];
 
 /// Parameters of the startup message of a replication connection.
-pub(super) fn startup_parameters<'a>(settings: &'a PostgresSection, application_name: &'a str) -> Vec<(&'a str, &'a str)> {
+pub(super) fn startup_parameters<'a>(
+    settings: &'a PostgresSection,
+    application_name: &'a str,
+) -> Vec<(&'a str, &'a str)> {
     let mut parameters = vec![
         ("user", settings.user.as_str()),
         ("database", settings.dbname.as_str()),

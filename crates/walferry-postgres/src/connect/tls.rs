@@ -38,9 +38,9 @@ pub(super) fn client_config(settings: &PostgresSection) -> Result<ClientConfig, 
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     match identity(settings)? {
-        Some((chain, key)) => {
-            builder.with_client_auth_cert(chain, key).map_err(|source| Error::TlsSetup { source })
-        }
+        Some((chain, key)) => builder
+            .with_client_auth_cert(chain, key)
+            .map_err(|source| Error::TlsSetup { source }),
         None => Ok(builder.with_no_client_auth()),
     }
 }
@@ -54,7 +54,9 @@ fn roots(settings: &PostgresSection) -> Result<Option<Vec<CertificateDer<'static
         Some(path) => certificates(ROOT, Path::new(path)).map(Some),
         None => match in_home("root.crt") {
             Some(path) => certificates(ROOT, &path).map(Some),
-            None if matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull) => Err(Error::RootCertificateMissing { mode }),
+            None if matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull) => {
+                Err(Error::RootCertificateMissing { mode })
+            }
             None => Ok(None),
         },
     }
@@ -68,7 +70,11 @@ fn system_roots(mode: SslMode) -> Result<Vec<CertificateDer<'static>>, Error> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {
         let problem = "no certificates are installed on this machine";
-        return Err(Error::TlsFile { property: ROOT, path: "system".into(), problem });
+        return Err(Error::TlsFile {
+            property: ROOT,
+            path: "system".into(),
+            problem,
+        });
     }
     Ok(found.certs)
 }

@@ -1,0 +1,317 @@
+//! `walferry check`: what a start would create, what it lacks, and what it would do to the application. Changes nothing.
+
+use walferry_config::Connector;
+use walferry_config::connector::PublicationAutocreate;
+use walferry_engine::Failure;
+use walferry_engine::source::TableFilter;
+
+use crate::connect::{Endpoint, Purpose, Sql};
+use crate::error::Error;
+use crate::inspect::Server;
+use crate::problem::Problem;
+use crate::publication::{self, Publication};
+use crate::quote::identifier;
+use crate::tables::{Captured, captured};
+
+/// One sentence about the database side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// How much it matters.
+    pub weight: Weight,
+    /// The sentence, without a full stop.
+    pub text: String,
+    /// The statement or setting that belongs to it.
+    pub remedy: Option<String>,
+}
+
+/// How much a remark matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// As it should be.
+    Good,
+    /// A start would create or change this.
+    Change,
+    /// The start works, and something is to be considered.
+    Caution,
+    /// The start would be refused.
+    Obstacle,
+}
+
+impl Remark {
+    fn new(weight: Weight, text: impl Into<String>) -> Self {
+        Self {
+            weight,
+            text: text.into(),
+            remedy: None,
+        }
+    }
+
+    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+/// Looks at server, role, slot, publication and tables. `snapshot` says whether rows of the captured tables would be read.
+/// Fails only where nothing can be looked at.
+pub async fn check(connector: &Connector, wanted: TableFilter, snapshot: bool) -> Result<Vec<Remark>, Failure> {
+    look(connector, &wanted, snapshot).await.map_err(Failure::from)
+}
+
+async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Result<Vec<Remark>, Error> {
+    let endpoint = Endpoint::new(connector.postgres.clone());
+    let publication = Publication::new(&connector.publication, &connector.events);
+    let slot = connector.slot.name.as_str();
+    let sql = endpoint.sql(Purpose::Validate).await?;
+    let server = Server::inspect(&sql, slot, &publication.name).await?;
+
+    let problems = server.problems(slot, &publication);
+    let mut remarks = vec![describe(&endpoint, &server)];
+    remarks.extend(problems.iter().map(obstacle));
+    if problems.is_empty()
+        && let Err(error) = endpoint.replication().await
+    {
+        let failure = Failure::from(error);
+        remarks.extend(failure.causes.into_iter().map(|cause| Remark {
+            weight: Weight::Obstacle,
+            text: format!("no replication connection: {}", cause.what),
+            remedy: cause.hint,
+        }));
+    }
+    remarks.extend(slot_remarks(&server, slot));
+    let tables = captured(&sql, wanted).await?;
+    remarks.push(table_remark(&tables));
+    remarks.extend(publication_remarks(&sql, &server, &publication, wanted, &tables).await?);
+    if snapshot {
+        remarks.extend(select_remark(&server, &tables));
+    }
+    Ok(remarks)
+}
+
+fn obstacle(problem: &Problem) -> Remark {
+    Remark::new(Weight::Obstacle, problem.cause().what).remedy(problem.hint())
+}
+
+fn describe(endpoint: &Endpoint, server: &Server) -> Remark {
+    let kind = if server.standby { "standby" } else { "primary" };
+    let version = server.version / 10_000;
+    Remark::new(
+        Weight::Good,
+        format!(
+            "connected to Postgres {version} ({kind}) at {} as {:?}",
+            endpoint.address(),
+            server.role
+        ),
+    )
+}
+
+fn slot_remarks(server: &Server, slot: &str) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    match server.slot() {
+        None => remarks.push(Remark::new(
+            Weight::Change,
+            format!("replication slot {slot:?} would be created"),
+        )),
+        Some(found) if !found.alive => remarks.push(
+            Remark::new(
+                Weight::Obstacle,
+                format!("replication slot {slot:?} is lost: its WAL has been removed"),
+            )
+            .remedy(format!(
+                "set `snapshot.mode` to \"when_needed\" to read all rows again, and: SELECT \
+                     pg_drop_replication_slot('{slot}');"
+            )),
+        ),
+        Some(found) => {
+            let behind = found
+                .confirmed
+                .map_or(0, |confirmed| server.wal_end().0.saturating_sub(confirmed.0));
+            let text = format!("replication slot {slot:?} exists and is {behind} bytes behind the server");
+            remarks.push(match found.active_pid {
+                None => Remark::new(Weight::Good, text),
+                Some(pid) => Remark::new(Weight::Caution, format!("{text}; process {pid} reads it now"))
+                    .remedy("stop that process (Debezium, perhaps) before the start"),
+            });
+        }
+    }
+    let (slots, senders) = (server.max_slots - server.slots, server.max_senders - server.senders);
+    let text = format!(
+        "{slots} of {} replication slots and {senders} of {} walsenders are free",
+        server.max_slots, server.max_senders
+    );
+    remarks.push(if senders < 1 {
+        Remark::new(Weight::Caution, text)
+            .remedy("ALTER SYSTEM SET max_wal_senders = …; and restart the server, or end a replication connection")
+    } else {
+        Remark::new(Weight::Good, text)
+    });
+    if server.keep_mb.is_some_and(|limit| limit < 0) {
+        remarks.push(
+            Remark::new(
+                Weight::Caution,
+                "nothing limits the WAL that a slot keeps: while the connector is stopped, the server's disk fills",
+            )
+            .remedy("ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'; SELECT pg_reload_conf();"),
+        );
+    }
+    remarks
+}
+
+fn table_remark(tables: &[Captured]) -> Remark {
+    match tables.len() {
+        0 => Remark::new(Weight::Caution, "no table of the database passes the filters")
+            .remedy("compare `table.include.list` with the tables of the database; patterns are SCHEMA.TABLE"),
+        1 => Remark::new(Weight::Good, format!("1 table is captured: {}", names(tables.iter()))),
+        count => Remark::new(
+            Weight::Good,
+            format!("{count} tables are captured: {}", names(tables.iter())),
+        ),
+    }
+}
+
+/// The first few names.
+fn names<'a>(tables: impl Iterator<Item = &'a Captured>) -> String {
+    const SHOWN: usize = 10;
+    let mut shown: Vec<String> = tables.map(|table| table.name.dotted()).collect();
+    let more = shown.len().saturating_sub(SHOWN);
+    shown.truncate(SHOWN);
+    let list = shown.join(", ");
+    if more > 0 {
+        format!("{list} and {more} more")
+    } else {
+        list
+    }
+}
+
+async fn publication_remarks(
+    sql: &Sql,
+    server: &Server,
+    publication: &Publication,
+    wanted: &TableFilter,
+    tables: &[Captured],
+) -> Result<Vec<Remark>, Error> {
+    let name = &publication.name;
+    let mut remarks = Vec::new();
+    let all_tables = match server.publication {
+        Some(all_tables) => all_tables,
+        None => publication.mode == PublicationAutocreate::AllTables,
+    };
+    if publication.mode != PublicationAutocreate::Disabled || server.publication.is_some() {
+        match publication::plan(sql, publication, server, wanted).await {
+            Ok(statements) if statements.is_empty() => {
+                remarks.push(Remark::new(Weight::Good, format!("publication {name:?} exists")));
+            }
+            Ok(statements) => {
+                let verb = if server.publication.is_some() {
+                    "changed"
+                } else {
+                    "created"
+                };
+                remarks.push(
+                    Remark::new(Weight::Change, format!("publication {name:?} would be {verb}"))
+                        .remedy(format!("{};", statements.join("; "))),
+                );
+                remarks.extend(
+                    privilege_remark(server, publication, tables, &statements[0])
+                        .as_ref()
+                        .map(obstacle),
+                );
+            }
+            Err(Error::Problems(problems)) => remarks.extend(problems.iter().map(obstacle)),
+            Err(error) => return Err(error),
+        }
+    }
+    if server.publication == Some(false) && publication.mode != PublicationAutocreate::Filtered {
+        let members = publication::members(sql, name, server.version).await?;
+        let missing: Vec<&Captured> = tables.iter().filter(|table| !members.covers(&table.name)).collect();
+        if !missing.is_empty() {
+            let list: Vec<String> = missing.iter().map(|table| table.name.quoted()).collect();
+            remarks.push(
+                Remark::new(
+                    Weight::Caution,
+                    format!(
+                        "publication {name:?} lacks captured tables: {}",
+                        names(missing.iter().copied())
+                    ),
+                )
+                .remedy(format!(
+                    "ALTER PUBLICATION {} ADD TABLE {};",
+                    identifier(name),
+                    list.join(", ")
+                )),
+            );
+        }
+    }
+    let everything: TableFilter = std::sync::Arc::new(|_, _| true);
+    let published = if all_tables {
+        captured(sql, &everything).await?
+    } else {
+        tables.to_vec()
+    };
+    remarks.extend(identity_remark(name, &published));
+    Ok(remarks)
+}
+
+/// Why the server would refuse the statement that makes the publication.
+fn privilege_remark(
+    server: &Server,
+    publication: &Publication,
+    tables: &[Captured],
+    statement: &str,
+) -> Option<Problem> {
+    let all_tables = publication.mode == PublicationAutocreate::AllTables;
+    let not_owned: Vec<String> = match publication.mode {
+        PublicationAutocreate::Filtered => tables
+            .iter()
+            .filter(|table| !table.owned)
+            .map(|table| table.name.quoted())
+            .collect(),
+        _ => Vec::new(),
+    };
+    let may_create = server.may_create || server.publication.is_some();
+    if server.superuser || (!all_tables && not_owned.is_empty() && may_create) {
+        return None;
+    }
+    Some(Problem::PublicationNotAllowed {
+        role: server.role.clone(),
+        statement: statement.to_owned(),
+        refusal: "found by looking at the role's privileges".to_owned(),
+        not_owned,
+        superuser: all_tables,
+        no_create_in: (!may_create).then(|| server.database.clone()),
+    })
+}
+
+/// Tables that the application can no longer update once they are published.
+fn identity_remark(publication: &str, published: &[Captured]) -> Option<Remark> {
+    let harmed: Vec<&Captured> = published
+        .iter()
+        .filter(|table| !table.identified && table.permanent)
+        .collect();
+    let first = harmed.first()?;
+    Some(
+        Remark::new(
+            Weight::Caution,
+            format!(
+                "UPDATE and DELETE fail on tables of publication {publication:?} that have no primary key and no other replica \
+                 identity: {}",
+                names(harmed.iter().copied())
+            ),
+        )
+        .remedy(format!("for each: ALTER TABLE {} REPLICA IDENTITY FULL;", first.name.quoted())),
+    )
+}
+
+fn select_remark(server: &Server, tables: &[Captured]) -> Option<Remark> {
+    let denied: Vec<String> = tables
+        .iter()
+        .filter(|table| !table.readable)
+        .map(|table| table.name.quoted())
+        .collect();
+    (!denied.is_empty()).then(|| {
+        obstacle(&Problem::NoSelect {
+            role: server.role.clone(),
+            tables: denied,
+        })
+    })
+}

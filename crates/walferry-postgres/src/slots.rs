@@ -1,0 +1,179 @@
+//! The server's replication slots: how far behind each is, and what it keeps.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Deserialize;
+use walferry_config::connector::{PostgresSection, SlotSection};
+use walferry_engine::Failure;
+use walferry_engine::status::{Slot, Slots};
+use walferry_pgoutput::Lsn;
+
+use crate::connect::{Endpoint, Purpose, Sql};
+use crate::error::Error;
+use crate::inspect::lsn;
+
+/// Looks at the slots from time to time, on a connection of its own, so that lag is true whatever else hangs.
+#[derive(Debug)]
+pub struct SlotWatch {
+    endpoint: Endpoint,
+    ours: String,
+    sql: Option<Sql>,
+}
+
+impl SlotWatch {
+    /// Opens nothing yet.
+    pub fn new(settings: &PostgresSection, slot: &SlotSection) -> Self {
+        Self {
+            endpoint: Endpoint::new(settings.clone()),
+            ours: slot.name.to_string(),
+            sql: None,
+        }
+    }
+
+    /// All slots of the server, ours first. After a failure the next call connects again.
+    pub async fn look(&mut self) -> Result<Slots, Failure> {
+        let slots = self.read().await;
+        if slots.is_err() {
+            self.sql = None;
+        }
+        slots.map_err(Failure::from)
+    }
+
+    async fn read(&mut self) -> Result<Slots, Error> {
+        const DOING: &str = "reading the replication slots";
+        let sql = match &self.sql {
+            Some(sql) if !sql.is_closed() => sql,
+            _ => self.sql.insert(self.endpoint.sql(Purpose::SlotInfo).await?),
+        };
+        let text: String = sql.value(DOING, QUERY, &[]).await?;
+        let at_us = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_micros();
+        let found: Found = serde_json::from_str(&text).map_err(|error| Error::Protocol {
+            doing: DOING,
+            problem: error.to_string(),
+        })?;
+        Ok(found.slots(&self.ours, i64::try_from(at_us).unwrap_or(i64::MAX)))
+    }
+}
+
+/// Columns that a version does not have are absent from `to_jsonb`.
+const QUERY: &str = "
+SELECT pg_catalog.json_build_object(
+  'wal_end', CASE WHEN pg_catalog.pg_is_in_recovery()
+    THEN GREATEST(pg_catalog.pg_last_wal_receive_lsn(), pg_catalog.pg_last_wal_replay_lsn())
+    ELSE pg_catalog.pg_current_wal_lsn() END,
+  'slots', (
+    SELECT pg_catalog.json_agg(s.facts || pg_catalog.jsonb_build_object('inactive_seconds',
+      EXTRACT(epoch FROM pg_catalog.clock_timestamp() - (s.facts ->> 'inactive_since')::timestamptz)::float8)
+      ORDER BY s.slot_name)
+    FROM (SELECT r.slot_name, pg_catalog.to_jsonb(r) AS facts FROM pg_catalog.pg_replication_slots r) s)
+)::text";
+
+#[derive(Debug, Deserialize)]
+struct Found {
+    #[serde(deserialize_with = "lsn")]
+    wal_end: Option<Lsn>,
+    slots: Option<Vec<Row>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Row {
+    slot_name: String,
+    slot_type: String,
+    plugin: Option<String>,
+    database: Option<String>,
+    active: bool,
+    active_pid: Option<i32>,
+    #[serde(default, deserialize_with = "lsn")]
+    restart_lsn: Option<Lsn>,
+    #[serde(default, deserialize_with = "lsn")]
+    confirmed_flush_lsn: Option<Lsn>,
+    wal_status: Option<String>,
+    safe_wal_size: Option<i64>,
+    inactive_seconds: Option<f64>,
+}
+
+impl Found {
+    fn slots(self, ours: &str, at_us: i64) -> Slots {
+        let wal_end = self.wal_end.unwrap_or(Lsn::INVALID).0;
+        let mut slots: Vec<Slot> = self
+            .slots
+            .unwrap_or_default()
+            .into_iter()
+            .map(|row| row.slot(ours, wal_end))
+            .collect();
+        slots.sort_by_key(|slot| !slot.ours);
+        Slots { at_us, wal_end, slots }
+    }
+}
+
+impl Row {
+    fn slot(self, ours: &str, wal_end: u64) -> Slot {
+        let behind = |position: Option<Lsn>| position.map(|position| wal_end.saturating_sub(position.0));
+        Slot {
+            ours: self.slot_name == ours,
+            name: self.slot_name,
+            kind: self.slot_type,
+            plugin: self.plugin,
+            database: self.database,
+            active: self.active,
+            active_pid: self.active_pid,
+            confirmed_flush_lsn: self.confirmed_flush_lsn.map(|lsn| lsn.to_string()),
+            restart_lsn: self.restart_lsn.map(|lsn| lsn.to_string()),
+            lag_bytes: behind(self.confirmed_flush_lsn),
+            retained_wal_bytes: behind(self.restart_lsn),
+            wal_status: self.wal_status,
+            safe_wal_size: self.safe_wal_size,
+            inactive_seconds: self.inactive_seconds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_comes_first_and_lag_is_counted_from_the_servers_position() {
+        let found: Found = serde_json::from_str(
+            r#"{"wal_end": "1/100", "slots": [
+                {"slot_name": "a", "slot_type": "physical", "plugin": null, "database": null, "active": false,
+                 "active_pid": null, "restart_lsn": "0/FFFFFFFF", "confirmed_flush_lsn": null, "wal_status": "extended",
+                 "safe_wal_size": -5, "inactive_seconds": 1.5},
+                {"slot_name": "dbz", "slot_type": "logical", "plugin": "pgoutput", "database": "db", "active": true,
+                 "active_pid": 7, "restart_lsn": "1/80", "confirmed_flush_lsn": "1/F0", "inactive_seconds": null}]}"#,
+        )
+        .unwrap();
+        let slots = found.slots("dbz", 9);
+        let told: Vec<_> = slots
+            .slots
+            .iter()
+            .map(|slot| {
+                (
+                    slot.name.as_str(),
+                    slot.ours,
+                    slot.lag_bytes,
+                    slot.retained_wal_bytes,
+                    slot.inactive_seconds,
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("dbz", true, Some(0x10), Some(0x80), None),
+                ("a", false, None, Some(0x101), Some(1.5))
+            ]
+        );
+        assert_eq!((slots.wal_end, slots.at_us), (0x1_0000_0100, 9));
+        assert_eq!(slots.slots[0].confirmed_flush_lsn.as_deref(), Some("1/F0"));
+    }
+
+    #[test]
+    fn server_without_slots_has_none() {
+        let found: Found = serde_json::from_str(r#"{"wal_end": null, "slots": null}"#).unwrap();
+        assert_eq!(found.slots("dbz", 0).slots, []);
+    }
+}
