@@ -10,7 +10,6 @@ mod event_router;
 mod outbox;
 mod outcome;
 mod predicate;
-mod reference;
 mod regex_router;
 mod topic;
 
@@ -20,7 +19,6 @@ pub use event_router::EventRouter;
 pub use outbox::{Requirements, Table, check_tables};
 pub use outcome::{DropReason, Outcome};
 pub use predicate::Predicate;
-pub use reference::GROUPS;
 pub use regex_router::RegexRouter;
 
 use walferry_config::Group;

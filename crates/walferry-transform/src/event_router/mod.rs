@@ -23,8 +23,6 @@ use tracing::{error, warn};
 use walferry_config::{Findings, Group, Options};
 use walferry_record::{Header, Record, Typed, Value};
 
-pub(crate) use self::options::DECLARATIONS;
-
 use self::envelope::SchemaNames;
 use self::expand::Expansion;
 use self::options::{Configured, InvalidOperation, Settings};
