@@ -151,7 +151,8 @@ impl ServerError {
 
     /// The role may not start a walsender, or may not use replication slots.
     pub(crate) fn is_replication_denied(&self) -> bool {
-        self.code == "42501" && (self.message.contains("replication") || self.message.contains("walsender"))
+        let words = ["replication", "walsender", "WAL sender"];
+        self.code == "42501" && words.iter().any(|word| self.message.contains(word))
     }
 }
 
@@ -215,7 +216,7 @@ mod tests {
                 "permission denied to start WAL sender",
                 STOP,
                 "privilege_missing",
-                "",
+                "REPLICATION",
             ),
             (
                 "53300",
