@@ -238,6 +238,11 @@ const CLIENT: &[&str] = &[
     "metadata.",
 ];
 
+/// `ssl.client.auth` is for those who call the REST API.
+fn is_client(name: &str) -> bool {
+    CLIENT.iter().any(|prefix| name.starts_with(prefix)) && name != SSL_CLIENT_AUTH.name()
+}
+
 impl Worker {
     /// Reads a worker file. There is a worker unless something is a problem; an unknown property is a warning, as in Connect.
     pub fn read(submitted: &Submitted, lookup: &dyn Lookup) -> (Option<Self>, Findings) {
@@ -270,10 +275,7 @@ impl Worker {
             options: options.below(&format!("{}.", property.name())),
         };
         let mut client = Options::default();
-        for (name, text) in options
-            .iter()
-            .filter(|(name, _)| CLIENT.iter().any(|prefix| name.starts_with(prefix)))
-        {
+        for (name, text) in options.iter().filter(|(name, _)| is_client(name)) {
             client.set(name, text);
         }
         Self {

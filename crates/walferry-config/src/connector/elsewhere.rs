@@ -67,7 +67,7 @@ properties! {
         .support(Support::Accepted { why: "there are no MBeans; Prometheus adds labels where it scrapes" });
     const STATISTICS: Property<bool> = Property::new("statistics.metrics.enabled").default("true")
         .text("Whether quantiles of the lag are measured.")
-        .support(Support::Accepted { why: "the metrics hold histograms, which cost nothing" });
+        .support(Support::Accepted { why: "the metrics hold histograms in any case" });
     const ADVANCED_METRICS: Property<bool> = Property::new("internal.advanced.metrics.enable").default("false")
         .text("Whether activity is counted by table.")
         .support(Support::Accepted { why: "records are counted by topic in any case" });

@@ -158,7 +158,7 @@ properties! {
         .support(Support::Accepted { why: "rows are read with COPY, which has no such size" });
     const THREADS: Property<u32> = Property::new("snapshot.max.threads").default("1")
         .text("How many tables are read at a time.")
-        .support(Support::Accepted { why: "one reader with COPY is faster than Debezium's threads; the order stays that of one thread" });
+        .support(Support::Accepted { why: "tables are read one after another, with COPY; the rows are the same" });
     const THREADS_MULTIPLIER: Property<u32> = Property::new("snapshot.max.threads.multiplier").default("1")
         .text("How many chunks a table has for each thread.")
         .support(Support::Accepted { why: "it belongs to snapshot.max.threads" });

@@ -1,5 +1,6 @@
 //! Regular expressions as Java writes and applies them.
 
+mod class;
 mod dialect;
 mod list;
 mod replacement;
