@@ -1,1 +1,145 @@
-//! Health, readiness, metrics, slots and the page.
+//! The admin endpoint: health, readiness, metrics, slots and the page.
+//!
+//! It only looks: every answer is made from the [`Status`] of each connector, which others write. Paths and bodies that Kafka
+//! Connect has too are Connect's; the rest is Walferry's own.
+
+mod connect;
+mod data;
+mod exposition;
+mod history;
+mod look;
+mod metrics;
+mod process;
+mod routes;
+mod slots;
+mod verdict;
+mod words;
+
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+    time::{Duration, SystemTime},
+};
+
+use tokio::{
+    net::TcpListener,
+    sync::watch,
+    time::{MissedTickBehavior, interval, sleep},
+};
+use walferry_engine::status::Status;
+
+use crate::routes::Shown;
+
+/// What the endpoint shows.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    /// The connectors of this process, in the order in which they are shown.
+    pub connectors: Arc<[Arc<Status>]>,
+    /// Walferry's version.
+    pub version: &'static str,
+    /// Id of the Kafka cluster, once it is known.
+    pub kafka_cluster_id: Arc<OnceLock<String>>,
+    /// When the process began.
+    pub started: SystemTime,
+}
+
+/// How long a request that is being answered may hold up a stop.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
+
+/// Answers requests until `stop` is ready, and ends at most a second after it.
+pub async fn serve(listener: TcpListener, admin: Admin, stop: impl Future<Output = ()>) -> io::Result<()> {
+    let shown = Arc::new(Shown::new(admin, listener.local_addr()?));
+    let (stopping, mut stopped) = watch::channel(false);
+    let graceful = async move {
+        // A closed channel is a stop too.
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    };
+    let server = axum::serve(listener, routes::router(shown.clone())).with_graceful_shutdown(graceful);
+    let last_answer = async {
+        stop.await;
+        stopping.send_replace(true);
+        sleep(LAST_ANSWER).await;
+    };
+    tokio::select! {
+        served = server => served,
+        () = last_answer => Ok(()),
+        () = sample(&shown) => Ok(()),
+    }
+}
+
+/// Remembers figures for the page's curves, for ever.
+async fn sample(shown: &Shown) {
+    let mut ticks = interval(history::INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        shown.sample(now_us());
+    }
+}
+
+/// Listens on the address of the endpoint.
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|source| BindError { address, source })
+}
+
+/// The endpoint's address cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("the admin endpoint cannot listen on {address}")]
+pub struct BindError {
+    /// The address.
+    pub address: SocketAddr,
+    /// What the system says.
+    #[source]
+    pub source: io::Error,
+}
+
+impl BindError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let port = self.address.port();
+        match self.source.kind() {
+            io::ErrorKind::AddrInUse => Some(format!(
+                "another process listens there, perhaps Kafka Connect or another Walferry: `ss -ltnp 'sport = :{port}'` names it; \
+                 stop it, or choose another address with `--admin`"
+            )),
+            io::ErrorKind::AddrNotAvailable => Some(format!(
+                "no interface of this machine has the address {}: choose 127.0.0.1, or 0.0.0.0 for all interfaces, with `--admin`",
+                self.address.ip()
+            )),
+            io::ErrorKind::PermissionDenied => {
+                Some(format!("choose a port above 1023 instead of {port} with `--admin`"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The time, microseconds since 1970.
+fn now_us() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or(Duration::ZERO).as_micros() as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_in_use_is_named_with_what_to_do() {
+        let taken = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = bind(address).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("the admin endpoint cannot listen on {address}")
+        );
+        let hint = error.hint().unwrap();
+        assert!(
+            hint.contains(&format!("sport = :{}", address.port())) && hint.contains("--admin"),
+            "{hint}"
+        );
+    }
+}

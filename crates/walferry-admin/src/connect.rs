@@ -1,0 +1,151 @@
+//! Bodies that Kafka Connect's clients read, in Connect's form and order.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+use walferry_engine::status::{Phase, Status};
+
+use crate::Admin;
+
+/// The Connect whose REST API is spoken. Clients unlock features by it.
+const KAFKA_VERSION: &str = "4.3.1";
+
+/// `GET /`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Root<'a> {
+    version: &'static str,
+    /// Connect's commit has no meaning here; a person who looks finds what really answers.
+    commit: String,
+    kafka_cluster_id: Option<&'a str>,
+}
+
+impl<'a> Root<'a> {
+    pub(crate) fn new(admin: &'a Admin) -> Self {
+        Self {
+            version: KAFKA_VERSION,
+            commit: format!("walferry-{}", admin.version),
+            kafka_cluster_id: admin.kafka_cluster_id.get().map(String::as_str),
+        }
+    }
+}
+
+/// `GET /health` (KIP-1017): tells of the process alone, so whoever can answer is healthy.
+#[derive(Debug, Serialize)]
+pub(crate) struct Health {
+    status: &'static str,
+    message: &'static str,
+}
+
+pub(crate) const HEALTHY: Health = Health {
+    status: "healthy",
+    message: "Worker has completed startup and is ready to handle requests.",
+};
+
+/// Every error that a client may see.
+#[derive(Debug, Serialize)]
+pub(crate) struct ErrorBody {
+    pub(crate) error_code: u16,
+    pub(crate) message: String,
+}
+
+/// `GET /connectors/{name}/status`.
+#[derive(Debug, Serialize)]
+pub(crate) struct ConnectorStatus<'a> {
+    name: &'a str,
+    connector: State,
+    tasks: Vec<Task>,
+    r#type: &'static str,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct State {
+    state: &'static str,
+    worker_id: String,
+    version: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Task {
+    id: u32,
+    #[serde(flatten)]
+    state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
+}
+
+impl<'a> ConnectorStatus<'a> {
+    /// A failure is the task's, the connector itself stays RUNNING, as in Connect. So does one that tries again.
+    pub(crate) fn new(status: &'a Status, version: &'static str, address: SocketAddr) -> Self {
+        let state = |state| State {
+            state,
+            worker_id: address.to_string(),
+            version,
+        };
+        let task = |word, trace| Task {
+            id: 0,
+            state: state(word),
+            trace,
+        };
+        let (connector, tasks) = match status.phase() {
+            Phase::Stopped => ("STOPPED", Vec::new()),
+            Phase::Failed(failure) => {
+                let causes = failure.causes.iter().map(|cause| match &cause.hint {
+                    Some(hint) => format!("{}\n\thint: {hint}", cause.what),
+                    None => cause.what.clone(),
+                });
+                let trace = format!("{}: {}", failure.kind, causes.collect::<Vec<_>>().join("\n"));
+                ("RUNNING", vec![task("FAILED", Some(trace))])
+            }
+            _ => ("RUNNING", vec![task("RUNNING", None)]),
+        };
+        Self {
+            name: &status.name,
+            connector: state(connector),
+            tasks,
+            r#type: "source",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::to_string;
+    use walferry_engine::{Exit, Failure};
+
+    use super::*;
+
+    #[test]
+    fn status_has_connects_form() {
+        let failure = Failure::stop(Exit::Setup, "slot_lost", "slot dbz is lost", "drop it");
+        let running =
+            r#"{"name":"c","connector":{"state":"RUNNING","worker_id":"127.0.0.1:8083","version":"1.2.3"},"tasks":["#;
+        let task = |state| format!(r#"{{"id":0,"state":"{state}","worker_id":"127.0.0.1:8083","version":"1.2.3""#);
+        let cases = [
+            (
+                Phase::Streaming,
+                format!(r#"{running}{}}}],"type":"source"}}"#, task("RUNNING")),
+            ),
+            (
+                Phase::Waiting(Failure::retry("x", "y")),
+                format!(r#"{running}{}}}],"type":"source"}}"#, task("RUNNING")),
+            ),
+            (
+                Phase::Failed(failure),
+                format!(
+                    r#"{running}{},"trace":"slot_lost: slot dbz is lost\n\thint: drop it"}}],"type":"source"}}"#,
+                    task("FAILED")
+                ),
+            ),
+            (
+                Phase::Stopped,
+                running.replace("RUNNING", "STOPPED") + r#"],"type":"source"}"#,
+            ),
+        ];
+        for (phase, expected) in cases {
+            let status = Status::new("c", "s");
+            status.set_phase(phase.clone());
+            let body = ConnectorStatus::new(&status, "1.2.3", ([127, 0, 0, 1], 8083).into());
+            assert_eq!(to_string(&body).unwrap(), expected, "{phase:?}");
+        }
+    }
+}

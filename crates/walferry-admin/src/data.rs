@@ -1,0 +1,216 @@
+//! `GET /ui/data`: all that the page shows, at one time.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use walferry_engine::status::Incident;
+use walferry_pgoutput::Lsn;
+
+use crate::{
+    Admin,
+    history::{Curves, History, Latencies},
+    look::{Look, load},
+    process::Process,
+    slots::{self, SeenBy},
+    verdict::Verdict,
+    words,
+};
+
+/// The process with its connectors.
+#[derive(Debug, Serialize)]
+pub(crate) struct Data {
+    version: &'static str,
+    now: Option<String>,
+    started: Option<String>,
+    resident_bytes: Option<u64>,
+    connectors: Vec<Connector>,
+}
+
+#[derive(Debug, Serialize)]
+struct Connector {
+    name: String,
+    server: String,
+    phase: &'static str,
+    since: Option<String>,
+    #[serde(flatten)]
+    verdict: Verdict,
+    lag_bytes: Option<u64>,
+    lag_seconds: f64,
+    /// The server first, then how far each step has come.
+    positions: [Position; 5],
+    in_flight: InFlight,
+    curves: Curves,
+    latency: Latencies,
+    totals: Totals,
+    snapshot: Snapshot,
+    topics: Vec<Topic>,
+    /// Topics that there are, also those left out above.
+    topic_count: usize,
+    skipped: BTreeMap<&'static str, u64>,
+    errors: BTreeMap<&'static str, u64>,
+    warnings: Vec<String>,
+    incidents: Vec<Told>,
+    slots: SeenBy,
+}
+
+#[derive(Debug, Serialize)]
+struct Position {
+    step: &'static str,
+    /// `None` before it is known.
+    lsn: Option<String>,
+    /// WAL between the step before and this one.
+    behind_bytes: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct InFlight {
+    records: u64,
+    bytes: u64,
+    limit_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Totals {
+    changes: u64,
+    transactions: u64,
+    records: u64,
+    set_aside: u64,
+    connects: u64,
+    restarts: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Snapshot {
+    tables: u64,
+    tables_left: u64,
+    rows: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Topic {
+    topic: String,
+    records: u64,
+    bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Told {
+    last: Option<String>,
+    times: u64,
+    kind: &'static str,
+    what: String,
+    hints: Vec<String>,
+}
+
+/// Topics shown, those with the most records first.
+const TOPICS: usize = 50;
+
+impl Data {
+    /// `histories` are those of the connectors, in the same order.
+    pub(crate) fn new(admin: &Admin, histories: &[History], now_us: i64) -> Self {
+        let looks: Vec<_> = admin.connectors.iter().map(|status| Look::at(status, now_us)).collect();
+        let own = slots::own(&looks);
+        let connector = |(look, history)| Connector::new(look, history, SeenBy::new(look, &own));
+        let started = admin.started.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Self {
+            version: admin.version,
+            now: words::instant(now_us),
+            started: words::instant(started.as_micros() as i64),
+            resident_bytes: Process::own().map(|process| process.resident_bytes),
+            connectors: looks.iter().zip(histories).map(connector).collect(),
+        }
+    }
+}
+
+impl Connector {
+    fn new(look: &Look<'_>, history: &History, slots: SeenBy) -> Self {
+        let c = look.counters();
+        let mut topics: Vec<_> = look.status.topics().into_iter().collect();
+        topics.sort_by_key(|(_, count)| std::cmp::Reverse(count.records));
+        Self {
+            name: look.status.name.clone(),
+            server: look.status.server.clone(),
+            phase: look.phase_word(),
+            since: words::instant(look.course.since_us),
+            verdict: Verdict::of(look),
+            lag_bytes: look.lag.bytes,
+            lag_seconds: look.lag.seconds,
+            positions: positions(look),
+            in_flight: InFlight {
+                records: load(&c.in_flight_records),
+                bytes: load(&c.in_flight_bytes),
+                limit_bytes: load(&c.in_flight_limit_bytes),
+            },
+            curves: history.curves(),
+            latency: history.latencies(look),
+            totals: Totals {
+                changes: load(&c.changes),
+                transactions: load(&c.transactions),
+                records: load(&c.records),
+                set_aside: load(&c.set_aside),
+                connects: load(&c.connects),
+                restarts: load(&c.restarts),
+            },
+            snapshot: Snapshot {
+                tables: load(&c.snapshot_tables),
+                tables_left: load(&c.snapshot_tables_left),
+                rows: load(&c.snapshot_rows),
+            },
+            topic_count: topics.len(),
+            topics: topics
+                .into_iter()
+                .take(TOPICS)
+                .map(|(topic, count)| Topic {
+                    topic,
+                    records: count.records,
+                    bytes: count.bytes,
+                })
+                .collect(),
+            skipped: look.status.skipped(),
+            errors: look.status.errors(),
+            warnings: look.status.warnings(),
+            incidents: look.status.incidents().into_iter().map(Told::from).collect(),
+            slots,
+        }
+    }
+}
+
+fn positions(look: &Look<'_>) -> [Position; 5] {
+    let c = look.counters();
+    let server = load(&c.server_lsn).max(look.slots.as_ref().map_or(0, |slots| slots.wal_end));
+    let steps = [
+        ("server", server),
+        ("received", load(&c.received_lsn)),
+        ("delivered", load(&c.delivered_lsn)),
+        ("stored", load(&c.stored_lsn)),
+        ("confirmed", load(&c.confirmed_lsn)),
+    ];
+    std::array::from_fn(|i| {
+        let (step, lsn) = steps[i];
+        let before = steps[i.saturating_sub(1)].1;
+        Position {
+            step,
+            lsn: (lsn > 0).then(|| Lsn::from(lsn).to_string()),
+            // Idle stretches of WAL are delivered without ever being received as a change.
+            behind_bytes: (lsn > 0 && before > 0).then(|| before.saturating_sub(lsn)),
+        }
+    })
+}
+
+impl From<Incident> for Told {
+    fn from(incident: Incident) -> Self {
+        let Incident {
+            failure,
+            last_us,
+            times,
+            ..
+        } = incident;
+        Self {
+            last: words::instant(last_us),
+            times,
+            kind: failure.kind,
+            what: failure.to_string(),
+            hints: failure.causes.into_iter().filter_map(|cause| cause.hint).collect(),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Prometheus' text format, version 0.0.4.
+//!
+//! Written by hand: the figures live elsewhere and are only read here, and names, types and texts come from the table in
+//! `walferry-telemetry`, so a metrics library would hold every one of them a second time.
+
+use std::fmt::{self, Display, Write as _};
+
+use walferry_telemetry::Metric;
+
+/// `Content-Type` of the text.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The text while it is written.
+#[derive(Debug, Default)]
+pub(crate) struct Exposition {
+    text: String,
+}
+
+/// Where the samples of one metric go. Without any, nothing at all is written of the metric.
+pub(crate) struct Samples<'a> {
+    text: &'a mut String,
+    metric: &'a Metric,
+    written: bool,
+}
+
+impl Exposition {
+    /// Writes one metric with all its samples.
+    pub(crate) fn metric(&mut self, metric: &Metric, write: impl FnOnce(&mut Samples<'_>)) {
+        write(&mut Samples {
+            text: &mut self.text,
+            metric,
+            written: false,
+        });
+    }
+
+    pub(crate) fn finish(self) -> String {
+        self.text
+    }
+}
+
+impl Samples<'_> {
+    /// A sample; `values` are those of the metric's labels, in their order.
+    pub(crate) fn add(&mut self, values: &[&str], value: impl Display) {
+        self.line("", values, None, value);
+    }
+
+    /// A histogram: the count in each bucket, of which the last has no bound.
+    pub(crate) fn add_histogram(&mut self, values: &[&str], bounds: &[f64], counts: &[u64], sum: f64) {
+        let bounds = bounds.iter().copied().chain([f64::INFINITY]);
+        let mut cumulated = 0;
+        for (bound, count) in bounds.zip(counts) {
+            cumulated += count;
+            let bound = if bound.is_finite() {
+                bound.to_string()
+            } else {
+                "+Inf".into()
+            };
+            self.line("_bucket", values, Some(("le", &bound)), cumulated);
+        }
+        self.line("_sum", values, None, sum);
+        self.line("_count", values, None, cumulated);
+    }
+
+    fn line(&mut self, suffix: &str, values: &[&str], more: Option<(&str, &str)>, value: impl Display) {
+        debug_assert_eq!(values.len(), self.metric.labels.len(), "{}", self.metric.name);
+        let Metric { name, kind, text, .. } = self.metric;
+        if !self.written {
+            self.written = true;
+            let _ = writeln!(self.text, "# HELP {name} {text}\n# TYPE {name} {}", kind.word());
+        }
+        let _ = write!(self.text, "{name}{suffix}");
+        let labels = self
+            .metric
+            .labels
+            .iter()
+            .copied()
+            .zip(values.iter().copied())
+            .chain(more);
+        let mut before = '{';
+        for (label, value) in labels {
+            let _ = write!(self.text, "{before}{label}=\"{}\"", Escaped(value));
+            before = ',';
+        }
+        let end = if before == '{' { "" } else { "}" };
+        let _ = writeln!(self.text, "{end} {value}");
+    }
+}
+
+/// A label's value as the format wants it.
+struct Escaped<'a>(&'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '\\' => f.write_str("\\\\")?,
+                '"' => f.write_str("\\\"")?,
+                '\n' => f.write_str("\\n")?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use walferry_telemetry::Kind;
+
+    use super::*;
+
+    const LABELLED: Metric = Metric::new(Kind::Gauge, "m", "Says `a`.").labels(&["a", "b"]);
+
+    #[test]
+    fn samples_follow_help_and_type() {
+        let mut out = Exposition::default();
+        out.metric(&LABELLED, |samples| {
+            samples.add(&["x", "y"], 1);
+            samples.add(&["quote\" back\\slash\nline", "ü}"], 0.5);
+        });
+        out.metric(&Metric::new(Kind::Counter, "none_total", "Nothing."), |_| {});
+        out.metric(&Metric::new(Kind::Counter, "n_total", "All."), |samples| {
+            samples.add(&[], u64::MAX)
+        });
+        let expected = r#"# HELP m Says `a`.
+# TYPE m gauge
+m{a="x",b="y"} 1
+m{a="quote\" back\\slash\nline",b="ü}"} 0.5
+# HELP n_total All.
+# TYPE n_total counter
+n_total 18446744073709551615
+"#;
+        assert_eq!(out.finish(), expected);
+    }
+
+    #[test]
+    fn buckets_are_cumulated() {
+        let mut out = Exposition::default();
+        let metric = Metric::new(Kind::Histogram, "h_seconds", "Time.").labels(&["c"]);
+        out.metric(&metric, |samples| {
+            samples.add_histogram(&["x"], &[0.001, 1.0], &[2, 0, 3], 7.5)
+        });
+        let expected = r#"# HELP h_seconds Time.
+# TYPE h_seconds histogram
+h_seconds_bucket{c="x",le="0.001"} 2
+h_seconds_bucket{c="x",le="1"} 2
+h_seconds_bucket{c="x",le="+Inf"} 5
+h_seconds_sum{c="x"} 7.5
+h_seconds_count{c="x"} 5
+"#;
+        assert_eq!(out.finish(), expected);
+    }
+}

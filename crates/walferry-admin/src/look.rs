@@ -1,0 +1,238 @@
+//! One look at a connector: everything that is known of it at one time.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use walferry_engine::status::{Counters, Course, LatencyCounts, Phase, Slot, Slots, Status, Trouble};
+use walferry_pgoutput::Lsn;
+
+/// A connector at one time. What changes meanwhile is in the next look.
+pub(crate) struct Look<'a> {
+    pub(crate) status: &'a Status,
+    /// The time of the look, microseconds since 1970.
+    pub(crate) now_us: i64,
+    pub(crate) course: Course,
+    pub(crate) kafka: Option<Trouble>,
+    pub(crate) slots: Option<Slots>,
+    pub(crate) lag: Lag,
+    /// How fast the server writes WAL.
+    pub(crate) wal_bytes_per_second: Option<f64>,
+    pub(crate) latency: (LatencyCounts, u64),
+}
+
+/// What Kafka has not acknowledged yet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Lag {
+    /// WAL between what is delivered and the server's position; `None` before either is known.
+    pub(crate) bytes: Option<u64>,
+    /// How long ago the oldest of it was committed; 0 when nothing waits.
+    pub(crate) seconds: f64,
+}
+
+/// Over how long the server's pace is measured.
+const PACE_US: i64 = 300_000_000;
+
+impl<'a> Look<'a> {
+    pub(crate) fn at(status: &'a Status, now_us: i64) -> Self {
+        let slots = status.slots();
+        let clock = status.wal_clock();
+        let delivered = delivered(&status.counters, slots.as_ref());
+        let server = load(&status.counters.server_lsn).max(slots.as_ref().map_or(0, |slots| slots.wal_end));
+        let lag = Lag {
+            bytes: (delivered > 0 && server > 0).then(|| server.saturating_sub(delivered)),
+            seconds: {
+                let oldest_us = match load_i64(&status.counters.oldest_commit_us) {
+                    // Known exactly: a record of that transaction is under way.
+                    commit_us @ 1.. => Some(commit_us),
+                    _ if slots.as_ref().is_none_or(|slots| slots.wal_end <= delivered) => None,
+                    _ => clock.time_of(delivered).map(|time| {
+                        // The server was farther already when it was asked first: the last delivery is as old at least.
+                        let last_us = load_i64(&status.counters.delivered_commit_us);
+                        time.unwrap_or_else(|first| if last_us > 0 { last_us.min(first) } else { first })
+                    }),
+                };
+                oldest_us.map_or(0.0, |oldest_us| (now_us - oldest_us).max(0) as f64 / 1e6)
+            },
+        };
+        Self {
+            status,
+            now_us,
+            course: status.course(),
+            kafka: status.kafka(),
+            wal_bytes_per_second: clock.bytes_per_second(PACE_US),
+            latency: status.latency.snapshot(),
+            slots,
+            lag,
+        }
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.status.counters
+    }
+
+    /// The connector's own slot.
+    pub(crate) fn slot(&self) -> Option<&Slot> {
+        self.slots.as_ref()?.slots.iter().find(|slot| slot.ours)
+    }
+
+    /// How old the figures on slots are.
+    pub(crate) fn slots_age_seconds(&self) -> Option<f64> {
+        let slots = self.slots.as_ref()?;
+        Some((self.now_us - slots.at_us).max(0) as f64 / 1e6)
+    }
+
+    /// How long Kafka has acknowledged nothing although records are under way.
+    pub(crate) fn unacknowledged_us(&self) -> i64 {
+        match load_i64(&self.counters().unacknowledged_since_us) {
+            0 => 0,
+            since_us => (self.now_us - since_us).max(0),
+        }
+    }
+
+    /// The word for what the connector is doing.
+    pub(crate) fn phase_word(&self) -> &'static str {
+        phase_word(&self.course.phase)
+    }
+}
+
+/// Every word that [`phase_word`] may say.
+pub(crate) const PHASE_WORDS: [&str; 6] = ["starting", "snapshot", "streaming", "waiting", "failed", "stopped"];
+
+fn phase_word(phase: &Phase) -> &'static str {
+    match phase {
+        Phase::Starting => "starting",
+        Phase::Snapshot => "snapshot",
+        Phase::Streaming => "streaming",
+        Phase::Waiting(_) => "waiting",
+        Phase::Failed(_) => "failed",
+        Phase::Stopped => "stopped",
+    }
+}
+
+/// The farthest position that is known to be delivered: nothing is confirmed, not even by a run before this one, that was not.
+fn delivered(counters: &Counters, slots: Option<&Slots>) -> u64 {
+    let own = slots.and_then(|slots| slots.slots.iter().find(|slot| slot.ours));
+    let confirmed = own.and_then(|slot| slot.confirmed_flush_lsn.as_deref()?.parse::<Lsn>().ok());
+    [
+        load(&counters.delivered_lsn),
+        load(&counters.stored_lsn),
+        load(&counters.confirmed_lsn),
+        confirmed.map_or(0, u64::from),
+    ]
+    .into_iter()
+    .max()
+    .unwrap_or_default()
+}
+
+pub(crate) fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Relaxed)
+}
+pub(crate) fn load_i64(counter: &AtomicI64) -> i64 {
+    counter.load(Relaxed)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const NOW_US: i64 = 1_790_000_000_000_000; // 2026-09-21T14:13:20Z
+    pub(crate) const S: i64 = 1_000_000;
+
+    /// The server's slots `age` seconds before [`NOW_US`]: ours at `confirmed`.
+    pub(crate) fn slots(age: i64, wal_end: u64, confirmed: u64) -> Slots {
+        let own = Slot {
+            name: "dbz_orders".into(),
+            ours: true,
+            active: true,
+            confirmed_flush_lsn: Some(Lsn::from(confirmed).to_string()),
+            ..Slot::default()
+        };
+        Slots {
+            at_us: NOW_US - age * S,
+            wal_end,
+            slots: vec![own],
+        }
+    }
+
+    #[test]
+    fn lag_is_the_age_of_the_oldest_undelivered_commit() {
+        // WAL end 1000 at -60 s, 2000 at -40 s, 3000 at -2 s.
+        let history = [(60, 1_000), (40, 2_000), (2, 3_000)];
+        struct Case {
+            name: &'static str,
+            delivered: u64,
+            confirmed: u64,
+            oldest_commit_s: Option<i64>,
+            delivered_commit_s: Option<i64>,
+            expected: (Option<u64>, f64),
+        }
+        let case = |name, delivered, confirmed, oldest_commit_s, delivered_commit_s, expected| Case {
+            name,
+            delivered,
+            confirmed,
+            oldest_commit_s,
+            delivered_commit_s,
+            expected,
+        };
+        let cases = [
+            case("all is delivered", 3_000, 10, None, Some(500), (Some(0), 0.0)),
+            case("farther than the server said", 3_500, 10, None, None, (Some(0), 0.0)),
+            case("idle since", 2_000, 10, None, Some(500), (Some(1_000), 40.0)),
+            case("the slot knows more", 1_500, 2_500, None, None, (Some(500), 40.0)),
+            case("under way: exact", 1_500, 10, Some(7), None, (Some(1_500), 7.0)),
+            case("clocks differ", 1_500, 10, Some(-3), None, (Some(1_500), 0.0)),
+            case("before the first look", 500, 10, None, Some(500), (Some(2_500), 500.0)),
+            case(
+                "before the first look, no delivery",
+                500,
+                10,
+                None,
+                None,
+                (Some(2_500), 60.0),
+            ),
+        ];
+        for Case {
+            name,
+            delivered,
+            confirmed,
+            oldest_commit_s,
+            delivered_commit_s,
+            expected,
+        } in cases
+        {
+            let status = Status::new("orders", "shop");
+            for (age, wal_end) in history {
+                status.set_slots(slots(age, wal_end, confirmed));
+            }
+            let us = |s: Option<i64>| s.map_or(0, |s| NOW_US - s * S);
+            status.counters.delivered_lsn.store(delivered, Relaxed);
+            status.counters.oldest_commit_us.store(us(oldest_commit_s), Relaxed);
+            status
+                .counters
+                .delivered_commit_us
+                .store(us(delivered_commit_s), Relaxed);
+            let lag = Look::at(&status, NOW_US).lag;
+            assert_eq!((lag.bytes, lag.seconds), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn lag_is_unknown_before_the_server_has_been_asked() {
+        let status = Status::new("orders", "shop");
+        let lag = Look::at(&status, NOW_US).lag;
+        assert_eq!((lag.bytes, lag.seconds), (None, 0.0));
+    }
+
+    #[test]
+    fn every_phase_has_its_word() {
+        let failure = walferry_engine::Failure::retry("x", "y");
+        let phases = [
+            Phase::Starting,
+            Phase::Snapshot,
+            Phase::Streaming,
+            Phase::Waiting(failure.clone()),
+            Phase::Failed(failure),
+            Phase::Stopped,
+        ];
+        assert_eq!(phases.each_ref().map(phase_word), PHASE_WORDS);
+    }
+}

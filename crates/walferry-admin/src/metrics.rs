@@ -1,0 +1,540 @@
+//! `GET /metrics`: every metric of the table in `walferry-telemetry`, filled.
+
+use std::{fmt::Display, time::SystemTime};
+
+use walferry_engine::{
+    Disposition, Exit,
+    status::{LATENCY_BOUNDS_US, Phase, Slot},
+};
+use walferry_telemetry::{Metric, debezium as dbz, metrics as m};
+
+use crate::{
+    Admin,
+    exposition::{Exposition, Samples},
+    look::{Look, PHASE_WORDS, load, load_i64},
+    process::Process,
+    verdict::Verdict,
+};
+
+/// Values of `wal_status` in `pg_replication_slots`.
+const WAL_STATUSES: [&str; 4] = ["reserved", "extended", "unreserved", "lost"];
+
+/// The text of `/metrics`.
+pub(crate) fn text(admin: &Admin, process: Option<Process>, now_us: i64) -> String {
+    let looks: Vec<_> = admin.connectors.iter().map(|status| Look::at(status, now_us)).collect();
+    let mut page = Page {
+        out: Exposition::default(),
+        looks: &looks,
+    };
+    page.lag();
+    page.slot();
+    page.other_slots();
+    page.state();
+    page.throughput();
+    page.in_flight();
+    page.snapshot();
+    page.debezium();
+    page.process(admin, process);
+    page.out.finish()
+}
+
+struct Page<'a> {
+    out: Exposition,
+    looks: &'a [Look<'a>],
+}
+
+impl Page<'_> {
+    /// One metric of every connector.
+    fn each(&mut self, metric: &Metric, write: impl Fn(&Look<'_>, &str, &mut Samples<'_>)) {
+        let looks = self.looks;
+        self.out.metric(metric, |samples| {
+            for look in looks {
+                write(look, &look.status.name, samples);
+            }
+        });
+    }
+
+    /// One metric with one sample for every connector, where it is known.
+    fn value<V: Display>(&mut self, metric: &Metric, value: impl Fn(&Look<'_>) -> Option<V>) {
+        self.each(metric, |look, name, samples| {
+            if let Some(value) = value(look) {
+                samples.add(&[name], value);
+            }
+        });
+    }
+
+    fn lag(&mut self) {
+        self.value(&m::LAG_SECONDS, |look| Some(look.lag.seconds));
+        self.value(&m::LAG_BYTES, |look| look.lag.bytes);
+        self.each(&m::LATENCY, |look, name, samples| {
+            let bounds = LATENCY_BOUNDS_US.map(|us| us as f64 / 1e6);
+            let (counts, sum_us) = look.latency;
+            samples.add_histogram(&[name], &bounds, &counts, sum_us as f64 / 1e6);
+        });
+        self.value(&m::LAST_CHANGE, |look| {
+            match load_i64(&look.counters().last_change_us) {
+                0 => None,
+                us => Some(us as f64 / 1e6),
+            }
+        });
+        self.each(&m::POSITION, |look, name, samples| {
+            let c = look.counters();
+            let positions = [
+                ("received", &c.received_lsn),
+                ("delivered", &c.delivered_lsn),
+                ("stored", &c.stored_lsn),
+                ("confirmed", &c.confirmed_lsn),
+                ("server", &c.server_lsn),
+            ];
+            for (position, lsn) in positions {
+                samples.add(&[name, position], load(lsn));
+            }
+        });
+    }
+
+    fn slot(&mut self) {
+        self.slot_value(&m::SLOT_LAG, true, |slot| slot.lag_bytes);
+        self.slot_value(&m::SLOT_RETAINED, true, |slot| slot.retained_wal_bytes);
+        self.slot_value(&m::SLOT_SAFE, true, |slot| slot.safe_wal_size);
+        self.each(&m::SLOT_STATUS, |look, name, samples| {
+            let Some((slot, now)) = look.slot().and_then(|slot| Some((slot, slot.wal_status.as_deref()?))) else {
+                return;
+            };
+            for status in WAL_STATUSES {
+                samples.add(&[name, &slot.name, status], u8::from(now == status));
+            }
+        });
+        self.slot_value(&m::SLOT_ACTIVE, true, |slot| Some(u8::from(slot.active)));
+        self.value(&m::SLOTS_AGE, |look| look.slots_age_seconds());
+    }
+
+    fn other_slots(&mut self) {
+        self.slot_value(&m::OTHER_LAG, false, |slot| slot.lag_bytes);
+        self.slot_value(&m::OTHER_RETAINED, false, |slot| slot.retained_wal_bytes);
+        self.slot_value(&m::OTHER_ACTIVE, false, |slot| Some(u8::from(slot.active)));
+        self.slot_value(&m::OTHER_INACTIVE, false, |slot| slot.inactive_seconds);
+    }
+
+    /// One metric of the connector's own slot or of all others.
+    fn slot_value<V: Display>(&mut self, metric: &Metric, ours: bool, value: impl Fn(&Slot) -> Option<V>) {
+        self.each(metric, |look, name, samples| {
+            let slots = look.slots.iter().flat_map(|slots| &slots.slots);
+            for slot in slots.filter(|slot| slot.ours == ours) {
+                if let Some(value) = value(slot) {
+                    samples.add(&[name, &slot.name], value);
+                }
+            }
+        });
+    }
+
+    fn state(&mut self) {
+        self.value(&m::READY, |look| Some(u8::from(Verdict::of(look).ready)));
+        self.each(&m::PHASE, |look, name, samples| {
+            for word in PHASE_WORDS {
+                samples.add(&[name, word], u8::from(look.phase_word() == word));
+            }
+        });
+        self.value(&m::CONNECTED, |look| Some(load(&look.counters().connected)));
+        self.value(&m::CONNECTS, |look| Some(load(&look.counters().connects)));
+        self.value(&m::RESTARTS, |look| Some(load(&look.counters().restarts)));
+        self.each(&m::ERRORS, |look, name, samples| {
+            for (kind, count) in look.status.errors() {
+                samples.add(&[name, kind], count);
+            }
+        });
+        self.value(&m::KAFKA_TROUBLE, |look| Some(u8::from(look.kafka.is_some())));
+        self.value(&m::WARNINGS, |look| Some(look.status.warnings().len()));
+    }
+
+    fn throughput(&mut self) {
+        self.each(&m::CHANGES, |look, name, samples| {
+            let c = look.counters();
+            let operations = [
+                ("insert", load(&c.inserts)),
+                ("update", load(&c.updates)),
+                ("delete", load(&c.deletes)),
+                ("truncate", load(&c.truncates)),
+            ];
+            for (operation, count) in operations {
+                samples.add(&[name, operation], count);
+            }
+        });
+        self.value(&m::TRANSACTIONS, |look| Some(load(&look.counters().transactions)));
+        self.value(&m::RECEIVED_BYTES, |look| Some(load(&look.counters().received_bytes)));
+        self.value(&m::RECORDS, |look| Some(load(&look.counters().records)));
+        self.each(&m::TOPIC_RECORDS, |look, name, samples| {
+            for (topic, count) in look.status.topics() {
+                samples.add(&[name, &topic], count.records);
+            }
+        });
+        self.each(&m::TOPIC_BYTES, |look, name, samples| {
+            for (topic, count) in look.status.topics() {
+                samples.add(&[name, &topic], count.bytes);
+            }
+        });
+        self.each(&m::SKIPPED, |look, name, samples| {
+            for (reason, rows) in look.status.skipped() {
+                samples.add(&[name, reason], rows);
+            }
+        });
+        self.value(&m::SET_ASIDE, |look| Some(load(&look.counters().set_aside)));
+    }
+
+    fn in_flight(&mut self) {
+        self.value(&m::IN_FLIGHT_RECORDS, |look| {
+            Some(load(&look.counters().in_flight_records))
+        });
+        self.value(&m::IN_FLIGHT_BYTES, |look| Some(load(&look.counters().in_flight_bytes)));
+        self.value(&m::IN_FLIGHT_LIMIT, limit);
+        self.value(&m::UNACKNOWLEDGED, |look| Some(look.unacknowledged_us() as f64 / 1e6));
+    }
+
+    fn snapshot(&mut self) {
+        self.value(&m::SNAPSHOT_ROWS, |look| Some(load(&look.counters().snapshot_rows)));
+        self.value(&m::SNAPSHOT_TABLES, |look| Some(load(&look.counters().snapshot_tables)));
+        self.value(&m::SNAPSHOT_LEFT, |look| {
+            Some(load(&look.counters().snapshot_tables_left))
+        });
+    }
+
+    /// Under the names that Debezium's dashboards read.
+    fn debezium(&mut self) {
+        let stream = dbz::STREAMING;
+        self.dbz(&dbz::CONNECTED, stream, |look| Some(load(&look.counters().connected)));
+        self.dbz(&dbz::BEHIND, stream, |look| Some(milliseconds_behind_source(look)));
+        self.dbz(&dbz::SINCE_LAST, stream, |look| {
+            let last_us = load_i64(&look.counters().last_change_us);
+            Some(if last_us == 0 {
+                -1
+            } else {
+                (look.now_us - last_us).max(0) / 1_000
+            })
+        });
+        self.dbz(&dbz::SEEN, stream, |look| Some(load(&look.counters().changes)));
+        self.dbz(&dbz::CREATES, stream, |look| Some(load(&look.counters().inserts)));
+        self.dbz(&dbz::UPDATES, stream, |look| Some(load(&look.counters().updates)));
+        self.dbz(&dbz::DELETES, stream, |look| Some(load(&look.counters().deletes)));
+        self.dbz(&dbz::FILTERED, stream, |look| {
+            Some(look.status.skipped().values().sum::<u64>())
+        });
+        self.dbz(&dbz::ERRONEOUS, stream, |look| Some(erroneous(look)));
+        self.dbz(&dbz::TRANSACTIONS, stream, |look| {
+            Some(load(&look.counters().transactions))
+        });
+        self.dbz(&dbz::DISCONNECTS, stream, |look| {
+            let c = look.counters();
+            Some(load(&c.connects).saturating_sub(load(&c.connected)))
+        });
+        self.dbz(&dbz::QUEUE_LIMIT, stream, limit);
+        self.dbz(&dbz::QUEUE, stream, |look| Some(load(&look.counters().in_flight_bytes)));
+
+        let snapshot = dbz::SNAPSHOT;
+        let tables = |look: &Look<'_>| {
+            (
+                load(&look.counters().snapshot_tables),
+                load(&look.counters().snapshot_tables_left),
+            )
+        };
+        let running = |look: &Look<'_>| look.course.phase == Phase::Snapshot;
+        self.dbz(&dbz::TABLES, snapshot, |look| Some(tables(look).0));
+        self.dbz(&dbz::TABLES_LEFT, snapshot, |look| Some(tables(look).1));
+        self.dbz(&dbz::SNAPSHOT_RUNNING, snapshot, |look| Some(u8::from(running(look))));
+        self.dbz(&dbz::SNAPSHOT_COMPLETED, snapshot, |look| {
+            let (all, left) = tables(look);
+            Some(u8::from(all > 0 && left == 0 && !running(look)))
+        });
+        self.dbz(&dbz::SNAPSHOT_ABORTED, snapshot, |look| {
+            let ended = matches!(look.course.phase, Phase::Failed(_) | Phase::Waiting(_));
+            Some(u8::from(ended && tables(look).1 > 0))
+        });
+
+        let connectors = self.looks.len();
+        let at_work = self
+            .looks
+            .iter()
+            .filter(|look| !matches!(look.course.phase, Phase::Failed(_) | Phase::Stopped));
+        let at_work = at_work.count();
+        self.out
+            .metric(&dbz::CONNECTORS, |samples| samples.add(&[], connectors));
+        self.out.metric(&dbz::TASKS, |samples| samples.add(&[], at_work));
+    }
+
+    fn dbz<V: Display>(&mut self, metric: &Metric, context: &str, value: impl Fn(&Look<'_>) -> Option<V>) {
+        self.each(metric, |look, _, samples| {
+            if let Some(value) = value(look) {
+                samples.add(&["postgres", &look.status.server, context], value);
+            }
+        });
+    }
+
+    fn process(&mut self, admin: &Admin, process: Option<Process>) {
+        self.out.metric(&m::BUILD, |samples| samples.add(&[admin.version], 1));
+        if let Some(process) = process {
+            self.out
+                .metric(&m::MEMORY, |samples| samples.add(&[], process.resident_bytes));
+            self.out
+                .metric(&m::CPU, |samples| samples.add(&[], process.cpu_seconds));
+        }
+        if let Ok(since) = admin.started.duration_since(SystemTime::UNIX_EPOCH) {
+            self.out
+                .metric(&m::START, |samples| samples.add(&[], since.as_secs_f64()));
+        }
+    }
+}
+
+fn limit(look: &Look<'_>) -> Option<u64> {
+    Some(load(&look.counters().in_flight_limit_bytes)).filter(|&limit| limit > 0)
+}
+
+/// Debezium takes it when an event passes, so it stands still while none does.
+fn milliseconds_behind_source(look: &Look<'_>) -> i64 {
+    let c = look.counters();
+    match (load_i64(&c.last_change_us), load_i64(&c.last_commit_us)) {
+        (0, _) | (_, 0) => -1,
+        (read_us, commit_us) => (read_us - commit_us).max(0) / 1_000,
+    }
+}
+
+/// Rows set aside, and the one that has stopped the connector.
+fn erroneous(look: &Look<'_>) -> u64 {
+    let stopped =
+        matches!(&look.course.phase, Phase::Failed(failure) if failure.disposition == Disposition::Stop(Exit::Record));
+    load(&look.counters().set_aside) + u64::from(stopped)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeMap,
+        sync::{Arc, atomic::Ordering::Relaxed},
+        time::Duration,
+    };
+
+    use walferry_engine::{
+        Failure,
+        status::{Status, Trouble},
+    };
+
+    use super::*;
+    use crate::look::tests::{NOW_US, S, slots};
+
+    /// Two connectors; of the first everything is known, of the second nothing.
+    fn admin() -> Admin {
+        let status = Status::new("orders", "shop");
+        let c = &status.counters;
+        for (counter, value) in [
+            (&c.connected, 1),
+            (&c.connects, 3),
+            (&c.changes, 10),
+            (&c.inserts, 6),
+            (&c.updates, 3),
+            (&c.deletes, 1),
+            (&c.set_aside, 2),
+            (&c.in_flight_bytes, 512),
+            (&c.in_flight_limit_bytes, 16 << 20),
+            (&c.delivered_lsn, 2_000),
+            (&c.snapshot_tables, 4),
+        ] {
+            counter.store(value, Relaxed);
+        }
+        c.last_change_us.store(NOW_US - 5 * S, Relaxed);
+        c.last_commit_us.store(NOW_US - 7 * S, Relaxed);
+        status.count_topic("shop.\"o\"", 7, 700);
+        status.count_skipped("filtered", 4);
+        status.count_skipped("delete", 2);
+        status.latency.observe(1_500);
+        status.warn("acks=1".into());
+        status.set_phase(Phase::Streaming);
+        status.set_kafka(Some(Trouble {
+            failure: Failure::retry("kafka_unreachable", "gone"),
+            since_us: NOW_US - S,
+        }));
+        let mut figures = slots(2, 3_000, 10);
+        figures.slots[0] = Slot {
+            lag_bytes: Some(2_990),
+            retained_wal_bytes: Some(4_000),
+            safe_wal_size: Some(-1),
+            wal_status: Some("extended".into()),
+            ..figures.slots[0].clone()
+        };
+        figures.slots.push(Slot {
+            name: "other".into(),
+            lag_bytes: Some(1),
+            retained_wal_bytes: Some(2),
+            inactive_seconds: Some(90.5),
+            ..Slot::default()
+        });
+        status.set_slots(figures);
+        Admin {
+            connectors: Arc::from([Arc::new(status), Arc::new(Status::new("silent", "quiet"))]),
+            version: "1.2.3",
+            kafka_cluster_id: Arc::default(),
+            started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_789_999_000),
+        }
+    }
+
+    fn page() -> String {
+        let process = Process {
+            resident_bytes: 20 << 20,
+            cpu_seconds: 1.25,
+        };
+        text(&admin(), Some(process), NOW_US)
+    }
+
+    /// Samples by name and labels, and the type of every metric, as Prometheus would read them.
+    fn parse(text: &str) -> (BTreeMap<&str, f64>, BTreeMap<&str, &str>) {
+        let (mut samples, mut types) = (BTreeMap::new(), BTreeMap::new());
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                assert!(types.insert(name, kind).is_none(), "{name} is told of twice");
+            } else if !line.starts_with("# HELP ") {
+                let (name, value) = line.rsplit_once(' ').unwrap();
+                assert!(
+                    samples.insert(name, value.parse().unwrap()).is_none(),
+                    "{name} stands there twice"
+                );
+            }
+        }
+        (samples, types)
+    }
+
+    #[test]
+    fn every_metric_of_the_table_is_served_with_its_type() {
+        let page = page();
+        let (samples, types) = parse(&page);
+        let table = m::GROUPS.iter().flat_map(|(_, metrics)| *metrics).chain(dbz::METRICS);
+        let mut names = Vec::new();
+        for metric in table {
+            assert_eq!(types.get(metric.name), Some(&metric.kind.word()), "{}", metric.name);
+            assert!(
+                samples.keys().any(|sample| sample.starts_with(metric.name)),
+                "{}",
+                metric.name
+            );
+            names.push(metric.name);
+        }
+        assert_eq!(types.len(), names.len(), "nothing else is served");
+    }
+
+    #[test]
+    fn samples_say_what_the_status_holds() {
+        let page = page();
+        let (samples, _) = parse(&page);
+        let cases = [
+            (r#"walferry_lag_seconds{connector="orders"}"#, 2.0),
+            (r#"walferry_lag_bytes{connector="orders"}"#, 1_000.0),
+            (r#"walferry_lag_seconds{connector="silent"}"#, 0.0),
+            (
+                r#"walferry_slot_lag_bytes{connector="orders",slot="dbz_orders"}"#,
+                2_990.0,
+            ),
+            (
+                r#"walferry_slot_retained_wal_bytes{connector="orders",slot="dbz_orders"}"#,
+                4_000.0,
+            ),
+            (
+                r#"walferry_slot_safe_wal_bytes{connector="orders",slot="dbz_orders"}"#,
+                -1.0,
+            ),
+            (
+                r#"walferry_slot_wal_status{connector="orders",slot="dbz_orders",wal_status="extended"}"#,
+                1.0,
+            ),
+            (
+                r#"walferry_slot_wal_status{connector="orders",slot="dbz_orders",wal_status="lost"}"#,
+                0.0,
+            ),
+            (r#"walferry_slots_age_seconds{connector="orders"}"#, 2.0),
+            (
+                r#"walferry_other_slot_retained_wal_bytes{connector="orders",slot="other"}"#,
+                2.0,
+            ),
+            (
+                r#"walferry_other_slot_inactive_seconds{connector="orders",slot="other"}"#,
+                90.5,
+            ),
+            (
+                r#"walferry_commit_to_ack_seconds_bucket{connector="orders",le="0.001"}"#,
+                0.0,
+            ),
+            (
+                r#"walferry_commit_to_ack_seconds_bucket{connector="orders",le="0.002"}"#,
+                1.0,
+            ),
+            (r#"walferry_commit_to_ack_seconds_sum{connector="orders"}"#, 0.0015),
+            (r#"walferry_ready{connector="orders"}"#, 1.0),
+            (r#"walferry_ready{connector="silent"}"#, 0.0),
+            (r#"walferry_connector_phase{connector="orders",phase="streaming"}"#, 1.0),
+            (r#"walferry_connector_phase{connector="silent",phase="starting"}"#, 1.0),
+            (
+                r#"walferry_errors_total{connector="orders",kind="kafka_unreachable"}"#,
+                1.0,
+            ),
+            (
+                r#"walferry_topic_records_total{connector="orders",topic="shop.\"o\""}"#,
+                7.0,
+            ),
+            (r#"walferry_changes_total{connector="orders",operation="insert"}"#, 6.0),
+            (
+                r#"walferry_rows_skipped_total{connector="orders",reason="filtered"}"#,
+                4.0,
+            ),
+            (
+                r#"walferry_position_lsn{connector="orders",position="delivered"}"#,
+                2_000.0,
+            ),
+            (r#"walferry_build_info{version="1.2.3"}"#, 1.0),
+            ("process_resident_memory_bytes", 20_971_520.0),
+            ("process_start_time_seconds", 1_789_999_000.0),
+        ];
+        for (name, value) in cases {
+            assert_eq!(samples.get(name), Some(&value), "{name}");
+        }
+        assert!(
+            !page.contains("{connector=\"silent\",slot="),
+            "nothing is known of its slot"
+        );
+    }
+
+    #[test]
+    fn dashboards_of_debezium_find_their_names() {
+        let page = page();
+        let (samples, _) = parse(&page);
+        let cases = [
+            ("Connected", "shop", "streaming", 1.0),
+            ("MilliSecondsBehindSource", "shop", "streaming", 2_000.0),
+            ("MilliSecondsBehindSource", "quiet", "streaming", -1.0),
+            ("MilliSecondsSinceLastEvent", "shop", "streaming", 5_000.0),
+            ("MilliSecondsSinceLastEvent", "quiet", "streaming", -1.0),
+            ("TotalNumberOfEventsSeen", "shop", "streaming", 10.0),
+            ("NumberOfEventsFiltered", "shop", "streaming", 6.0),
+            ("NumberOfErroneousEvents", "shop", "streaming", 2.0),
+            ("NumberOfDisconnects", "shop", "streaming", 2.0),
+            ("MaxQueueSizeInBytes", "shop", "streaming", 16_777_216.0),
+            ("SnapshotCompleted", "shop", "snapshot", 1.0),
+            ("SnapshotRunning", "shop", "snapshot", 0.0),
+            ("SnapshotCompleted", "quiet", "snapshot", 0.0),
+        ];
+        for (name, server, context, value) in cases {
+            let name = format!(r#"debezium_metrics_{name}{{plugin="postgres",name="{server}",context="{context}"}}"#);
+            assert_eq!(samples.get(name.as_str()), Some(&value), "{name}");
+        }
+        assert_eq!(samples["kafka_connect_worker_metrics_connector_count"], 2.0);
+    }
+
+    #[test]
+    fn a_row_that_stops_the_connector_is_erroneous_and_its_task_counts_no_more() {
+        let admin = admin();
+        let failure = Failure::stop(Exit::Record, "conversion", "no", "hint");
+        admin.connectors[0].set_phase(Phase::Failed(failure));
+        let page = text(&admin, None, NOW_US);
+        let (samples, _) = parse(&page);
+        let erroneous =
+            r#"debezium_metrics_NumberOfErroneousEvents{plugin="postgres",name="shop",context="streaming"}"#;
+        assert_eq!(
+            (samples[erroneous], samples["kafka_connect_worker_metrics_task_count"]),
+            (3.0, 1.0)
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! The server's replication slots: ours first, and what is to be said of the others.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use walferry_engine::status::{Slot, Status};
+use walferry_pgoutput::Lsn;
+
+use crate::{look::Look, words};
+
+/// `GET /slots`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Body {
+    connectors: Vec<SeenBy>,
+}
+
+/// The slots of a connector's server.
+#[derive(Debug, Serialize)]
+pub(crate) struct SeenBy {
+    connector: String,
+    /// When the server was asked; `None` before it has answered once.
+    asked_at: Option<String>,
+    /// How old the figures are.
+    age_seconds: Option<f64>,
+    /// The server's WAL position then.
+    wal_end: Option<String>,
+    slots: Vec<Shown>,
+}
+
+/// A slot with what is to be said of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Shown {
+    #[serde(flatten)]
+    slot: Slot,
+    /// Whether it looks as if nobody will ever read it again.
+    forgotten: bool,
+    /// What is wrong with it.
+    remark: Option<String>,
+    /// What drops it, when nobody needs it.
+    drop_sql: Option<String>,
+}
+
+/// How long a slot may be unread before it looks forgotten.
+const FORGOTTEN_SECONDS: f64 = 3_600.0;
+/// How much WAL makes a slot look forgotten where the server does not tell since when it is unread.
+const FORGOTTEN_BYTES: u64 = 1 << 30;
+
+impl Body {
+    /// What all connectors see.
+    pub(crate) fn new(connectors: &[impl AsRef<Status>], now_us: i64) -> Self {
+        let looks: Vec<_> = connectors
+            .iter()
+            .map(|status| Look::at(status.as_ref(), now_us))
+            .collect();
+        let own = own(&looks);
+        Self {
+            connectors: looks.iter().map(|look| SeenBy::new(look, &own)).collect(),
+        }
+    }
+}
+
+/// Names of the slots that this process reads. A slot of the same name is never called forgotten: dropping it would lose data.
+pub(crate) fn own(looks: &[Look<'_>]) -> BTreeSet<String> {
+    looks
+        .iter()
+        .filter_map(|look| Some(look.slot()?.name.clone()))
+        .collect()
+}
+
+impl SeenBy {
+    pub(crate) fn new(look: &Look<'_>, own: &BTreeSet<String>) -> Self {
+        let mut slots: Vec<_> = look.slots.iter().flat_map(|slots| &slots.slots).cloned().collect();
+        slots.sort_by(|a, b| {
+            b.ours
+                .cmp(&a.ours)
+                .then_with(|| b.retained_wal_bytes.cmp(&a.retained_wal_bytes))
+        });
+        Self {
+            connector: look.status.name.clone(),
+            asked_at: look.slots.as_ref().and_then(|slots| words::instant(slots.at_us)),
+            age_seconds: look.slots_age_seconds(),
+            wal_end: look.slots.as_ref().map(|slots| Lsn::from(slots.wal_end).to_string()),
+            slots: slots.into_iter().map(|slot| Shown::new(slot, own)).collect(),
+        }
+    }
+}
+
+impl Shown {
+    fn new(slot: Slot, own: &BTreeSet<String>) -> Self {
+        let gone = matches!(slot.wal_status.as_deref(), Some("lost"));
+        let retained = slot.retained_wal_bytes.unwrap_or_default();
+        let unread = match slot.inactive_seconds {
+            Some(seconds) => seconds >= FORGOTTEN_SECONDS,
+            None => retained >= FORGOTTEN_BYTES,
+        };
+        let forgotten = !slot.ours && !slot.active && !own.contains(&slot.name) && (gone || unread);
+        let remark = match slot.wal_status.as_deref() {
+            Some("lost") => Some("lost: Postgres has removed WAL that it needs".to_owned()),
+            Some("unreserved") => Some("will be lost at the next checkpoint".to_owned()),
+            _ if forgotten => Some(match slot.inactive_seconds {
+                Some(seconds) => format!(
+                    "unread for {}, and {} of WAL are kept for it",
+                    words::duration(seconds),
+                    words::bytes(retained)
+                ),
+                None => format!(
+                    "nothing reads it, and {} of WAL are kept for it",
+                    words::bytes(retained)
+                ),
+            }),
+            _ => None,
+        };
+        // Slot names are lower-case letters, digits and underscores; whatever else it were is quoted all the same.
+        let drop_sql =
+            forgotten.then(|| format!("SELECT pg_drop_replication_slot('{}');", slot.name.replace('\'', "''")));
+        Self {
+            slot,
+            forgotten,
+            remark,
+            drop_sql,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::look::tests::{NOW_US, slots};
+
+    fn slot(name: &str, active: bool, inactive_seconds: Option<f64>, retained: u64) -> Slot {
+        Slot {
+            name: name.into(),
+            active,
+            inactive_seconds,
+            retained_wal_bytes: Some(retained),
+            ..Slot::default()
+        }
+    }
+
+    #[test]
+    fn ours_comes_first_and_then_what_costs_most() {
+        let status = Arc::new(Status::new("orders", "shop"));
+        let mut figures = slots(2, 0x1_0000_00A0, 0x10);
+        let others = [slot("small", true, None, 5), slot("big", true, None, 9_000)];
+        figures.slots.splice(0..0, others);
+        status.set_slots(figures);
+        let body = serde_json::to_value(Body::new(&[status, Arc::new(Status::new("new", "n"))], NOW_US)).unwrap();
+        let seen = &body["connectors"][0];
+        let names: Vec<_> = seen["slots"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|slot| slot["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, ["dbz_orders", "big", "small"]);
+        assert_eq!(seen["wal_end"], "1/A0");
+        assert_eq!(seen["age_seconds"], 2.0);
+        assert_eq!(seen["asked_at"], "2026-09-21T14:13:18.000Z");
+        let unknown = &body["connectors"][1];
+        assert_eq!(
+            (
+                unknown["age_seconds"].is_null(),
+                unknown["slots"].as_array().unwrap().len()
+            ),
+            (true, 0)
+        );
+    }
+
+    #[test]
+    fn a_forgotten_slot_comes_with_the_sql_that_drops_it() {
+        let lost = Slot {
+            wal_status: Some("lost".into()),
+            ..slot("lost", false, Some(5.0), 0)
+        };
+        let cases = [
+            (slot("in_use", true, None, 1 << 40), None),
+            (slot("short_pause", false, Some(3_599.0), 1 << 40), None),
+            (
+                slot("hour", false, Some(3_600.0), 5 << 20),
+                Some("unread for 1 h, and 5.0 MiB of WAL are kept for it"),
+            ),
+            (slot("old_server", false, None, (1 << 30) - 1), None),
+            (
+                slot("old_big", false, None, 1 << 30),
+                Some("nothing reads it, and 1.0 GiB of WAL are kept for it"),
+            ),
+            (slot("read_here", false, Some(1e6), 1 << 40), None),
+            (lost, Some("lost: Postgres has removed WAL that it needs")),
+        ];
+        let own = BTreeSet::from(["read_here".to_owned()]);
+        for (slot, remark) in cases {
+            let name = slot.name.clone();
+            let shown = Shown::new(slot, &own);
+            assert_eq!(shown.remark.as_deref(), remark, "{name}");
+            let sql = remark.map(|_| format!("SELECT pg_drop_replication_slot('{name}');"));
+            assert_eq!((shown.forgotten, shown.drop_sql), (remark.is_some(), sql), "{name}");
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! How a connector is, in words, and whether it is ready.
+
+use serde::Serialize;
+use walferry_engine::{
+    Disposition, Failure,
+    status::{Phase, Slot},
+};
+
+use crate::{
+    look::{Look, load},
+    words,
+};
+
+/// How much it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    /// As it should be.
+    Good,
+    /// Worth knowing; may pass by itself.
+    Note,
+    /// Somebody should look.
+    Bad,
+}
+
+/// What is to be said of a connector.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Verdict {
+    /// Whether it does its work, or is sure to do so again within moments.
+    pub(crate) ready: bool,
+    pub(crate) level: Level,
+    /// What it does and what is in its way, in plain sentences.
+    pub(crate) reason: String,
+    /// What to do about it.
+    pub(crate) hints: Vec<String>,
+}
+
+/// How long a connector stays ready while something that may pass is in its way.
+const PATIENCE_US: i64 = 30_000_000;
+/// When an acknowledgement is late enough to be worth a word.
+const LATE_US: i64 = 5_000_000;
+/// When figures on slots are too old to be taken as the present ones.
+const STALE_SECONDS: f64 = 15.0;
+/// A lag below this comes and goes between two looks at the server.
+const LAG_NOISE_SECONDS: f64 = 3.0;
+/// A lag that is worth a look.
+const LAG_NOTE_SECONDS: f64 = 60.0;
+/// Less room than this for a slot is worth a word.
+const SCARCE_BYTES: i64 = 1 << 30;
+
+impl Verdict {
+    /// Of a connector at one time.
+    pub(crate) fn of(look: &Look<'_>) -> Self {
+        let mut verdict = match &look.course.phase {
+            Phase::Failed(failure) => {
+                let what = format!(
+                    "stopped for good since {}: {failure}",
+                    words::since(look.course.since_us, look.now_us)
+                );
+                Self::new(false, Level::Bad, what)
+                    .with_hints_of(failure)
+                    .with_cost(look)
+            }
+            Phase::Stopped => Self::new(false, Level::Note, "stopped as it was asked to".into()),
+            Phase::Starting | Phase::Waiting(_) => Self::before_reading(look),
+            Phase::Snapshot | Phase::Streaming => Self::while_reading(look),
+        };
+        verdict.judge_slot(look);
+        verdict
+    }
+
+    fn new(ready: bool, level: Level, what: String) -> Self {
+        Self {
+            ready,
+            level,
+            reason: words::sentence(&what),
+            hints: Vec::new(),
+        }
+    }
+
+    fn before_reading(look: &Look<'_>) -> Self {
+        let Some(trouble) = &look.course.trouble else {
+            return Self::new(
+                false,
+                Level::Note,
+                "starting: looks at Postgres, Kafka and the stored offset".into(),
+            );
+        };
+        let recent = look.now_us - trouble.since_us < PATIENCE_US;
+        let replays = trouble.failure.disposition == Disposition::Replay;
+        let done = if look.course.has_run {
+            "not reading"
+        } else {
+            "not started"
+        };
+        let what = format!(
+            "{done} since {}: {}",
+            words::since(trouble.since_us, look.now_us),
+            trouble.failure
+        );
+        let level = if recent { Level::Note } else { Level::Bad };
+        Self::new(recent && !replays && look.course.has_run, level, what)
+            .and("It tries again by itself.")
+            .with_hints_of(&trouble.failure)
+            .with_cost(look)
+    }
+
+    fn while_reading(look: &Look<'_>) -> Self {
+        let counters = look.counters();
+        let waits_us = look.unacknowledged_us();
+        if let Some(trouble) = &look.kafka {
+            let for_us = look.now_us - trouble.since_us;
+            let what = format!(
+                "Kafka is in trouble since {}: {}",
+                words::since(trouble.since_us, look.now_us),
+                trouble.failure
+            );
+            let level = if for_us < LATE_US { Level::Note } else { Level::Bad };
+            return Self::new(for_us < PATIENCE_US, level, what)
+                .and("Changes wait in Postgres, nothing is lost.")
+                .with_hints_of(&trouble.failure)
+                .with_cost(look);
+        }
+        if waits_us >= LATE_US {
+            let what = format!(
+                "Kafka has acknowledged nothing since {}, {} records are under way",
+                words::since(look.now_us - waits_us, look.now_us),
+                words::count(load(&counters.in_flight_records)),
+            );
+            let level = if waits_us < PATIENCE_US {
+                Level::Note
+            } else {
+                Level::Bad
+            };
+            let mut verdict = Self::new(waits_us < PATIENCE_US, level, what)
+                .and("Changes wait in Postgres, nothing is lost.")
+                .with_cost(look);
+            verdict.hints.push(
+                "look at the brokers: are the topics' partitions led, and do enough replicas follow for `min.insync.replicas`?".into(),
+            );
+            return verdict;
+        }
+        if look.course.phase == Phase::Snapshot {
+            let tables = load(&counters.snapshot_tables);
+            let done = tables.saturating_sub(load(&counters.snapshot_tables_left));
+            let rows = words::count(load(&counters.snapshot_rows));
+            return Self::new(
+                true,
+                Level::Good,
+                format!("reading existing rows: {done} of {tables} tables done, {rows} rows"),
+            );
+        }
+        match look.lag.bytes {
+            Some(bytes @ 1..) if look.lag.seconds >= LAG_NOISE_SECONDS => {
+                let level = if look.lag.seconds < LAG_NOTE_SECONDS {
+                    Level::Good
+                } else {
+                    Level::Note
+                };
+                let behind = format!("{} behind, {}", words::bytes(bytes), words::duration(look.lag.seconds));
+                Self::new(true, level, "streaming".into()).and(&words::sentence(&behind))
+            }
+            _ => Self::new(true, Level::Good, "streaming".into()).and("Nothing waits."),
+        }
+    }
+
+    /// What the slot costs the server, and what threatens it.
+    fn judge_slot(&mut self, look: &Look<'_>) {
+        if let Some(age) = look.slots_age_seconds()
+            && age >= STALE_SECONDS
+        {
+            let text = format!(
+                "The figures on slots are {} old: Postgres does not answer.",
+                words::duration(age)
+            );
+            self.raise(Level::Note, &text, None);
+        }
+        let Some(slot) = look.slot() else { return };
+        let keep = "give it more room: `ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT pg_reload_conf();`";
+        match (slot.wal_status.as_deref(), slot.safe_wal_size) {
+            (Some("lost"), _) => {
+                let text = format!(
+                    "Slot {} is lost: Postgres has removed WAL that was not read yet.",
+                    slot.name
+                );
+                let hint = "set `snapshot.mode=when_needed` and start again: a new slot is made and all rows are read once more; \
+                            to keep it from happening again, raise `max_slot_wal_keep_size`";
+                self.raise(Level::Bad, &text, Some(hint));
+                self.ready = false;
+            }
+            (Some("unreserved"), _) => {
+                let text = format!("Slot {} will be lost at the server's next checkpoint.", slot.name);
+                self.raise(Level::Bad, &text, Some(keep));
+            }
+            (_, Some(safe)) if safe < SCARCE_BYTES && self.level > Level::Good => {
+                self.raise(Level::Bad, "There is little room left for the slot.", Some(keep));
+            }
+            _ => {}
+        }
+    }
+
+    fn raise(&mut self, level: Level, text: &str, hint: Option<&str>) {
+        self.level = self.level.max(level);
+        self.reason.push(' ');
+        self.reason.push_str(text);
+        self.hints.extend(hint.map(str::to_owned));
+    }
+
+    fn and(mut self, sentence: &str) -> Self {
+        self.reason.push(' ');
+        self.reason.push_str(sentence);
+        self
+    }
+
+    fn with_hints_of(mut self, failure: &Failure) -> Self {
+        self.hints
+            .extend(failure.causes.iter().filter_map(|cause| cause.hint.clone()));
+        self
+    }
+
+    /// Says what waiting costs.
+    fn with_cost(self, look: &Look<'_>) -> Self {
+        let cost = look.slot().and_then(|slot| cost(slot, look.wal_bytes_per_second));
+        match cost {
+            Some(cost) => self.and(&cost),
+            None => self,
+        }
+    }
+}
+
+fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
+    let retained = words::bytes(slot.retained_wal_bytes?);
+    let kept = format!("{retained} of WAL are kept for the slot");
+    let safe = match slot.safe_wal_size {
+        _ if slot.wal_status.as_deref() == Some("lost") => return None,
+        None => return Some(format!("{kept}, without limit: watch the server's disk.")),
+        Some(safe) => safe.max(0) as u64,
+    };
+    let pace = match bytes_per_second {
+        Some(pace) if pace >= 1.0 => format!(", in about {} at the present pace", words::duration(safe as f64 / pace)),
+        _ => String::new(),
+    };
+    Some(format!("{kept}, {} more and it is lost{pace}.", words::bytes(safe)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use walferry_engine::{
+        Exit,
+        status::{Status, Trouble},
+    };
+
+    use super::*;
+    use crate::look::tests::{NOW_US, S, slots};
+
+    fn refused() -> Failure {
+        Failure::new(
+            Disposition::Retry,
+            "unreachable",
+            "connection to db:5432 refused",
+            Some("start it".into()),
+        )
+    }
+
+    /// A connector whose phases were set in real time is judged by a clock that is `later` seconds ahead of it.
+    fn verdict(status: &Status, later: i64) -> Verdict {
+        Verdict::of(&Look::at(status, crate::now_us() + later * S))
+    }
+
+    #[test]
+    fn readiness_follows_phase_and_time() {
+        let waiting = || Phase::Waiting(refused());
+        let replay = || Phase::Waiting(Failure::new(Disposition::Replay, "fenced", "fenced", None));
+        let lost = Failure::stop(Exit::Setup, "slot_lost", "slot gone", "drop it");
+        let cases: Vec<(&str, Vec<Phase>, i64, bool, Level)> = vec![
+            ("never told", vec![], 0, false, Level::Note),
+            ("starting", vec![Phase::Starting], 100, false, Level::Note),
+            ("never run", vec![Phase::Starting, waiting()], 1, false, Level::Note),
+            (
+                "never run for long",
+                vec![Phase::Starting, waiting()],
+                31,
+                false,
+                Level::Bad,
+            ),
+            (
+                "streaming",
+                vec![Phase::Starting, Phase::Streaming],
+                100,
+                true,
+                Level::Good,
+            ),
+            (
+                "snapshot",
+                vec![Phase::Starting, Phase::Snapshot],
+                100,
+                true,
+                Level::Good,
+            ),
+            (
+                "short trouble",
+                vec![Phase::Streaming, waiting()],
+                20,
+                true,
+                Level::Note,
+            ),
+            ("long trouble", vec![Phase::Streaming, waiting()], 31, false, Level::Bad),
+            (
+                "a try in between",
+                vec![Phase::Streaming, waiting(), Phase::Starting],
+                31,
+                false,
+                Level::Bad,
+            ),
+            ("replay", vec![Phase::Streaming, replay()], 1, false, Level::Note),
+            (
+                "well again",
+                vec![Phase::Streaming, waiting(), Phase::Streaming],
+                31,
+                true,
+                Level::Good,
+            ),
+            (
+                "failed",
+                vec![Phase::Streaming, Phase::Failed(lost)],
+                0,
+                false,
+                Level::Bad,
+            ),
+            ("stopped", vec![Phase::Streaming, Phase::Stopped], 0, false, Level::Note),
+        ];
+        for (name, phases, later, ready, level) in cases {
+            let status = Status::new("orders", "shop");
+            phases.into_iter().for_each(|phase| status.set_phase(phase));
+            let verdict = verdict(&status, later);
+            assert_eq!((verdict.ready, verdict.level), (ready, level), "{name}: {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn a_kafka_that_does_not_acknowledge_is_ready_for_thirty_seconds() {
+        for (unacknowledged_s, trouble_s, ready, level) in [
+            (0, None, true, Level::Good),
+            (4, None, true, Level::Good),
+            (29, None, true, Level::Note),
+            (30, None, false, Level::Bad),
+            (0, Some(1), true, Level::Note),
+            (0, Some(30), false, Level::Bad),
+            (31, Some(1), true, Level::Note),
+        ] {
+            let status = Status::new("orders", "shop");
+            status.set_phase(Phase::Streaming);
+            let look_us = NOW_US;
+            if unacknowledged_s > 0 {
+                let since = &status.counters.unacknowledged_since_us;
+                since.store(look_us - unacknowledged_s * S, Relaxed);
+            }
+            status.set_kafka(trouble_s.map(|s| Trouble {
+                failure: refused(),
+                since_us: look_us - s * S,
+            }));
+            let verdict = Verdict::of(&Look::at(&status, look_us));
+            let case = format!("{unacknowledged_s} s unacknowledged, {trouble_s:?} s of trouble: {verdict:?}");
+            assert_eq!((verdict.ready, verdict.level), (ready, level), "{case}");
+        }
+    }
+
+    #[test]
+    fn sentences_say_what_happens_and_what_it_costs() {
+        let streaming = || {
+            let status = Status::new("orders", "shop");
+            status.set_phase(Phase::Streaming);
+            status
+        };
+        let down = || {
+            let status = streaming();
+            status.set_kafka(Some(Trouble {
+                failure: Failure::new(
+                    Disposition::Retry,
+                    "kafka_unreachable",
+                    "no broker answers",
+                    Some("start it".into()),
+                ),
+                since_us: NOW_US - 720 * S,
+            }));
+            status
+        };
+        let with = |status: Status, retained: u64, safe: Option<i64>, wal_status: &str| {
+            let mut figures = slots(1, 5 << 30, 4 << 30);
+            let slot = &mut figures.slots[0];
+            (slot.retained_wal_bytes, slot.safe_wal_size) = (Some(retained), safe);
+            slot.wal_status = Some(wal_status.into());
+            status.set_slots(slots(301, (5 << 30) - (300 << 20), 4 << 30));
+            status.set_slots(figures);
+            status
+        };
+        let cases: [(Status, &str, &[&str]); 6] = [
+            (streaming(), "Streaming. Nothing waits.", &[]),
+            (
+                with(streaming(), 1 << 30, None, "reserved"),
+                "Streaming. 1.0 GiB behind, 5 min.",
+                &[],
+            ),
+            (
+                with(down(), 380 << 20, Some(1_717_986_918), "extended"),
+                "Kafka is in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost. \
+                 380 MiB of WAL are kept for the slot, 1.6 GiB more and it is lost, in about 27 min at the present pace.",
+                &["start it"],
+            ),
+            (
+                with(down(), 380 << 20, None, "reserved"),
+                "Kafka is in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost. \
+                 380 MiB of WAL are kept for the slot, without limit: watch the server's disk.",
+                &["start it"],
+            ),
+            (
+                with(streaming(), 1 << 30, Some(-5), "unreserved"),
+                "Streaming. 1.0 GiB behind, 5 min. Slot dbz_orders will be lost at the server's next checkpoint.",
+                &["give it more room: `ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT pg_reload_conf();`"],
+            ),
+            (
+                with(down(), 380 << 20, Some(1 << 20), "extended"),
+                "Kafka is in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost. \
+                 380 MiB of WAL are kept for the slot, 1.0 MiB more and it is lost, in about 1 s at the present pace. \
+                 There is little room left for the slot.",
+                &[
+                    "start it",
+                    "give it more room: `ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT pg_reload_conf();`",
+                ],
+            ),
+        ];
+        for (status, reason, hints) in cases {
+            let verdict = Verdict::of(&Look::at(&status, NOW_US));
+            assert_eq!(verdict.reason, reason);
+            assert_eq!(verdict.hints, hints);
+        }
+    }
+
+    #[test]
+    fn a_lost_slot_is_not_ready_whatever_the_phase() {
+        let status = Status::new("orders", "shop");
+        status.set_phase(Phase::Streaming);
+        let mut figures = slots(20, 5 << 30, 4 << 30);
+        figures.slots[0].wal_status = Some("lost".into());
+        status.set_slots(figures);
+        let verdict = Verdict::of(&Look::at(&status, NOW_US));
+        assert_eq!((verdict.ready, verdict.level), (false, Level::Bad));
+        assert!(verdict.reason.contains("20 s old"), "{}", verdict.reason);
+        assert!(verdict.hints[0].contains("when_needed"), "{:?}", verdict.hints);
+    }
+}
