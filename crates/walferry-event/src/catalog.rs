@@ -28,7 +28,7 @@ pub struct TableFacts {
     pub columns: Vec<ColumnFacts>,
     /// Columns of the primary key, in the key's order; empty where there is none.
     pub primary_key: Vec<String>,
-    /// Columns of each unique index without predicate and expressions, in the order in which the driver lists the indexes.
+    /// Columns of each unique index without expressions, as pgjdbc lists them: sorted by name, partial ones and included columns too.
     pub unique_indexes: Vec<Vec<String>>,
     /// `COMMENT ON TABLE`.
     pub comment: Option<String>,

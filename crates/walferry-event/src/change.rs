@@ -3,8 +3,9 @@
 use walferry_pgoutput::{Change, Column, OldTuple, Operation, Tuple};
 use walferry_record::{Header, Record, SchemaRef, Struct, Typed, Value};
 
+use walferry_config::connector::{FailureHandling, SkippedOperations};
+
 use crate::Error;
-use crate::settings::OnFailure;
 use crate::source::{self, CONNECTOR, Context};
 use crate::table::{ColumnPlan, FieldPlan, TablePlan};
 use crate::transaction::Transaction;
@@ -77,8 +78,8 @@ struct Row<'a> {
 }
 
 /// `op` of an envelope.
-#[derive(Clone, Copy)]
-enum Op {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
     Create,
     Update,
     Delete,
@@ -95,6 +96,20 @@ impl Op {
             Self::Read => "r",
             Self::Truncate => "t",
         }
+    }
+
+    /// The operations that `skipped.operations` leaves out. Rows of a snapshot are none of them, also where it says `r`.
+    pub(crate) fn skipped(operations: &SkippedOperations) -> Vec<Self> {
+        let all = [
+            (Self::Create, 'c'),
+            (Self::Update, 'u'),
+            (Self::Delete, 'd'),
+            (Self::Truncate, 't'),
+        ];
+        all.into_iter()
+            .filter(|(_, code)| operations.contains(*code))
+            .map(|(op, _)| op)
+            .collect()
     }
 }
 
@@ -208,7 +223,7 @@ impl<'a> Emit<'_, 'a, '_> {
             self.envelope(Op::Update, key, (Value::Null, Value::Struct(new.value)), None);
             return Ok(());
         };
-        if self.plan.settings.skip_unchanged && old.value == new.value {
+        if self.plan.settings.events.skip_without_change && old.value == new.value {
             self.outcome.skipped = Some(Skipped::Unchanged);
             return Ok(());
         }
@@ -251,15 +266,7 @@ impl<'a> Emit<'_, 'a, '_> {
     /// A record, with its tombstone where it is a delete.
     fn envelope(&mut self, op: Op, key: Typed<'a>, (before, after): (Value<'a>, Value<'a>), first: Option<Header<'a>>) {
         let plan = self.plan;
-        let skipped = plan.settings.skipped_operations;
-        let skip = match op {
-            Op::Create => skipped.create,
-            Op::Update => skipped.update,
-            Op::Delete => skipped.delete,
-            Op::Truncate => skipped.truncate,
-            Op::Read => false,
-        };
-        if skip {
+        if plan.skips.contains(&op) {
             return;
         }
         let block = match &mut self.transaction {
@@ -286,7 +293,7 @@ impl<'a> Emit<'_, 'a, '_> {
             value: Typed::new(plan.envelope.clone(), Value::Struct(value)),
             headers: plan.headers(first),
         };
-        let tombstone = (matches!(op, Op::Delete) && plan.settings.tombstones).then(|| Record {
+        let tombstone = (matches!(op, Op::Delete) && plan.settings.events.tombstones).then(|| Record {
             value: Typed::NULL,
             ..record_head(&record)
         });
@@ -360,15 +367,15 @@ impl<'a> Emit<'_, 'a, '_> {
 
     /// What becomes of a field whose value could not be converted.
     fn tolerate(&mut self, column: &ColumnPlan, reason: Reason) -> Result<Value<'a>, Error> {
-        let mode = self.plan.settings.on_failure;
-        if mode == OnFailure::Fail {
+        let mode = self.plan.settings.events.on_converting_failure;
+        if mode == FailureHandling::Fail {
             return Err(self.plan.conversion(column, reason));
         }
         self.outcome.failures.push(Failure {
             column: column.name.clone(),
             type_name: column.type_name.clone(),
             reason,
-            warn: mode == OnFailure::Warn,
+            warn: mode == FailureHandling::Warn,
         });
         Ok(Value::Null)
     }
@@ -378,7 +385,7 @@ impl<'a> Emit<'_, 'a, '_> {
 fn read<'a>(column: &'a ColumnPlan, field: &'a FieldPlan, value: Column<'a>) -> Result<Value<'a>, Reason> {
     let value = match value {
         Column::Text(_) if column.decoder == Decoder::Nothing => return Ok(field.null.reborrow()),
-        Column::Text(text) => column.decoder.decode(text)?,
+        Column::Text(text) => column.decoder.decode(text, &field.schema)?,
         Column::Null => return Ok(field.null.reborrow()),
         Column::Unchanged => {
             return match &field.unavailable {
@@ -418,9 +425,9 @@ impl TablePlan {
 
     /// The headers of a record: the one of a changed key, then those of the context.
     fn headers<'a>(&'a self, first: Option<Header<'a>>) -> Vec<Header<'a>> {
-        let Some(run_id) = &self.settings.run_id else {
+        if !self.settings.events.extended_headers {
             return first.into_iter().collect();
-        };
+        }
         let text = |schema: &SchemaRef, name: &'static str, value: &'a str| Header {
             name: name.into(),
             value: Typed::new(schema.clone(), Value::str(value)),
@@ -430,11 +437,11 @@ impl TablePlan {
         headers.push(text(
             &self.header,
             "__debezium.context.connectorLogicalName",
-            &self.settings.names.prefix,
+            self.settings.prefix(),
         ));
         headers.push(text(&self.header, "__debezium.context.taskId", "0"));
         headers.push(text(&self.header, "__debezium.context.connectorName", CONNECTOR));
-        headers.push(text(&self.header, "__debezium.context.runId", run_id));
+        headers.push(text(&self.header, "__debezium.context.runId", &self.settings.run_id));
         headers
     }
 }

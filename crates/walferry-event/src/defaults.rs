@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use walferry_record::Value;
+use walferry_record::{Decimal, Value};
 
-use crate::types::{ColumnType, Decoder, Mapping, RootKind, oid};
+use crate::types::{ColumnType, Decoder, Mapping, RootKind, oid, temporal};
 
 /// The default of a column, from `pg_get_expr`; `None` where the schema has none.
 pub(crate) fn default_value(expression: &str, column: &ColumnType, mapping: &Mapping) -> Option<Value<'static>> {
@@ -37,16 +37,28 @@ pub(crate) fn default_value(expression: &str, column: &ColumnType, mapping: &Map
 }
 
 fn convert(text: &str, column: &ColumnType, mapping: &Mapping) -> Option<Value<'static>> {
-    match (&mapping.decoder, column.root) {
-        (_, oid::BOOL) => Some(Value::Boolean(text.eq_ignore_ascii_case("true"))),
+    match (column.root, &mapping.decoder) {
+        (oid::BOOL, _) => Some(Value::Boolean(text.eq_ignore_ascii_case("true"))),
+        (oid::UUID, _) => Some(Value::string(text.to_ascii_lowercase())),
         // Connect cannot have structs as defaults (KAFKA-12694).
-        (Decoder::VariableDecimal(_), _) => None,
-        (_, oid::UUID) => Some(Value::string(text.to_ascii_lowercase())),
-        (decoder, _) => decoder
-            .decode(text.as_bytes())
-            .ok()
-            .map(Value::into_owned)
-            .filter(|value| !value.is_null()),
+        (_, Decoder::VariableDecimal) => None,
+        (oid::NUMERIC, Decoder::DecimalText { .. }) => {
+            let number = Decimal::parse(text)?;
+            let number = if column.is_variable_numeric() {
+                number
+            } else {
+                number.rescale(column.scale)?
+            };
+            Some(Value::string(number.to_plain_string()))
+        }
+        (oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ, decoder) if text.ends_with("infinity") => {
+            temporal::infinite_default(decoder, text == "infinity")
+        }
+        (_, decoder) => {
+            let schema = mapping.schema.clone().build();
+            let value = decoder.decode(text.as_bytes(), &schema).ok()?.into_owned();
+            (!value.is_null()).then_some(value)
+        }
     }
 }
 

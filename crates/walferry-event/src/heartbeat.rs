@@ -16,16 +16,12 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// Heartbeats as the settings name them.
     pub fn new(settings: &Settings) -> Self {
-        let name = |name: &str| {
-            settings
-                .names
-                .schema_name(&format!("io.debezium.connector.common.{name}"))
-        };
+        let name = |name: &str| settings.schema_name(&format!("io.debezium.connector.common.{name}"));
         let key = Schema::structure(vec![Field::new("serverName", Schema::string().build())]);
         let value = Schema::structure(vec![Field::new("ts_ms", Schema::int64().build())]);
         Self {
-            topic: settings.names.heartbeat_topic(),
-            server: settings.names.prefix.clone(),
+            topic: settings.heartbeat_topic(),
+            server: settings.prefix().to_owned(),
             key: key.named(name("ServerNameKey")).version(1).build(),
             value: value.named(name("Heartbeat")).version(1).build(),
         }

@@ -1,79 +1,5 @@
 //! Habits of Java's standard library that show in Debezium's bytes.
 
-use fancy_regex::{Captures, Regex};
-
-use crate::filter::PatternError;
-
-/// A replacement as Debezium applies it: where the expression matches the whole text, its first match is replaced.
-#[derive(Debug, Clone)]
-pub struct Rewrite {
-    whole: Regex,
-    first: Regex,
-    replacement: String,
-}
-
-impl Rewrite {
-    /// A replacement of what `regex` matches; groups are `$1` and `${name}` in `replacement`.
-    ///
-    /// # Errors
-    /// The expression cannot be compiled.
-    pub fn new(regex: &str, replacement: &str) -> Result<Self, PatternError> {
-        let compile = |pattern: &str| {
-            Regex::new(pattern).map_err(|error| PatternError {
-                pattern: regex.to_owned(),
-                source: Box::new(error),
-            })
-        };
-        Ok(Self {
-            whole: compile(&format!(r"\A(?:{regex})\z"))?,
-            first: compile(regex)?,
-            replacement: replacement.to_owned(),
-        })
-    }
-
-    /// The text with the replacement; `None` where the expression does not match all of it.
-    pub fn apply(&self, text: &str) -> Option<String> {
-        if !self.whole.is_match(text).unwrap_or(false) {
-            return None;
-        }
-        // `Matcher.replaceFirst` searches anew, and may find less than the whole text.
-        let captures = self.first.captures(text).ok()??;
-        let found = captures.get(0)?;
-        let replaced = expand(&captures, &self.replacement);
-        Some([&text[..found.start()], &replaced, &text[found.end()..]].concat())
-    }
-}
-
-/// Fills `$1` and `${name}` in; a backslash takes the next character as it is. As in Java, digits behind a group's number
-/// belong to it as long as such a group exists.
-fn expand(captures: &Captures<'_, str>, replacement: &str) -> String {
-    let mut out = String::new();
-    let mut chars = replacement.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => out.extend(chars.next()),
-            '$' if chars.next_if_eq(&'{').is_some() => {
-                let name: String = chars.by_ref().take_while(|c| *c != '}').collect();
-                out.push_str(captures.name(&name).map_or("", |group| group.as_str()));
-            }
-            '$' => {
-                let mut group = 0;
-                while let Some(digit) = chars.peek().and_then(|c| c.to_digit(10)) {
-                    let longer = group * 10 + digit as usize;
-                    if longer >= captures.len() {
-                        break;
-                    }
-                    group = longer;
-                    chars.next();
-                }
-                out.push_str(captures.get(group).map_or("", |group| group.as_str()));
-            }
-            _ => out.push(c),
-        }
-    }
-    out
-}
-
 /// `String.hashCode`.
 pub(crate) fn string_hash(text: &str) -> i32 {
     text.encode_utf16()
@@ -105,4 +31,24 @@ pub(crate) fn name_uuid(name: &[u8]) -> String {
     bytes[8] = bytes[8] & 0x3F | 0x80;
     let hex = crate::types::hex(&bytes);
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+/// `Double.toString`: the fewest digits that tell the number apart, with an exponent below 0.001 and from ten million on.
+pub(crate) fn java_double(number: f64) -> String {
+    if !number.is_finite() {
+        return if number.is_nan() {
+            "NaN".to_owned()
+        } else {
+            format!("{}Infinity", if number < 0.0 { "-" } else { "" })
+        };
+    }
+    let scientific = format!("{number:e}");
+    let (digits, exponent) = scientific.split_once('e').expect("the format has an exponent");
+    match exponent.parse::<i32>().expect("the exponent is a number") {
+        _ if number == 0.0 => format!("{digits}.0"),
+        -3..=6 if number.fract() == 0.0 => format!("{number}.0"),
+        -3..=6 => number.to_string(),
+        _ if digits.contains('.') => format!("{digits}E{exponent}"),
+        _ => format!("{digits}.0E{exponent}"),
+    }
 }

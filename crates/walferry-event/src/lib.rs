@@ -5,15 +5,14 @@
 
 pub mod catalog;
 mod change;
-pub mod columns;
+mod columns;
 mod defaults;
 mod error;
-pub mod filter;
 mod heartbeat;
 mod java;
 mod message;
-pub mod names;
-pub mod settings;
+mod names;
+mod settings;
 mod source;
 mod table;
 mod transaction;
@@ -23,7 +22,6 @@ pub use catalog::Catalog;
 pub use change::{Failure, Outcome, Records, Skipped};
 pub use error::Error;
 pub use heartbeat::Heartbeat;
-pub use java::Rewrite;
 pub use message::Messages;
 pub use settings::Settings;
 pub use source::{Context, SnapshotMarker};

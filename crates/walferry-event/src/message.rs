@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use walferry_config::connector::BinaryHandling;
 use walferry_pgoutput::LogicalMessage;
 use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
 
-use crate::settings::{BinaryMode, Settings};
+use crate::settings::Settings;
 use crate::source::{self, Context};
 use crate::transaction::{self, MESSAGES, Transaction};
 use crate::types;
@@ -24,15 +25,11 @@ pub struct Messages {
 impl Messages {
     /// Messages as the settings have them.
     pub fn new(settings: &Arc<Settings>) -> Self {
-        let name = |name: &str| {
-            settings
-                .names
-                .schema_name(&format!("io.debezium.connector.postgresql.{name}"))
-        };
+        let name = |name: &str| settings.schema_name(&format!("io.debezium.connector.postgresql.{name}"));
         let prefix = || Field::new("prefix", Schema::string().optional().build());
-        let content = match settings.types.binary {
-            BinaryMode::Bytes => Schema::bytes(),
-            BinaryMode::Base64 | BinaryMode::Base64UrlSafe | BinaryMode::Hex => Schema::string(),
+        let content = match settings.events.binary {
+            BinaryHandling::Bytes => Schema::bytes(),
+            BinaryHandling::Base64 | BinaryHandling::Base64UrlSafe | BinaryHandling::Hex => Schema::string(),
         };
         let source = source::schema();
         let block = Schema::structure(vec![prefix(), Field::new("content", content.optional().build())]);
@@ -46,7 +43,7 @@ impl Messages {
         ]);
         Self {
             settings: settings.clone(),
-            topic: settings.names.message_topic(),
+            topic: settings.message_topic(),
             source,
             key: Schema::structure(vec![prefix()])
                 .named(name("MessageKey"))
@@ -65,10 +62,10 @@ impl Messages {
         context: &Context<'a>,
         transaction: Option<&mut Transaction>,
     ) -> Option<Record<'a>> {
-        if !self.settings.message_prefixes.passes(message.prefix) {
+        if !self.settings.filters.captures_message(message.prefix) {
             return None;
         }
-        let content = types::encode(message.content.into(), self.settings.types.binary);
+        let content = types::encode(message.content.into(), self.settings.events.binary);
         let block = vec![Value::str(message.prefix), content];
         let values = vec![
             Value::str("m"),

@@ -121,7 +121,7 @@ pub(crate) fn block<'a>(
     let values = vec![
         Value::str(&settings.version),
         Value::str(CONNECTOR),
-        Value::str(&settings.names.prefix),
+        Value::str(settings.prefix()),
         Value::Int64(context.source_time_ns.div_euclid(1_000_000)),
         context
             .snapshot

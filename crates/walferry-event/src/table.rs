@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use walferry_pgoutput::{Relation, RelationColumn, ReplicaIdentity};
-use walferry_record::{Field, Schema, SchemaRef, Value};
+use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
 
 use crate::catalog::{Catalog, ColumnFacts, TableFacts};
-use crate::columns::Change;
+use crate::change::Op;
+use crate::columns::{Change, Rule};
 use crate::settings::Settings;
 use crate::source;
 use crate::transaction;
@@ -29,6 +30,7 @@ pub struct TablePlan {
     pub(crate) source: SchemaRef,
     pub(crate) key: Option<KeyPlan>,
     pub(crate) header: SchemaRef,
+    pub(crate) skips: Vec<Op>,
     left_out: Vec<LeftOut>,
 }
 
@@ -47,6 +49,8 @@ pub(crate) struct ColumnPlan {
 /// How a field is written.
 #[derive(Debug)]
 pub(crate) struct FieldPlan {
+    /// Its schema.
+    pub(crate) schema: SchemaRef,
     /// What stands for null.
     pub(crate) null: Value<'static>,
     /// What stands for a value that the stream left out.
@@ -144,7 +148,7 @@ impl TablePlan {
             left_out.extend(planned.left_out);
             columns.push(planned.column);
         }
-        let topic = settings.names.topic(schema, table);
+        let topic = settings.topic(schema, table);
         let row = structure(settings, &topic, "Value", rows, schema, table)?
             .optional()
             .build();
@@ -152,12 +156,13 @@ impl TablePlan {
         Ok(Self {
             settings: settings.clone(),
             name: format!("{schema}.{table}"),
-            captured: settings.tables.captures(schema, table),
+            captured: settings.filters.captures_table(schema, table),
             columns,
             envelope: envelope(settings, &topic, &row, &source),
             source,
             key: context.key_plan(&topic, keys)?,
             header: Schema::string().build(),
+            skips: Op::skipped(&settings.events.skipped_operations),
             left_out,
             schema: schema.to_owned(),
             table: table.to_owned(),
@@ -226,8 +231,7 @@ struct Planned {
 impl Columns<'_> {
     /// The places of the key's columns: those of `message.key.columns`, the primary key, or the first unique index.
     fn key(&self, relation: &Relation) -> Vec<usize> {
-        let names = relation.columns.iter().map(|column| &*column.name);
-        let own = self.settings.message_keys.of(self.schema, self.table, names);
+        let own = self.message_key(relation);
         if !own.is_empty() {
             return own;
         }
@@ -255,6 +259,20 @@ impl Columns<'_> {
         if outdated { flagged } else { of_catalog }
     }
 
+    /// The places of the columns that `message.key.columns` names, in its order.
+    fn message_key(&self, relation: &Relation) -> Vec<usize> {
+        let mut places = Vec::new();
+        for columns in &self.settings.columns.message_key_columns {
+            for (place, column) in relation.columns.iter().enumerate() {
+                let name = format!("{}.{}.{}", self.schema, self.table, column.name);
+                if columns.matches(&name) && !places.contains(&place) {
+                    places.push(place);
+                }
+            }
+        }
+        places
+    }
+
     fn facts(&self, column: &RelationColumn) -> Option<&ColumnFacts> {
         let facts = self.facts?.columns.iter().find(|facts| facts.name == column.name)?;
         let agrees = facts.type_oid == column.type_oid && facts.type_modifier == column.type_modifier;
@@ -265,8 +283,11 @@ impl Columns<'_> {
         let facts = self.facts(column);
         let column_type = ColumnType::new(column.type_oid, column.type_modifier, self.catalog);
         let type_name = driver_type_name(&column_type, facts);
-        let passes = self.settings.columns.passes(self.schema, self.table, &column.name);
-        let mapping = resolve(&column_type, &self.settings.types, self.stage, self.catalog);
+        let passes = self
+            .settings
+            .filters
+            .captures_column(self.schema, self.table, &column.name);
+        let mapping = resolve(&column_type, &self.settings.events, self.stage, self.catalog);
         let why = match mapping {
             None => Some(LeftOutReason::UnknownType),
             Some(_) if !passes => Some(LeftOutReason::Filtered),
@@ -292,22 +313,20 @@ impl Columns<'_> {
             };
         };
         let base = self.field_schema(&column_type, &mapping, facts);
-        let rule = self
-            .settings
-            .column_rules
-            .of(self.schema, self.table, &column.name, &type_name);
+        let table = format!("{}.{}", self.schema, self.table);
+        let rule = Rule::of(&self.settings.columns, &table, &column.name, &type_name);
         let row = passes.then(|| match rule {
             Some(rule) => rule.annotate(base.clone(), &column.name, &type_name, &column_type),
             None => base.clone(),
         });
         let change = rule.and_then(|rule| rule.change(&column_type));
-        let in_row = row.as_ref().map(|schema| FieldPlan::new(schema, &mapping, change));
-        let in_key = place_in_key.map(|place| (place, FieldPlan::new(&base, &mapping, None)));
-        let field_name = self.settings.names.field_name(&column.name);
-        let field = |schema: Schema| Field::new(&*field_name, schema.build());
+        let in_row = row.map(|schema| FieldPlan::new(schema, &mapping, change));
+        let in_key = place_in_key.map(|place| (place, FieldPlan::new(base, &mapping, None)));
+        let field_name = self.settings.field_name(&column.name);
+        let field = |plan: &FieldPlan| Field::new(&*field_name, plan.schema.clone());
         Planned {
-            row: row.map(field),
-            key: in_key.is_some().then(|| field(base)),
+            row: in_row.as_ref().map(field),
+            key: in_key.as_ref().map(|(_, plan)| field(plan)),
             column: ColumnPlan {
                 name: column.name.clone(),
                 type_name,
@@ -330,7 +349,7 @@ impl Columns<'_> {
             .and_then(|expression| defaults::default_value(expression, column_type, mapping));
         let comment = facts
             .and_then(|facts| facts.comment.as_deref())
-            .filter(|_| self.settings.comments);
+            .filter(|_| self.settings.events.include_schema_comments);
         let schema = match comment {
             Some(comment) => schema.doc(comment),
             None => schema,
@@ -340,14 +359,10 @@ impl Columns<'_> {
 
     fn key_plan(&self, topic: &str, fields: Vec<Option<Field>>) -> Result<Option<KeyPlan>, Error> {
         let mut fields: Vec<Field> = fields.into_iter().flatten().collect();
-        let origin = self
-            .settings
-            .names
-            .key_field(self.schema, self.table)
-            .map(|(name, value)| {
-                fields.push(Field::new(name, Schema::string().build()));
-                value
-            });
+        let origin = self.settings.key_field(self.schema, self.table).map(|(name, value)| {
+            fields.push(Field::new(name, Schema::string().build()));
+            value
+        });
         if fields.is_empty() {
             return Ok(None);
         }
@@ -357,7 +372,8 @@ impl Columns<'_> {
 }
 
 impl FieldPlan {
-    fn new(schema: &Schema, mapping: &Mapping, change: Option<Change>) -> Self {
+    fn new(schema: Schema, mapping: &Mapping, change: Option<Change>) -> Self {
+        let schema = schema.build();
         let changed = |value: Value<'static>| match &change {
             Some(change) => change.apply(value).into_owned(),
             None => value,
@@ -365,9 +381,14 @@ impl FieldPlan {
         let null = match &schema.default {
             _ if schema.optional => Value::Null,
             Some(default) => default.clone(),
-            None => mapping.fallback.clone(),
+            // A struct's schema is that of its field.
+            None => match mapping.fallback.clone() {
+                Value::Struct(fallback) => Value::Struct(Struct::new(schema.clone(), fallback.into_values())),
+                fallback => fallback,
+            },
         };
         Self {
+            schema: schema.clone(),
             null: changed(null),
             unavailable: match &mapping.unavailable {
                 Unavailable::Placeholder(value) => Unavailable::Placeholder(changed(value.clone())),
@@ -409,7 +430,7 @@ fn structure(
             field: field.name.to_string(),
         });
     }
-    Ok(Schema::structure(fields).named(settings.names.schema_name(&format!("{topic}.{kind}"))))
+    Ok(Schema::structure(fields).named(settings.schema_name(&format!("{topic}.{kind}"))))
 }
 
 fn envelope(settings: &Settings, topic: &str, row: &SchemaRef, source: &SchemaRef) -> SchemaRef {
@@ -424,6 +445,6 @@ fn envelope(settings: &Settings, topic: &str, row: &SchemaRef, source: &SchemaRe
         Field::new("ts_us", time.clone()),
         Field::new("ts_ns", time),
     ];
-    let name = settings.names.schema_name(&format!("{topic}.Envelope"));
+    let name = settings.schema_name(&format!("{topic}.Envelope"));
     Schema::structure(fields).named(name).version(2).build()
 }

@@ -47,11 +47,7 @@ pub(crate) const MESSAGES: &str = "LOGICAL_DECODING_MESSAGE";
 impl Transaction {
     /// No transaction.
     pub fn new(settings: &Settings) -> Self {
-        let name = |name: &str| {
-            settings
-                .names
-                .schema_name(&format!("io.debezium.connector.common.{name}"))
-        };
+        let name = |name: &str| settings.schema_name(&format!("io.debezium.connector.common.{name}"));
         let text = Schema::string().build();
         let long = Schema::int64().build();
         let table = Schema::structure(vec![
@@ -68,7 +64,7 @@ impl Transaction {
             Field::new("ts_ms", long),
         ]);
         Self {
-            topic: settings.names.transaction_topic(),
+            topic: settings.transaction_topic(),
             schemas: Schemas {
                 key: key.named(name("TransactionMetadataKey")).version(1).build(),
                 value: value.named(name("TransactionMetadataValue")).version(1).build(),

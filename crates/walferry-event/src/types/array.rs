@@ -1,6 +1,6 @@
 //! Arrays.
 
-use walferry_record::Value;
+use walferry_record::{SchemaRef, Shape, Value};
 
 use super::{Decoder, Reason};
 
@@ -19,7 +19,11 @@ const MALFORMED: Reason = Reason::Malformed("array");
 impl ArrayDecoder {
     /// An array as `array_out` prints it: `{1,NULL,"a \"b\""}`, with bounds in front where they do not begin at 1. The
     /// elements of an outer dimension are arrays, for which Connect's schema has no place: they become null.
-    pub(crate) fn decode<'a>(&'a self, bytes: &'a [u8]) -> Result<Value<'a>, Reason> {
+    pub(crate) fn decode<'a>(&'a self, bytes: &'a [u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
+        let items = match &schema.shape {
+            Shape::Array(items) => items,
+            _ => schema,
+        };
         let bytes = match bytes {
             [b'[', ..] => &bytes[1 + bytes.iter().position(|b| *b == b'=').ok_or(MALFORMED)?..],
             _ => bytes,
@@ -30,7 +34,7 @@ impl ArrayDecoder {
             .ok_or(MALFORMED)?;
         let mut values = Vec::new();
         while !rest.is_empty() {
-            let (value, behind) = self.next(rest)?;
+            let (value, behind) = self.next(rest, items)?;
             if value.is_null() && !self.nullable {
                 return Err(Reason::NullElement);
             }
@@ -44,31 +48,37 @@ impl ArrayDecoder {
         Ok(Value::Array(values))
     }
 
-    fn next<'a>(&'a self, text: &'a [u8]) -> Result<(Value<'a>, &'a [u8]), Reason> {
+    fn next<'a>(&'a self, text: &'a [u8], schema: &SchemaRef) -> Result<(Value<'a>, &'a [u8]), Reason> {
         match text[0] {
-            b'"' => self.quoted(&text[1..]),
+            b'"' => self.quoted(&text[1..], schema),
             b'{' => Ok((Value::Null, &text[nested_length(text)?..])),
             _ => {
                 let end = text.iter().position(|b| *b == self.delimiter).unwrap_or(text.len());
                 let (element, behind) = text.split_at(end);
-                let value = if element == b"NULL" {
-                    Value::Null
-                } else {
-                    self.element.decode(element)?
-                };
-                Ok((value, behind))
+                if element == b"NULL" {
+                    return Ok((Value::Null, behind));
+                }
+                Ok((self.element(element, schema)?, behind))
             }
         }
     }
 
-    fn quoted<'a>(&'a self, text: &'a [u8]) -> Result<(Value<'a>, &'a [u8]), Reason> {
+    fn element<'a>(&'a self, text: &'a [u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
+        match self.element.decode(text, schema) {
+            // Debezium drops what nanoseconds cannot count, and no more than that.
+            Err(Reason::OutOfRange(_)) => Ok(Value::Null),
+            value => value,
+        }
+    }
+
+    fn quoted<'a>(&'a self, text: &'a [u8], schema: &SchemaRef) -> Result<(Value<'a>, &'a [u8]), Reason> {
         let end = quoted_length(text)?;
         let (element, behind) = (&text[..end], &text[end + 1..]);
         if !element.contains(&b'\\') {
-            return Ok((self.element.decode(element)?, behind));
+            return Ok((self.element(element, schema)?, behind));
         }
         let unescaped = unescape(element);
-        Ok((self.element.decode(&unescaped)?.into_owned(), behind))
+        Ok((self.element(&unescaped, schema)?.into_owned(), behind))
     }
 }
 

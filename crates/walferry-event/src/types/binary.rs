@@ -7,12 +7,12 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use walferry_record::Value;
 
 use super::Reason;
-use crate::settings::BinaryMode;
+use walferry_config::connector::BinaryHandling;
 
 /// A `bytea` as Postgres prints it with `bytea_output = hex`: `\x` and two digits a byte.
-pub(crate) fn bytea<'a>(bytes: &'a [u8], mode: BinaryMode) -> Result<Value<'a>, Reason> {
+pub(crate) fn bytea<'a>(bytes: &'a [u8], mode: BinaryHandling) -> Result<Value<'a>, Reason> {
     let digits = bytes.strip_prefix(br"\x").ok_or(Reason::Malformed("bytea"))?;
-    if mode == BinaryMode::Hex {
+    if mode == BinaryHandling::Hex {
         // Postgres writes lower case digits, as Debezium does.
         return std::str::from_utf8(digits)
             .map(Value::str)
@@ -23,12 +23,12 @@ pub(crate) fn bytea<'a>(bytes: &'a [u8], mode: BinaryMode) -> Result<Value<'a>, 
 }
 
 /// Bytes as `binary.handling.mode` has them.
-pub(crate) fn encode(bytes: Cow<'_, [u8]>, mode: BinaryMode) -> Value<'_> {
+pub(crate) fn encode(bytes: Cow<'_, [u8]>, mode: BinaryHandling) -> Value<'_> {
     match mode {
-        BinaryMode::Bytes => Value::Bytes(bytes),
-        BinaryMode::Base64 => Value::string(STANDARD.encode(bytes)),
-        BinaryMode::Base64UrlSafe => Value::string(URL_SAFE.encode(bytes)),
-        BinaryMode::Hex => Value::string(hex(&bytes)),
+        BinaryHandling::Bytes => Value::Bytes(bytes),
+        BinaryHandling::Base64 => Value::string(STANDARD.encode(bytes)),
+        BinaryHandling::Base64UrlSafe => Value::string(URL_SAFE.encode(bytes)),
+        BinaryHandling::Hex => Value::string(hex(&bytes)),
     }
 }
 

@@ -5,6 +5,8 @@ use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
 use super::Reason;
 use super::binary::unhex;
 use super::number::float;
+use super::text::utf8;
+use crate::java::java_double;
 
 /// Schema of `point`.
 pub(crate) fn point_schema() -> Schema {
@@ -43,6 +45,19 @@ pub(crate) fn point_value<'a>(x: f64, y: f64, schema: &SchemaRef) -> Value<'a> {
     wkb.extend(y.to_le_bytes());
     let values = vec![Value::Float64(x), Value::Float64(y), Value::bytes(wkb), Value::Null];
     Value::Struct(Struct::new(schema.clone(), values))
+}
+
+/// A box, circle, line, segment, path or polygon as the driver prints it: as Postgres, with Java's numbers.
+pub(crate) fn as_driver_prints(bytes: &[u8]) -> String {
+    let is_number = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'+');
+    let mut out = String::with_capacity(bytes.len() * 2);
+    for part in bytes.chunk_by(|a, b| is_number(a) && is_number(b)) {
+        match float::<f64>(part) {
+            Ok(number) => out.push_str(&java_double(number)),
+            Err(_) => out.push_str(&utf8(part)),
+        }
+    }
+    out
 }
 
 /// Schema of PostGIS's types.

@@ -7,14 +7,14 @@ use walferry_record::Value;
 use super::Reason;
 use super::text::utf8;
 use crate::java::{hash_map_order, string_hash};
-use crate::settings::HstoreMode;
+use walferry_config::connector::HstoreHandling;
 
 /// An hstore as Postgres prints it: `"a"=>"1", "b"=>NULL`.
-pub(crate) fn hstore<'a>(bytes: &[u8], mode: HstoreMode) -> Result<Value<'a>, Reason> {
+pub(crate) fn hstore<'a>(bytes: &[u8], mode: HstoreHandling) -> Result<Value<'a>, Reason> {
     let pairs = parse(&utf8(bytes)).ok_or(Reason::Malformed("hstore"))?;
     Ok(match mode {
-        HstoreMode::Json => Value::string(json(&pairs)),
-        HstoreMode::Map => Value::Map(
+        HstoreHandling::Json => Value::string(json(&pairs)),
+        HstoreHandling::Map => Value::Map(
             pairs
                 .into_iter()
                 .map(|(key, value)| (Value::string(key), value.map_or(Value::Null, Value::string)))

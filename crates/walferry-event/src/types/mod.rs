@@ -7,13 +7,13 @@ mod geometry;
 mod hstore;
 mod number;
 mod resolve;
-mod temporal;
+pub(crate) mod temporal;
 mod text;
 mod vector;
 
 use walferry_record::{Schema, SchemaRef, Value};
 
-use crate::settings::{BinaryMode, DecimalMode, HstoreMode, IntervalMode};
+use walferry_config::connector::{BinaryHandling, DecimalHandling, HstoreHandling, IntervalHandling};
 
 pub(crate) use binary::{encode, hex};
 pub(crate) use builtin::oid;
@@ -26,6 +26,8 @@ pub(crate) enum Stage {
     Stream,
     /// A snapshot's `SELECT`.
     Snapshot,
+    /// An array of either.
+    Element,
 }
 
 /// Why a value could not be converted. It never holds the value.
@@ -67,11 +69,16 @@ pub(crate) enum Decoder {
     Decimal {
         scale: i32,
     },
-    VariableDecimal(SchemaRef),
-    DecimalText,
+    VariableDecimal,
+    /// Text, brought to the scale where Postgres does not print it so.
+    DecimalText {
+        scale: Option<i32>,
+    },
     DecimalFloat,
+    /// Text or a float, as an element of an array: there the driver has no special values.
+    FiniteDecimal(Box<Decoder>),
     Money {
-        mode: DecimalMode,
+        mode: DecimalHandling,
         fraction_digits: u16,
     },
     Bit,
@@ -79,28 +86,49 @@ pub(crate) enum Decoder {
     Text,
     /// Text that the stream's reader in Debezium does not know, and leaves empty.
     Nothing,
-    Bytes(BinaryMode),
+    Bytes(BinaryHandling),
     /// The text itself as bytes.
-    Raw(BinaryMode),
-    Date(temporal::DateUnit),
-    Time(temporal::TimeUnit),
-    ZonedTime,
-    Timestamp(temporal::TimestampUnit),
+    Raw(BinaryHandling),
+    /// The text of a built-in geometric type, as the driver prints it anew, as bytes.
+    RawGeometry(BinaryHandling),
+    Date(temporal::DateUnit, temporal::Path),
+    Time(temporal::TimeUnit, temporal::Path),
+    ZonedTime(temporal::Path),
+    Timestamp(temporal::TimestampUnit, temporal::Path),
     ZonedTimestamp {
         fraction_digits: usize,
+        path: temporal::Path,
     },
-    Interval(IntervalMode),
-    Hstore(HstoreMode),
-    Point(SchemaRef),
-    Geometry(SchemaRef),
+    Interval(IntervalHandling),
+    Hstore(HstoreHandling),
+    Point,
+    Geometry,
     Vector(vector::Element),
-    SparseVector(SchemaRef),
+    SparseVector,
     Array(Box<array::ArrayDecoder>),
 }
 
+impl Stage {
+    /// How dates come to Debezium.
+    const fn of_dates(self) -> temporal::Path {
+        match self {
+            Self::Stream => temporal::Path::Text,
+            Self::Snapshot | Self::Element => temporal::Path::Driver,
+        }
+    }
+
+    /// How times and timestamps come to Debezium.
+    const fn of_times(self) -> temporal::Path {
+        match self {
+            Self::Stream | Self::Snapshot => temporal::Path::Text,
+            Self::Element => temporal::Path::Driver,
+        }
+    }
+}
+
 impl Decoder {
-    /// The value of a text that Postgres wrote.
-    pub(crate) fn decode<'a>(&'a self, bytes: &'a [u8]) -> Result<Value<'a>, Reason> {
+    /// The value of a text that Postgres wrote, for a field of that schema.
+    pub(crate) fn decode<'a>(&'a self, bytes: &'a [u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
         match self {
             Self::Boolean => Ok(Value::Boolean(matches!(bytes, b"t" | b"T"))),
             Self::Int16 => number::integer(bytes).map(Value::Int16),
@@ -109,8 +137,12 @@ impl Decoder {
             Self::Float32 => number::float(bytes).map(Value::Float32),
             Self::Float64 => number::float(bytes).map(Value::Float64),
             Self::Decimal { scale } => number::decimal(bytes, *scale),
-            Self::VariableDecimal(schema) => number::variable_decimal(bytes, schema),
-            Self::DecimalText => number::decimal_text(bytes),
+            Self::VariableDecimal => number::variable_decimal(bytes, schema),
+            Self::DecimalText { scale } => number::decimal_text(bytes, *scale),
+            Self::FiniteDecimal(decoder) => {
+                number::finite(bytes)?;
+                decoder.decode(bytes, schema)
+            }
             Self::DecimalFloat => number::float(bytes).map(Value::Float64),
             Self::Money { mode, fraction_digits } => number::money(bytes, *mode, *fraction_digits),
             Self::Bit => Ok(Value::Boolean(bytes.contains(&b'1'))),
@@ -119,18 +151,22 @@ impl Decoder {
             Self::Nothing => Ok(Value::Null),
             Self::Bytes(mode) => binary::bytea(bytes, *mode),
             Self::Raw(mode) => Ok(binary::encode(bytes.into(), *mode)),
-            Self::Date(unit) => temporal::date(bytes, *unit),
-            Self::Time(unit) => temporal::time(bytes, *unit),
-            Self::ZonedTime => temporal::zoned_time(bytes),
-            Self::Timestamp(unit) => temporal::timestamp(bytes, *unit),
-            Self::ZonedTimestamp { fraction_digits } => temporal::zoned_timestamp(bytes, *fraction_digits),
+            Self::RawGeometry(mode) => Ok(binary::encode(
+                geometry::as_driver_prints(bytes).into_bytes().into(),
+                *mode,
+            )),
+            Self::Date(unit, path) => temporal::date(bytes, *unit, *path),
+            Self::Time(unit, path) => temporal::time(bytes, *unit, *path),
+            Self::ZonedTime(path) => temporal::zoned_time(bytes, *path),
+            Self::Timestamp(unit, path) => temporal::timestamp(bytes, *unit, *path),
+            Self::ZonedTimestamp { fraction_digits, path } => temporal::zoned_timestamp(bytes, *fraction_digits, *path),
             Self::Interval(mode) => temporal::interval(bytes, *mode),
             Self::Hstore(mode) => hstore::hstore(bytes, *mode),
-            Self::Point(schema) => geometry::point(bytes, schema),
-            Self::Geometry(schema) => geometry::geometry(bytes, schema),
+            Self::Point => geometry::point(bytes, schema),
+            Self::Geometry => geometry::geometry(bytes, schema),
             Self::Vector(element) => vector::vector(bytes, *element),
-            Self::SparseVector(schema) => vector::sparse_vector(bytes, schema),
-            Self::Array(array) => array.decode(bytes),
+            Self::SparseVector => vector::sparse_vector(bytes, schema),
+            Self::Array(array) => array.decode(bytes, schema),
         }
     }
 }

@@ -6,7 +6,7 @@ use walferry_record::{Decimal, Field, Schema, SchemaRef, Struct, Value};
 
 use super::Reason;
 use super::text::utf8;
-use crate::settings::DecimalMode;
+use walferry_config::connector::DecimalHandling;
 
 /// Schema of decimals of a scale.
 pub(crate) fn decimal_schema(scale: i32) -> Schema {
@@ -65,9 +65,7 @@ pub(crate) fn float<T: std::str::FromStr>(bytes: &[u8]) -> Result<T, Reason> {
 }
 
 fn parse_decimal(bytes: &[u8]) -> Result<Decimal, Reason> {
-    if matches!(bytes, b"NaN" | b"Infinity" | b"-Infinity") {
-        return Err(Reason::SpecialDecimal);
-    }
+    finite(bytes)?;
     std::str::from_utf8(bytes)
         .ok()
         .and_then(Decimal::parse)
@@ -103,18 +101,36 @@ fn strip(n: Decimal) -> Decimal {
     }
 }
 
-/// A decimal as Postgres prints it, which is plain digits with the column's scale; special values as Debezium calls them.
-pub(crate) fn decimal_text(bytes: &[u8]) -> Result<Value<'_>, Reason> {
-    Ok(Value::String(match bytes {
-        b"NaN" => Cow::Borrowed("NAN"),
-        b"Infinity" => Cow::Borrowed("POSITIVE_INFINITY"),
-        b"-Infinity" => Cow::Borrowed("NEGATIVE_INFINITY"),
-        _ => utf8(bytes),
+/// A decimal as Postgres prints it, which is plain digits; special values as Debezium calls them.
+pub(crate) fn decimal_text(bytes: &[u8], scale: Option<i32>) -> Result<Value<'_>, Reason> {
+    Ok(Value::String(match (bytes, scale) {
+        (b"NaN", _) => Cow::Borrowed("NAN"),
+        (b"Infinity", _) => Cow::Borrowed("POSITIVE_INFINITY"),
+        (b"-Infinity", _) => Cow::Borrowed("NEGATIVE_INFINITY"),
+        (_, None) => utf8(bytes),
+        (_, Some(scale)) => parse_decimal(bytes)?
+            .rescale(scale)
+            .ok_or(Reason::Scale)?
+            .to_plain_string()
+            .into(),
     }))
 }
 
+/// Refuses NaN and infinity.
+pub(crate) fn finite(bytes: &[u8]) -> Result<(), Reason> {
+    if is_special(bytes) {
+        Err(Reason::SpecialDecimal)
+    } else {
+        Ok(())
+    }
+}
+
+fn is_special(bytes: &[u8]) -> bool {
+    matches!(bytes, b"NaN" | b"Infinity" | b"-Infinity")
+}
+
 /// An amount of money: a sign or parentheses, a currency sign of one character, digits with commas between them.
-pub(crate) fn money<'a>(bytes: &[u8], mode: DecimalMode, fraction_digits: u16) -> Result<Value<'a>, Reason> {
+pub(crate) fn money<'a>(bytes: &[u8], mode: DecimalHandling, fraction_digits: u16) -> Result<Value<'a>, Reason> {
     let text = utf8(bytes);
     let negative = text.starts_with(['-', '(']);
     let mut amount = match text.strip_prefix('-') {
@@ -136,9 +152,9 @@ pub(crate) fn money<'a>(bytes: &[u8], mode: DecimalMode, fraction_digits: u16) -
     digits.extend(amount.chars().filter(|c| *c != ','));
     let n = Decimal::parse(&digits).ok_or(Reason::Malformed("amount of money"))?;
     Ok(match mode {
-        DecimalMode::Precise => Value::Decimal(round_half_up(&n, fraction_digits.into())),
-        DecimalMode::Double => Value::Float64(float(digits.as_bytes())?),
-        DecimalMode::String => Value::string(n.to_plain_string()),
+        DecimalHandling::Precise => Value::Decimal(round_half_up(&n, fraction_digits.into())),
+        DecimalHandling::Double => Value::Float64(float(digits.as_bytes())?),
+        DecimalHandling::String => Value::string(n.to_plain_string()),
     })
 }
 

@@ -9,7 +9,9 @@ use super::temporal::{DateUnit, TimeUnit, TimestampUnit};
 use super::vector::Element;
 use super::{Decoder, Mapping, Stage, Unavailable, geometry, number, temporal, vector};
 use crate::catalog::{Catalog, TypeFacts, TypeKind};
-use crate::settings::{BinaryMode, DecimalMode, HstoreMode, IntervalMode, TimeMode, TypeModes};
+use walferry_config::connector::{
+    BinaryHandling, DecimalHandling, EventSection, HstoreHandling, IntervalHandling, TimePrecision,
+};
 
 /// A column's type with its domains taken off.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +43,9 @@ pub(crate) enum RootKind {
     Other,
 }
 
+/// The largest scale that `numeric` has.
+const MAX_SCALE: i32 = 1000;
+
 /// Domains are made of others at most this deep; deeper is a loop.
 const MAX_DOMAIN_DEPTH: usize = 32;
 
@@ -70,7 +75,7 @@ impl ColumnType {
     }
 
     /// Whether it is `numeric` without precision and scale.
-    fn is_variable_numeric(&self) -> bool {
+    pub(crate) fn is_variable_numeric(&self) -> bool {
         matches!(self.length, 0 | VARIABLE_NUMERIC_LENGTH) && self.scale == 0
     }
 
@@ -152,22 +157,24 @@ fn default_measures<'c>(id: Oid, facts: &impl Fn(Oid) -> Option<&'c TypeFacts>, 
 /// How values of a type are written, or `None` where fields leave them out.
 pub(crate) fn resolve(
     column: &ColumnType,
-    modes: &TypeModes,
+    modes: &EventSection,
     stage: Stage,
     catalog: Option<&Catalog>,
 ) -> Option<Mapping> {
     let known = match &column.kind {
-        RootKind::Array { element, delimiter } => array(column, *element, *delimiter, modes, stage, catalog),
+        RootKind::Array { element, delimiter } => array(column, *element, *delimiter, modes, catalog),
         RootKind::Enum(labels) => Some(enumeration(labels, modes)),
         RootKind::Base => scalar(column, modes, stage),
         RootKind::Other => None,
     };
-    known.or_else(|| modes.include_unknown.then(|| raw(modes)))
+    let unknown =
+        || (modes.include_unknown_datatypes && !is_unsupported_array(column.root)).then(|| raw(column, modes));
+    known.or_else(unknown)
 }
 
 /// Shorthand for the many types whose field is text.
 struct Texts<'m> {
-    modes: &'m TypeModes,
+    modes: &'m EventSection,
 }
 
 impl Texts<'_> {
@@ -187,8 +194,8 @@ impl Texts<'_> {
     }
 }
 
-fn placeholder_text(modes: &TypeModes) -> Value<'static> {
-    Value::string(String::from_utf8_lossy(&modes.unavailable_placeholder).into_owned())
+fn placeholder_text(modes: &EventSection) -> Value<'static> {
+    Value::string(modes.unavailable_value.text())
 }
 
 fn mapping(schema: Schema, decoder: Decoder, fallback: Value<'static>) -> Mapping {
@@ -200,7 +207,7 @@ fn mapping(schema: Schema, decoder: Decoder, fallback: Value<'static>) -> Mappin
     }
 }
 
-fn scalar(column: &ColumnType, modes: &TypeModes, stage: Stage) -> Option<Mapping> {
+fn scalar(column: &ColumnType, modes: &EventSection, stage: Stage) -> Option<Mapping> {
     let text = Texts { modes };
     let mapped = match column.root {
         oid::BOOL => mapping(Schema::boolean(), Decoder::Boolean, Value::Boolean(false)),
@@ -209,10 +216,10 @@ fn scalar(column: &ColumnType, modes: &TypeModes, stage: Stage) -> Option<Mappin
         oid::INT8 | oid::OID => mapping(Schema::int64(), Decoder::Int64, Value::Int64(0)),
         oid::FLOAT4 => mapping(Schema::float32(), Decoder::Float32, Value::Float32(0.0)),
         oid::FLOAT8 => mapping(Schema::float64(), Decoder::Float64, Value::Float64(0.0)),
-        oid::NUMERIC => numeric(column, modes),
+        oid::NUMERIC => numeric(column, modes, stage),
         oid::MONEY => money(modes),
         oid::BIT | oid::VARBIT => bits(column),
-        oid::NAME if stage == Stage::Stream && !modes.include_unknown => Mapping {
+        oid::NAME if stage == Stage::Stream && !modes.include_unknown_datatypes => Mapping {
             decoder: Decoder::Nothing,
             ..text.plain()
         },
@@ -226,11 +233,15 @@ fn scalar(column: &ColumnType, modes: &TypeModes, stage: Stage) -> Option<Mappin
             text.plain()
         }
         oid::BYTEA => bytea(modes),
-        oid::DATE => date(modes.time),
-        oid::TIME => time(modes.time, column.scale),
-        oid::TIMETZ => mapping(temporal_text("ZonedTime"), Decoder::ZonedTime, Value::str("00:00:00Z")),
-        oid::TIMESTAMP => timestamp(modes.time, column.scale),
-        oid::TIMESTAMPTZ => zoned_timestamp(column.scale),
+        oid::DATE => date(modes.time, stage),
+        oid::TIME => time(modes.time, column.scale, stage),
+        oid::TIMETZ => mapping(
+            temporal_text("ZonedTime"),
+            Decoder::ZonedTime(stage.of_times()),
+            Value::str("00:00:00Z"),
+        ),
+        oid::TIMESTAMP => timestamp(modes.time, column.scale, stage),
+        oid::TIMESTAMPTZ => zoned_timestamp(column.scale, stage),
         oid::INTERVAL => interval(modes.interval),
         oid::POINT => point(),
         _ => return extension(column, modes, &text),
@@ -239,7 +250,7 @@ fn scalar(column: &ColumnType, modes: &TypeModes, stage: Stage) -> Option<Mappin
 }
 
 /// Types of extensions, which have no fixed ids.
-fn extension(column: &ColumnType, modes: &TypeModes, text: &Texts<'_>) -> Option<Mapping> {
+fn extension(column: &ColumnType, modes: &EventSection, text: &Texts<'_>) -> Option<Mapping> {
     Some(match &*column.root_name {
         "citext" | "isbn" => text.plain(),
         "ltree" => text.named("io.debezium.data.Ltree"),
@@ -248,43 +259,50 @@ fn extension(column: &ColumnType, modes: &TypeModes, text: &Texts<'_>) -> Option
         "geography" => shape("Geography"),
         "vector" => vectors(Element::Double, "DoubleVector", Schema::float64()),
         "halfvec" => vectors(Element::Float, "FloatVector", Schema::float32()),
-        "sparsevec" => {
-            let schema = vector::sparse_schema();
-            let value = Decoder::SparseVector(schema.clone().build());
-            mapping(schema, value, Value::Null)
-        }
+        "sparsevec" => mapping(vector::sparse_schema(), Decoder::SparseVector, Value::Null),
         _ => return None,
     })
 }
 
-fn enumeration(labels: &[String], modes: &TypeModes) -> Mapping {
+fn enumeration(labels: &[String], modes: &EventSection) -> Mapping {
     let schema = Schema::string().named("io.debezium.data.Enum").version(1);
     Texts { modes }.of(schema.parameter("allowed", labels.join(",")), "")
 }
 
-fn numeric(column: &ColumnType, modes: &TypeModes) -> Mapping {
+fn numeric(column: &ColumnType, modes: &EventSection, stage: Stage) -> Mapping {
+    let finite = |decoder| match stage {
+        Stage::Element => Decoder::FiniteDecimal(Box::new(decoder)),
+        Stage::Stream | Stage::Snapshot => decoder,
+    };
     let scale = column.scale;
     match modes.decimal {
-        DecimalMode::Double => mapping(Schema::float64(), Decoder::DecimalFloat, Value::Float64(0.0)),
-        DecimalMode::String => {
-            let zero = Decimal::small(0, 0)
-                .rescale(scale.max(0))
-                .map(|zero| zero.to_plain_string());
-            mapping(
-                Schema::string(),
-                Decoder::DecimalText,
-                Value::string(zero.unwrap_or_default()),
-            )
+        DecimalHandling::Double => {
+            let decoder = finite(Decoder::DecimalFloat);
+            mapping(Schema::float64(), decoder, Value::Float64(0.0))
         }
-        DecimalMode::Precise if column.is_variable_numeric() => {
+        DecimalHandling::String => {
+            let zero = Decimal::small(0, 0).rescale(scale).map(|zero| zero.to_plain_string());
+            // Postgres prints digits up to the column's scale, unless that is negative, which the driver takes for a large one.
+            let decoder = Decoder::DecimalText {
+                scale: (scale > MAX_SCALE).then_some(scale),
+            };
+            Mapping {
+                unavailable: Unavailable::Placeholder(placeholder_text(modes)),
+                ..mapping(
+                    Schema::string(),
+                    finite(decoder),
+                    Value::string(zero.unwrap_or_default()),
+                )
+            }
+        }
+        DecimalHandling::Precise if column.is_variable_numeric() => {
             let schema = number::variable_schema();
-            let shared = schema.clone().build();
-            let zero = Struct::new(shared.clone(), vec![Value::Int32(0), Value::bytes(vec![0])]);
-            mapping(schema, Decoder::VariableDecimal(shared), Value::Struct(zero))
+            let zero = Struct::new(schema.clone().build(), vec![Value::Int32(0), Value::bytes(vec![0])]);
+            mapping(schema, Decoder::VariableDecimal, Value::Struct(zero))
         }
-        DecimalMode::Precise => {
-            let schema =
-                number::decimal_schema(scale).parameter("connect.decimal.precision", column.length.to_string());
+        DecimalHandling::Precise => {
+            let schema = number::decimal_schema(scale);
+            let schema = schema.parameter("connect.decimal.precision", column.length.to_string());
             mapping(
                 schema,
                 Decoder::Decimal { scale },
@@ -294,7 +312,7 @@ fn numeric(column: &ColumnType, modes: &TypeModes) -> Mapping {
     }
 }
 
-fn money(modes: &TypeModes) -> Mapping {
+fn money(modes: &EventSection) -> Mapping {
     let fraction_digits = modes.money_fraction_digits;
     let decoder = Decoder::Money {
         mode: modes.decimal,
@@ -302,13 +320,13 @@ fn money(modes: &TypeModes) -> Mapping {
     };
     let zero = Decimal::small(0, fraction_digits.into());
     match modes.decimal {
-        DecimalMode::Precise => mapping(
+        DecimalHandling::Precise => mapping(
             number::decimal_schema(fraction_digits.into()),
             decoder,
             Value::Decimal(zero),
         ),
-        DecimalMode::Double => mapping(Schema::float64(), decoder, Value::Float64(0.0)),
-        DecimalMode::String => mapping(Schema::string(), decoder, Value::string(zero.to_string())),
+        DecimalHandling::Double => mapping(Schema::float64(), decoder, Value::Float64(0.0)),
+        DecimalHandling::String => mapping(Schema::string(), decoder, Value::string(zero.to_string())),
     }
 }
 
@@ -322,41 +340,47 @@ fn bits(column: &ColumnType) -> Mapping {
     }
 }
 
-fn bytea(modes: &TypeModes) -> Mapping {
-    let unavailable = super::binary::encode(
-        modes.unavailable_placeholder.clone().into(),
-        match modes.binary {
-            BinaryMode::Hex => return hex_bytea(modes),
-            mode => mode,
-        },
+fn bytea(modes: &EventSection) -> Mapping {
+    binary(modes, Decoder::Bytes(modes.binary))
+}
+
+/// The text of a type that Debezium has no schema for, as bytes.
+fn raw(column: &ColumnType, modes: &EventSection) -> Mapping {
+    let geometric = matches!(
+        column.root,
+        oid::BOX | oid::CIRCLE | oid::LINE | oid::LSEG | oid::PATH | oid::POLYGON
     );
-    Mapping {
-        unavailable: Unavailable::Placeholder(unavailable),
-        ..binary(modes.binary, Decoder::Bytes(modes.binary))
-    }
+    let decoder = if geometric {
+        Decoder::RawGeometry(modes.binary)
+    } else {
+        Decoder::Raw(modes.binary)
+    };
+    binary(modes, decoder)
 }
 
-/// In hexadecimal mode the placeholder is sent as it is, not as hexadecimal digits.
-fn hex_bytea(modes: &TypeModes) -> Mapping {
-    Mapping {
-        unavailable: Unavailable::Placeholder(placeholder_text(modes)),
-        ..binary(BinaryMode::Hex, Decoder::Bytes(BinaryMode::Hex))
-    }
-}
-
-fn raw(modes: &TypeModes) -> Mapping {
-    Mapping {
-        unavailable: bytea(modes).unavailable,
-        ..binary(modes.binary, Decoder::Raw(modes.binary))
-    }
-}
-
-fn binary(mode: BinaryMode, decoder: Decoder) -> Mapping {
-    match mode {
-        BinaryMode::Bytes => mapping(Schema::bytes(), decoder, Value::bytes(Vec::new())),
-        BinaryMode::Base64 | BinaryMode::Base64UrlSafe | BinaryMode::Hex => {
-            mapping(Schema::string(), decoder, Value::str(""))
+fn binary(modes: &EventSection, decoder: Decoder) -> Mapping {
+    let (schema, fallback, unavailable) = match modes.binary {
+        BinaryHandling::Bytes => {
+            let placeholder = Value::bytes(modes.unavailable_value.bytes().to_vec());
+            (
+                Schema::bytes(),
+                Value::bytes(Vec::new()),
+                Unavailable::Placeholder(placeholder),
+            )
         }
+        BinaryHandling::Base64 | BinaryHandling::Base64UrlSafe => {
+            (Schema::string(), Value::str(""), Unavailable::Missing)
+        }
+        // The placeholder as it is, not as hexadecimal digits.
+        BinaryHandling::Hex => (
+            Schema::string(),
+            Value::str(""),
+            Unavailable::Placeholder(placeholder_text(modes)),
+        ),
+    };
+    Mapping {
+        unavailable,
+        ..mapping(schema, decoder, fallback)
     }
 }
 
@@ -372,65 +396,69 @@ fn counted(schema: Schema, name: &str) -> Schema {
     schema.named(format!("io.debezium.time.{name}")).version(1)
 }
 
-fn date(mode: TimeMode) -> Mapping {
+fn date(mode: TimePrecision, stage: Stage) -> Mapping {
+    let decoder = |unit| Decoder::Date(unit, stage.of_dates());
     match mode {
-        TimeMode::IsoString => mapping(
+        TimePrecision::Isostring => mapping(
             temporal_text("IsoDate"),
-            Decoder::Date(DateUnit::Iso),
+            decoder(DateUnit::Iso),
             Value::str("1970-01-01Z"),
         ),
-        TimeMode::Connect => mapping(
+        TimePrecision::Connect => mapping(
             connect(Schema::int32(), "Date"),
-            Decoder::Date(DateUnit::Days),
+            decoder(DateUnit::Days),
             Value::Int32(0),
         ),
-        TimeMode::Adaptive | TimeMode::AdaptiveTimeMicroseconds | TimeMode::Microseconds | TimeMode::Nanoseconds => {
-            mapping(
-                counted(Schema::int32(), "Date"),
-                Decoder::Date(DateUnit::Days),
-                Value::Int32(0),
-            )
-        }
+        TimePrecision::Adaptive
+        | TimePrecision::AdaptiveTimeMicroseconds
+        | TimePrecision::Microseconds
+        | TimePrecision::Nanoseconds => mapping(
+            counted(Schema::int32(), "Date"),
+            decoder(DateUnit::Days),
+            Value::Int32(0),
+        ),
     }
 }
 
-fn time(mode: TimeMode, precision: i32) -> Mapping {
-    let of = |schema, unit, zero| mapping(schema, Decoder::Time(unit), zero);
+fn time(mode: TimePrecision, precision: i32, stage: Stage) -> Mapping {
+    let of = |schema, unit, zero| mapping(schema, Decoder::Time(unit, stage.of_times()), zero);
     match mode {
-        TimeMode::IsoString => of(temporal_text("IsoTime"), TimeUnit::Iso, Value::str("00:00:00Z")),
-        TimeMode::Connect => of(connect(Schema::int32(), "Time"), TimeUnit::Millis, Value::Int32(0)),
-        TimeMode::Adaptive if precision <= 3 => of(counted(Schema::int32(), "Time"), TimeUnit::Millis, Value::Int32(0)),
-        TimeMode::Nanoseconds => of(counted(Schema::int64(), "NanoTime"), TimeUnit::Nanos, Value::Int64(0)),
-        TimeMode::Adaptive | TimeMode::AdaptiveTimeMicroseconds | TimeMode::Microseconds => {
+        TimePrecision::Isostring => of(temporal_text("IsoTime"), TimeUnit::Iso, Value::str("00:00:00Z")),
+        TimePrecision::Connect => of(connect(Schema::int32(), "Time"), TimeUnit::Millis, Value::Int32(0)),
+        TimePrecision::Adaptive if precision <= 3 => {
+            of(counted(Schema::int32(), "Time"), TimeUnit::Millis, Value::Int32(0))
+        }
+        TimePrecision::Nanoseconds => of(counted(Schema::int64(), "NanoTime"), TimeUnit::Nanos, Value::Int64(0)),
+        TimePrecision::Adaptive | TimePrecision::AdaptiveTimeMicroseconds | TimePrecision::Microseconds => {
             of(counted(Schema::int64(), "MicroTime"), TimeUnit::Micros, Value::Int64(0))
         }
     }
 }
 
-fn timestamp(mode: TimeMode, precision: i32) -> Mapping {
-    let of = |schema, unit, zero| mapping(schema, Decoder::Timestamp(unit), zero);
+fn timestamp(mode: TimePrecision, precision: i32, stage: Stage) -> Mapping {
+    let of = |schema, unit, zero| mapping(schema, Decoder::Timestamp(unit, stage.of_times()), zero);
     match mode {
-        TimeMode::IsoString => of(
+        TimePrecision::Isostring => of(
             temporal_text("IsoTimestamp"),
             TimestampUnit::Iso,
             Value::str("1970-01-01T00:00:00Z"),
         ),
-        TimeMode::Connect => of(
+        TimePrecision::Connect => of(
             connect(Schema::int64(), "Timestamp"),
             TimestampUnit::Millis,
             Value::Int64(0),
         ),
-        TimeMode::Adaptive | TimeMode::AdaptiveTimeMicroseconds if precision <= 3 => of(
+        TimePrecision::Adaptive | TimePrecision::AdaptiveTimeMicroseconds if precision <= 3 => of(
             counted(Schema::int64(), "Timestamp"),
             TimestampUnit::Millis,
             Value::Int64(0),
         ),
-        TimeMode::Nanoseconds => of(
+        TimePrecision::Nanoseconds => of(
             counted(Schema::int64(), "NanoTimestamp"),
             TimestampUnit::Nanos,
             Value::Int64(0),
         ),
-        TimeMode::Adaptive | TimeMode::AdaptiveTimeMicroseconds | TimeMode::Microseconds => of(
+        TimePrecision::Adaptive | TimePrecision::AdaptiveTimeMicroseconds | TimePrecision::Microseconds => of(
             counted(Schema::int64(), "MicroTimestamp"),
             TimestampUnit::Micros,
             Value::Int64(0),
@@ -438,9 +466,10 @@ fn timestamp(mode: TimeMode, precision: i32) -> Mapping {
     }
 }
 
-fn zoned_timestamp(precision: i32) -> Mapping {
+fn zoned_timestamp(precision: i32, stage: Stage) -> Mapping {
     let decoder = Decoder::ZonedTimestamp {
         fraction_digits: usize::try_from(precision).unwrap_or(0),
+        path: stage.of_times(),
     };
     mapping(
         temporal_text("ZonedTimestamp"),
@@ -449,26 +478,24 @@ fn zoned_timestamp(precision: i32) -> Mapping {
     )
 }
 
-fn interval(mode: IntervalMode) -> Mapping {
+fn interval(mode: IntervalHandling) -> Mapping {
     let decoder = Decoder::Interval(mode);
     match mode {
-        IntervalMode::Numeric => mapping(counted(Schema::int64(), "MicroDuration"), decoder, Value::Int64(0)),
-        IntervalMode::String => mapping(temporal_text("Interval"), decoder, Value::str(temporal::ZERO_INTERVAL)),
+        IntervalHandling::Numeric => mapping(counted(Schema::int64(), "MicroDuration"), decoder, Value::Int64(0)),
+        IntervalHandling::String => mapping(temporal_text("Interval"), decoder, Value::str(temporal::ZERO_INTERVAL)),
     }
 }
 
 fn point() -> Mapping {
     let schema = geometry::point_schema();
-    let shared = schema.clone().build();
-    let origin = geometry::point_value(0.0, 0.0, &shared);
-    mapping(schema, Decoder::Point(shared), origin)
+    let origin = geometry::point_value(0.0, 0.0, &schema.clone().build());
+    mapping(schema, Decoder::Point, origin)
 }
 
 fn shape(name: &str) -> Mapping {
     let schema = geometry::geometry_schema(name);
-    let shared = schema.clone().build();
-    let empty = geometry::empty(&shared);
-    mapping(schema, Decoder::Geometry(shared), empty)
+    let empty = geometry::empty(&schema.clone().build());
+    mapping(schema, Decoder::Geometry, empty)
 }
 
 fn vectors(element: Element, name: &str, item: Schema) -> Mapping {
@@ -478,10 +505,10 @@ fn vectors(element: Element, name: &str, item: Schema) -> Mapping {
     mapping(schema, Decoder::Vector(element), Value::Array(Vec::new()))
 }
 
-fn hstore(modes: &TypeModes) -> Mapping {
-    let placeholder = String::from_utf8_lossy(&modes.unavailable_placeholder).into_owned();
+fn hstore(modes: &EventSection) -> Mapping {
+    let placeholder = modes.unavailable_value.text();
     let (schema, fallback, unavailable) = match modes.hstore {
-        HstoreMode::Json => {
+        HstoreHandling::Json => {
             let json = super::hstore::json(&[(placeholder.clone(), Some(placeholder))]);
             (
                 Schema::string().named("io.debezium.data.Json").version(1),
@@ -489,7 +516,7 @@ fn hstore(modes: &TypeModes) -> Mapping {
                 Value::string(json),
             )
         }
-        HstoreMode::Map => {
+        HstoreHandling::Map => {
             let entry = (Value::string(placeholder.clone()), Value::string(placeholder));
             let schema = Schema::map(Schema::string().build(), Schema::string().optional().build());
             (schema, Value::Map(Vec::new()), Value::Map(vec![entry]))
@@ -521,21 +548,29 @@ fn array(
     column: &ColumnType,
     element: Oid,
     delimiter: u8,
-    modes: &TypeModes,
-    stage: Stage,
+    modes: &EventSection,
     catalog: Option<&Catalog>,
 ) -> Option<Mapping> {
     if is_unsupported_array(column.root) {
         return None;
     }
     let element = column.element(element, catalog);
-    let Mapping { schema, decoder, .. } = match &element.kind {
-        RootKind::Enum(labels) => enumeration(labels, modes),
-        RootKind::Base => scalar(&element, modes, stage)?,
-        RootKind::Array { .. } | RootKind::Other => return None,
+    if column.root == oid::BIT_ARRAY {
+        // Debezium declares a single bit string, which no array fits.
+        return Some(Mapping {
+            decoder: Decoder::Nothing,
+            ..bits(&element)
+        });
+    }
+    let is_domain = element.name != element.root_name;
+    let known = match &element.kind {
+        RootKind::Enum(labels) if !is_domain => Some(enumeration(labels, modes)),
+        RootKind::Base if !is_domain => scalar(&element, modes, Stage::Element),
+        RootKind::Enum(_) | RootKind::Base | RootKind::Array { .. } | RootKind::Other => None,
     };
-    // Debezium declares the labels of an enum as required elements, and those of every other type as optional ones.
-    let nullable = !matches!(element.kind, RootKind::Enum(_));
+    let nullable = known.is_some() && has_nullable_elements(&element);
+    let Mapping { schema, decoder, .. } =
+        known.or_else(|| modes.include_unknown_datatypes.then(|| raw(&element, modes)))?;
     Some(Mapping {
         schema: Schema::array(schema.with_optional(nullable).build()),
         decoder: Decoder::Array(Box::new(ArrayDecoder {
@@ -544,19 +579,29 @@ fn array(
             nullable,
         })),
         fallback: Value::Array(Vec::new()),
-        unavailable: unavailable_array(column.root, modes),
+        unavailable: unavailable_array(column, modes),
     })
 }
 
+/// Debezium declares elements as optional, but for types that it has no array of its own for.
+fn has_nullable_elements(element: &ColumnType) -> bool {
+    let required = matches!(element.kind, RootKind::Enum(_))
+        || element.root == oid::TSVECTOR
+        || matches!(&*element.root_name, "isbn" | "vector" | "halfvec" | "sparsevec");
+    !required
+}
+
 /// The placeholder as elements: as text, as its bytes, or as a UUID made of it.
-fn unavailable_array(root: Oid, modes: &TypeModes) -> Unavailable {
-    let bytes = &modes.unavailable_placeholder;
+fn unavailable_array(column: &ColumnType, modes: &EventSection) -> Unavailable {
+    let bytes = modes.unavailable_value.bytes();
     let signed = bytes.iter().map(|byte| byte.cast_signed());
-    let elements = match root {
+    let elements = match column.root {
+        // Debezium goes by the type's name, which a domain has of its own.
+        _ if column.name != column.root_name => return Unavailable::Missing,
         oid::TEXT_ARRAY | oid::VARCHAR_ARRAY | oid::BPCHAR_ARRAY | oid::JSON_ARRAY | oid::JSONB_ARRAY => {
             vec![placeholder_text(modes)]
         }
-        oid::BYTEA_ARRAY => vec![Value::bytes(bytes.clone())],
+        oid::BYTEA_ARRAY if modes.binary == BinaryHandling::Bytes => vec![Value::bytes(bytes.to_vec())],
         oid::INT4_ARRAY | oid::DATE_ARRAY => signed.map(|byte| Value::Int32(byte.into())).collect(),
         oid::INT8_ARRAY => signed.map(|byte| Value::Int64(byte.into())).collect(),
         oid::UUID_ARRAY => vec![Value::string(crate::java::name_uuid(bytes))],

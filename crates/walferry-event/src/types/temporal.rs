@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use walferry_record::Value;
 
-use super::Reason;
 use super::text::utf8;
-use crate::settings::IntervalMode;
+use super::{Decoder, Reason};
+use walferry_config::connector::IntervalHandling;
 
 /// How a date is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,41 +44,75 @@ const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 const POSITIVE_INFINITY_MICROS: i64 = 9_223_372_036_825_200_000;
 const NEGATIVE_INFINITY_MICROS: i64 = -9_223_372_036_832_400_000;
 
-/// What Debezium has for an infinite date: -5877611-06-21 and the day after, whose day numbers do not fit 32 bits and wrap.
-const POSITIVE_INFINITY_DAYS: i32 = -2_147_472_692;
-const NEGATIVE_INFINITY_DAYS: i32 = -2_147_472_691;
+/// The default of a column that is infinite, which is Java's last or first day where there is one.
+pub(crate) fn infinite_default(decoder: &Decoder, positive: bool) -> Option<Value<'static>> {
+    let (year, month, day) = if positive {
+        (999_999_999, 12, 31)
+    } else {
+        (-999_999_999, 1, 1)
+    };
+    let days = days_from_civil((year, month, day));
+    Some(match decoder {
+        Decoder::Date(DateUnit::Days, _) => Value::Int32(days as i32),
+        Decoder::Date(DateUnit::Iso, _) => Value::string(format!("{year:+}-{month:02}-{day:02}Z")),
+        Decoder::Timestamp(TimestampUnit::Iso, _) if positive => Value::str("+999999999-12-31T23:59:59.999999999Z"),
+        Decoder::Timestamp(TimestampUnit::Iso, _) => Value::str("-999999999-01-01T00:00:00Z"),
+        // Microseconds end at the largest number, to which the fraction of the last second is added: it overflows.
+        Decoder::Timestamp(TimestampUnit::Micros, _) if positive => Value::Int64(i64::MAX.wrapping_add(999_999)),
+        Decoder::Timestamp(TimestampUnit::Micros, _) => Value::Int64(i64::MIN),
+        _ => return None,
+    })
+}
+
+/// How a value comes to Debezium: the elements of arrays, and dates in snapshots, are objects of the driver (`java.sql.Date`
+/// and its like), which lose some of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// As the text that Postgres wrote.
+    Text,
+    /// As an object of the driver.
+    Driver,
+}
 
 /// A date.
-pub(crate) fn date<'a>(bytes: &[u8], unit: DateUnit) -> Result<Value<'a>, Reason> {
+pub(crate) fn date<'a>(bytes: &[u8], unit: DateUnit, path: Path) -> Result<Value<'a>, Reason> {
     const MALFORMED: Reason = Reason::Malformed("date");
-    let (days, iso) = match bytes {
-        b"infinity" => (POSITIVE_INFINITY_DAYS, Some("-5877611-06-21Z")),
-        b"-infinity" => (NEGATIVE_INFINITY_DAYS, Some("-5877611-06-22Z")),
+    let date = match (bytes, path) {
+        (b"infinity", Path::Text) => (-5_877_611, 6, 21),
+        (b"-infinity", Path::Text) => (-5_877_611, 6, 22),
+        (b"infinity", Path::Driver) => (292_278_994, 8, 16),
+        (b"-infinity", Path::Driver) => (292_269_055, 12, 2),
         _ => {
             let mut scanner = Scanner(bytes);
-            let date = scanner.date().ok_or(MALFORMED)?;
-            let date = scanner.era(date).ok_or(MALFORMED)?;
-            let days = i32::try_from(days_from_civil(date)).map_err(|_| MALFORMED)?;
-            if unit == DateUnit::Iso {
-                let mut out = String::with_capacity(12);
-                push_date(&mut out, date);
-                out.push('Z');
-                return Ok(Value::string(out));
-            }
-            (days, None)
+            let written = scanner.date().ok_or(MALFORMED)?;
+            let date = scanner.era(written).ok_or(MALFORMED)?;
+            // `java.sql.Date.toLocalDate` forgets the era.
+            if path == Path::Driver { written } else { date }
         }
     };
-    Ok(match (unit, iso) {
-        (DateUnit::Iso, Some(text)) => Value::str(text),
-        _ => Value::Int32(days),
+    Ok(match unit {
+        // Days beyond 32 bits wrap, as a cast does in Java: only those of infinity are.
+        DateUnit::Days => Value::Int32(days_from_civil(date) as i32),
+        DateUnit::Iso => {
+            let mut out = String::with_capacity(12);
+            push_date(&mut out, date);
+            out.push('Z');
+            Value::string(out)
+        }
     })
 }
 
 /// A time of day; `24:00:00` is one.
-pub(crate) fn time<'a>(bytes: &[u8], unit: TimeUnit) -> Result<Value<'a>, Reason> {
+pub(crate) fn time<'a>(bytes: &[u8], unit: TimeUnit, path: Path) -> Result<Value<'a>, Reason> {
     const MALFORMED: Reason = Reason::Malformed("time");
     let mut scanner = Scanner(bytes);
     let micros = scanner.time().filter(|_| scanner.0.is_empty()).ok_or(MALFORMED)?;
+    // `java.sql.Time` counts milliseconds of a day.
+    let micros = if path == Path::Driver {
+        micros % MICROS_PER_DAY / 1000 * 1000
+    } else {
+        micros
+    };
     Ok(match unit {
         TimeUnit::Millis => Value::Int32(i32::try_from(micros / 1000).map_err(|_| MALFORMED)?),
         TimeUnit::Micros => Value::Int64(micros),
@@ -92,17 +126,18 @@ pub(crate) fn time<'a>(bytes: &[u8], unit: TimeUnit) -> Result<Value<'a>, Reason
     })
 }
 
-/// A time of day with an offset, moved to UTC. The end of the day, `24:00:00+00`, stays what it is.
-pub(crate) fn zoned_time<'a>(bytes: &[u8]) -> Result<Value<'a>, Reason> {
+/// A time of day with an offset, moved to UTC.
+pub(crate) fn zoned_time<'a>(bytes: &[u8], path: Path) -> Result<Value<'a>, Reason> {
     const MALFORMED: Reason = Reason::Malformed("time with time zone");
     let mut scanner = Scanner(bytes);
     let micros = scanner.time().ok_or(MALFORMED)?;
     let offset = scanner.offset().filter(|_| scanner.0.is_empty()).ok_or(MALFORMED)?;
-    match (micros, offset) {
-        (MICROS_PER_DAY, 0) => return Ok(Value::str("24:00:00Z")),
-        (MICROS_PER_DAY, _) => return Err(MALFORMED),
-        _ => {}
-    }
+    // `java.sql.Time.toLocalTime` has whole seconds.
+    let micros = if path == Path::Driver {
+        micros / MICROS_PER_SECOND * MICROS_PER_SECOND
+    } else {
+        micros
+    };
     let mut out = String::with_capacity(16);
     push_time(
         &mut out,
@@ -114,7 +149,7 @@ pub(crate) fn zoned_time<'a>(bytes: &[u8]) -> Result<Value<'a>, Reason> {
 }
 
 /// A timestamp without time zone, taken for UTC.
-pub(crate) fn timestamp<'a>(bytes: &[u8], unit: TimestampUnit) -> Result<Value<'a>, Reason> {
+pub(crate) fn timestamp<'a>(bytes: &[u8], unit: TimestampUnit, path: Path) -> Result<Value<'a>, Reason> {
     let micros = match bytes {
         b"infinity" => {
             return Ok(infinite(
@@ -132,13 +167,16 @@ pub(crate) fn timestamp<'a>(bytes: &[u8], unit: TimestampUnit) -> Result<Value<'
                 "-290308-12-21T19:59:27.6Z",
             ));
         }
-        _ => timestamp_micros(bytes).ok_or(Reason::Malformed("timestamp"))?,
+        _ => timestamp_micros(bytes, path).ok_or(Reason::Malformed("timestamp"))?,
     };
     Ok(match unit {
         TimestampUnit::Millis => Value::Int64(micros.div_euclid(1000)),
         TimestampUnit::Micros => Value::Int64(micros),
         TimestampUnit::Nanos => Value::Int64(micros.checked_mul(1000).ok_or(Reason::OutOfRange("nanoseconds"))?),
-        TimestampUnit::Iso => Value::string(iso_timestamp(micros, None)),
+        TimestampUnit::Iso => {
+            let date = civil_from_days(micros.div_euclid(MICROS_PER_DAY));
+            Value::string(iso_timestamp(date, micros.rem_euclid(MICROS_PER_DAY), None))
+        }
     })
 }
 
@@ -152,29 +190,51 @@ fn infinite<'a>(unit: TimestampUnit, micros: i64, nanos: i64, iso: &'static str)
 }
 
 /// Microseconds since 1970 of a timestamp without time zone.
-fn timestamp_micros(bytes: &[u8]) -> Option<i64> {
+fn timestamp_micros(bytes: &[u8], path: Path) -> Option<i64> {
     let mut scanner = Scanner(bytes);
     let date = scanner.date()?;
     scanner.literal(b' ')?;
     let micros = scanner.time()?;
     let date = scanner.era(date)?;
-    days_from_civil(date).checked_mul(MICROS_PER_DAY)?.checked_add(micros)
+    let days = match path {
+        Path::Text => days_from_civil(date),
+        Path::Driver => days_from_old_calendar(date),
+    };
+    days.checked_mul(MICROS_PER_DAY)?.checked_add(micros)
 }
 
 /// A timestamp with time zone in UTC, with as many digits of the second's fraction as the column has; with as many as it
 /// takes where the column has none.
-pub(crate) fn zoned_timestamp(bytes: &[u8], fraction_digits: usize) -> Result<Value<'_>, Reason> {
-    match bytes {
-        b"infinity" => return Ok(Value::str("infinity")),
-        b"-infinity" => return Ok(Value::str("-infinity")),
+pub(crate) fn zoned_timestamp(bytes: &[u8], fraction_digits: usize, path: Path) -> Result<Value<'_>, Reason> {
+    match (bytes, path) {
+        (b"infinity", _) => return Ok(Value::str("infinity")),
+        (b"-infinity", Path::Text) => return Ok(Value::str("-infinity")),
         _ => {}
+    }
+    let digits = (fraction_digits > 0).then_some(fraction_digits);
+    if bytes == b"-infinity" {
+        return Ok(Value::string(iso_timestamp(
+            (292_269_055, 12, 2),
+            23 * 3600 * MICROS_PER_SECOND,
+            digits,
+        )));
     }
     if let Some(text) = utc_timestamp(bytes, fraction_digits) {
         return Ok(Value::string(text));
     }
     let micros = zoned_timestamp_micros(bytes).ok_or(Reason::Malformed("timestamp with time zone"))?;
-    let digits = (fraction_digits > 0).then_some(fraction_digits);
-    Ok(Value::string(iso_timestamp(micros, digits)))
+    let (year, month, day) = civil_from_days(micros.div_euclid(MICROS_PER_DAY));
+    // `java.sql.Timestamp.toLocalDateTime` forgets the era.
+    let year = if path == Path::Driver && year < 1 {
+        1 - year
+    } else {
+        year
+    };
+    Ok(Value::string(iso_timestamp(
+        (year, month, day),
+        micros.rem_euclid(MICROS_PER_DAY),
+        digits,
+    )))
 }
 
 /// The common case, a year of four digits already in UTC: the text has all that is needed in nearly the right form.
@@ -324,12 +384,24 @@ fn civil_from_days(days: i64) -> Date {
     (year, month, day)
 }
 
+/// Days since 1970 of a date in the calendar of `java.util`, which is the Julian one before 15 October 1582.
+fn days_from_old_calendar(date: Date) -> i64 {
+    if date >= (1582, 10, 15) {
+        return days_from_civil(date);
+    }
+    let (year, month, day) = date;
+    let year = if month <= 2 { year - 1 } else { year };
+    let shifted_month = i64::from((month + 9) % 12);
+    let day_of_year = (153 * shifted_month + 2) / 5 + i64::from(day) - 1;
+    year * 365 + year.div_euclid(4) + day_of_year - 719_470
+}
+
 /// `2026-01-02T03:04:05.678901Z`.
-fn iso_timestamp(micros: i64, fraction_digits: Option<usize>) -> String {
+fn iso_timestamp(date: Date, micros_of_day: i64, fraction_digits: Option<usize>) -> String {
     let mut out = String::with_capacity(28);
-    push_date(&mut out, civil_from_days(micros.div_euclid(MICROS_PER_DAY)));
+    push_date(&mut out, date);
     out.push('T');
-    push_time(&mut out, micros.rem_euclid(MICROS_PER_DAY), fraction_digits);
+    push_time(&mut out, micros_of_day, fraction_digits);
     out.push('Z');
     out
 }
@@ -381,11 +453,11 @@ struct Interval {
 }
 
 /// An interval.
-pub(crate) fn interval<'a>(bytes: &[u8], mode: IntervalMode) -> Result<Value<'a>, Reason> {
+pub(crate) fn interval<'a>(bytes: &[u8], mode: IntervalHandling) -> Result<Value<'a>, Reason> {
     let parts = Interval::parse(&utf8(bytes)).ok_or(Reason::Malformed("interval"))?;
     Ok(match mode {
-        IntervalMode::Numeric => Value::Int64(parts.to_micros()),
-        IntervalMode::String => Value::string(parts.to_iso()),
+        IntervalHandling::Numeric => Value::Int64(parts.to_micros()),
+        IntervalHandling::String => Value::string(parts.to_iso()),
     })
 }
 
