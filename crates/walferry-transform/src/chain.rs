@@ -1,37 +1,12 @@
 //! Transforms in a row, each with its predicate.
 
+use walferry_config::connector::{PredicatePlugin, TransformPlugin};
 use walferry_config::{Findings, Options, Reader};
 use walferry_record::Record;
 
 use crate::class::{self, Class, PredicateClass, TransformClass};
 use crate::outbox::{Table, check_tables, nearest};
 use crate::{DropReason, Error, EventRouter, Outcome, Predicate, RegexRouter, Transform};
-
-/// A transform as the configuration has it.
-#[derive(Debug, Clone)]
-pub struct TransformSpec {
-    /// Its name in `transforms`.
-    pub name: String,
-    /// `transforms.<name>.type`.
-    pub class: String,
-    /// Its options, without `type`, `predicate` and `negate`.
-    pub options: Options,
-    /// `transforms.<name>.predicate`: a name in `predicates`.
-    pub predicate: Option<String>,
-    /// `transforms.<name>.negate`.
-    pub negate: bool,
-}
-
-/// A predicate as the configuration has it.
-#[derive(Debug, Clone)]
-pub struct PredicateSpec {
-    /// Its name in `predicates`.
-    pub name: String,
-    /// `predicates.<name>.type`.
-    pub class: String,
-    /// Its options, without `type`.
-    pub options: Options,
-}
 
 /// A transform failed on a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +18,7 @@ pub struct ChainError {
     pub topic: String,
     /// What was wrong.
     #[source]
-    pub error: Error,
+    pub error: Box<Error>,
 }
 
 impl ChainError {
@@ -73,7 +48,7 @@ struct Gate {
 
 impl Chain {
     /// Builds the chain; all problems of all transforms and predicates are found at once.
-    pub fn new(transforms: &[TransformSpec], predicates: &[PredicateSpec]) -> (Option<Self>, Findings) {
+    pub fn new(transforms: &[TransformPlugin], predicates: &[PredicatePlugin]) -> (Option<Self>, Findings) {
         let mut findings = Findings::default();
         // Also those that nothing refers to, so that their mistakes are told.
         for spec in predicates {
@@ -113,7 +88,7 @@ impl Chain {
                     return Err(ChainError {
                         transform: step.name.clone(),
                         topic: topic.into_owned(),
-                        error,
+                        error: Box::new(error),
                     });
                 }
             }
@@ -181,7 +156,7 @@ impl Transform for Filter {
     }
 }
 
-fn build_transform(spec: &TransformSpec) -> (Option<Box<dyn Transform>>, Findings) {
+fn build_transform(spec: &TransformPlugin) -> (Option<Box<dyn Transform>>, Findings) {
     match known(class::transform(&spec.class), &spec.options, &spec.class, "transform") {
         Ok(TransformClass::EventRouter) => boxed(EventRouter::new(&spec.options)),
         Ok(TransformClass::RegexRouter) => boxed(RegexRouter::new(&spec.options)),
@@ -199,7 +174,7 @@ fn boxed<T: Transform + 'static>(
     )
 }
 
-fn build_predicate(spec: &PredicateSpec) -> (Option<Predicate>, Findings) {
+fn build_predicate(spec: &PredicatePlugin) -> (Option<Predicate>, Findings) {
     match known(class::predicate(&spec.class), &spec.options, &spec.class, "predicate") {
         Ok(PredicateClass::TopicNameMatches) => Predicate::topic_name_matches(&spec.options),
         Ok(PredicateClass::HasHeaderKey) => Predicate::has_header_key(&spec.options),
@@ -208,7 +183,7 @@ fn build_predicate(spec: &PredicateSpec) -> (Option<Predicate>, Findings) {
     }
 }
 
-fn build_gate(spec: &TransformSpec, predicates: &[PredicateSpec], findings: &mut Findings) -> Option<Gate> {
+fn build_gate(spec: &TransformPlugin, predicates: &[PredicatePlugin], findings: &mut Findings) -> Option<Gate> {
     let name = spec.predicate.as_deref()?;
     let Some(found) = predicates.iter().find(|predicate| predicate.name == name) else {
         let finding = findings.problem(
@@ -246,4 +221,202 @@ fn known<T>(class: Class<T>, options: &Options, name: &str, kind: &str) -> Resul
         }
     }
     Err(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use walferry_record::{Header, Typed, Value};
+
+    use super::*;
+
+    fn options(prefix: &str, entries: &[(&str, &str)]) -> Options {
+        let entries: BTreeMap<_, _> = entries
+            .iter()
+            .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
+            .collect();
+        Options::new(prefix, entries)
+    }
+
+    fn transform(name: &str, class: &str, entries: &[(&str, &str)], gate: Option<(&str, bool)>) -> TransformPlugin {
+        TransformPlugin {
+            name: name.into(),
+            class: class.into(),
+            options: options(&format!("transforms.{name}."), entries),
+            predicate: gate.map(|(predicate, _)| predicate.into()),
+            negate: gate.is_some_and(|(_, negate)| negate),
+        }
+    }
+
+    fn predicate(name: &str, class: &str, entries: &[(&str, &str)]) -> PredicatePlugin {
+        PredicatePlugin {
+            name: name.into(),
+            class: class.into(),
+            options: options(&format!("predicates.{name}."), entries),
+        }
+    }
+
+    fn to(topic: &str) -> [(&str, &str); 2] {
+        [("regex", ".*"), ("replacement", topic)]
+    }
+
+    fn record(topic: &'static str, header: &'static str) -> Record<'static> {
+        Record {
+            topic: topic.into(),
+            partition: None,
+            timestamp_ms: None,
+            key: Typed::NULL,
+            value: Typed {
+                schema: None,
+                value: Value::str("x"),
+            },
+            headers: vec![Header {
+                name: header.into(),
+                value: Typed::NULL,
+            }],
+        }
+    }
+
+    fn chain(transforms: &[TransformPlugin], predicates: &[PredicatePlugin]) -> Chain {
+        let (chain, findings) = Chain::new(transforms, predicates);
+        chain.unwrap_or_else(|| panic!("{findings:?}"))
+    }
+
+    #[test]
+    fn transforms_run_in_order_and_predicates_see_what_was_left() {
+        let predicates = [
+            predicate("is_a", "TopicNameMatches", &[("pattern", "a")]),
+            predicate(
+                "marked",
+                "org.apache.kafka.connect.transforms.predicates.HasHeaderKey",
+                &[("name", "h")],
+            ),
+        ];
+        let transforms = [
+            transform("first", "RegexRouter", &to("a"), Some(("marked", false))),
+            transform(
+                "second",
+                "org.apache.kafka.connect.transforms.RegexRouter",
+                &to("b"),
+                Some(("is_a", false)),
+            ),
+            transform("third", "RegexRouter", &to("c"), Some(("marked", true))),
+        ];
+        let mut chain = chain(&transforms, &predicates);
+        for (topic, header, expected) in [("t", "h", "b"), ("a", "x", "c"), ("t", "x", "c")] {
+            match chain.apply(record(topic, header)) {
+                Ok(Outcome::Record(record)) => assert_eq!(record.topic, expected, "{topic} {header}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_drops_what_its_predicate_is_true_of_and_ends_the_chain() {
+        let predicates = [predicate("is_a", "TopicNameMatches", &[("pattern", "a")])];
+        let transforms = [
+            transform(
+                "filter",
+                "org.apache.kafka.connect.transforms.Filter",
+                &[],
+                Some(("is_a", false)),
+            ),
+            transform("rename", "RegexRouter", &to("c"), None),
+        ];
+        let mut chain = chain(&transforms, &predicates);
+        assert_eq!(
+            chain.apply(record("a", "h")),
+            Ok(Outcome::Dropped(DropReason::Filtered))
+        );
+        assert!(matches!(chain.apply(record("b", "h")), Ok(Outcome::Record(record)) if record.topic == "c"));
+    }
+
+    #[test]
+    fn no_transforms_change_nothing() {
+        let mut chain = Chain::default();
+        assert!(chain.is_empty());
+        assert_eq!(chain.apply(record("a", "h")), Ok(Outcome::Record(record("a", "h"))));
+        assert_eq!(chain.outbox_tables(&[]), Ok(vec![]));
+    }
+
+    #[test]
+    fn all_problems_are_told_at_once() {
+        let predicates = [
+            predicate("p", "TopicNameMatch", &[]),
+            predicate("unused", "HasHeaderKey", &[]),
+        ];
+        let transforms = [
+            transform("a", "io.debezium.transforms.ExtractNewRecordState", &[], None),
+            transform("b", "com.example.Mine", &[], None),
+            transform("c", "EventRooter", &[], Some(("unsed", false))),
+            transform(
+                "d",
+                "RegexRouter",
+                &[("regex", "("), ("replacement", "x"), ("regexp", "y")],
+                None,
+            ),
+        ];
+        let (chain, findings) = Chain::new(&transforms, &predicates);
+        assert!(chain.is_none());
+        let found: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        let expected = [
+            "predicates.p.type is \"TopicNameMatch\", which is no predicate that Walferry has; classes of one's own cannot be \
+             loaded (did you mean org.apache.kafka.connect.transforms.predicates.TopicNameMatches?)",
+            "predicates.unused.name is required",
+            "transforms.a.type is io.debezium.transforms.ExtractNewRecordState, which this version of Walferry does not have yet \
+             (leave the transform out, or keep this connector on Kafka Connect for now)",
+            "transforms.b.type is \"com.example.Mine\", which is no transform that Walferry has; classes of one's own cannot be loaded",
+            "transforms.c.predicate is \"unsed\", which predicates does not list (did you mean unused?)",
+            "transforms.c.type is \"EventRooter\", which is no transform that Walferry has; classes of one's own cannot be loaded \
+             (did you mean io.debezium.transforms.outbox.EventRouter?)",
+        ];
+        assert_eq!(found[..6], expected);
+        assert!(
+            found[6].starts_with("transforms.d.regexp is not a property")
+                && found[7].starts_with("transforms.d.regex is"),
+            "{found:?}"
+        );
+        assert_eq!(found.len(), 8);
+    }
+
+    #[test]
+    fn only_tables_that_the_predicate_lets_through_can_be_the_outbox() {
+        let outbox: &[&str] = &["id", "payload", "aggregatetype", "aggregateid"];
+        let table = |name: &'static str, topic, columns| Table {
+            schema: "public",
+            name,
+            topic,
+            columns,
+        };
+        let tables = [
+            table("orders", "srv.orders", &["id"]),
+            table("outbox", "srv.outbox", outbox),
+            table("outbox_eu", "srv.outbox_eu", outbox),
+        ];
+        let predicates = [predicate("eu", "TopicNameMatches", &[("pattern", ".*_eu")])];
+        let router = "io.debezium.transforms.outbox.EventRouter";
+        let cases = [
+            (transform("o", router, &[], None), Ok(vec![1, 2])),
+            (transform("o", router, &[], Some(("eu", false))), Ok(vec![2])),
+            (transform("o", router, &[], Some(("eu", true))), Ok(vec![1])),
+            (
+                transform(
+                    "o",
+                    router,
+                    &[("table.field.event.key", "aggregate")],
+                    Some(("eu", false)),
+                ),
+                Err(
+                    "transforms.o.table.field.event.key names the column \"aggregate\", which table public.outbox_eu does not have \
+                     (did you mean \"aggregateid\"?)",
+                ),
+            ),
+        ];
+        for (transform, expected) in cases {
+            let found = chain(&[transform], &predicates).outbox_tables(&tables);
+            let found = found.map_err(|findings| findings.iter().map(ToString::to_string).collect::<String>());
+            assert_eq!(found, expected.map_err(str::to_owned));
+        }
+    }
 }

@@ -9,7 +9,7 @@ pub struct Predicate(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    TopicNameMatches(JavaRegex),
+    TopicNameMatches(Box<JavaRegex>),
     HasHeaderKey(String),
     RecordIsTombstone,
 }
@@ -53,7 +53,7 @@ impl Predicate {
     pub(crate) fn topic_name_matches(options: &Options) -> (Option<Self>, Findings) {
         let mut reader = Reader::new(options, topic_name_matches::DECLARATIONS);
         let pattern = reader.get(&topic_name_matches::PATTERN);
-        reader.finish(Self(Kind::TopicNameMatches(pattern)))
+        reader.finish(Self(Kind::TopicNameMatches(Box::new(pattern))))
     }
 
     /// `org.apache.kafka.connect.transforms.predicates.HasHeaderKey`.

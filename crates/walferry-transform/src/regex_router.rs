@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use walferry_config::{Findings, JavaRegex, Options, Property, Reader, properties};
+use walferry_config::{Findings, Group, JavaRegex, Options, Property, Reader, properties};
 use walferry_record::Record;
 
 use crate::topic::TopicRouter;
@@ -15,6 +15,14 @@ properties! {
         .text("The new name, with `$1` or `${name}` for groups of the expression; a backslash makes the next character a \
                literal.");
 }
+
+/// The options, for the reference page.
+pub(crate) const GROUP: Group = Group {
+    title: "Transform RegexRouter",
+    text: "`org.apache.kafka.connect.transforms.RegexRouter`: sends records to another topic.",
+    prefix: "transforms.<name>.",
+    declarations: DECLARATIONS,
+};
 
 /// Kafka's `RegexRouter`.
 #[derive(Debug)]

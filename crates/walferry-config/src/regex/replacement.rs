@@ -60,7 +60,14 @@ fn group(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, regex: &JavaRegex)
     let groups = regex.part.captures_len();
     match rest.next() {
         Some('{') => {
-            let name: String = rest.by_ref().take_while(|c| *c != '}').collect();
+            let mut name = String::new();
+            loop {
+                match rest.next() {
+                    Some('}') => break,
+                    Some(c) => name.push(c),
+                    None => return Err(ValueError::new("a replacement: a ${ has no closing brace")),
+                }
+            }
             let index = regex
                 .part
                 .capture_names()
@@ -174,6 +181,7 @@ mod tests {
         let cases = [
             ("$3", "a replacement: the pattern has no group 3"),
             ("${c}", "a replacement: the pattern has no group \"c\""),
+            ("${b", "a replacement: a ${ has no closing brace"),
             ("a\\", "a replacement: it ends with a backslash"),
         ];
         for (text, expected) in cases {
