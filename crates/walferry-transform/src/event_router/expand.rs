@@ -169,3 +169,146 @@ fn sign(node: &Node<'_>, out: &mut Vec<u8>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value as Json};
+    use walferry_record::Schema;
+
+    use super::*;
+
+    fn expansion(null_member: NullMember) -> Expansion {
+        Expansion::new("payload", null_member, EmptyArray::Ignore, NameAdjustment::None)
+    }
+
+    fn text(text: &str) -> Typed<'_> {
+        Typed::new(Schema::string().build(), Value::str(text))
+    }
+
+    #[test]
+    fn payloads_of_one_shape_share_a_schema() {
+        let mut expansion = expansion(NullMember::Ignore);
+        let mut schema = |payload| expansion.expand(text(payload)).schema.expect("a schema");
+        let first = schema(r#"{"a":1,"b":[1,2,3],"c":[{"x":"y"}]}"#);
+        for (payload, same) in [
+            (r#"{"a":2,"b":[4],"c":[{"x":"z"},{"x":""}]}"#, true),
+            (r#" {"a":2}"#, false),
+            (r#"{"b":[4],"a":2,"c":[{"x":"z"}]}"#, false),
+            (r#"{"a":5000000000,"b":[4],"c":[{"x":"z"}]}"#, false),
+            (r#"{"a":3,"b":[4],"c":[{"x":"z"}]}"#, true),
+        ] {
+            assert_eq!(SchemaRef::ptr_eq(&first, &schema(payload)), same, "{payload}");
+        }
+    }
+
+    #[test]
+    fn shapes_without_end_are_forgotten() {
+        let mut expansion = expansion(NullMember::Ignore);
+        for i in 0..20_000 {
+            expansion.expand(text(&format!("{{\"key-{i}\":1}}")));
+            assert!(expansion.remembered_bytes <= REMEMBERED_BYTES);
+        }
+        let remembered: usize = expansion.shapes.keys().map(|signature| signature.len()).sum();
+        assert_eq!(remembered, expansion.remembered_bytes);
+        expansion.expand(text(&format!("{{\"{}\":1}}", "k".repeat(LONGEST_SIGNATURE))));
+        assert!(
+            expansion
+                .shapes
+                .keys()
+                .all(|signature| signature.len() <= LONGEST_SIGNATURE)
+        );
+    }
+
+    #[test]
+    fn text_that_the_record_owns_is_expanded_too() {
+        let owned = Typed::new(Schema::string().build(), Value::string(r#"{"a":"b"}"#.to_owned()));
+        let mut expansion = expansion(NullMember::Ignore);
+        let borrowed = expansion.expand(text(r#"{"a":"b"}"#)).value.into_owned();
+        assert_eq!(expansion.expand(owned).value, borrowed);
+    }
+
+    /// The value as JSON again, and whether something was left out of the original.
+    fn json(value: &Value<'_>) -> Json {
+        match value {
+            Value::Null => Json::Null,
+            Value::Boolean(v) => (*v).into(),
+            Value::Int32(v) => (*v).into(),
+            Value::Int64(v) => (*v).into(),
+            Value::Float64(v) => (*v).into(),
+            Value::String(v) => v.as_ref().into(),
+            Value::Array(elements) => elements.iter().map(json).collect(),
+            Value::Struct(v) => {
+                let fields = v.schema().fields().iter().zip(v.values());
+                fields
+                    .map(|(field, value)| (field.name.to_string(), json(value)))
+                    .collect()
+            }
+            other => panic!("{other:?} comes from no JSON"),
+        }
+    }
+
+    /// Without what expansion leaves out and fills in: nulls and empty arrays as members.
+    fn pruned(json: &Json) -> Json {
+        match json {
+            Json::Object(members) => {
+                let kept = members
+                    .iter()
+                    .filter(|(_, member)| !member.is_null() && **member != Json::Array(vec![]));
+                kept.map(|(name, member)| (name.clone(), pruned(member)))
+                    .collect::<Map<_, _>>()
+                    .into()
+            }
+            Json::Array(elements) => elements.iter().map(pruned).collect(),
+            other => other.clone(),
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = Json> {
+        let leaf = prop_oneof![
+            Just(Json::Null),
+            any::<bool>().prop_map(Json::from),
+            any::<i32>().prop_map(Json::from),
+            any::<i64>().prop_map(Json::from),
+            any::<f64>().prop_map(Json::from),
+            ".{0,8}".prop_map(Json::from),
+        ];
+        leaf.prop_recursive(5, 40, 5, |inner| {
+            prop_oneof![
+                // Mostly alike, as arrays are.
+                (inner.clone(), 0..4_usize).prop_map(|(element, count)| Json::Array(vec![element; count])),
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Json::Array),
+                prop::collection::vec(("[a-e]{1,2}|.{1,3}", inner), 0..5)
+                    .prop_map(|members| Json::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn an_expanded_payload_is_the_same_json(document in any_json(), nulls in any::<bool>()) {
+            let mut expansion = expansion(if nulls { NullMember::OptionalBytes } else { NullMember::Ignore });
+            let payload = document.to_string();
+            for _ in 0..2 {
+                let expanded = expansion.expand(text(&payload));
+                if let Value::Struct(_) = &expanded.value {
+                    prop_assert_eq!(pruned(&json(&expanded.value)), pruned(&document));
+                } else {
+                    prop_assert_eq!(expanded.value.as_str(), Some(payload.as_str()));
+                }
+            }
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(payload in "[\\[{]?[\\[\\]{}:,\"\\\\0-9eE+.a-fnrtu -]{0,40}|.{0,30}") {
+            let expanded = expansion(NullMember::Ignore).expand(text(&payload));
+            let reads = serde_json::from_str::<Json>(&payload).is_ok_and(|json| json.is_object());
+            // What serde_json takes for an object is read here, too; the other way about, text may follow the object.
+            if matches!(expanded.value, Value::Struct(_)) {
+                prop_assert!(payload.starts_with('{'), "{}", payload);
+            } else if reads {
+                prop_assert!(json::read(&payload).is_ok(), "{}", payload);
+            }
+        }
+    }
+}
