@@ -6,6 +6,8 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorResponseBody;
 use walferry_engine::failure::{Disposition, Exit};
 
+use crate::quote::identifier;
+
 /// What the server said in an ErrorResponse.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerError {
@@ -107,11 +109,15 @@ impl ServerError {
                  `host DATABASE USER ADDRESS/32 scram-sha-256`, and run `SELECT pg_reload_conf()`; logical replication needs \
                  no line for `replication`"
             }
-            "28000" if self.message.contains("not permitted to log in") => "ALTER ROLE the_user LOGIN;",
+            "28000" if self.message.contains("not permitted to log in") => {
+                let role = self.message.split('"').nth(1).unwrap_or("…");
+                return Some(format!("ALTER ROLE {} LOGIN;", identifier(role)));
+            }
+            "28000" if self.message.contains("client certificate") => "set `database.sslcert` and `database.sslkey`",
             "28000" => "check `database.user`",
             "3D000" => "check `database.dbname`",
             "42501" if self.is_replication_denied() => {
-                "ALTER ROLE the_user REPLICATION; (on Amazon RDS: GRANT rds_replication TO the_user;)"
+                "ALTER ROLE … REPLICATION; (on Amazon RDS: GRANT rds_replication TO …;)"
             }
             "53300" if self.message.contains("max_wal_senders") => {
                 "raise `max_wal_senders` (takes a restart of the server), or end connections that `SELECT pid, application_name \
@@ -196,6 +202,20 @@ mod tests {
                 STOP,
                 "access_refused",
                 "database.user",
+            ),
+            (
+                "28000",
+                "role \"u\" is not permitted to log in",
+                STOP,
+                "access_refused",
+                "ALTER ROLE \"u\" LOGIN;",
+            ),
+            (
+                "28000",
+                "connection requires a valid client certificate",
+                STOP,
+                "access_refused",
+                "database.sslcert",
             ),
             (
                 "3D000",

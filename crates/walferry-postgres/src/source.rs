@@ -95,7 +95,11 @@ impl Postgres {
             lookup.close();
             Server::inspect(lookup.sql().await?, slot, &publication.name).await
         });
-        let server = server?;
+        let (link, server) = match (link, server) {
+            // Ours says more exactly what was missing.
+            (Err(error), Err(Error::Authentication { .. })) => return Err(error),
+            (link, server) => (link, server?),
+        };
         let problems = server.problems(slot, publication);
         if !problems.is_empty() {
             return Err(Error::Problems(problems));

@@ -137,9 +137,15 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
         problem,
     };
     if bytes.first() == Some(&DER_SEQUENCE) {
-        return PrivateKeyDer::try_from(bytes).map_err(|_| {
-            refuse("it is DER, but no unencrypted private key (PKCS#12 and encrypted keys are not read)")
-        });
+        // PKCS#12 begins with its version, 3, which rustls would take for a key of an unknown kind.
+        const PKCS12_VERSION: [u8; 3] = [0x02, 0x01, 0x03];
+        if bytes
+            .get(..16)
+            .is_some_and(|start| start.windows(3).any(|bytes| bytes == PKCS12_VERSION))
+        {
+            return Err(refuse("it is PKCS#12, which is not read"));
+        }
+        return PrivateKeyDer::try_from(bytes).map_err(|_| refuse("it is DER, but no unencrypted private key"));
     }
     let text = String::from_utf8_lossy(&bytes);
     if text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED") {
