@@ -1,4 +1,13 @@
 //! Walferry as a user runs it, on a real Postgres and a real Apache Kafka. Run by `cargo xtask test e2e`.
 
+mod admin;
+mod broker;
+mod crash;
+mod delivery;
+mod offsets;
+mod outbox;
+mod postgres;
+mod secure;
 mod servers;
+mod start;
 mod world;

@@ -1,0 +1,118 @@
+//! Kafka in trouble, and records that it does not take.
+
+use crate::outbox::{Outbox, assert_runs, insert_sql};
+use crate::world;
+use walferry_testkit::servers::{Walferry, wait_for};
+
+#[test]
+fn rows_wait_for_a_broker_that_is_down_and_arrive_in_order() {
+    let mut world = world::alone();
+    let outbox = Outbox::new(&world, "broker_down");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 100);
+    world.kafka.wait_for_records(&outbox.topic("order"), 100);
+    world.kafka.stop(true);
+    outbox.insert("k", 101, 5_000);
+    wait_for("the lag to be seen", || (lag_bytes(&walferry)? > 0.0).then_some(()));
+    world.kafka.start_again();
+    let records = world.kafka.wait_for_records(&outbox.topic("order"), 5_000);
+    outbox.wait_until_confirmed();
+    assert_runs(&records, &["k"], 5_000);
+    assert!(walferry.runs());
+}
+
+#[test]
+fn it_starts_before_the_broker_does() {
+    let mut world = world::alone();
+    let outbox = Outbox::new(&world, "broker_late");
+    world.kafka.stop(false);
+    let mut walferry = Walferry::start(outbox.options(outbox.config()));
+    wait_for("the admin endpoint", || walferry.get("/health"));
+    assert_ne!(walferry.get("/ready").map(|answer| answer.status), Some(200));
+    world.kafka.start_again();
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.insert("k", 1, 3);
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 3), &["k"], 3);
+}
+
+#[test]
+fn memory_stays_bounded_while_the_broker_hangs() {
+    let mut world = world::alone();
+    let outbox = Outbox::new(&world, "bounded");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 10);
+    world.kafka.wait_for_records(&outbox.topic("order"), 10);
+    world.kafka.pause();
+    // 150 MB in one transaction, against 16 MiB that may be in flight.
+    outbox
+        .database
+        .sql()
+        .run("insert into outbox select n, 'large', 'k', 'T', repeat('x', 1500) from generate_series(1, 100000) n");
+    wait_for("all that may be in flight to be", || {
+        let (resident, _) = walferry.resident_kib()?;
+        let in_flight = metric(&walferry, "walferry_in_flight_bytes{")?;
+        let limit = metric(&walferry, "walferry_in_flight_limit_bytes{")?;
+        assert!(resident < 200 * 1024, "{resident} KiB are resident");
+        (in_flight > limit / 2.0).then_some(())
+    });
+    world.kafka.resume();
+    world.kafka.wait_for_records(&outbox.topic("large"), 100_000);
+    let (_, highest) = walferry.resident_kib().expect("walferry runs");
+    // A debug build and its allocator need more than the 64 MiB of a release; the point is that 150 MB do not count.
+    assert!(highest < 110 * 1024, "{highest} KiB were resident at most");
+    assert!(walferry.runs());
+}
+
+#[test]
+fn a_record_too_large_for_kafka_stops_with_table_key_and_size() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "too_large");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 1);
+    outbox
+        .database
+        .sql()
+        .run("insert into outbox values (99, 'order', 'heavy', 'T', repeat('x', 2000000))");
+    assert_eq!(walferry.wait(), Some(3), "{}", walferry.output());
+    let output = walferry.output();
+    for part in ["public.outbox", "heavy", "max.request.size"] {
+        assert!(output.contains(part), "{part} is named in:\n{output}");
+    }
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 1), &["k"], 1);
+}
+
+#[test]
+fn a_record_too_large_goes_to_the_dead_letter_topic_where_errors_are_tolerated() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "set_aside");
+    let walferry = outbox.start_with(outbox.config_with([
+        ("errors.tolerance", "all"),
+        ("errors.deadletterqueue.topic.name", "set_aside.dead"),
+        ("errors.deadletterqueue.topic.replication.factor", "1"),
+        ("errors.deadletterqueue.context.headers.enable", "true"),
+    ]));
+    let sql = outbox.database.sql();
+    sql.run(&insert_sql("k", 1, 1));
+    sql.run("insert into outbox values (99, 'order', 'heavy', 'T', repeat('x', 2000000))");
+    sql.run(&insert_sql("k", 2, 2));
+    let dead = world.kafka.wait_for_records("set_aside.dead", 1);
+    assert_eq!(dead[0].key_text(), Some("heavy"));
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 2), &["k"], 2);
+    outbox.wait_until_confirmed();
+    assert_eq!(metric(&walferry, "walferry_records_set_aside_total{"), Some(1.0));
+}
+
+fn lag_bytes(walferry: &Walferry) -> Option<f64> {
+    metric(walferry, "walferry_lag_bytes{")
+}
+
+fn metric(walferry: &Walferry, start: &str) -> Option<f64> {
+    let metrics = walferry.get("/metrics")?.body;
+    metrics
+        .lines()
+        .find(|line| line.starts_with(start))?
+        .rsplit(' ')
+        .next()?
+        .parse()
+        .ok()
+}

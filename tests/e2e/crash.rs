@@ -1,0 +1,110 @@
+//! Ends of the program, orderly and not: nothing is lost, nothing is confirmed before its time.
+
+use crate::outbox::{Outbox, assert_runs, insert_sql};
+use crate::world;
+use std::thread;
+use std::time::Duration;
+use walferry_testkit::servers::wait_for;
+
+#[test]
+fn sigterm_ends_with_everything_stored_and_confirmed() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "sigterm");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 1_000);
+    let end = outbox.wal_end();
+    world.kafka.wait_for_records(&outbox.topic("order"), 1_000);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    assert!(
+        outbox.confirmed() >= end,
+        "the slot stands at {}, the server stood at {end}",
+        outbox.confirmed()
+    );
+}
+
+#[test]
+fn a_restart_goes_on_where_it_ended_and_repeats_nothing() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "restart");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 50);
+    world.kafka.wait_for_records(&outbox.topic("order"), 50);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    outbox.insert("k", 51, 100);
+    walferry.start_again();
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.insert("k", 101, 150);
+    let records = world.kafka.wait_for_records(&outbox.topic("order"), 150);
+    assert_eq!(records.len(), 150);
+    assert_runs(&records, &["k"], 150);
+}
+
+#[test]
+fn kill_9_at_any_moment_loses_nothing() {
+    const ROUNDS: i64 = 12;
+    const ROWS: i64 = 2_000;
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "killed");
+    let mut walferry = outbox.start();
+    let keys = ["a", "b"];
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 0..ROUNDS {
+                let (first, last) = (round * ROWS + 1, (round + 1) * ROWS);
+                // Single rows and large transactions: a kill shall also hit the middle of one.
+                let sql = keys.map(|key| insert_sql(key, first, last - 20)).join("; ");
+                outbox.database.sql().run(&format!("begin; {sql}; commit"));
+                for row in last - 19..=last {
+                    outbox
+                        .database
+                        .sql()
+                        .run(&keys.map(|key| insert_sql(key, row, row)).join("; "));
+                }
+            }
+        });
+        let mut pause_ms = 7;
+        while !writer.is_finished() {
+            thread::sleep(Duration::from_millis(pause_ms));
+            walferry.kill();
+            walferry.start_again();
+            // Long enough to connect, at most times long enough to deliver something.
+            pause_ms = (pause_ms * 31 + 11) % 400;
+        }
+        writer.join().expect("the writer writes");
+    });
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.wait_until_confirmed();
+    let records = world.kafka.read(&[outbox.topic("order")]);
+    assert_runs(&records, &keys, ROUNDS * ROWS);
+}
+
+#[test]
+fn the_slot_is_never_ahead_of_what_kafka_has() {
+    let mut world = world::alone();
+    let outbox = Outbox::new(&world, "never_ahead");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 10);
+    outbox.wait_until_confirmed();
+    world.kafka.pause();
+    let before = outbox.wal_end();
+    outbox.insert("k", 11, 2_000);
+    // Reading has gone on while nothing can be acknowledged: the metric says so before the kill.
+    wait_for("records to be under way", || {
+        let metrics = walferry.get("/metrics")?.body;
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with("walferry_in_flight_records{"))?;
+        (line.rsplit(' ').next()?.parse::<f64>().ok()? > 0.0).then_some(())
+    });
+    walferry.kill();
+    let confirmed = outbox.confirmed();
+    world.kafka.resume();
+    assert!(
+        confirmed <= before,
+        "confirmed {confirmed}, but Kafka has nothing after {before}"
+    );
+    walferry.start_again();
+    let records = world.kafka.wait_for_records(&outbox.topic("order"), 2_000);
+    outbox.wait_until_confirmed();
+    assert_runs(&records, &["k"], 2_000);
+}

@@ -1,0 +1,78 @@
+//! A server that asks for TLS and a password.
+
+use crate::outbox::{Outbox, assert_runs};
+use crate::world;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use std::fs;
+use walferry_testkit::servers::{Postgres, PostgresOptions, Walferry, folder};
+
+/// A server with a certificate for 127.0.0.1, and the certificate of the authority that signed it.
+fn secure() -> (Postgres, String) {
+    let mut authority = CertificateParams::new(Vec::new()).expect("no names are fine");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = KeyPair::generate().expect("a key can be made");
+    let authority = CertifiedIssuer::self_signed(authority, authority_key).expect("the parameters are complete");
+    let key = KeyPair::generate().expect("a key can be made");
+    let certificate = CertificateParams::new(vec!["127.0.0.1".into()]).expect("the name is valid");
+    let certificate = certificate
+        .signed_by(&key, &authority)
+        .expect("the parameters are complete");
+    let postgres = Postgres::start_with(&PostgresOptions {
+        settings: vec!["ssl = on".into(), "password_encryption = 'scram-sha-256'".into()],
+        hba: vec![
+            "hostnossl all shop 127.0.0.1/32 reject".into(),
+            "hostssl all shop 127.0.0.1/32 scram-sha-256".into(),
+            "hostssl replication shop 127.0.0.1/32 scram-sha-256".into(),
+        ],
+        files: vec![
+            ("server.crt".into(), certificate.pem()),
+            ("server.key".into(), key.serialize_pem()),
+        ],
+    });
+    postgres
+        .sql()
+        .run("create role shop login replication superuser password 'open sesame'");
+    (postgres, authority.pem())
+}
+
+#[test]
+fn tls_and_scram_work_with_full_verification_and_fail_with_a_hint() {
+    let world = world::shared();
+    let (postgres, authority) = secure();
+    let outbox = Outbox::on(&postgres, &world.kafka, "secure");
+    let root = folder("authority").join("root.crt");
+    fs::write(&root, authority).expect("the scratch folder can be written");
+    let root = root.to_string_lossy().into_owned();
+    let good = [
+        ("database.user", "shop"),
+        ("database.password", "open sesame"),
+        ("database.sslmode", "verify-full"),
+        ("database.sslrootcert", &root),
+    ];
+    let mut walferry = outbox.start_with(outbox.config_with(good));
+    outbox.insert("k", 1, 3);
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 3), &["k"], 3);
+    let tls = "select bool_and(ssl) from pg_stat_ssl s join pg_stat_activity a using (pid) where a.usename = 'shop'";
+    assert_eq!(outbox.database.sql().value(tls).as_deref(), Some("t"));
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+
+    let cases: [(&str, &str, &[&str]); 2] = [
+        ("database.password", "open barley", &["password", "shop"]),
+        ("database.sslmode", "disable", &["pg_hba.conf", "sslmode"]),
+    ];
+    for (name, value, parts) in cases {
+        let mut config = outbox.config_with(good);
+        config.insert(name.into(), value.into());
+        let mut walferry = Walferry::start(outbox.options(config));
+        let code = walferry.wait();
+        let output = walferry.output();
+        assert_eq!(code, Some(2), "{output}");
+        for part in [&["hint:"], parts].concat() {
+            assert!(
+                output.contains(part),
+                "{name}={value}: {part:?} is missing in:\n{output}"
+            );
+        }
+        assert!(!output.contains("open "), "{output}");
+    }
+}

@@ -1,0 +1,183 @@
+//! Starts that fail: the cause, the remedy, exit code 2.
+
+use crate::outbox::Outbox;
+use crate::world;
+use serde_json::{Map, Value};
+use walferry_testkit::servers::{Postgres, PostgresOptions, Walferry};
+
+/// Runs a connector that must not start; its output must name every part.
+#[track_caller]
+fn refused(outbox: &Outbox, config: Map<String, Value>, parts: &[&str]) {
+    let mut walferry = Walferry::start(outbox.options(config));
+    let code = walferry.wait();
+    let output = walferry.output();
+    assert_eq!(code, Some(2), "{output}");
+    for part in [&["hint:"], parts].concat() {
+        assert!(output.contains(part), "{part:?} is missing in:\n{output}");
+    }
+}
+
+#[test]
+fn a_role_without_replication_is_told_the_grant() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "no_replication");
+    outbox
+        .database
+        .sql()
+        .run("create role no_replication login; grant select on outbox to no_replication");
+    let config = outbox.config_with([("database.user", "no_replication")]);
+    refused(&outbox, config, &["ALTER ROLE", "REPLICATION"]);
+    outbox
+        .database
+        .sql()
+        .run("drop owned by no_replication; drop role no_replication");
+}
+
+#[test]
+fn a_table_without_privileges_is_told_the_grant() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "no_select");
+    outbox.insert("k", 1, 1);
+    let sql = outbox.database.sql();
+    sql.run("create role no_select login replication; create publication no_select_slot for table outbox");
+    let config = outbox.config_with([
+        ("database.user", "no_select"),
+        ("publication.autocreate.mode", "disabled"),
+        ("snapshot.mode", "initial"),
+    ]);
+    refused(&outbox, config, &["GRANT SELECT", "outbox"]);
+    sql.run("drop role no_select");
+}
+
+#[test]
+fn a_publication_that_is_missing_is_told_with_its_sql() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "no_publication");
+    let config = outbox.config_with([("publication.autocreate.mode", "disabled")]);
+    refused(&outbox, config, &["CREATE PUBLICATION", "no_publication_slot"]);
+}
+
+#[test]
+fn a_slot_of_another_plugin_or_database_is_named() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "other_plugin");
+    let slot = outbox.slot();
+    outbox.database.sql().run(&format!(
+        "select pg_create_logical_replication_slot('{slot}', 'test_decoding')"
+    ));
+    refused(&outbox, outbox.config(), &["test_decoding", &slot]);
+}
+
+#[test]
+fn a_wrong_wal_level_is_told_with_the_setting() {
+    let world = world::shared();
+    let settings = vec!["wal_level = replica".into()];
+    let postgres = Postgres::start_with(&PostgresOptions {
+        settings,
+        ..PostgresOptions::default()
+    });
+    let outbox = Outbox::on(&postgres, &world.kafka, "wal_level");
+    refused(&outbox, outbox.config(), &["wal_level", "logical"]);
+}
+
+#[test]
+fn a_slot_whose_wal_is_gone_is_not_passed_over() {
+    let world = world::shared();
+    let settings = vec!["max_slot_wal_keep_size = 1MB".into(), "max_wal_size = 32MB".into()];
+    let postgres = Postgres::start_with(&PostgresOptions {
+        settings,
+        ..PostgresOptions::default()
+    });
+    let outbox = Outbox::on(&postgres, &world.kafka, "lost");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 5);
+    outbox.wait_until_confirmed();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    let sql = outbox.database.sql();
+    for _ in 0..6 {
+        sql.run("insert into outbox select -n, 'x', 'k', 'T', repeat('x', 500) from generate_series(1, 20000) n; delete from outbox where id < 0");
+        sql.run("select pg_switch_wal(); checkpoint");
+    }
+    let status = sql
+        .value("select wal_status from pg_replication_slots")
+        .expect("the slot is there");
+    assert_eq!(status, "lost");
+    walferry.start_again();
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    let output = walferry.output();
+    for part in ["hint:", "lost_slot", "snapshot.mode"] {
+        assert!(output.contains(part), "{part:?} is missing in:\n{output}");
+    }
+}
+
+#[test]
+fn columns_that_the_router_needs_and_the_table_lacks_are_named_with_the_nearest() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "columns");
+    let config = outbox.config_with([
+        ("transforms.outbox.table.field.event.key", "aggregate_id"),
+        (
+            "transforms.outbox.table.fields.additional.placement",
+            "typ:header,tenant:header",
+        ),
+    ]);
+    refused(&outbox, config, &["aggregate_id", "aggregateid", "typ", "tenant"]);
+}
+
+#[test]
+fn all_problems_of_a_file_are_told_at_once() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "problems");
+    let config = outbox.config_with([
+        ("plugin.name", "wal2json"),
+        ("snapshot.mode", "sometimes"),
+        ("tombstones.on.delete", "maybe"),
+        (
+            "transforms.outbox.table.fields.additional.placement",
+            "headers:aggregate_type:aggregate_type",
+        ),
+    ]);
+    refused(
+        &outbox,
+        config,
+        &[
+            "wal2json",
+            "pgoutput",
+            "snapshot.mode",
+            "sometimes",
+            "maybe",
+            "aggregate_type",
+        ],
+    );
+}
+
+#[test]
+fn a_misspelt_property_is_a_warning_with_the_nearest_name() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "misspelt");
+    let walferry = outbox.start_with(outbox.config_with([("slot.drop.on.stopp", "false")]));
+    let output = walferry.output();
+    assert!(
+        output.contains("slot.drop.on.stopp") && output.contains("slot.drop.on.stop`"),
+        "{output}"
+    );
+}
+
+#[test]
+fn check_says_in_sentences_what_would_be_created_and_what_is_missing() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "checked");
+    let walferry = outbox.start();
+    let file = walferry.config_file();
+    let bootstrap = world.kafka.bootstrap();
+    let output = walferry.command([
+        "check",
+        "--config",
+        &file.to_string_lossy(),
+        "--bootstrap-servers",
+        &bootstrap,
+    ]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("checked_slot"), "{text}");
+}
