@@ -184,3 +184,116 @@ fn refuse(options: &Options, message: String, hint: Option<String>) -> (Option<B
     findings.problem(property.trim_end_matches('.'), message).hint = hint;
     (None, findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An option and its value.
+    type Setting = (&'static str, &'static str);
+
+    fn options(entries: &[Setting]) -> Options {
+        let entries = entries
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        Options::new("value.converter.", entries.collect())
+    }
+
+    fn findings(class: &str, role: Role, entries: &[Setting]) -> (bool, Vec<String>) {
+        let (converter, findings) = converter(class, role, &options(entries));
+        (converter.is_some(), findings.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_class_goes_by_its_full_its_simple_and_its_pruned_name() {
+        for (class, kind) in CLASSES {
+            for name in [class, simple_name(class), pruned_name(class)] {
+                let role = match kind {
+                    Class::SimpleHeader => Role::Header,
+                    _ => Role::Value,
+                };
+                let (found, findings) = findings(name, role, &[]);
+                assert_eq!(found, !matches!(kind, Class::Planned), "{name}: {findings:?}");
+                assert_eq!(findings.is_empty(), found, "{name}: {findings:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_class_that_cannot_be_had_says_what_can() {
+        let cases = [
+            (
+                "org.apache.kafka.connect.json.JsonConvertor",
+                "value.converter is \"org.apache.kafka.connect.json.JsonConvertor\", which is not one of JsonConverter, StringConverter, ",
+            ),
+            ("JsonConvertor", "(did you mean JsonConverter?)"),
+            (
+                "io.confluent.connect.avro.AvroConverter",
+                "value.converter is \"io.confluent.connect.avro.AvroConverter\", which Walferry does not support yet (use one of JsonConverter, ",
+            ),
+            (
+                "org.apache.kafka.connect.storage.SimpleHeaderConverter",
+                "which writes headers only (use StringConverter or JsonConverter)",
+            ),
+        ];
+        for (class, expected) in cases {
+            let (found, findings) = findings(class, Role::Value, &[]);
+            assert!(!found && findings[0].contains(expected), "{class}: {findings:?}");
+        }
+    }
+
+    #[test]
+    fn options_are_checked_those_of_a_delegate_too() {
+        let delegate = ("delegate.converter.type", "JsonConverter");
+        let cases: [(&str, &[Setting], bool, &[&str]); 7] = [
+            (
+                "Json",
+                &[("schemas.enable", "FALSE"), ("decimal.format", "Numeric")],
+                true,
+                &[],
+            ),
+            (
+                "Json",
+                &[("schemas.enable", "no")],
+                false,
+                &["value.converter.schemas.enable is \"no\", which is not true or false"],
+            ),
+            (
+                "Json",
+                &[("schema.enable", "false")],
+                true,
+                &[
+                    "value.converter.schema.enable is not a property that Walferry knows; it has no effect (did you mean value.converter.schemas.enable?)",
+                ],
+            ),
+            (
+                "Json",
+                &[("schemas.cache.size", "10")],
+                true,
+                &["value.converter.schemas.cache.size has no effect: the schemas in use are always remembered"],
+            ),
+            (
+                "String",
+                &[("converter.encoding", "EBCDIC")],
+                false,
+                &[
+                    "value.converter.converter.encoding is \"EBCDIC\", which is not one of UTF-8, US-ASCII, ISO-8859-1, UTF-16, UTF-16BE, UTF-16LE",
+                ],
+            ),
+            (
+                "BinaryData",
+                &[delegate, ("delegate.converter.type.schemas.enable", "x")],
+                false,
+                &["value.converter.delegate.converter.type.schemas.enable is \"x\", which is not true or false"],
+            ),
+            ("BinaryData", &[("delegate.converter.type", "Avro")], false, &[]),
+        ];
+        for (class, entries, found, expected) in cases {
+            let (is_found, findings) = findings(class, Role::Value, entries);
+            assert_eq!(is_found, found, "{class} {entries:?}: {findings:?}");
+            if !expected.is_empty() {
+                assert_eq!(findings, expected, "{class} {entries:?}");
+            }
+        }
+    }
+}

@@ -242,3 +242,50 @@ pub(crate) const fn schema_type(schema: &Schema) -> &'static str {
         Shape::Struct(_) => "STRUCT",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use walferry_record::{Field, SchemaRef, Struct, Typed};
+
+    use super::*;
+    use crate::{ByteArrayConverter, Converter};
+
+    fn structure(name: &str, schema: SchemaRef, value: Value<'static>) -> (SchemaRef, Value<'static>) {
+        let schema = Schema::structure(vec![Field::new(name, schema)]).build();
+        (schema.clone(), Value::Struct(Struct::new(schema, vec![value])))
+    }
+
+    #[test]
+    fn an_error_tells_converter_topic_part_field_and_problem() {
+        let (schema, value) = structure("x", Schema::string().build(), Value::Null);
+        let (schema, value) = structure("tags", Schema::array(schema).build(), Value::Array(vec![value]));
+        let (schema, value) = structure("after", schema, value);
+        let typed = Typed::new(schema, value);
+        let mut json = crate::converter(
+            "JsonConverter",
+            crate::Role::Value,
+            &walferry_config::Options::default(),
+        )
+        .0
+        .unwrap();
+
+        let error = json.encode("orders", Part::Value, &typed, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.path(), "after.tags[].x");
+        assert_eq!(
+            error.to_string(),
+            "org.apache.kafka.connect.json.JsonConverter cannot write the value of a record for topic orders, field after.tags[].x: \
+             Conversion error: null value for field that is required and has no default value"
+        );
+
+        let typed = Typed::new(Schema::string().build(), Value::str("secret"));
+        let error = ByteArrayConverter
+            .encode("orders", Part::Header("id"), &typed, &mut Vec::new())
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "org.apache.kafka.connect.converters.ByteArrayConverter cannot write the header id of a record for topic orders: \
+             Invalid schema type for ByteArrayConverter: STRING"
+        );
+        assert!(error.hint().is_some());
+    }
+}

@@ -2,6 +2,24 @@
 //!
 //! A [`Converter`] writes the keys, the values or the headers of records. It appends to a buffer that the caller reuses for
 //! every record. [`converter`] makes one from the class name and the options of a configuration.
+//!
+//! ```
+//! use walferry_config::Options;
+//! use walferry_converter::{Encoded, Part, Role, converter};
+//! use walferry_record::{Schema, Typed, Value};
+//!
+//! let mut options = Options::default();
+//! options.set("schemas.enable", "false");
+//! let (json, findings) = converter("JsonConverter", Role::Key, &options);
+//! let mut json = json.unwrap_or_else(|| panic!("{findings:?}"));
+//!
+//! let mut out = Vec::new();
+//! let key = Typed::new(Schema::string().build(), Value::str("4711"));
+//! assert_eq!(json.encode("orders", Part::Key, &key, &mut out)?, Encoded::Bytes);
+//! assert_eq!(out, br#""4711""#);
+//! assert_eq!(json.encode("orders", Part::Key, &Typed::NULL, &mut out)?, Encoded::Null);
+//! # Ok::<(), walferry_converter::Error>(())
+//! ```
 
 mod class;
 mod error;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use num_bigint::BigInt;
+use num_bigint::{BigInt, Sign};
 
 /// An unscaled integer and a scale: the number is `unscaled × 10^-scale`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,27 +138,64 @@ impl Decimal {
 
     /// All digits, without an exponent, as `BigDecimal.toPlainString` gives them.
     pub fn to_plain_string(&self) -> String {
-        let (sign, digits) = self.sign_and_digits();
+        let mut text = String::new();
+        self.write_plain(&mut text).expect("a String takes all that is written");
+        text
+    }
+
+    fn write_plain(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        let buffer = &mut [0; 20];
+        let digits = self.digits(buffer);
+        let write_zeros = |out: &mut _, count| (0..count).try_for_each(|_| fmt::Write::write_char(out, '0'));
+        out.write_str(self.sign())?;
         match usize::try_from(self.scale) {
-            Err(_) if digits == "0" => digits,
-            Err(_) => format!("{sign}{digits}{}", "0".repeat(self.scale.unsigned_abs() as usize)),
-            Ok(0) => format!("{sign}{digits}"),
+            Ok(0) => out.write_str(&digits),
             Ok(scale) if digits.len() > scale => {
                 let (whole, fraction) = digits.split_at(digits.len() - scale);
-                format!("{sign}{whole}.{fraction}")
+                out.write_str(whole)?;
+                out.write_char('.')?;
+                out.write_str(fraction)
             }
-            Ok(scale) => format!("{sign}0.{}{digits}", "0".repeat(scale - digits.len())),
+            Ok(scale) => {
+                out.write_str("0.")?;
+                write_zeros(out, scale - digits.len())?;
+                out.write_str(&digits)
+            }
+            Err(_) if digits == "0" => out.write_str(&digits),
+            Err(_) => {
+                out.write_str(&digits)?;
+                write_zeros(out, self.scale.unsigned_abs() as usize)
+            }
         }
     }
 
-    fn sign_and_digits(&self) -> (&'static str, String) {
-        let text = match &self.unscaled {
-            Unscaled::Small(n) => n.to_string(),
-            Unscaled::Big(n) => n.to_string(),
-        };
-        match text.strip_prefix('-') {
-            Some(digits) => ("-", digits.to_owned()),
-            None => ("", text),
+    fn sign(&self) -> &'static str {
+        match &self.unscaled {
+            Unscaled::Small(..0) => "-",
+            Unscaled::Small(_) => "",
+            Unscaled::Big(n) => match n.sign() {
+                Sign::Minus => "-",
+                _ => "",
+            },
+        }
+    }
+
+    /// The digits of the unscaled number; in `buffer` where they fit.
+    fn digits<'b>(&self, buffer: &'b mut [u8; 20]) -> Cow<'b, str> {
+        match &self.unscaled {
+            Unscaled::Small(n) => {
+                let (mut n, mut start) = (n.unsigned_abs(), buffer.len());
+                loop {
+                    start -= 1;
+                    buffer[start] = b'0' + (n % 10) as u8;
+                    n /= 10;
+                    if n == 0 {
+                        break;
+                    }
+                }
+                String::from_utf8_lossy(&buffer[start..])
+            }
+            Unscaled::Big(n) => Cow::Owned(n.magnitude().to_string()),
         }
     }
 }
@@ -166,14 +203,15 @@ impl Decimal {
 /// `BigDecimal.toString`: plain while the scale is not negative and the exponent is at least -6, scientific otherwise.
 impl fmt::Display for Decimal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (sign, digits) = self.sign_and_digits();
+        let buffer = &mut [0; 20];
+        let digits = self.digits(buffer);
         let exponent = -i64::from(self.scale) + digits.len() as i64 - 1;
         if self.scale >= 0 && exponent >= -6 {
-            return f.write_str(&self.to_plain_string());
+            return self.write_plain(f);
         }
         let (first, rest) = digits.split_at(1);
         let point = if rest.is_empty() { "" } else { "." };
-        write!(f, "{sign}{first}{point}{rest}")?;
+        write!(f, "{}{first}{point}{rest}", self.sign())?;
         if exponent != 0 {
             write!(f, "E{exponent:+}")
         } else {

@@ -106,3 +106,71 @@ impl Plans {
         self.clean_up_at = (2 * self.by_address.len()).clamp(FEW, MOST);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use walferry_record::{Schema, Value};
+
+    use super::*;
+    use crate::DecimalFormat;
+
+    fn plans() -> Plans {
+        let style = Style {
+            decimals: DecimalFormat::Base64,
+            replace_null_with_default: true,
+        };
+        Plans::new(style, true)
+    }
+
+    fn schema(name: usize) -> SchemaRef {
+        Schema::string().named(format!("s{name}")).build()
+    }
+
+    fn opening(plans: &mut Plans, schema: &SchemaRef) -> String {
+        String::from_utf8(plans.get(schema).opening().unwrap().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn plans_of_schemas_that_nobody_holds_any_more_go_and_the_others_stay() {
+        let mut plans = plans();
+        let tables: Vec<_> = (0..40).map(schema).collect();
+        for number in 0..10_000 {
+            plans.get(&tables[number % 40]);
+            // Lies where another schema lay before, as soon as its plan is gone.
+            let expanded = schema(number);
+            assert!(opening(&mut plans, &expanded).contains(&format!("\"s{number}\"")));
+        }
+        assert!(plans.by_address.len() <= 2 * FEW, "{} plans", plans.by_address.len());
+        for table in &tables {
+            assert!(plans.by_address.contains_key(&(Arc::as_ptr(table) as usize)));
+        }
+    }
+
+    #[test]
+    fn there_are_never_more_plans_than_the_most() {
+        let mut plans = plans();
+        let tables: Vec<_> = (0..3 * MOST).map(schema).collect();
+        for _ in 0..2 {
+            for (number, table) in tables.iter().enumerate() {
+                assert!(opening(&mut plans, table).contains(&format!("\"s{number}\"")));
+                assert!(plans.by_address.len() <= MOST);
+            }
+        }
+    }
+
+    #[test]
+    fn a_bad_default_fails_only_where_the_schema_or_the_default_is_written() {
+        let decimal = Schema::bytes()
+            .named("org.apache.kafka.connect.data.Decimal")
+            .parameter("scale", "3");
+        let schema = decimal
+            .default_value(Value::Decimal(walferry_record::Decimal::small(1, 2)))
+            .build();
+        let mut plans = plans();
+        let entry = plans.get(&schema);
+        assert!(entry.opening().is_err());
+        assert!(entry.plan.write(&Value::Null, &mut Vec::new()).is_err());
+        let fits = Value::Decimal(walferry_record::Decimal::small(1, 3));
+        assert!(entry.plan.write(&fits, &mut Vec::new()).is_ok());
+    }
+}

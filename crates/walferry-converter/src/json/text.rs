@@ -10,50 +10,80 @@ use crate::java::float;
 /// Control characters without a short form are `\u00XX` in upper case, and what lies beyond U+FFFF is an escaped surrogate pair;
 /// everything else, also `/`, DEL and U+2028, stands as it is.
 pub(super) fn push_string(out: &mut Vec<u8>, text: &str) {
-    out.reserve(text.len() + 2);
+    let bytes = text.as_bytes();
+    out.reserve(bytes.len() + 2);
     out.push(b'"');
-    let mut rest = text;
-    loop {
-        let clean = clean_prefix(rest.as_bytes());
-        out.extend_from_slice(&rest.as_bytes()[..clean]);
-        let mut chars = rest[clean..].chars();
-        let Some(special) = chars.next() else { break };
-        push_escaped(out, special);
-        rest = chars.as_str();
+    let mut written = 0;
+    let (blocks, rest) = bytes.as_chunks();
+    for (index, block) in blocks.iter().enumerate() {
+        if block.iter().fold(false, |found, &byte| found | is_special(byte)) {
+            let mut special = specials(*block);
+            while special != 0 {
+                let at = index * 16 + special.trailing_zeros() as usize / 8;
+                written = push_up_to(out, text, written, at);
+                special &= special - 1;
+            }
+        }
     }
+    for (index, &byte) in rest.iter().enumerate() {
+        if is_special(byte) {
+            written = push_up_to(out, text, written, blocks.len() * 16 + index);
+        }
+    }
+    out.extend_from_slice(&bytes[written..]);
     out.push(b'"');
 }
 
-/// How many bytes at the beginning stand for themselves. Ends at a character's beginning.
-fn clean_prefix(bytes: &[u8]) -> usize {
-    let is_special = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (byte >= 0xF0);
-    // Without an early end inside, the compiler looks at all bytes of a block at once.
-    let clean_blocks = bytes
-        .chunks_exact(16)
-        .take_while(|block| !block.iter().fold(false, |found, &byte| found | is_special(byte)))
-        .count();
-    let start = clean_blocks * 16;
-    let special = bytes[start..].iter().position(|&byte| is_special(byte));
-    special.map_or(bytes.len(), |at| start + at)
+/// Whether a byte begins a character that does not stand for itself.
+const fn is_special(byte: u8) -> bool {
+    (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (byte >= 0xF0)
+}
+
+/// [`is_special`] of sixteen bytes at once: the highest bit of each such byte, the first byte being the lowest.
+fn specials(block: [u8; 16]) -> u128 {
+    const LOW_BITS: u128 = each(0x7F);
+    let block = u128::from_le_bytes(block);
+    // All sums stay below 0x100 within their byte, so that no byte disturbs its neighbour.
+    let is_zero = |block: u128| !(((block & LOW_BITS) + LOW_BITS) | block);
+    let is_control = !(((block & LOW_BITS) + each(0x60)) | block);
+    let has_four_high_bits = block & (block << 1) & (block << 2) & (block << 3);
+    let found = is_control | has_four_high_bits | is_zero(block ^ each(b'"')) | is_zero(block ^ each(b'\\'));
+    found & each(0x80)
+}
+
+const fn each(byte: u8) -> u128 {
+    u128::from_le_bytes([byte; 16])
+}
+
+/// Appends what has not been written yet before the special character at `at`, and that one escaped. Tells where it ends.
+#[inline(always)]
+fn push_up_to(out: &mut Vec<u8>, text: &str, written: usize, at: usize) -> usize {
+    out.extend_from_slice(&text.as_bytes()[written..at]);
+    at + push_escaped(out, &text[at..])
+}
+
+/// Appends the escape of the first character, and tells how many bytes that has.
+fn push_escaped(out: &mut Vec<u8>, text: &str) -> usize {
+    let short = match text.as_bytes()[0] {
+        special @ (b'"' | b'\\') => special,
+        b'\n' => b'n',
+        b'\t' => b't',
+        b'\r' => b'r',
+        0x08 => b'b',
+        0x0C => b'f',
+        _ => return push_units(out, text),
+    };
+    out.extend_from_slice(&[b'\\', short]);
+    1
 }
 
 #[cold]
-fn push_escaped(out: &mut Vec<u8>, special: char) {
-    let short = match special {
-        '"' | '\\' => special as u8,
-        '\u{08}' => b'b',
-        '\t' => b't',
-        '\n' => b'n',
-        '\u{0C}' => b'f',
-        '\r' => b'r',
-        _ => {
-            for unit in special.encode_utf16(&mut [0; 2]) {
-                push_unit(out, *unit);
-            }
-            return;
-        }
-    };
-    out.extend_from_slice(&[b'\\', short]);
+fn push_units(out: &mut Vec<u8>, text: &str) -> usize {
+    let Some(special) = text.chars().next() else { return 0 };
+    for unit in special.encode_utf16(&mut [0; 2]) {
+        push_unit(out, *unit);
+    }
+    special.len_utf8()
 }
 
 fn push_unit(out: &mut Vec<u8>, unit: u16) {
