@@ -101,6 +101,11 @@ impl Chain {
         self.steps.is_empty()
     }
 
+    /// Whether a transform works on an outbox table, so that the captured tables are to be looked at.
+    pub fn has_outbox(&self) -> bool {
+        self.steps.iter().any(|step| step.transform.outbox().is_some())
+    }
+
     /// Which of the captured tables are outboxes, by their place in `tables`; empty where the chain has no EventRouter.
     ///
     /// # Errors
