@@ -177,11 +177,12 @@ impl Connector {
 
 fn positions(look: &Look<'_>) -> [Position; 5] {
     let c = look.counters();
-    let server = load(&c.server_lsn).max(look.slots.as_ref().map_or(0, |slots| slots.wal_end));
+    let delivered = load(&c.delivered_lsn);
     let steps = [
-        ("server", server),
-        ("received", load(&c.received_lsn)),
-        ("delivered", load(&c.delivered_lsn)),
+        ("server", look.server_lsn()),
+        // What is idle or filtered is delivered without ever being received as a change.
+        ("received", load(&c.received_lsn).max(delivered)),
+        ("delivered", delivered),
         ("stored", load(&c.stored_lsn)),
         ("confirmed", load(&c.confirmed_lsn)),
     ];
@@ -191,7 +192,6 @@ fn positions(look: &Look<'_>) -> [Position; 5] {
         Position {
             step,
             lsn: (lsn > 0).then(|| Lsn::from(lsn).to_string()),
-            // Idle stretches of WAL are delivered without ever being received as a change.
             behind_bytes: (lsn > 0 && before > 0).then(|| before.saturating_sub(lsn)),
         }
     })

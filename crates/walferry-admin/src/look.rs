@@ -36,7 +36,7 @@ impl<'a> Look<'a> {
         let slots = status.slots();
         let clock = status.wal_clock();
         let delivered = delivered(&status.counters, slots.as_ref());
-        let server = load(&status.counters.server_lsn).max(slots.as_ref().map_or(0, |slots| slots.wal_end));
+        let server = server_lsn(&status.counters, slots.as_ref());
         let lag = Lag {
             bytes: (delivered > 0 && server > 0).then(|| server.saturating_sub(delivered)),
             seconds: {
@@ -67,6 +67,11 @@ impl<'a> Look<'a> {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.status.counters
+    }
+
+    /// The farthest WAL position of the server that was heard of; 0 before any.
+    pub(crate) fn server_lsn(&self) -> u64 {
+        server_lsn(self.counters(), self.slots.as_ref())
     }
 
     /// The connector's own slot.
@@ -121,6 +126,10 @@ fn delivered(counters: &Counters, slots: Option<&Slots>) -> u64 {
     .into_iter()
     .max()
     .unwrap_or_default()
+}
+
+fn server_lsn(counters: &Counters, slots: Option<&Slots>) -> u64 {
+    load(&counters.server_lsn).max(slots.map_or(0, |slots| slots.wal_end))
 }
 
 pub(crate) fn load(counter: &AtomicU64) -> u64 {

@@ -54,8 +54,8 @@ impl Verdict {
         let mut verdict = match &look.course.phase {
             Phase::Failed(failure) => {
                 let what = format!(
-                    "stopped for good since {}: {failure}",
-                    words::since(look.course.since_us, look.now_us)
+                    "stopped for good at {}: {failure}",
+                    words::ago(look.course.since_us, look.now_us)
                 );
                 Self::new(false, Level::Bad, what)
                     .with_hints_of(failure)
@@ -111,7 +111,7 @@ impl Verdict {
         if let Some(trouble) = &look.kafka {
             let for_us = look.now_us - trouble.since_us;
             let what = format!(
-                "Kafka is in trouble since {}: {}",
+                "Kafka has been in trouble since {}: {}",
                 words::since(trouble.since_us, look.now_us),
                 trouble.failure
             );
@@ -405,13 +405,13 @@ mod tests {
             ),
             (
                 with(down(), 380 << 20, Some(1_717_986_918), "extended"),
-                "Kafka is in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost. \
+                "Kafka has been in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost. \
                  380 MiB of WAL are kept for the slot, 1.6 GiB more and it is lost, in about 27 min at the present pace.",
                 &["start it"],
             ),
             (
                 with(down(), 380 << 20, None, "reserved"),
-                "Kafka is in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost. \
+                "Kafka has been in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost. \
                  380 MiB of WAL are kept for the slot, without limit: watch the server's disk.",
                 &["start it"],
             ),
@@ -422,7 +422,7 @@ mod tests {
             ),
             (
                 with(down(), 380 << 20, Some(1 << 20), "extended"),
-                "Kafka is in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost. \
+                "Kafka has been in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost. \
                  380 MiB of WAL are kept for the slot, 1.0 MiB more and it is lost, in about 1 s at the present pace. \
                  There is little room left for the slot.",
                 &[

@@ -53,6 +53,15 @@ pub(crate) fn since(at_us: i64, now_us: i64) -> String {
     format!("{} ({})", clock(at_us, now_us), duration((now_us - at_us) as f64 / 1e6))
 }
 
+/// When, and how long ago that is: `00:42 UTC (12 min ago)`.
+pub(crate) fn ago(at_us: i64, now_us: i64) -> String {
+    format!(
+        "{} ({} ago)",
+        clock(at_us, now_us),
+        duration((now_us - at_us) as f64 / 1e6)
+    )
+}
+
 /// A time as RFC 3339 has it, in milliseconds; `None` for 0, which stands for never.
 pub(crate) fn instant(at_us: i64) -> Option<String> {
     let at = Timestamp::from_millisecond(at_us / 1_000).ok()?;
@@ -122,6 +131,7 @@ mod tests {
     fn moments_name_their_day_when_it_is_another() {
         let now = 1_790_000_000_000_000; // 2026-09-21T14:13:20Z
         assert_eq!(since(now - 720_000_000, now), "14:01 UTC (12 min)");
+        assert_eq!(ago(now - 4_000_000, now), "14:13 UTC (4 s ago)");
         assert_eq!(clock(now - 86_400_000_000, now), "2026-09-20 14:13 UTC");
         assert_eq!(instant(now + 1_500).as_deref(), Some("2026-09-21T14:13:20.001Z"));
         assert_eq!(instant(0), None);
