@@ -41,7 +41,7 @@ pub enum Tolerance {
 
 /// Where records go on.
 pub(crate) struct Outlet {
-    chain: Chain,
+    pub(crate) chain: Chain,
     converters: Converters,
     tolerance: Tolerance,
     counts: Counts,

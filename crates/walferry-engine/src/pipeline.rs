@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use walferry_event::{Context, Messages, Outcome, Settings as EventSettings, Transaction};
+use walferry_event::{Context, Messages, Outcome, Settings as EventSettings, Transaction, catalog::TableFacts};
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
 use walferry_transform::Chain;
 
@@ -48,7 +48,7 @@ impl Pipeline {
         let last_commit = after.connect.lsn_commit.map(Lsn);
         Self {
             messages: Messages::new(&events),
-            metadata: events.transaction_metadata.then(|| Transaction::new(&events)),
+            metadata: events.events.transaction_metadata.then(|| Transaction::new(&events)),
             plans: Plans::new(events),
             snapshot: None,
             place: Place::after(after.position, last_commit),
@@ -240,6 +240,16 @@ impl Pipeline {
             message: "TRANSACTION",
         };
         record.map_or(Ok(()), |record| self.outlet.send(record, from, &mut self.place, out))
+    }
+
+    /// Whether a transform asks for an outbox among the captured tables.
+    pub fn has_outbox(&self) -> bool {
+        self.outlet.chain.has_outbox()
+    }
+
+    /// Looks for the outbox among the captured tables; the start is refused where there is none, or where it lacks a column.
+    pub fn check_tables(&self, tables: &[TableFacts]) -> Result<(), Failure> {
+        self.plans.check_tables(&self.outlet.chain, tables)
     }
 
     /// Tells what has been counted since the last time.

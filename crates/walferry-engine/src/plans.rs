@@ -3,10 +3,11 @@
 use std::{collections::HashMap, sync::Arc};
 
 use tracing::warn;
-use walferry_event::{Catalog, LeftOutReason, Settings, TablePlan};
+use walferry_event::{Catalog, LeftOutReason, Settings, TablePlan, catalog::TableFacts};
 use walferry_pgoutput::{Oid, Relation};
+use walferry_transform::{Chain, Table};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Cause, Disposition, Exit, Failure};
 
 /// The plans of the relations that this connection has described.
 pub(crate) struct Plans {
@@ -58,6 +59,53 @@ impl Plans {
         let plan = TablePlan::snapshot(&self.settings, catalog).map_err(|error| refused(&error))?;
         plan.iter().for_each(tell_left_out);
         Ok(plan)
+    }
+}
+
+impl Plans {
+    /// The captured tables as transforms see them: topic, and columns that values have.
+    pub(crate) fn check_tables(&self, chain: &Chain, tables: &[TableFacts]) -> Result<(), Failure> {
+        let mut seen = Vec::with_capacity(tables.len());
+        for table in tables {
+            let catalog = Catalog {
+                table: Some(table.clone()),
+                types: Vec::new(),
+            };
+            let topic = TablePlan::snapshot(&self.settings, &catalog).map_err(|error| refused(&error))?;
+            let captured = |name: &str| self.settings.filters.captures_column(&table.schema, &table.name, name);
+            let columns: Vec<&str> = table
+                .columns
+                .iter()
+                .map(|c| &*c.name)
+                .filter(|name| captured(name))
+                .collect();
+            seen.push((
+                table,
+                topic.map(|plan| plan.topic().to_owned()).unwrap_or_default(),
+                columns,
+            ));
+        }
+        let tables: Vec<Table<'_>> = seen
+            .iter()
+            .map(|(table, topic, columns)| Table {
+                schema: &table.schema,
+                name: &table.name,
+                topic,
+                columns,
+            })
+            .collect();
+        let Err(findings) = chain.outbox_tables(&tables) else {
+            return Ok(());
+        };
+        let causes = findings.problems().map(|problem| Cause {
+            what: format!("{} {}", problem.property, problem.message),
+            hint: problem.hint.clone(),
+        });
+        Err(Failure {
+            disposition: Disposition::Stop(Exit::Setup),
+            kind: "no_outbox",
+            causes: causes.collect(),
+        })
     }
 }
 

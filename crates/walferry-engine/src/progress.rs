@@ -165,9 +165,10 @@ impl Progress {
                 in_flight: 0,
                 in_flight_bytes: 0,
                 acknowledged_us: 0,
+                // What a stopped process had stored may not have been confirmed yet.
+                changed: start.connect.lsn.is_some(),
                 delivered: start,
                 transaction: Transaction::default(),
-                changed: false,
                 failure: None,
                 stopping: false,
             }),

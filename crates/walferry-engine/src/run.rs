@@ -227,6 +227,8 @@ where
         let found = self.source.inspect().await?;
         let s = &self.settings;
         let plan = start::decide(&s.slot, &found, stored.as_ref(), s.snapshot, s.mismatch)?;
+        self.check_outbox().await?;
+        let s = &self.settings;
         self.source.ensure_publication(s.tables.clone()).await?;
         let prepared = match plan {
             Plan::Resume { from, snapshot } => {
@@ -264,6 +266,15 @@ where
         // Nothing before it will be asked for, so nothing before it is missing.
         offset.connect.lsn_proc = offset.connect.lsn_proc.max(Some(prepared.from.into()));
         Ok(Prepared { offset, ..prepared })
+    }
+
+    /// Refuses to start where a transform has no table to work on: at the first row it would be too late.
+    async fn check_outbox(&mut self) -> Result<(), Failure> {
+        let pipeline = (self.pipelines)(&StoredOffset::default())?;
+        if pipeline.has_outbox() {
+            pipeline.check_tables(&self.source.tables(self.settings.tables.clone()).await?)?;
+        }
+        Ok(())
     }
 
     /// Tables that a snapshot reads.

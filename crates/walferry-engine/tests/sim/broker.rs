@@ -10,22 +10,25 @@ use walferry_engine::{
     sink::{Acks, Outgoing, Sink},
 };
 
-use crate::random::Random;
+use crate::{fixture, random::Random};
 
-/// Partitions of the one topic.
-pub const PARTITIONS: usize = 3;
+/// A row of the captured table: `(id, n)`.
+pub(crate) type Row = (i32, i64);
+
+/// Partitions of each topic.
+pub(crate) const PARTITIONS: usize = 3;
 
 /// What survives the producer: the log, and requests that are under way.
 #[derive(Debug, Default, Clone)]
-pub struct Broker {
+pub(crate) struct Broker {
     shared: Arc<Mutex<Shared>>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    logs: [Vec<(String, String)>; PARTITIONS],
+    logs: [Vec<Row>; PARTITIONS],
     /// Given to the producer, not yet in the log.
-    queued: [VecDeque<(u64, String, String)>; PARTITIONS],
+    queued: [VecDeque<(u64, Option<Row>)>; PARTITIONS],
     /// In the log, not yet acknowledged.
     written: [VecDeque<u64>; PARTITIONS],
 }
@@ -36,24 +39,24 @@ impl Broker {
     }
 
     /// Appends the next queued record of a partition to its log; the producer does not know yet.
-    pub fn write(&self, partition: usize) -> bool {
+    pub(crate) fn write(&self, partition: usize) -> bool {
         self.with(|shared| {
-            let Some((sequence, key, value)) = shared.queued[partition].pop_front() else {
+            let Some((sequence, row)) = shared.queued[partition].pop_front() else {
                 return false;
             };
-            shared.logs[partition].push((key, value));
+            shared.logs[partition].extend(row);
             shared.written[partition].push_back(sequence);
             true
         })
     }
 
     /// Takes the acknowledgement of the next written record of a partition.
-    pub fn acknowledge(&self, partition: usize) -> Option<u64> {
+    pub(crate) fn acknowledge(&self, partition: usize) -> Option<u64> {
         self.with(|shared| shared.written[partition].pop_front())
     }
 
     /// The producer dies: of what it had queued some may still be written, in order; nothing is acknowledged any more.
-    pub fn lose_producer(&self, random: &mut Random) {
+    pub(crate) fn lose_producer(&self, random: &mut Random) {
         for partition in 0..PARTITIONS {
             while random.once_in(2) && self.write(partition) {}
         }
@@ -63,38 +66,37 @@ impl Broker {
         });
     }
 
-    /// Records in the logs, partition by partition: key and value.
-    pub fn logs(&self) -> [Vec<(String, String)>; PARTITIONS] {
+    /// Records in the logs, partition by partition.
+    pub(crate) fn logs(&self) -> [Vec<Row>; PARTITIONS] {
         self.with(|shared| shared.logs.clone())
     }
 }
 
 /// A producer for the simulated broker.
 #[derive(Debug)]
-pub struct Producer {
+pub(crate) struct Producer {
     broker: Broker,
     acks: Acks,
 }
 
 impl Producer {
     /// Opens it.
-    pub const fn new(broker: Broker, acks: Acks) -> Self {
+    pub(crate) const fn new(broker: Broker, acks: Acks) -> Self {
         Self { broker, acks }
     }
 
     /// Tells the connector that a record was acknowledged.
-    pub fn settle(&self, sequence: u64) {
+    pub(crate) fn settle(&self, sequence: u64) {
         self.acks.delivered(sequence);
     }
 }
 
 impl Sink for Producer {
     fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {
-        let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
-        let (key, value) = (text(record.key), text(record.value));
-        let partition = key.bytes().map(usize::from).sum::<usize>() % PARTITIONS;
+        let partition = record.key.into_iter().flatten().map(|&b| usize::from(b)).sum::<usize>() % PARTITIONS;
+        let row = fixture::row(record.value.unwrap_or_default());
         self.broker
-            .with(|shared| shared.queued[partition].push_back((sequence, key, value)));
+            .with(|shared| shared.queued[partition].push_back((sequence, row)));
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use walferry_event::{
 use walferry_transform::Chain;
 
 /// A pipeline that captures `public.t` and sends plain JSON.
-pub fn pipeline(after: &StoredOffset) -> Pipeline {
+pub(crate) fn pipeline(after: &StoredOffset) -> Pipeline {
     let mut settings = Settings::new("sim", "db");
     settings.tables.tables = NameFilter::Include(Patterns::parse("public.t").expect("a plain pattern"));
     let json = |role| {
@@ -36,19 +36,19 @@ pub fn pipeline(after: &StoredOffset) -> Pipeline {
 }
 
 /// Where the counts go.
-pub fn status() -> Status {
+pub(crate) fn status() -> Status {
     Status::new("sim", "sim")
 }
 
-/// `id` and `n` of an envelope's `after`.
-pub fn row(value: &str) -> (i32, i64) {
-    let envelope: serde_json::Value = serde_json::from_str(value).expect("the converter writes JSON");
-    let field = |name: &str| envelope["after"][name].as_i64().expect("both columns are numbers");
-    (field("id") as i32, field("n"))
+/// `id` and `n` of an envelope's `after`; messages have none.
+pub(crate) fn row(value: &[u8]) -> Option<(i32, i64)> {
+    let envelope: serde_json::Value = serde_json::from_slice(value).expect("the converter writes JSON");
+    let field = |name: &str| envelope["after"][name].as_i64();
+    Some((field("id")? as i32, field("n")?))
 }
 
 /// The value of a future that never waits.
-pub fn now<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => unreachable!("memory does not wait"),

@@ -2,16 +2,16 @@
 
 /// SplitMix64.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// The numbers of this seed.
-    pub const fn new(seed: u64) -> Self {
+    pub(crate) const fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
     /// Less than `bound`, which is not 0.
-    pub const fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) const fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -20,7 +20,7 @@ impl Random {
     }
 
     /// True once in `times`.
-    pub const fn once_in(&mut self, times: u64) -> bool {
+    pub(crate) const fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 }

@@ -8,41 +8,41 @@ use walferry_pgoutput::{
 use crate::random::Random;
 
 /// The captured table: `public.t (id int4 primary key, n int8)`.
-pub const TABLE: Oid = Oid(16_384);
+pub(crate) const TABLE: Oid = Oid(16_384);
 /// A table that is published but not captured.
-pub const OTHER: Oid = Oid(16_400);
+pub(crate) const OTHER: Oid = Oid(16_400);
 /// Rows have keys below this.
-pub const KEYS: u64 = 5;
+pub(crate) const KEYS: u64 = 5;
 
 /// One frame of the stream as the server would send it.
 #[derive(Debug, Clone)]
-pub struct Sent {
+pub(crate) struct Sent {
     /// Start LSN in the XLogData header, 0/0 for what has none.
-    pub lsn: Lsn,
+    pub(crate) lsn: Lsn,
     /// The pgoutput message.
-    pub payload: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
 }
 
 /// A committed transaction, or a message outside one.
 #[derive(Debug, Clone)]
-pub struct Unit {
+pub(crate) struct Unit {
     /// The server passes it over when asked to start behind this.
-    pub commit_lsn: Lsn,
+    pub(crate) commit_lsn: Lsn,
     /// LSN behind its commit record.
-    pub end_lsn: Lsn,
+    pub(crate) end_lsn: Lsn,
     /// Its frames.
-    pub frames: Vec<Sent>,
+    pub(crate) frames: Vec<Sent>,
     /// Rows of the captured table, `(id, n)`.
-    pub rows: Vec<(i32, i64)>,
+    pub(crate) rows: Vec<(i32, i64)>,
 }
 
 /// Transactions in the order of their commits. Their changes interleave in the WAL, some share an LSN, some are rolled back.
 #[derive(Debug, Clone)]
-pub struct Script {
+pub(crate) struct Script {
     /// Units in stream order.
-    pub units: Vec<Unit>,
+    pub(crate) units: Vec<Unit>,
     /// Values of rows that were rolled back.
-    pub rolled_back: Vec<i64>,
+    pub(crate) rolled_back: Vec<i64>,
 }
 
 struct Writer {
@@ -52,7 +52,7 @@ struct Writer {
 
 impl Script {
     /// The script of a seed.
-    pub fn random(seed: u64) -> Self {
+    pub(crate) fn random(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let mut script = Self {
             units: Vec::new(),
@@ -104,12 +104,12 @@ impl Script {
     }
 
     /// The server's WAL position when everything has happened.
-    pub fn end(&self) -> Lsn {
+    pub(crate) fn end(&self) -> Lsn {
         Lsn(self.units.iter().map(|unit| unit.end_lsn.0).max().unwrap_or_default() + 64)
     }
 
     /// Rows of the captured table in commit order.
-    pub fn rows(&self) -> impl Iterator<Item = (i32, i64)> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (i32, i64)> {
         self.units.iter().flat_map(|unit| unit.rows.iter().copied())
     }
 }
@@ -174,7 +174,7 @@ fn message(lsn: Lsn) -> Unit {
 }
 
 /// What describes both tables; sent when a connection begins.
-pub fn relations() -> [Sent; 2] {
+pub(crate) fn relations() -> [Sent; 2] {
     [(TABLE, "t"), (OTHER, "other")].map(|(oid, name)| {
         let column = |name: &str, part_of_key, type_oid| RelationColumn {
             name: name.to_owned(),

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Everything, with one connector in it.
-pub struct World<'s> {
+pub(crate) struct World<'s> {
     script: &'s Script,
     random: Random,
     // What survives a crash of the connector.
@@ -69,7 +69,7 @@ impl OffsetStore for Memory {
 
 impl<'s> World<'s> {
     /// A slot at the beginning, nothing delivered.
-    pub fn new(script: &'s Script, seed: u64) -> Self {
+    pub(crate) fn new(script: &'s Script, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let (broker, store, slot) = (Broker::default(), Memory::default(), Lsn(1));
         let connector = Connector::start(script, &broker, &store, slot, &mut random);
@@ -84,7 +84,7 @@ impl<'s> World<'s> {
     }
 
     /// So many steps, each of them whatever part of the system comes to run next.
-    pub fn run(&mut self, steps: u64) {
+    pub(crate) fn run(&mut self, steps: u64) {
         for _ in 0..steps {
             self.step();
         }
@@ -118,13 +118,13 @@ impl<'s> World<'s> {
     }
 
     /// kill -9, and a new start from what survived.
-    pub fn crash_and_restart(&mut self) {
+    pub(crate) fn crash_and_restart(&mut self) {
         self.broker.lose_producer(&mut self.random);
         self.connector = Connector::start(self.script, &self.broker, &self.store, self.slot, &mut self.random);
     }
 
     /// Until nothing moves any more.
-    pub fn run_until_idle(&mut self) {
+    pub(crate) fn run_until_idle(&mut self) {
         while self.connector.read() {}
         for partition in 0..PARTITIONS {
             while self.broker.write(partition) {
@@ -140,13 +140,13 @@ impl<'s> World<'s> {
     }
 
     /// What the server was told that it need not keep.
-    pub const fn confirmed(&self) -> Lsn {
+    pub(crate) const fn confirmed(&self) -> Lsn {
         self.slot
     }
 
     /// Rows that were committed before a position and that no log has.
-    pub fn missing_before(&self, lsn: Lsn) -> Vec<i64> {
-        let there: BTreeSet<i64> = self.values().into_iter().flatten().map(|(_, n)| n).collect();
+    pub(crate) fn missing_before(&self, lsn: Lsn) -> Vec<i64> {
+        let there: BTreeSet<i64> = self.broker.logs().into_iter().flatten().map(|(_, n)| n).collect();
         let committed = self
             .script
             .units
@@ -158,9 +158,9 @@ impl<'s> World<'s> {
 
     /// Values in the logs that must not be there, or not in that order: on each partition the records of one key are runs in
     /// commit order, each starting no later than one past the furthest so far.
-    pub fn misplaced(&self) -> Vec<String> {
+    pub(crate) fn misplaced(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        for log in self.values() {
+        for log in self.broker.logs() {
             for key in 0..crate::script::KEYS as i32 {
                 let order: Vec<i64> = self.script.rows().filter(|row| row.0 == key).map(|row| row.1).collect();
                 let (mut furthest, mut last) = (0, None);
@@ -179,15 +179,6 @@ impl<'s> World<'s> {
             }
         }
         wrong
-    }
-
-    /// The logs as rows.
-    fn values(&self) -> Vec<Vec<(i32, i64)>> {
-        self.broker
-            .logs()
-            .iter()
-            .map(|log| log.iter().map(|(_, value)| fixture::row(value)).collect())
-            .collect()
     }
 }
 

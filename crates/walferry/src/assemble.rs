@@ -1,0 +1,168 @@
+//! From a checked configuration to the parts of a running connector.
+
+use std::{path::Path, sync::Arc};
+
+use tracing::error;
+use uuid::Uuid;
+use walferry_config::{
+    Connector as Config, Findings,
+    connector::{LsnFlushMode, OffsetMismatch, Plugins, SnapshotMode, Tolerance as OnError},
+};
+use walferry_converter::{Converter, Role, converter};
+use walferry_engine::{
+    Converters, Failure, Pipeline, Tolerance,
+    run::{Connector, Settings},
+    source::TableFilter,
+    start::{Mismatch, SnapshotPolicy},
+    status::Status,
+    store::StoredOffset,
+};
+use walferry_event::Settings as EventSettings;
+use walferry_kafka::Producers;
+use walferry_offset::FileStore;
+use walferry_postgres::Postgres;
+use walferry_record::SourcePartition;
+use walferry_transform::Chain;
+
+use crate::{error::Error, load::Loaded};
+
+/// What of a configuration only the crates of transforms and converters can judge.
+pub(crate) fn check(plugins: &Plugins) -> Findings {
+    let (_, mut findings) = Chain::new(&plugins.transforms, &plugins.predicates);
+    let roles = [
+        (&plugins.key_converter, Role::Key),
+        (&plugins.value_converter, Role::Value),
+        (&plugins.header_converter, Role::Header),
+    ];
+    for (plugin, role) in roles {
+        findings.extend(converter(&plugin.class, role, &plugin.options).1);
+    }
+    findings
+}
+
+/// A connector of Postgres, Kafka and a folder.
+pub(crate) type Assembled =
+    Connector<Postgres, Producers, FileStore, Box<dyn FnMut(&StoredOffset) -> Result<Pipeline, Failure>>>;
+
+/// Puts a connector together. Nothing is connected yet; the folder is locked.
+pub(crate) fn connector(loaded: &Loaded, data_dir: &Path, status: Arc<Status>) -> Result<Assembled, Error> {
+    let config = &loaded.connector;
+    let store = FileStore::open(data_dir, partition(config))
+        .map_err(|error| Error::failure(format!("connector {:?} did not start", config.name), error.into()))?;
+    let kafka = walferry_kafka::Settings::new(&config.name, &loaded.bootstrap_servers);
+    Ok(Connector {
+        settings: settings(loaded),
+        source: Postgres::new(config),
+        sinks: Producers::new(kafka),
+        store,
+        pipelines: pipelines(config),
+        status,
+    })
+}
+
+/// Under which key offsets are stored.
+pub(crate) fn partition(config: &Config) -> SourcePartition {
+    SourcePartition {
+        connector: config.name.clone(),
+        server: config.topics.prefix.to_string(),
+    }
+}
+
+/// Which tables are captured.
+pub(crate) fn captured(config: &Config) -> TableFilter {
+    let filters = config.filters.clone();
+    Arc::new(move |schema, table| filters.captures_table(schema, table))
+}
+
+/// Whether a start reads existing rows when there is no offset.
+pub(crate) fn snapshot_policy(config: &Config) -> SnapshotPolicy {
+    let mode = config.snapshot.mode;
+    let by_flags = mode == SnapshotMode::ConfigurationBased;
+    let flags = &config.snapshot.configuration_based;
+    SnapshotPolicy {
+        at_first_start: matches!(
+            mode,
+            SnapshotMode::Initial | SnapshotMode::InitialOnly | SnapshotMode::WhenNeeded
+        ) || by_flags && flags.data,
+        at_every_start: mode == SnapshotMode::Always,
+        when_lost: mode == SnapshotMode::WhenNeeded || by_flags && flags.on_data_error,
+    }
+}
+
+fn settings(loaded: &Loaded) -> Settings {
+    let config = &loaded.connector;
+    let (tables, include) = (captured(config), config.snapshot.include.clone());
+    let snapshot_tables: TableFilter =
+        Arc::new(move |schema, table| include.is_empty() || include.matches(&format!("{schema}.{table}")));
+    Settings {
+        slot: config.slot.name.to_string(),
+        snapshot: snapshot_policy(config),
+        stream: match config.snapshot.mode {
+            SnapshotMode::InitialOnly => false,
+            SnapshotMode::ConfigurationBased => config.snapshot.configuration_based.stream,
+            _ => true,
+        },
+        mismatch: match config.streaming.offset_mismatch {
+            None => Mismatch::Refuse,
+            Some(
+                OffsetMismatch::NoValidation
+                | OffsetMismatch::TrustOffset
+                | OffsetMismatch::TrustSlot
+                | OffsetMismatch::TrustGreaterLsn,
+            ) => Mismatch::GoOn,
+        },
+        tables,
+        snapshot_tables,
+        flush_interval: loaded.worker.offset_flush_interval,
+        in_flight_bytes: usize::try_from(config.streaming.in_flight_max_bytes).unwrap_or(usize::MAX),
+        max_retries: config.errors.max_retries,
+        confirm: config.streaming.flush_mode != LsnFlushMode::Manual,
+        drop_slot_on_stop: config.slot.drop_on_stop,
+    }
+}
+
+/// Makes the pipeline of each session. The run id, as in Debezium, is new at each start of the process.
+fn pipelines(config: &Config) -> Box<dyn FnMut(&StoredOffset) -> Result<Pipeline, Failure>> {
+    let events = Arc::new(EventSettings::new(
+        config,
+        env!("CARGO_PKG_VERSION"),
+        &Uuid::now_v7().to_string(),
+    ));
+    let tolerance = match config.errors.tolerance {
+        OnError::None => Tolerance::None,
+        OnError::All => Tolerance::All {
+            dead_letters: config.errors.dead_letter_topic.as_ref().map(ToString::to_string),
+        },
+    };
+    let plugins = config.plugins.clone();
+    Box::new(move |after| {
+        let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
+        let converters = converters(&plugins);
+        // Both were built once when the configuration was checked.
+        let (Some(chain), Some(converters)) = (chain, converters) else {
+            error!("transforms or converters could be built once and cannot be again");
+            return Err(Failure::retry(
+                "configuration",
+                "transforms or converters cannot be built",
+            ));
+        };
+        Ok(Pipeline::new(
+            events.clone(),
+            chain,
+            converters,
+            tolerance.clone(),
+            after,
+        ))
+    })
+}
+
+fn converters(plugins: &Plugins) -> Option<Converters> {
+    let build = |plugin: &walferry_config::connector::Plugin, role| -> Option<Box<dyn Converter>> {
+        converter(&plugin.class, role, &plugin.options).0
+    };
+    Some(Converters {
+        key: build(&plugins.key_converter, Role::Key)?,
+        value: build(&plugins.value_converter, Role::Value)?,
+        header: build(&plugins.header_converter, Role::Header)?,
+    })
+}

@@ -1,0 +1,150 @@
+//! What may be written on the command line.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+
+/// Change data capture from Postgres to Kafka, in the place of Kafka Connect with Debezium's PostgreSQL connector.
+#[derive(Debug, Parser)]
+#[command(name = "walferry", version, max_term_width = 100, after_help = AFTER_HELP)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+    /// How much to log, as `info`, `debug`, or `walferry_postgres=debug,info`; the environment variable RUST_LOG does the same
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub log: Option<String>,
+    /// Log lines as JSON objects
+    #[arg(long, global = true)]
+    pub log_json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Exit codes of `run`:
+  0  stopped by SIGTERM or SIGINT, everything delivered is stored and confirmed
+  2  configuration, privileges, server or slot: a person has to mend something
+  3  a record cannot be converted or delivered
+  4  the data directory or the stored offset is damaged, in use or not writable";
+
+/// A command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run connectors: read changes from Postgres and deliver them to Kafka
+    Run(RunArgs),
+    /// Connect to both sides and say what would be created, what is missing, and what would harm
+    Check(CheckArgs),
+    /// Look at, export or import stored offsets
+    Offsets(OffsetsArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// Shell
+        shell: Shell,
+    },
+}
+
+/// Files and places that commands share.
+#[derive(Debug, Clone, Args)]
+pub struct ConnectorArgs {
+    /// Connector configuration: Kafka Connect's JSON (flat, or `name` and `config`) or .properties
+    #[arg(long, value_name = "FILE", required = true, num_args = 1.., value_hint = ValueHint::FilePath)]
+    pub config: Vec<PathBuf>,
+    /// Worker properties, as Kafka Connect's connect-distributed.properties
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub worker: Option<PathBuf>,
+    /// Kafka brokers, as host:port,host:port; wins over the worker file
+    #[arg(long, value_name = "HOSTS")]
+    pub bootstrap_servers: Option<String>,
+}
+
+/// Where offsets are kept.
+#[derive(Debug, Clone, Args)]
+pub struct DataArgs {
+    /// Folder for offsets [default: $XDG_STATE_HOME/walferry, or /var/lib/walferry]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
+}
+
+/// `walferry run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub connector: ConnectorArgs,
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Address of the admin endpoint: /health, /ready, /metrics, /slots and the page under /ui
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
+    pub admin: SocketAddr,
+}
+
+/// `walferry check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub connector: ConnectorArgs,
+    #[command(flatten)]
+    pub data: DataArgs,
+}
+
+/// `walferry demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Rows to write each second
+    #[arg(long, default_value_t = 2, value_name = "ROWS")]
+    pub rate: u32,
+    /// Stop after so many rows instead of at Ctrl-C
+    #[arg(long, value_name = "ROWS")]
+    pub rows: Option<u64>,
+    /// Address of the admin endpoint
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
+    pub admin: SocketAddr,
+}
+
+/// `walferry offsets`.
+#[derive(Debug, Args)]
+pub struct OffsetsArgs {
+    #[command(subcommand)]
+    pub command: OffsetsCommand,
+}
+
+/// What to do with offsets. The connector must not be running, except for `show`.
+#[derive(Debug, Subcommand)]
+pub enum OffsetsCommand {
+    /// Show what is stored, in words
+    Show(OffsetArgs),
+    /// Print Kafka Connect's JSON, as GET /connectors/NAME/offsets answers
+    Export(OffsetArgs),
+    /// Take over Kafka Connect's JSON
+    Import {
+        #[command(flatten)]
+        which: OffsetArgs,
+        /// The JSON: what `export` prints, what GET /connectors/NAME/offsets answers, or a key and a value of the offset topic
+        #[arg(value_name = "JSON", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// Replace an offset that is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Remove what is stored: the next start is a first start
+    Reset(OffsetArgs),
+}
+
+/// Whose offsets.
+#[derive(Debug, Clone, Args)]
+pub struct OffsetArgs {
+    /// Connector configuration; its name and `topic.prefix` say whose offset it is
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: PathBuf,
+    #[command(flatten)]
+    pub data: DataArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,132 @@
+//! `walferry offsets`.
+
+use std::{fs, path::Path};
+
+use walferry_config::Connector;
+use walferry_offset::{FileStore, export_rest, import};
+use walferry_pgoutput::Lsn;
+
+use crate::{
+    assemble::partition,
+    cli::{OffsetArgs, OffsetsCommand},
+    error::Error,
+    load::{data_dir, load_connector},
+};
+
+/// Shows, exports, imports or removes what is stored.
+pub(crate) fn offsets(command: OffsetsCommand) -> Result<(), Error> {
+    match command {
+        OffsetsCommand::Show(which) => show(&which),
+        OffsetsCommand::Export(which) => export(&which),
+        OffsetsCommand::Import { which, file, force } => take_over(&which, &file, force),
+        OffsetsCommand::Reset(which) => reset(&which),
+    }
+}
+
+fn show(which: &OffsetArgs) -> Result<(), Error> {
+    let connector = load_connector(&which.config)?;
+    let partition = partition(&connector);
+    let Some(stored) =
+        FileStore::peek(&data_dir(&which.data), &partition).map_err(|error| unusable(&connector, error))?
+    else {
+        println!(
+            "connector {:?} has no stored offset: its next start is a first start",
+            connector.name
+        );
+        return Ok(());
+    };
+    let offset = &stored.connect;
+    println!(
+        "connector {:?}, topic prefix {:?}",
+        partition.connector, partition.server
+    );
+    let lsn = |name: &str, at: Option<u64>, meaning: &str| {
+        if let Some(at) = at {
+            println!("  {name:<14} {:<12} {meaning}", Lsn(at).to_string());
+        }
+    };
+    lsn(
+        "processed",
+        offset.lsn_proc,
+        "everything up to here is dealt with; the slot may move to it",
+    );
+    lsn("last commit", offset.lsn_commit, "the last commit seen in the stream");
+    lsn("last change", offset.lsn, "the last change that was delivered");
+    if let Some(position) = stored.position {
+        println!(
+            "  {:<14} change {} with that LSN, in the transaction that commits at {}",
+            "", position.ordinal, position.unit
+        );
+    }
+    if let Some(xid) = offset.tx_id {
+        println!("  {:<14} {xid}", "transaction");
+    }
+    if let Some(system_id) = stored.system_id {
+        println!("  {:<14} {system_id}", "system id");
+    }
+    println!("  {:<14} {}", "Connect's JSON", serde_json::json!(offset));
+    Ok(())
+}
+
+fn export(which: &OffsetArgs) -> Result<(), Error> {
+    let connector = load_connector(&which.config)?;
+    let partition = partition(&connector);
+    let stored = FileStore::peek(&data_dir(&which.data), &partition).map_err(|error| unusable(&connector, error))?;
+    println!(
+        "{}",
+        export_rest(&partition, stored.as_ref().map(|stored| &stored.connect))
+    );
+    Ok(())
+}
+
+fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> {
+    let connector = load_connector(&which.config)?;
+    let partition = partition(&connector);
+    let refuse = || Error::setup(format!("the offset of connector {:?} was not imported", connector.name));
+    let text =
+        fs::read_to_string(file).map_err(|error| refuse().cause(format!("{}: {error}", file.display()), None))?;
+    let import = import(&partition, &text)
+        .map_err(|error| refuse().cause(format!("{}: {error}", file.display()), Some(error.hint())))?;
+    let store = open(&connector, which)?;
+    if !force && store.read().map_err(|error| unusable(&connector, error))?.is_some() {
+        return Err(refuse().cause("there is an offset already", Some("replace it with `--force`".into())));
+    }
+    store
+        .replace(&import.offset)
+        .map_err(|error| unusable(&connector, error))?;
+    for warning in import.warnings {
+        eprintln!("warning: {warning}");
+    }
+    println!(
+        "imported: the next start goes on from {}",
+        import.offset.start().unwrap_or_default()
+    );
+    Ok(())
+}
+
+fn reset(which: &OffsetArgs) -> Result<(), Error> {
+    let connector = load_connector(&which.config)?;
+    let removed = open(&connector, which)?
+        .remove()
+        .map_err(|error| unusable(&connector, error))?;
+    println!(
+        "{}",
+        if removed {
+            "removed: the next start is a first start"
+        } else {
+            "there was no offset"
+        }
+    );
+    Ok(())
+}
+
+fn open(connector: &Connector, which: &OffsetArgs) -> Result<FileStore, Error> {
+    FileStore::open(&data_dir(&which.data), partition(connector)).map_err(|error| unusable(connector, error))
+}
+
+fn unusable(connector: &Connector, error: walferry_offset::Error) -> Error {
+    Error::failure(
+        format!("the offset of connector {:?} cannot be used", connector.name),
+        error.into(),
+    )
+}

@@ -1,0 +1,166 @@
+//! `walferry run`.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::{Duration, SystemTime},
+};
+
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    task::LocalSet,
+    time::sleep,
+};
+use tracing::{debug, info};
+use walferry_admin::Admin;
+use walferry_engine::{
+    Failure,
+    status::{Status, Trouble},
+};
+use walferry_kafka::Health;
+use walferry_postgres::SlotWatch;
+
+use crate::{
+    assemble::{self, Assembled},
+    cli::RunArgs,
+    error::Error,
+    load::{Loaded, data_dir, load},
+};
+
+/// How often the server is asked for its slots.
+const SLOTS_INTERVAL: Duration = Duration::from_secs(2);
+/// How often the Kafka client is asked how it is.
+const HEALTH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Runs until a signal, or until its only connector has failed for good.
+pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
+    let loaded = load(&args.connector)?;
+    let data_dir = data_dir(&args.data);
+    let statuses: Vec<_> = loaded
+        .iter()
+        .map(|l| Arc::new(Status::new(&l.connector.name, l.connector.topics.prefix.to_string())))
+        .collect();
+    let connectors = loaded
+        .iter()
+        .zip(&statuses)
+        .map(|(loaded, status)| assemble::connector(loaded, &data_dir, status.clone()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Error::setup(format!("the runtime does not start: {error}")))?;
+    LocalSet::new().block_on(&runtime, serve(args, &loaded, statuses, connectors))
+}
+
+async fn serve(
+    args: &RunArgs,
+    loaded: &[Loaded],
+    statuses: Vec<Arc<Status>>,
+    connectors: Vec<Assembled>,
+) -> Result<(), Error> {
+    let listener = walferry_admin::bind(args.admin).await.map_err(|error| {
+        let hint = error.hint();
+        Error::setup("the admin endpoint did not start").cause(Failure::chain(&error), hint)
+    })?;
+    let stop = watch::Sender::new(false);
+    let admin = Admin {
+        connectors: statuses.clone().into(),
+        version: env!("CARGO_PKG_VERSION"),
+        kafka_cluster_id: Arc::new(OnceLock::new()),
+        started: SystemTime::now(),
+    };
+    info!(address = %args.admin, page = %format_args!("http://{}/ui", args.admin), "admin endpoint listens");
+    let admin_stop = stopped(stop.subscribe());
+    let admin = tokio::task::spawn_local(walferry_admin::serve(listener, admin, admin_stop));
+    for (loaded, status) in loaded.iter().zip(&statuses) {
+        tokio::task::spawn_local(watch_slots(loaded.clone(), status.clone()));
+    }
+    let alone = connectors.len() == 1;
+    let mut running = Vec::new();
+    for (connector, status) in connectors.into_iter().zip(&statuses) {
+        tokio::task::spawn_local(watch_kafka(connector.sinks.health(), status.clone()));
+        running.push(tokio::task::spawn_local(run_one(connector, stop.subscribe())));
+    }
+
+    let outcome = tokio::select! {
+        () = signalled() => Ok(()),
+        // With one connector the process ends with it, so that a supervisor sees it; with several it stays.
+        ended = &mut running[0], if alone => flatten(ended),
+    };
+    stop.send_replace(true);
+    let mut results = vec![outcome];
+    for task in running.into_iter().filter(|task| !task.is_finished()) {
+        results.push(flatten(task.await));
+    }
+    let _ = admin.await;
+    results.into_iter().collect()
+}
+
+async fn run_one(mut connector: Assembled, stop: watch::Receiver<bool>) -> Result<(), Error> {
+    let name = connector.status.name.clone();
+    let result = connector
+        .run(stop)
+        .await
+        .map_err(|failure| Error::failure(format!("connector {name:?} has stopped"), failure));
+    match &result {
+        Ok(()) => info!(
+            connector = name,
+            "connector stopped: everything delivered is stored and confirmed"
+        ),
+        Err(error) => tracing::error!(connector = name, "{error}"),
+    }
+    result
+}
+
+fn flatten(ended: Result<Result<(), Error>, tokio::task::JoinError>) -> Result<(), Error> {
+    ended.unwrap_or_else(|error| Err(Error::setup(format!("a task of the connector ended: {error}"))))
+}
+
+async fn signalled() {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    let name = tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    };
+    info!(
+        signal = name,
+        "stopping: what is under way is delivered, stored and confirmed"
+    );
+}
+
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Keeps the figures of all slots of the server fresh, over a connection of its own: they stay true while the stream is idle,
+/// disconnected, or held up by Kafka.
+async fn watch_slots(loaded: Loaded, status: Arc<Status>) {
+    let mut watch = SlotWatch::new(&loaded.connector.postgres, &loaded.connector.slot);
+    loop {
+        match watch.look().await {
+            Ok(slots) => status.set_slots(slots),
+            Err(failure) => debug!(error = %failure, "slots could not be looked at"),
+        }
+        sleep(SLOTS_INTERVAL).await;
+    }
+}
+
+async fn watch_kafka(health: Health, status: Arc<Status>) {
+    loop {
+        let trouble = health.trouble().map(|trouble| Trouble {
+            since_us: trouble
+                .since
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(0, |since| since.as_micros() as i64),
+            failure: Failure::new(
+                walferry_engine::Disposition::Retry,
+                trouble.kind,
+                trouble.what,
+                trouble.hint,
+            ),
+        });
+        status.set_kafka(trouble);
+        sleep(HEALTH_INTERVAL).await;
+    }
+}
