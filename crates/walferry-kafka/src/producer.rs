@@ -51,7 +51,7 @@ impl Sinks for Producers {
     type Sink = Producer;
 
     fn open(&mut self, acks: Acks) -> Result<Producer, Failure> {
-        let client = Client::new(&self.settings.client_config()).map_err(|error| failure::of_settings(&error))?;
+        let client = Client::new(&self.settings.producer.config()).map_err(|error| failure::of_settings(&error))?;
         let client = Arc::new(client);
         let tables = Tables::default();
         let stop = Arc::new(AtomicBool::new(false));

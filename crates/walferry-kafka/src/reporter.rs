@@ -120,7 +120,7 @@ impl Reporter {
                     .unwrap_or((code, reason.to_owned()));
                 self.acks.failed(failure::of_producer(code, &reason));
             }
-            Code::AllBrokersDown => self.trouble(failure::unreachable(&self.settings.bootstrap_servers, reason)),
+            Code::AllBrokersDown => self.trouble(failure::unreachable(self.settings.bootstrap_servers(), reason)),
             Code::Authentication | Code::SaslAuthenticationFailed | Code::UnsupportedSASLMechanism => {
                 *refusals += 1;
                 self.refused_login(failure::not_authenticated(reason), *refusals);

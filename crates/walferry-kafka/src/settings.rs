@@ -1,72 +1,193 @@
-//! The settings of a connector's producer.
-
-use std::collections::BTreeMap;
+//! The settings of a connector's Kafka clients.
 
 use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
+use walferry_config::{
+    Connector, Findings, Worker,
+    connector::{ErrorSection, Plugins, Tolerance, TopicCreation},
+};
 
-/// Everything that a producer needs to know.
+use crate::client::{self, Properties};
+
+/// Everything that the Kafka clients of a connector need to know.
 #[derive(Clone)]
 pub struct Settings {
-    /// Where the first connection goes.
-    pub(crate) bootstrap_servers: String,
-    /// librdkafka's properties.
-    pub(crate) client: BTreeMap<String, String>,
+    pub(crate) producer: Properties,
+    pub(crate) admin: Properties,
+    /// `None` leaves missing topics to the broker.
+    pub(crate) topic_creation: Option<TopicCreation>,
+    pub(crate) set_aside: SetAside,
 }
 
-impl std::fmt::Debug for Settings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Names only: any value may be a secret.
-        f.debug_struct("Settings")
-            .field("bootstrap_servers", &self.bootstrap_servers)
-            .field("client", &self.client.keys())
-            .finish_non_exhaustive()
-    }
+/// What becomes of a record that Kafka refuses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum SetAside {
+    /// The connector stops.
+    #[default]
+    No,
+    /// It is dropped, and said aloud.
+    Drop,
+    /// It goes to this topic.
+    Topic {
+        name: String,
+        replication_factor: Option<i32>,
+    },
 }
 
-/// What differs from librdkafka's defaults, so that a producer does what Connect's does.
-const DEFAULTS: &[(&str, &str)] = &[
-    ("acks", "all"),
-    ("enable.idempotence", "true"),
-    // Nothing is dropped from the queue by age, as with Connect's delivery.timeout.ms.
-    ("message.timeout.ms", "0"),
-    // Java's partitions; records without a key go anywhere.
-    ("partitioner", "murmur2_random"),
-    ("message.max.bytes", "1048576"),
-    // The engine bounds what is under way.
-    ("queue.buffering.max.kbytes", "2147483647"),
-    ("queue.buffering.max.messages", "2147483647"),
-    ("linger.ms", "1"),
-    ("compression.type", "none"),
+/// A default that differs from librdkafka's.
+pub(crate) struct Preset {
+    pub(crate) name: &'static str,
+    pub(crate) value: &'static str,
+    pub(crate) why: &'static str,
+}
+
+const fn preset(name: &'static str, value: &'static str, why: &'static str) -> Preset {
+    Preset { name, value, why }
+}
+
+pub(crate) const DEFAULTS: &[Preset] = &[
+    preset(
+        "message.timeout.ms",
+        "0",
+        "no record is given up because it is old, as with Connect's `delivery.timeout.ms`",
+    ),
+    preset("partitioner", "murmur2_random", "Java's partitions"),
+    preset("message.max.bytes", "1048576", "Java's `max.request.size`"),
+    preset(
+        "batch.size",
+        "131072",
+        "larger batches gain nothing; smaller ones fit into topics with a small `max.message.bytes`",
+    ),
+    preset("linger.ms", "1", "Java's is 5"),
+    preset(
+        "queue.buffering.max.kbytes",
+        "2147483647",
+        "what is under way is bounded by `walferry.in.flight.max.bytes`",
+    ),
+    preset("queue.buffering.max.messages", "2147483647", "as above"),
+    preset(
+        "topic.metadata.propagation.max.ms",
+        "3600000",
+        "a topic that is gone is waited for, as Connect does",
+    ),
+    preset(
+        "connections.max.idle.ms",
+        "540000",
+        "Java's: before the broker closes an idle connection",
+    ),
+    preset("reconnect.backoff.ms", "50", "Java's"),
+    preset(
+        "reconnect.backoff.max.ms",
+        "1000",
+        "Java's: a broker that is back is found soon",
+    ),
+    preset("enable.metrics.push", "false", "metrics are at /metrics"),
 ];
 
 impl Settings {
+    /// Reads what worker and connector say. There are settings unless something is a problem.
+    pub fn read(worker: &Worker, connector: &Connector, bootstrap_servers: &str) -> (Option<Self>, Findings) {
+        let (mut settings, findings) = Self::of_clients(worker, &connector.plugins);
+        settings.name(&connector.name, bootstrap_servers);
+        settings.topic_creation.clone_from(&connector.topic_creation);
+        settings.set_aside = SetAside::from(&connector.errors);
+        ((!findings.has_problems()).then_some(settings), findings)
+    }
+
+    /// What is to be told of the client properties alone, for the report of all problems at once.
+    pub fn check(worker: &Worker, plugins: &Plugins) -> Findings {
+        Self::of_clients(worker, plugins).1
+    }
+
     /// The defaults, for a connector's name and a cluster.
     pub fn new(connector: &str, bootstrap_servers: &str) -> Self {
-        let mut client: BTreeMap<_, _> = DEFAULTS.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
-        client.insert("client.id".into(), format!("connector-producer-{connector}-0"));
-        client.insert("bootstrap.servers".into(), bootstrap_servers.to_owned());
-        Self {
-            bootstrap_servers: bootstrap_servers.to_owned(),
-            client,
+        let (mut settings, _) = Self::of_clients(&Worker::default(), &Plugins::default());
+        settings.name(connector, bootstrap_servers);
+        settings
+    }
+
+    fn of_clients(worker: &Worker, plugins: &Plugins) -> (Self, Findings) {
+        let defaults: Vec<_> = DEFAULTS.iter().map(|default| (default.name, default.value)).collect();
+        let (producer, mut findings) = client::producer(&defaults, worker, &plugins.producer_overrides);
+        let (admin, more) = client::admin(worker, &plugins.admin_overrides, &producer);
+        findings.extend(more);
+        let settings = Self {
+            producer,
+            admin,
+            topic_creation: None,
+            set_aside: SetAside::No,
+        };
+        (settings, findings)
+    }
+
+    /// Fills in what users seldom say themselves.
+    fn name(&mut self, connector: &str, bootstrap_servers: &str) {
+        for (client, role) in [(&mut self.producer, "producer"), (&mut self.admin, "adminclient")] {
+            let values = &mut client.values;
+            values
+                .entry("bootstrap.servers".into())
+                .or_insert_with(|| bootstrap_servers.to_owned());
+            values
+                .entry("client.id".into())
+                .or_insert_with(|| format!("connector-{role}-{connector}-0"));
         }
     }
 
-    /// Sets one of librdkafka's properties.
+    /// Sets one of librdkafka's properties of the producer.
     pub fn set(&mut self, name: &str, value: &str) {
-        self.client.insert(name.to_owned(), value.to_owned());
+        self.producer.values.insert(name.to_owned(), value.to_owned());
     }
 
-    /// librdkafka's properties. Values may be secrets.
+    /// librdkafka's properties of the producer. Values may be secrets.
     pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.client.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.producer
+            .values
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    pub(crate) fn client_config(&self) -> ClientConfig {
+    /// Settings that weaken a guarantee, to be shown as long as they are in force.
+    pub fn warnings(&self) -> &[String] {
+        &self.producer.warnings
+    }
+
+    /// Where the producer's first connections go.
+    pub fn bootstrap_servers(&self) -> &str {
+        self.producer.values.get("bootstrap.servers").map_or("", String::as_str)
+    }
+}
+
+impl Properties {
+    pub(crate) fn config(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
-        for (name, value) in &self.client {
+        for (name, value) in &self.values {
             config.set(name, value);
         }
         config.set_log_level(RDKafkaLogLevel::Info);
         config
+    }
+}
+
+impl From<&ErrorSection> for SetAside {
+    fn from(errors: &ErrorSection) -> Self {
+        match (errors.tolerance, &errors.dead_letter_topic) {
+            (Tolerance::None, _) => Self::No,
+            (Tolerance::All, None) => Self::Drop,
+            (Tolerance::All, Some(topic)) => Self::Topic {
+                name: topic.to_string(),
+                replication_factor: errors.dead_letter_replication_factor,
+            },
+        }
+    }
+}
+
+/// Names only: any value may be a secret.
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings")
+            .field("producer", &self.producer.values.keys())
+            .field("admin", &self.admin.values.keys())
+            .field("topic_creation", &self.topic_creation)
+            .field("set_aside", &self.set_aside)
+            .finish()
     }
 }

@@ -1,0 +1,5 @@
+//! Writes `docs/reference/kafka-client.md` to the standard output.
+
+fn main() {
+    print!("{}", walferry_kafka::reference_markdown());
+}

@@ -1,0 +1,232 @@
+//! Certificates and keys out of the files that Java uses: PEM, PKCS#12 and JKS.
+
+use std::{fs, io, path::Path};
+
+use openssl::{
+    error::ErrorStack,
+    pkcs12::Pkcs12,
+    pkey::{PKey, Private},
+    provider::Provider,
+    x509::X509,
+};
+
+use super::jks;
+
+/// Why a store cannot be used. Never shows a password.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    #[error("is neither PEM, PKCS#12 nor JKS, or its password is wrong ({0})")]
+    Unreadable(String),
+    #[error("is a Java keystore that cannot be read: {0}")]
+    Jks(#[from] jks::JksError),
+    #[error("is of the type JCEKS, which only Java reads")]
+    Jceks,
+    #[error("holds no certificate")]
+    NoCertificate,
+    #[error("holds no private key")]
+    NoKey,
+    #[error("holds a private key that cannot be read, or whose password is wrong ({0})")]
+    BadKey(String),
+}
+
+impl StoreError {
+    /// What to do about it.
+    pub(crate) fn hint(&self, file: &str) -> String {
+        match self {
+            Self::Io(_) => "look at the path and its permissions".into(),
+            Self::NoCertificate | Self::NoKey => format!("look what is in it: `keytool -list -keystore {file}`"),
+            _ => format!(
+                "look at the password; or convert it: `keytool -importkeystore -srckeystore {file} -destkeystore new.p12 \
+                 -deststoretype PKCS12`, then `openssl pkcs12 -in new.p12 -out new.pem -nodes`"
+            ),
+        }
+    }
+}
+
+/// A certificate that a client shows, with its chain and its key, as PEM.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) chain: String,
+    pub(crate) key: String,
+}
+
+/// The certificates of a truststore file, as PEM.
+pub(crate) fn trusted(file: &str, password: Option<&str>) -> Result<String, StoreError> {
+    let bytes = fs::read(Path::new(file))?;
+    if is_pem(&bytes) {
+        return trusted_pem(&bytes);
+    }
+    let certificates = match jks::kind(&bytes) {
+        Some(jks::Kind::Jks) => jks::certificates(&bytes, password)?
+            .iter()
+            .map(|der| X509::from_der(der))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(unreadable)?,
+        Some(jks::Kind::Jceks) => return Err(StoreError::Jceks),
+        None => {
+            let store = pkcs12(&bytes, password)?;
+            store.ca.into_iter().flatten().chain(store.cert).collect()
+        }
+    };
+    pem(&certificates)
+}
+
+/// The certificates in a PEM text.
+pub(crate) fn trusted_pem(text: &[u8]) -> Result<String, StoreError> {
+    pem(&X509::stack_from_pem(text).map_err(unreadable)?)
+}
+
+/// Certificate and key of a keystore file. A key may have a password of its own.
+pub(crate) fn identity(file: &str, password: Option<&str>, key_password: Option<&str>) -> Result<Identity, StoreError> {
+    let bytes = fs::read(Path::new(file))?;
+    if is_pem(&bytes) {
+        return identity_pem(&bytes, &bytes, key_password.or(password));
+    }
+    match jks::kind(&bytes) {
+        Some(jks::Kind::Jks) => {
+            let entry = jks::private_key(&bytes, password, key_password.or(password))?.ok_or(StoreError::NoKey)?;
+            let chain = entry
+                .chain
+                .iter()
+                .map(|der| X509::from_der(der))
+                .collect::<Result<Vec<_>, _>>();
+            let key = PKey::private_key_from_der(&entry.key).map_err(|error| StoreError::BadKey(error.to_string()))?;
+            make_identity(&chain.map_err(unreadable)?, &key)
+        }
+        Some(jks::Kind::Jceks) => Err(StoreError::Jceks),
+        None => {
+            let store = pkcs12(&bytes, password)?;
+            let key = store.pkey.ok_or(StoreError::NoKey)?;
+            let certificates: Vec<X509> = store.cert.into_iter().chain(store.ca.into_iter().flatten()).collect();
+            make_identity(&certificates, &key)
+        }
+    }
+}
+
+/// Certificate and key out of PEM texts.
+pub(crate) fn identity_pem(chain: &[u8], key: &[u8], password: Option<&str>) -> Result<Identity, StoreError> {
+    let chain = X509::stack_from_pem(chain).map_err(unreadable)?;
+    // With a callback of its own OpenSSL would ask on the terminal for a password that is missing.
+    let key = PKey::private_key_from_pem_passphrase(key, password.unwrap_or_default().as_bytes())
+        .map_err(|error| StoreError::BadKey(error.to_string()))?;
+    make_identity(&chain, &key)
+}
+
+fn make_identity(chain: &[X509], key: &PKey<Private>) -> Result<Identity, StoreError> {
+    let key = key
+        .private_key_to_pem_pkcs8()
+        .map_err(|error| StoreError::BadKey(error.to_string()))?;
+    Ok(Identity {
+        chain: pem(chain)?,
+        key: String::from_utf8_lossy(&key).into_owned(),
+    })
+}
+
+fn pkcs12(bytes: &[u8], password: Option<&str>) -> Result<openssl::pkcs12::ParsedPkcs12_2, StoreError> {
+    let password = password.unwrap_or_default();
+    let store = Pkcs12::from_der(bytes).map_err(unreadable)?;
+    store.parse2(password).or_else(|error| {
+        // Java wrote RC2 until version 8u301, which OpenSSL 3 keeps in a provider of its own.
+        let _legacy = Provider::try_load(None, "legacy", true).map_err(|_| unreadable(error))?;
+        store.parse2(password).map_err(unreadable)
+    })
+}
+
+fn pem(certificates: &[X509]) -> Result<String, StoreError> {
+    if certificates.is_empty() {
+        return Err(StoreError::NoCertificate);
+    }
+    let mut text = String::new();
+    for certificate in certificates {
+        text.push_str(&String::from_utf8_lossy(&certificate.to_pem().map_err(unreadable)?));
+    }
+    Ok(text)
+}
+
+fn is_pem(bytes: &[u8]) -> bool {
+    bytes.windows(11).any(|window| window == b"-----BEGIN ")
+}
+
+fn unreadable(error: ErrorStack) -> StoreError {
+    let reason = error
+        .errors()
+        .first()
+        .and_then(|error| error.reason())
+        .unwrap_or("unknown format");
+    StoreError::Unreadable(reason.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str) -> String {
+        format!("{}/testdata/{name}", env!("CARGO_MANIFEST_DIR"))
+    }
+
+    #[test]
+    fn every_kind_of_truststore_holds_the_same() {
+        let pem = trusted_pem(&fs::read(file("trust.pem")).unwrap()).unwrap();
+        for (name, password) in [
+            ("trust.pem", None),
+            ("trust.jks", Some("store-pw")),
+            ("trust.jks", None),
+            ("trust.p12", Some("store-pw")),
+            ("trust-legacy.p12", Some("store-pw")),
+        ] {
+            assert_eq!(trusted(&file(name), password).unwrap(), pem, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_keystore_holds_the_same() {
+        let expected = identity(&file("identity.p12"), Some("store-pw"), None).unwrap();
+        assert_eq!(expected.chain.matches("BEGIN CERTIFICATE").count(), 2);
+        for (name, key_password) in [("identity.jks", "key-pw-1"), ("identity.pem", "key-pw-1")] {
+            let identity = identity(&file(name), Some("store-pw"), Some(key_password)).unwrap();
+            assert_eq!(
+                (&identity.chain, &identity.key),
+                (&expected.chain, &expected.key),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_says_why() {
+        let wrong = |name: &str, password: &str| trusted(&file(name), Some(password)).unwrap_err().to_string();
+        assert!(wrong("none.pem", "x").starts_with("cannot be read: "));
+        assert_eq!(
+            wrong("trust.jks", "x"),
+            "is a Java keystore that cannot be read: the password is wrong, or the file is damaged"
+        );
+        assert!(wrong("trust.p12", "x").starts_with("is neither PEM, PKCS#12 nor JKS, or its password is wrong"));
+        assert_eq!(wrong("identity.jks", "store-pw"), "holds no certificate");
+        assert!(wrong("README.md", "x").starts_with("is neither"));
+
+        let wrong = |name: &str, key| {
+            identity(&file(name), Some("store-pw"), Some(key))
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            wrong("identity.jks", "x"),
+            "is a Java keystore that cannot be read: the password of the key is wrong"
+        );
+        assert!(wrong("identity.pem", "x").starts_with("holds a private key that cannot be read"));
+        assert_eq!(wrong("trust.jks", "x"), "holds no private key");
+    }
+
+    #[test]
+    fn a_store_that_ends_anywhere_is_an_error() {
+        let bytes = fs::read(file("identity.jks")).unwrap();
+        for end in 4..bytes.len() {
+            assert!(
+                jks::private_key(&bytes[..end], Some("store-pw"), Some("key-pw-1")).is_err(),
+                "{end}"
+            );
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! From the client properties of Kafka Connect's users to those of librdkafka.
+
+mod acknowledge;
+mod jaas;
+mod java;
+mod jks;
+mod keystore;
+mod native;
+mod reference;
+mod sasl;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use std::collections::BTreeMap;
+
+use walferry_config::{Finding, Findings, Options, ValueError, Worker};
+
+pub use reference::reference_markdown;
+
+use java::Rule;
+pub(crate) use sasl::OAuth;
+
+/// A Kafka client, ready to be made.
+#[derive(Clone, Default)]
+pub(crate) struct Properties {
+    /// librdkafka's properties. Values may be secrets.
+    pub(crate) values: BTreeMap<String, String>,
+    /// Where tokens come from, with the mechanism OAUTHBEARER.
+    pub(crate) oauth: Option<OAuth>,
+    /// Settings that weaken a guarantee.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Names that say how a client is secured.
+const SECURITY: [&str; 3] = ["security.", "ssl.", "sasl."];
+
+/// Reads the properties of the producer: `producer.override.*` over the worker's `producer.*`.
+///
+/// If neither says anything about security, the worker's own security is taken. Connect does not do that, and a producer
+/// without its repetition cannot connect there: nothing that works changes.
+pub(crate) fn producer(defaults: &[(&str, &str)], worker: &Worker, overrides: &Options) -> (Properties, Findings) {
+    let mut given = Given::default();
+    if !secures(&worker.producer) && !secures(overrides) {
+        given.add(&worker.client, secures_name);
+    }
+    given.add(&worker.producer, |_| true);
+    given.add(overrides, |_| true);
+    translate(defaults, given)
+}
+
+/// Reads the properties of the client that creates topics: `admin.override.*` over the worker's `admin.*` over those without
+/// a prefix. If none says anything about security, the producer's is taken.
+pub(crate) fn admin(worker: &Worker, overrides: &Options, producer: &Properties) -> (Properties, Findings) {
+    let mut given = Given::default();
+    for layer in [&worker.client, &worker.admin, overrides] {
+        given.add(layer, |name| !is_for_producers(name));
+    }
+    let (mut admin, findings) = translate(&[], given);
+    if ![&worker.client, &worker.admin, overrides].into_iter().any(secures) {
+        let security = producer
+            .values
+            .iter()
+            .filter(|(name, _)| secures_name(name) || name.starts_with("enable.ssl."));
+        admin
+            .values
+            .extend(security.map(|(name, value)| (name.clone(), value.clone())));
+        admin.oauth = producer.oauth.clone();
+    }
+    admin.warnings.clear();
+    (admin, findings)
+}
+
+fn secures(options: &Options) -> bool {
+    options.iter().any(|(name, _)| secures_name(name))
+}
+
+fn secures_name(name: &str) -> bool {
+    SECURITY.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Properties that another kind of client does not have.
+fn is_for_producers(name: &str) -> bool {
+    matches!(
+        name,
+        "acks" | "batch.size" | "buffer.memory" | "linger.ms" | "max.block.ms" | "max.request.size" | "retries"
+    ) || [
+        "compression.",
+        "partitioner.",
+        "delivery.",
+        "enable.idempotence",
+        "max.in.flight",
+    ]
+    .iter()
+    .any(|p| name.starts_with(p))
+}
+
+/// What users wrote, the last layer winning.
+#[derive(Default)]
+struct Given(BTreeMap<String, Entry>);
+
+struct Entry {
+    text: String,
+    /// The name as it stands in the user's file.
+    written_as: String,
+}
+
+impl Given {
+    fn add(&mut self, options: &Options, wanted: impl Fn(&str) -> bool) {
+        for (name, text) in options.iter().filter(|(name, _)| wanted(name)) {
+            let entry = Entry {
+                text: text.to_owned(),
+                written_as: options.full_name(name),
+            };
+            self.0.insert(name.to_owned(), entry);
+        }
+    }
+}
+
+/// A translation on its way.
+struct Translation {
+    given: Given,
+    out: Properties,
+    findings: Findings,
+}
+
+fn translate(defaults: &[(&str, &str)], given: Given) -> (Properties, Findings) {
+    let mut translation = Translation {
+        given,
+        out: Properties::default(),
+        findings: Findings::default(),
+    };
+    for &(name, value) in defaults {
+        translation.set(name, value);
+    }
+    translation.one_by_one();
+    acknowledge::translate(&mut translation);
+    let tls = tls::translate(&mut translation);
+    sasl::translate(&mut translation, tls);
+    native::pass_on(&mut translation);
+    native::check(&mut translation);
+    (translation.out, translation.findings)
+}
+
+impl Translation {
+    /// What users wrote for one of Java's properties; blanks around it do not count.
+    fn get(&self, name: &str) -> Option<&str> {
+        self.given.0.get(name).map(|entry| entry.text.trim())
+    }
+
+    /// The same, unless it is empty.
+    fn get_filled(&self, name: &str) -> Option<&str> {
+        self.get(name).filter(|text| !text.is_empty())
+    }
+
+    fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.out.values.insert(name.to_owned(), value.into());
+    }
+
+    /// The name as it stands in the user's file.
+    fn written_as(&self, name: &str) -> String {
+        self.given
+            .0
+            .get(name)
+            .map_or_else(|| name.to_owned(), |entry| entry.written_as.clone())
+    }
+
+    fn problem(&mut self, name: &str, message: impl Into<String>) -> &mut Finding {
+        self.findings.problem(self.written_as(name), message)
+    }
+
+    fn note(&mut self, name: &str, message: impl Into<String>) {
+        self.findings.note(self.written_as(name), message);
+    }
+
+    /// Something that is honoured and weakens a guarantee: told at the start and as long as it is in force.
+    fn weakens(&mut self, name: &str, message: &str) {
+        let name = self.written_as(name);
+        self.out.warnings.push(format!("{name} {message}"));
+        self.findings.warning(name, message);
+    }
+
+    fn wrong_value(&mut self, name: &str, error: ValueError) {
+        let message = match self.get(name).unwrap_or_default() {
+            "" => format!("is empty, which {error}"),
+            text => format!("is {text:?}, which {error}"),
+        };
+        self.problem(name, message).hint = error.hint;
+    }
+
+    fn one_by_one(&mut self) {
+        let names: Vec<String> = self.given.0.keys().cloned().collect();
+        for name in names {
+            let Some(entry) = java::find(&name) else {
+                continue;
+            };
+            let text = self.get(&name).unwrap_or_default().to_owned();
+            match &entry.rule {
+                Rule::As(native) => self.set(native, text),
+                Rule::Converted(convert) => match convert(&text) {
+                    Ok(converted) => {
+                        for (native, value) in converted.properties {
+                            self.set(native, value);
+                        }
+                        if let Some(warning) = converted.warning {
+                            self.weakens(&name, &warning);
+                        }
+                    }
+                    Err(error) => self.wrong_value(&name, error),
+                },
+                Rule::Together => {}
+                Rule::Accepted(why) => self.note(&name, format!("has no effect: {why}")),
+                Rule::Refused(_) if text.is_empty() => {}
+                Rule::Refused(hint) => self.problem(&name, "is not supported by Walferry").hint(*hint),
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! librdkafka's own names, for what Java has no name for.
+
+use rdkafka::{ClientConfig, error::KafkaError};
+use walferry_config::ValueError;
+
+use super::{Translation, java};
+
+/// Names that would break what the sink relies on, and what to do instead.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "delivery.report.only.error",
+        "every record's delivery has to be reported",
+    ),
+    ("enabled_events", "every record's delivery has to be reported"),
+    ("queuing.strategy", "records have to keep their order"),
+    ("plugin.library.paths", "libraries cannot be loaded"),
+    ("test.mock.num.brokers", "`walferry demo` has a broker of its own"),
+    ("opaque", "it is no setting"),
+    ("default_topic_conf", "it is no setting"),
+    ("log.queue", "librdkafka's log is part of Walferry's"),
+];
+
+/// Passes on what only librdkafka knows. It wins over what comes of Java's names.
+pub(super) fn pass_on(t: &mut Translation) {
+    let names: Vec<String> = t
+        .given
+        .0
+        .keys()
+        .filter(|name| java::find(name).is_none())
+        .cloned()
+        .collect();
+    for name in names {
+        if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+            t.problem(&name, "is not supported by Walferry").hint(*why);
+        } else if is_known(&name) {
+            let value = t.get(&name).unwrap_or_default().to_owned();
+            if matches!(name.as_str(), "message.timeout.ms" | "message.send.max.retries") {
+                t.note(
+                    &name,
+                    "has no effect: records wait until Kafka takes them, however long that lasts",
+                );
+                continue;
+            }
+            if name == "partitioner" && !value.starts_with("murmur2") {
+                t.weakens(
+                    &name,
+                    "is not murmur2_random: records of one key go to other partitions than Java's clients send them to",
+                );
+            }
+            if name == "enable.ssl.certificate.verification" && value == "false" {
+                t.weakens(&name, "is false: anybody may pass for a broker");
+            }
+            t.note(&name, "is one of librdkafka's own properties and passed on as it is");
+            t.set(&name, value);
+        } else {
+            unknown(t, &name);
+        }
+    }
+}
+
+fn unknown(t: &mut Translation, name: &str) {
+    let names: Vec<&str> = java::TABLE.iter().map(|entry| entry.name).collect();
+    let hint = ValueError::not_one_of(name, &names).hint;
+    let written_as = t.written_as(name);
+    t.findings
+        .warning(
+            written_as,
+            "is not a property of Kafka clients that Walferry knows; it has no effect",
+        )
+        .hint = hint;
+}
+
+/// Lets librdkafka look at each value.
+pub(super) fn check(t: &mut Translation) {
+    let mut wrong = Vec::new();
+    for (name, value) in &t.out.values {
+        let mut config = ClientConfig::new();
+        config.set(name, value);
+        if let Err(KafkaError::ClientConfig(_, description, ..)) = config.create_native_config() {
+            wrong.push((name.clone(), description));
+        }
+    }
+    for (name, description) in wrong {
+        // The description repeats the value, which may be a secret.
+        let secret =
+            name.contains("password") || name.contains("secret") || name.contains(".pem") || name.contains("key");
+        let message = if secret {
+            "has a value that librdkafka refuses".to_owned()
+        } else {
+            format!("is refused by librdkafka: {description}")
+        };
+        t.problem(&name, message);
+    }
+}
+
+fn is_known(name: &str) -> bool {
+    // A property without a default cannot be read, but is known.
+    match ClientConfig::new().create_native_config() {
+        Ok(config) => {
+            !matches!(config.get(name), Err(KafkaError::ClientConfig(code, ..)) if code == rdkafka::types::RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN)
+        }
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,179 @@
+//! SASL: the mechanism and its credentials.
+
+use std::collections::BTreeMap;
+
+use walferry_config::{Secret, ValueError};
+
+use super::{Translation, jaas::Jaas, tls::Protocol};
+
+/// Where tokens for OAUTHBEARER come from: OAuth's client credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OAuth {
+    pub(crate) token_endpoint: String,
+    pub(crate) client_id: String,
+    pub(crate) client_secret: Secret,
+    pub(crate) scope: Option<String>,
+    /// Whether id and secret are escaped before they are sent.
+    pub(crate) escaped: bool,
+    /// SASL extensions, such as Confluent Cloud's `logicalCluster`.
+    pub(crate) extensions: BTreeMap<String, String>,
+    /// Whom the token endpoint's certificate must come from; `None` for the system's authorities.
+    pub(crate) trusted: Option<String>,
+}
+
+const JAAS: &str = "sasl.jaas.config";
+const MECHANISM: &str = "sasl.mechanism";
+const HANDLER: &str = "sasl.login.callback.handler.class";
+
+pub(super) fn translate(t: &mut Translation, protocol: Protocol) {
+    if !protocol.has_login() {
+        if t.get_filled(JAAS).is_some() {
+            let name = t.written_as(JAAS);
+            t.findings
+                .warning(name, "has no effect while security.protocol has no SASL")
+                .hint("set security.protocol=SASL_SSL or SASL_PLAINTEXT");
+        }
+        return;
+    }
+    let mechanism = t.get_filled(MECHANISM).unwrap_or("GSSAPI").to_ascii_uppercase();
+    match mechanism.as_str() {
+        "PLAIN" => password(t, "PlainLoginModule"),
+        "SCRAM-SHA-256" | "SCRAM-SHA-512" => password(t, "ScramLoginModule"),
+        "OAUTHBEARER" => oauth(t),
+        "GSSAPI" => {
+            t.problem(MECHANISM, "is GSSAPI (Kerberos), which Walferry does not support")
+                .hint("let the brokers take SCRAM-SHA-512 or a client certificate beside it");
+            return;
+        }
+        "AWS_MSK_IAM" => {
+            t.problem(MECHANISM, "is AWS_MSK_IAM, which Walferry does not support")
+                .hint("let the cluster take SASL/SCRAM beside it");
+            return;
+        }
+        other => {
+            let error = ValueError::not_one_of(other, &["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]);
+            t.wrong_value(MECHANISM, error);
+            return;
+        }
+    }
+    t.set(MECHANISM, mechanism);
+}
+
+/// Reads the log-in module; a problem is told of.
+fn jaas(t: &mut Translation, module: &str) -> Option<Jaas> {
+    let Some(text) = t.get_filled(JAAS) else {
+        return None;
+    };
+    match Jaas::parse(text) {
+        Ok(jaas) if jaas.module == module => Some(jaas),
+        Ok(jaas) => {
+            t.problem(
+                JAAS,
+                format!("names {}, which does not fit sasl.mechanism", jaas.module),
+            )
+            .hint(format!("the module that fits is {module}"));
+            None
+        }
+        Err(error) => {
+            t.problem(JAAS, error.to_string());
+            None
+        }
+    }
+}
+
+fn password(t: &mut Translation, module: &str) {
+    if t.get_filled(JAAS).is_none() {
+        // librdkafka's own names may say it.
+        if t.get("sasl.username").is_none() {
+            t.problem(JAAS, "is required by sasl.mechanism")
+                .hint(format!("… {module} required username=\"…\" password=\"…\";"));
+        }
+        return;
+    }
+    let Some(jaas) = jaas(t, module) else {
+        return;
+    };
+    if jaas.options.get("tokenauth").is_some_and(|text| text == "true") {
+        t.problem(JAAS, "has a delegation token, which Walferry does not support")
+            .hint("use user name and password");
+    }
+    for (option, native) in [("username", "sasl.username"), ("password", "sasl.password")] {
+        match jaas.required(option) {
+            Ok(value) => t.set(native, value),
+            Err(why) => {
+                t.problem(JAAS, why);
+            }
+        }
+    }
+}
+
+fn oauth(t: &mut Translation) {
+    let handler = t
+        .get_filled(HANDLER)
+        .map(|class| class.rsplit('.').next().unwrap_or_default().to_owned());
+    // Strimzi's has options of its own for the same.
+    let strimzi = match handler.as_deref() {
+        None | Some("OAuthBearerLoginCallbackHandler") => false,
+        Some("JaasClientOauthLoginCallbackHandler") => true,
+        Some(_) => {
+            t.problem(HANDLER, "is not supported by Walferry").hint(
+                "tokens can be had with client id and secret: sasl.oauthbearer.token.endpoint.url, \
+                 sasl.oauthbearer.client.credentials.client.id and .secret",
+            );
+            return;
+        }
+    };
+    let options = match (t.get_filled(JAAS).is_some(), jaas(t, "OAuthBearerLoginModule")) {
+        (true, None) => return,
+        (_, jaas) => jaas.map(|jaas| jaas.options).unwrap_or_default(),
+    };
+    if options.keys().any(|name| name.starts_with("unsecuredLogin")) {
+        t.problem(JAAS, "asks for unsecured tokens, which Walferry does not support")
+            .hint("name a token endpoint");
+        return;
+    }
+    let option = |property: &str, kafka: &str, other: &str| {
+        let own = t
+            .get_filled(property)
+            .filter(|_| !property.is_empty())
+            .map(str::to_owned);
+        own.or_else(|| options.get(if strimzi { other } else { kafka }).cloned())
+    };
+    let endpoint = option("sasl.oauthbearer.token.endpoint.url", "", "oauth.token.endpoint.uri");
+    let id = option(
+        "sasl.oauthbearer.client.credentials.client.id",
+        "clientId",
+        "oauth.client.id",
+    );
+    let secret = option(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "clientSecret",
+        "oauth.client.secret",
+    );
+    let scope = option("sasl.oauthbearer.scope", "scope", "oauth.scope");
+    let escaped = t.get("sasl.oauthbearer.header.urlencode") == Some("true");
+    let extensions = options
+        .iter()
+        .filter_map(|(name, value)| Some((name.strip_prefix("extension_")?.to_owned(), value.clone())));
+    let extensions = extensions.collect();
+    let (Some(token_endpoint), Some(client_id), Some(client_secret)) = (endpoint, id, secret) else {
+        t.problem(
+            MECHANISM,
+            "is OAUTHBEARER, which needs a token endpoint, a client id and its secret",
+        )
+        .hint(
+            "set sasl.oauthbearer.token.endpoint.url, sasl.oauthbearer.client.credentials.client.id and \
+             sasl.oauthbearer.client.credentials.client.secret",
+        );
+        return;
+    };
+    t.out.oauth = Some(OAuth {
+        token_endpoint,
+        client_id,
+        client_secret: Secret::new(client_secret),
+        scope,
+        escaped,
+        extensions,
+        trusted: t.out.values.get("ssl.ca.pem").cloned(),
+    });
+}

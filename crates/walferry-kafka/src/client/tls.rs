@@ -1,0 +1,160 @@
+//! TLS: trust, the client's own certificate, the check of the host's name.
+
+use openssl::ssl::cipher_name;
+use walferry_config::ValueError;
+
+use super::{
+    Translation,
+    keystore::{self, StoreError},
+};
+
+/// How brokers are reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Plain,
+    Tls,
+    SaslPlain,
+    SaslTls,
+}
+
+impl Protocol {
+    pub(super) const fn has_login(self) -> bool {
+        matches!(self, Self::SaslPlain | Self::SaslTls)
+    }
+
+    const fn has_tls(self) -> bool {
+        matches!(self, Self::Tls | Self::SaslTls)
+    }
+}
+
+pub(super) fn translate(t: &mut Translation) -> Protocol {
+    let text = t.get("security.protocol").unwrap_or("PLAINTEXT").to_ascii_uppercase();
+    let protocol = match text.as_str() {
+        "PLAINTEXT" => Protocol::Plain,
+        "SSL" => Protocol::Tls,
+        "SASL_PLAINTEXT" => Protocol::SaslPlain,
+        "SASL_SSL" => Protocol::SaslTls,
+        _ => {
+            let error = ValueError::not_one_of(&text, &["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]);
+            t.wrong_value("security.protocol", error);
+            return Protocol::Plain;
+        }
+    };
+    if t.get("security.protocol").is_some() {
+        t.set("security.protocol", text.to_ascii_lowercase());
+    }
+    if protocol.has_tls() {
+        trust(t);
+        identity(t);
+        host_name(t);
+        ciphers(t);
+    } else if let Some(name) = [
+        "ssl.truststore.location",
+        "ssl.truststore.certificates",
+        "ssl.keystore.location",
+        "ssl.keystore.key",
+    ]
+    .into_iter()
+    .find(|name| t.get_filled(name).is_some())
+    {
+        let name = t.written_as(name);
+        t.findings
+            .warning(name, format!("has no effect while security.protocol is {text}"))
+            .hint("set security.protocol=SSL or SASL_SSL");
+    }
+    protocol
+}
+
+fn trust(t: &mut Translation) {
+    let (inline, file) = ("ssl.truststore.certificates", "ssl.truststore.location");
+    let (name, trusted) = if let Some(text) = t.get_filled(inline) {
+        (inline, keystore::trusted_pem(text.as_bytes()))
+    } else if let Some(path) = t.get_filled(file) {
+        (file, keystore::trusted(path, t.get_filled("ssl.truststore.password")))
+    } else {
+        return;
+    };
+    match trusted {
+        Ok(pem) => t.set("ssl.ca.pem", pem),
+        Err(error) => unusable(t, name, &error),
+    }
+}
+
+fn identity(t: &mut Translation) {
+    let (inline, file) = ("ssl.keystore.key", "ssl.keystore.location");
+    let key_password = t.get_filled("ssl.key.password");
+    let (name, identity) = if let Some(key) = t.get_filled(inline) {
+        let chain = t.get("ssl.keystore.certificate.chain").unwrap_or_default();
+        (
+            inline,
+            keystore::identity_pem(chain.as_bytes(), key.as_bytes(), key_password),
+        )
+    } else if let Some(path) = t.get_filled(file) {
+        (
+            file,
+            keystore::identity(path, t.get_filled("ssl.keystore.password"), key_password),
+        )
+    } else {
+        return;
+    };
+    match identity {
+        Ok(identity) => {
+            t.set("ssl.certificate.pem", identity.chain);
+            t.set("ssl.key.pem", identity.key);
+        }
+        Err(error) => unusable(t, name, &error),
+    }
+}
+
+fn unusable(t: &mut Translation, name: &str, error: &StoreError) {
+    // The text of an inline store is no path, and a key's must not be shown.
+    if name.ends_with(".location") {
+        let path = t.get(name).unwrap_or_default().to_owned();
+        t.problem(name, format!("is {path}, which {error}"))
+            .hint(error.hint(&path));
+    } else {
+        t.problem(name, error.to_string());
+    }
+}
+
+fn host_name(t: &mut Translation) {
+    const NAME: &str = "ssl.endpoint.identification.algorithm";
+    match t.get(NAME) {
+        None => {}
+        Some("") => {
+            t.weakens(
+                NAME,
+                "is empty: any server with a trusted certificate is taken for a broker",
+            );
+            t.set(NAME, "none");
+        }
+        Some(text) if text.eq_ignore_ascii_case("https") => t.set(NAME, "https"),
+        Some(_) => t.wrong_value(NAME, ValueError::new("https or empty")),
+    }
+}
+
+fn ciphers(t: &mut Translation) {
+    const NAME: &str = "ssl.cipher.suites";
+    let Some(text) = t.get_filled(NAME).map(str::to_owned) else {
+        return;
+    };
+    let mut names = Vec::new();
+    for suite in text.split(',').map(str::trim).filter(|suite| !suite.is_empty()) {
+        // Those of TLS 1.3 are no part of OpenSSL's list: they are always there.
+        if matches!(
+            suite,
+            "TLS_AES_128_GCM_SHA256" | "TLS_AES_256_GCM_SHA384" | "TLS_CHACHA20_POLY1305_SHA256"
+        ) {
+            continue;
+        }
+        match cipher_name(suite) {
+            "(NONE)" => t
+                .problem(NAME, format!("has {suite}, which OpenSSL does not know"))
+                .hint("take it out"),
+            name => names.push(name),
+        }
+    }
+    if !names.is_empty() {
+        t.set(NAME, names.join(":"));
+    }
+}
