@@ -16,9 +16,9 @@ use super::options::{EmptyArray, NameAdjustment, NullMember};
 /// How schemas are made.
 #[derive(Debug)]
 pub(super) struct Inference {
-    pub(super) null_member: NullMember,
-    pub(super) empty_array: EmptyArray,
-    pub(super) name_adjustment: NameAdjustment,
+    null_member: NullMember,
+    empty_array: EmptyArray,
+    name_adjustment: NameAdjustment,
     scalars: Scalars,
 }
 
