@@ -4,6 +4,8 @@
 //! a type's name, elements or labels are, and which columns are the key. The catalog may be newer than the stream: whoever
 //! reads these facts compares name, type and modifier with the Relation message first.
 
+use std::collections::HashMap;
+
 use walferry_pgoutput::Oid;
 
 /// Facts about one relation and every type that its columns reach.
@@ -113,5 +115,24 @@ impl Catalog {
     /// A type by its oid.
     pub fn type_of(&self, oid: Oid) -> Option<&TypeFacts> {
         self.types.iter().find(|t| t.oid == oid)
+    }
+}
+
+/// The labels of enums as they were when each enum was first read.
+///
+/// Debezium reads a type once and keeps it until it is started again, so that a label that is added meanwhile is sent, and its
+/// schema does not list it.
+#[derive(Debug, Default)]
+pub struct EnumLabels(HashMap<Oid, Vec<String>>);
+
+impl EnumLabels {
+    /// Puts the labels that were read first in place of those of `catalog`, and keeps those of enums that are new.
+    pub fn pin(&mut self, catalog: &mut Catalog) {
+        for facts in &mut catalog.types {
+            if let TypeKind::Enum { labels } = &mut facts.kind {
+                let first = self.0.entry(facts.oid).or_insert_with(|| labels.clone());
+                labels.clone_from(first);
+            }
+        }
     }
 }

@@ -22,16 +22,19 @@ pub struct Outcome<'a> {
     pub failures: Vec<Failure>,
 }
 
-/// Up to three records.
+/// Up to three records. Nearly always it is one, for which nothing is allocated.
 #[derive(Debug, Default)]
-pub struct Records<'a>([Option<Record<'a>>; 3]);
+pub struct Records<'a> {
+    first: Option<Record<'a>>,
+    more: Vec<Record<'a>>,
+}
 
 impl<'a> IntoIterator for Records<'a> {
     type Item = Record<'a>;
-    type IntoIter = std::iter::Flatten<std::array::IntoIter<Option<Record<'a>>, 3>>;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<Record<'a>>, std::vec::IntoIter<Record<'a>>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter().flatten()
+        self.first.into_iter().chain(self.more)
     }
 }
 
@@ -132,7 +135,6 @@ impl TablePlan {
             context,
             transaction,
             outcome: Outcome::default(),
-            count: 0,
         };
         match change.operation {
             Operation::Insert { new } => emit.insert(new)?,
@@ -152,7 +154,6 @@ impl TablePlan {
             context,
             transaction,
             outcome: Outcome::default(),
-            count: 0,
         };
         emit.envelope(Op::Truncate, Typed::NULL, (Value::Null, Value::Null), None);
         emit.finish()
@@ -172,7 +173,6 @@ impl TablePlan {
             context,
             transaction: None,
             outcome: Outcome::default(),
-            count: 0,
         };
         let row = emit.row(columns, None)?;
         let key = emit.key(row.key);
@@ -196,12 +196,11 @@ struct Emit<'p, 'a, 't> {
     context: &'p Context<'a>,
     transaction: Option<&'t mut Transaction>,
     outcome: Outcome<'a>,
-    count: usize,
 }
 
 impl<'a> Emit<'_, 'a, '_> {
     fn finish(mut self) -> Outcome<'a> {
-        if self.count == 0 && self.outcome.skipped.is_none() {
+        if self.outcome.records.first.is_none() && self.outcome.skipped.is_none() {
             self.outcome.skipped = Some(Skipped::Operation);
         }
         self.outcome
@@ -304,8 +303,11 @@ impl<'a> Emit<'_, 'a, '_> {
     }
 
     fn push(&mut self, record: Record<'a>) {
-        self.outcome.records.0[self.count] = Some(record);
-        self.count += 1;
+        let records = &mut self.outcome.records;
+        match &records.first {
+            None => records.first = Some(record),
+            Some(_) => records.more.push(record),
+        }
     }
 
     fn key(&self, key: Option<Struct<'a>>) -> Typed<'a> {
@@ -345,8 +347,10 @@ impl<'a> Emit<'_, 'a, '_> {
                 _ => column,
             };
             if let Some(field) = &column_plan.in_row {
-                let value = read(column_plan, field, column).or_else(|reason| self.tolerate(column_plan, reason))?;
-                values.push(value);
+                values.push(match read(column_plan, field, column) {
+                    Ok(value) => value,
+                    Err(reason) => self.tolerate(column_plan, reason)?,
+                });
             }
             if let (Some((place, field)), Some(key)) = (&column_plan.in_key, &mut key) {
                 key[*place] =
@@ -384,7 +388,7 @@ impl<'a> Emit<'_, 'a, '_> {
 /// The value of a column.
 fn read<'a>(column: &'a ColumnPlan, field: &'a FieldPlan, value: Column<'a>) -> Result<Value<'a>, Reason> {
     let value = match value {
-        Column::Text(_) if column.decoder == Decoder::Nothing => return Ok(field.null.reborrow()),
+        Column::Text(_) if matches!(column.decoder, Decoder::Nothing) => return Ok(field.null.reborrow()),
         Column::Text(text) => column.decoder.decode(text, &field.schema)?,
         Column::Null => return Ok(field.null.reborrow()),
         Column::Unchanged => {

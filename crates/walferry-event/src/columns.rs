@@ -91,11 +91,16 @@ impl Rule<'_> {
             }
             Self::Truncate(_) => schema,
             Self::Mask(_) | Self::Hash(_) => schema.parameter("masked", "true"),
-            Self::Propagate => schema
-                .parameter("__debezium.source.column.type", type_name.to_uppercase())
-                .parameter("__debezium.source.column.length", column.length.to_string())
-                .parameter("__debezium.source.column.scale", column.scale.to_string())
-                .parameter("__debezium.source.column.name", name),
+            Self::Propagate => {
+                let schema = schema
+                    .parameter("__debezium.source.column.type", type_name.to_uppercase())
+                    .parameter("__debezium.source.column.length", column.length.to_string());
+                let schema = match column.scale {
+                    Some(scale) => schema.parameter("__debezium.source.column.scale", scale.to_string()),
+                    None => schema,
+                };
+                schema.parameter("__debezium.source.column.name", name)
+            }
         }
     }
 }

@@ -47,7 +47,7 @@ fn convert(text: &str, column: &ColumnType, mapping: &Mapping) -> Option<Value<'
             let number = if column.is_variable_numeric() {
                 number
             } else {
-                number.rescale(column.scale)?
+                number.rescale(column.digits())?
             };
             Some(Value::string(number.to_plain_string()))
         }

@@ -280,13 +280,14 @@ impl Columns<'_> {
     }
 
     fn plan(&self, column: &RelationColumn, place_in_key: Option<usize>) -> Planned {
-        let facts = self.facts(column);
-        let column_type = ColumnType::new(column.type_oid, column.type_modifier, self.catalog);
-        let type_name = driver_type_name(&column_type, facts);
         let passes = self
             .settings
             .filters
             .captures_column(self.schema, self.table, &column.name);
+        // In the stream Debezium knows nothing of a column that is filtered out, not even of one in the key.
+        let facts = self.facts(column).filter(|_| passes || self.stage == Stage::Snapshot);
+        let column_type = ColumnType::new(column.type_oid, column.type_modifier, self.stage, self.catalog);
+        let type_name = self.driver_type_name(&column_type, facts);
         let mapping = resolve(&column_type, &self.settings.events, self.stage, self.catalog);
         let why = match mapping {
             None => Some(LeftOutReason::UnknownType),
@@ -312,7 +313,8 @@ impl Columns<'_> {
                 left_out,
             };
         };
-        let base = self.field_schema(&column_type, &mapping, facts);
+        let nullable = facts.is_none_or(|facts| !facts.not_null);
+        let base = self.field_schema(&column_type, nullable, &mapping, facts);
         let table = format!("{}.{}", self.schema, self.table);
         let rule = Rule::of(&self.settings.columns, &table, &column.name, &type_name);
         let row = passes.then(|| match rule {
@@ -320,8 +322,8 @@ impl Columns<'_> {
             None => base.clone(),
         });
         let change = rule.and_then(|rule| rule.change(&column_type));
-        let in_row = row.map(|schema| FieldPlan::new(schema, &mapping, change));
-        let in_key = place_in_key.map(|place| (place, FieldPlan::new(base, &mapping, None)));
+        let in_row = row.map(|schema| FieldPlan::new(schema, nullable, &mapping, change));
+        let in_key = place_in_key.map(|place| (place, FieldPlan::new(base, nullable, &mapping, None)));
         let field_name = self.settings.field_name(&column.name);
         let field = |plan: &FieldPlan| Field::new(&*field_name, plan.schema.clone());
         Planned {
@@ -339,22 +341,34 @@ impl Columns<'_> {
     }
 
     /// The schema of the column's field, without what rules over columns add.
-    fn field_schema(&self, column_type: &ColumnType, mapping: &Mapping, facts: Option<&ColumnFacts>) -> Schema {
-        let schema = mapping
-            .schema
-            .clone()
-            .with_optional(facts.is_none_or(|facts| !facts.not_null));
+    fn field_schema(
+        &self,
+        column_type: &ColumnType,
+        nullable: bool,
+        mapping: &Mapping,
+        facts: Option<&ColumnFacts>,
+    ) -> Schema {
         let default = facts
             .and_then(|facts| facts.default.as_deref())
             .and_then(|expression| defaults::default_value(expression, column_type, mapping));
-        let comment = facts
-            .and_then(|facts| facts.comment.as_deref())
-            .filter(|_| self.settings.events.include_schema_comments);
-        let schema = match comment {
-            Some(comment) => schema.doc(comment),
-            None => schema,
+        let schema = mapping.schema.clone();
+        let optional = schema.optional || nullable;
+        schema
+            .with_optional(optional)
+            .default_value(default.unwrap_or_default())
+    }
+
+    /// The type's name as the driver has it: to a snapshot, integers that a sequence fills are serials.
+    fn driver_type_name(&self, column_type: &ColumnType, facts: Option<&ColumnFacts>) -> String {
+        let default = facts.and_then(|facts| facts.default.as_deref());
+        let serial = self.stage == Stage::Snapshot && default.is_some_and(|default| default.contains("nextval("));
+        let name = match &*column_type.name {
+            "int2" if serial => "smallserial",
+            "int4" if serial => "serial",
+            "int8" if serial => "bigserial",
+            name => name,
         };
-        schema.default_value(default.unwrap_or_default())
+        name.to_owned()
     }
 
     fn key_plan(&self, topic: &str, fields: Vec<Option<Field>>) -> Result<Option<KeyPlan>, Error> {
@@ -372,14 +386,14 @@ impl Columns<'_> {
 }
 
 impl FieldPlan {
-    fn new(schema: Schema, mapping: &Mapping, change: Option<Change>) -> Self {
+    fn new(schema: Schema, nullable: bool, mapping: &Mapping, change: Option<Change>) -> Self {
         let schema = schema.build();
         let changed = |value: Value<'static>| match &change {
             Some(change) => change.apply(value).into_owned(),
             None => value,
         };
         let null = match &schema.default {
-            _ if schema.optional => Value::Null,
+            _ if nullable => Value::Null,
             Some(default) => default.clone(),
             // A struct's schema is that of its field.
             None => match mapping.fallback.clone() {
@@ -396,19 +410,6 @@ impl FieldPlan {
             },
             change,
         }
-    }
-}
-
-/// The type's name as the driver has it: integers that a sequence fills are serials to it.
-fn driver_type_name(column_type: &ColumnType, facts: Option<&ColumnFacts>) -> String {
-    let sequence = facts
-        .and_then(|facts| facts.default.as_deref())
-        .is_some_and(|default| default.contains("nextval("));
-    match &*column_type.name {
-        "int2" if sequence => "smallserial".to_owned(),
-        "int4" if sequence => "serial".to_owned(),
-        "int8" if sequence => "bigserial".to_owned(),
-        name => name.to_owned(),
     }
 }
 

@@ -119,7 +119,8 @@ impl Transaction {
         let order = match self.tables.iter_mut().find(|(name, _)| name == table) {
             Some((_, count)) => {
                 *count += 1;
-                *count
+                // To Debezium every message is a collection of its own.
+                if table == MESSAGES { 1 } else { *count }
             }
             None => {
                 self.tables.push((table.to_owned(), 1));

@@ -60,7 +60,7 @@ pub(crate) fn as_driver_prints(bytes: &[u8]) -> String {
     out
 }
 
-/// Schema of PostGIS's types.
+/// Schema of PostGIS's types; Debezium's geometry is optional also in columns that are not null.
 pub(crate) fn geometry_schema(name: &str) -> Schema {
     let fields = vec![
         Field::new("wkb", Schema::bytes().build()),
@@ -69,7 +69,7 @@ pub(crate) fn geometry_schema(name: &str) -> Schema {
     let schema = Schema::structure(fields)
         .named(format!("io.debezium.data.geometry.{name}"))
         .version(1);
-    schema.doc(name)
+    schema.doc(name).with_optional(name == "Geometry")
 }
 
 /// A geometry as PostGIS prints it: extended well-known binary in hexadecimal digits, which is what is sent.

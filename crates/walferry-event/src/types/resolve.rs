@@ -27,7 +27,7 @@ pub(crate) struct ColumnType {
     /// Length as the driver reports it.
     pub(crate) length: i32,
     /// Scale as the driver reports it: digits behind the point.
-    pub(crate) scale: i32,
+    pub(crate) scale: Option<i32>,
 }
 
 /// What the type below all domains is.
@@ -51,12 +51,13 @@ const MAX_DOMAIN_DEPTH: usize = 32;
 
 impl ColumnType {
     /// What is known of a type and a column's modifier.
-    pub(crate) fn new(id: Oid, modifier: i32, catalog: Option<&Catalog>) -> Self {
+    pub(crate) fn new(id: Oid, modifier: i32, stage: Stage, catalog: Option<&Catalog>) -> Self {
         let facts = |id| catalog.and_then(|catalog| catalog.type_of(id));
-        let (length, scale) = if modifier == -1 {
-            default_measures(id, &facts, MAX_DOMAIN_DEPTH)
-        } else {
-            (builtin::length(id, modifier), builtin::scale(id, modifier))
+        let (length, scale) = match (id, modifier) {
+            // A snapshot describes the columns of a table with other words than the stream does.
+            (oid::NUMERIC, -1) if stage == Stage::Snapshot => (0, None),
+            (_, -1) => some_scale(default_measures(id, &facts, MAX_DOMAIN_DEPTH)),
+            _ => (builtin::length(id, modifier), Some(builtin::scale(id, modifier))),
         };
         let root = root_of(id, &facts);
         let (root_name, kind) = root_kind(root, facts(root));
@@ -76,7 +77,12 @@ impl ColumnType {
 
     /// Whether it is `numeric` without precision and scale.
     pub(crate) fn is_variable_numeric(&self) -> bool {
-        matches!(self.length, 0 | VARIABLE_NUMERIC_LENGTH) && self.scale == 0
+        matches!(self.length, 0 | VARIABLE_NUMERIC_LENGTH) && self.digits() == 0
+    }
+
+    /// Digits behind the point.
+    pub(crate) fn digits(&self) -> i32 {
+        self.scale.unwrap_or(0)
     }
 
     /// Whether the driver calls it a kind of text, which is what masks and hashes go by.
@@ -90,13 +96,17 @@ impl ColumnType {
 
     /// The type of the elements, with the measures of the array.
     fn element(&self, element: Oid, catalog: Option<&Catalog>) -> Self {
-        let of_element = Self::new(element, -1, catalog);
+        let of_element = Self::new(element, -1, Stage::Element, catalog);
         Self {
             length: self.length,
             scale: self.scale,
             ..of_element
         }
     }
+}
+
+fn some_scale((length, scale): (i32, i32)) -> (i32, Option<i32>) {
+    (length, Some(scale))
 }
 
 fn root_of<'c>(id: Oid, facts: &impl Fn(Oid) -> Option<&'c TypeFacts>) -> Oid {
@@ -234,14 +244,14 @@ fn scalar(column: &ColumnType, modes: &EventSection, stage: Stage) -> Option<Map
         }
         oid::BYTEA => bytea(modes),
         oid::DATE => date(modes.time, stage),
-        oid::TIME => time(modes.time, column.scale, stage),
+        oid::TIME => time(modes.time, column.digits(), stage),
         oid::TIMETZ => mapping(
             temporal_text("ZonedTime"),
             Decoder::ZonedTime(stage.of_times()),
             Value::str("00:00:00Z"),
         ),
-        oid::TIMESTAMP => timestamp(modes.time, column.scale, stage),
-        oid::TIMESTAMPTZ => zoned_timestamp(column.scale, stage),
+        oid::TIMESTAMP => timestamp(modes.time, column.digits(), stage),
+        oid::TIMESTAMPTZ => zoned_timestamp(column.digits(), stage),
         oid::INTERVAL => interval(modes.interval),
         oid::POINT => point(),
         _ => return extension(column, modes, &text),
@@ -274,7 +284,7 @@ fn numeric(column: &ColumnType, modes: &EventSection, stage: Stage) -> Mapping {
         Stage::Element => Decoder::FiniteDecimal(Box::new(decoder)),
         Stage::Stream | Stage::Snapshot => decoder,
     };
-    let scale = column.scale;
+    let scale = column.digits();
     match modes.decimal {
         DecimalHandling::Double => {
             let decoder = finite(Decoder::DecimalFloat);

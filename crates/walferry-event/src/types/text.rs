@@ -6,5 +6,8 @@ use std::borrow::Cow;
 /// UTF-8 becomes U+FFFD there, as in Java.
 #[inline]
 pub(crate) fn utf8(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
+    }
 }

@@ -1,0 +1,174 @@
+//! Tables and settings for tests and benches.
+
+use std::sync::Arc;
+
+use walferry_config::connector::Connector;
+use walferry_config::{Findings, Lookup, Submitted, Worker};
+use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
+use walferry_event::{Context, Settings, TablePlan};
+use walferry_pgoutput::{Lsn, Oid, Relation, RelationColumn, ReplicaIdentity, Xid};
+
+/// Settings of a connector with these properties, on the prefix `lab` and the database `db`.
+pub fn settings(properties: &[(&str, &str)]) -> Arc<Settings> {
+    struct Nowhere;
+    impl Lookup for Nowhere {
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+        fn file(&self, _: &std::path::Path) -> std::io::Result<String> {
+            Err(std::io::ErrorKind::NotFound.into())
+        }
+    }
+    let base = [
+        ("name", "test"),
+        ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
+        ("plugin.name", "pgoutput"),
+        ("database.hostname", "localhost"),
+        ("database.user", "u"),
+        ("database.password", "p"),
+        ("database.dbname", "db"),
+        ("topic.prefix", "lab"),
+    ];
+    let lines: Vec<String> = base
+        .iter()
+        .chain(properties)
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let (submitted, _) = Submitted::from_properties(&lines.join("\n")).expect("the properties are well formed");
+    let (connector, findings) =
+        Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
+    let problems: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    let connector = connector.unwrap_or_else(|| panic!("{problems:?}"));
+    Arc::new(Settings::new(&connector, "1.2.3", "run-1"))
+}
+
+/// A column to be.
+#[derive(Clone)]
+pub struct Col {
+    pub name: String,
+    pub type_oid: u32,
+    pub modifier: i32,
+    pub not_null: bool,
+    pub default: Option<String>,
+}
+
+/// A column of a type without modifier, which may be null.
+pub fn col(name: &str, type_oid: u32) -> Col {
+    Col {
+        name: name.to_owned(),
+        type_oid,
+        modifier: -1,
+        not_null: false,
+        default: None,
+    }
+}
+
+impl Col {
+    pub fn modifier(self, modifier: i32) -> Self {
+        Self { modifier, ..self }
+    }
+    pub fn not_null(self) -> Self {
+        Self { not_null: true, ..self }
+    }
+    pub fn default(self, expression: &str) -> Self {
+        Self {
+            default: Some(expression.to_owned()),
+            ..self
+        }
+    }
+}
+
+/// A table as the stream and the catalog have it.
+pub struct Table {
+    pub relation: Relation,
+    pub catalog: Catalog,
+}
+
+/// `public.t` with these columns and primary key, under the default replica identity.
+pub fn table(columns: &[Col], primary_key: &[&str]) -> Table {
+    let relation = Relation {
+        oid: Oid(16384),
+        namespace: "public".to_owned(),
+        name: "t".to_owned(),
+        replica_identity: ReplicaIdentity::Default,
+        columns: columns
+            .iter()
+            .map(|column| relation_column(column, primary_key))
+            .collect(),
+    };
+    let table = TableFacts {
+        oid: relation.oid,
+        schema: relation.namespace.clone(),
+        name: relation.name.clone(),
+        columns: (1..)
+            .zip(columns)
+            .map(|(number, column)| column_facts(number, column, primary_key))
+            .collect(),
+        primary_key: primary_key.iter().map(|name| (*name).to_owned()).collect(),
+        unique_indexes: Vec::new(),
+        comment: None,
+    };
+    Table {
+        relation,
+        catalog: Catalog {
+            table: Some(table),
+            types: Vec::new(),
+        },
+    }
+}
+
+fn relation_column(column: &Col, primary_key: &[&str]) -> RelationColumn {
+    RelationColumn {
+        name: column.name.clone(),
+        part_of_key: primary_key.contains(&&*column.name),
+        type_oid: Oid(column.type_oid),
+        type_modifier: column.modifier,
+    }
+}
+
+fn column_facts(number: i16, column: &Col, primary_key: &[&str]) -> ColumnFacts {
+    ColumnFacts {
+        name: column.name.clone(),
+        number,
+        type_oid: Oid(column.type_oid),
+        type_modifier: column.modifier,
+        not_null: column.not_null || primary_key.contains(&&*column.name),
+        default: column.default.clone(),
+        generated: false,
+        identity: false,
+        comment: None,
+    }
+}
+
+impl Table {
+    /// The same with one more type.
+    #[allow(dead_code)] // each test binary uses its own part of this module
+    pub fn with_type(mut self, oid: u32, name: &str, kind: TypeKind) -> Self {
+        self.catalog.types.push(TypeFacts {
+            oid: Oid(oid),
+            schema: "public".to_owned(),
+            name: name.to_owned(),
+            kind,
+        });
+        self
+    }
+
+    /// The plan of the stream.
+    pub fn plan(&self, settings: &Arc<Settings>) -> TablePlan {
+        TablePlan::new(settings, &self.relation, Some(&self.catalog)).expect("the table has a plan")
+    }
+}
+
+/// A change at LSN 200 in transaction 7, after a commit at 100.
+pub fn context() -> Context<'static> {
+    Context {
+        lsn: Some(Lsn(200)),
+        last_commit_lsn: Some(Lsn(100)),
+        xid: Some(Xid(7)),
+        source_time_ns: 1_795_252_998_251_983_000,
+        processed_time_ns: 1_795_252_998_290_572_036,
+        xmin: None,
+        origin: None,
+        snapshot: None,
+    }
+}
