@@ -83,7 +83,7 @@ impl Verdict {
             return Self::new(
                 false,
                 Level::Note,
-                "starting: looks at Postgres, Kafka and the stored offset".into(),
+                "starting: looking at Postgres, Kafka and the stored offset".into(),
             );
         };
         let recent = look.now_us - trouble.since_us < PATIENCE_US;
@@ -117,7 +117,7 @@ impl Verdict {
             );
             let level = if for_us < LATE_US { Level::Note } else { Level::Bad };
             return Self::new(for_us < PATIENCE_US, level, what)
-                .and("Changes wait in Postgres, nothing is lost.")
+                .and("Changes wait in Postgres, nothing is lost so far.")
                 .with_hints_of(&trouble.failure)
                 .with_cost(look);
         }
@@ -133,7 +133,7 @@ impl Verdict {
                 Level::Bad
             };
             let mut verdict = Self::new(waits_us < PATIENCE_US, level, what)
-                .and("Changes wait in Postgres, nothing is lost.")
+                .and("Changes wait in Postgres, nothing is lost so far.")
                 .with_cost(look);
             verdict.hints.push(
                 "look at the brokers: are the topics' partitions led, and do enough replicas follow for `min.insync.replicas`?".into(),
@@ -178,6 +178,8 @@ impl Verdict {
         let Some(slot) = look.slot() else { return };
         let keep = "give it more room: `ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT pg_reload_conf();`";
         match (slot.wal_status.as_deref(), slot.safe_wal_size) {
+            // A connector that has stopped says so itself.
+            (Some("lost"), _) if matches!(look.course.phase, Phase::Failed(_)) => {}
             (Some("lost"), _) => {
                 let text = format!(
                     "Slot {} is lost: Postgres has removed WAL that was not read yet.",
@@ -405,13 +407,13 @@ mod tests {
             ),
             (
                 with(down(), 380 << 20, Some(1_717_986_918), "extended"),
-                "Kafka has been in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost. \
+                "Kafka has been in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost so far. \
                  380 MiB of WAL are kept for the slot, 1.6 GiB more and it is lost, in about 27 min at the present pace.",
                 &["start it"],
             ),
             (
                 with(down(), 380 << 20, None, "reserved"),
-                "Kafka has been in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost. \
+                "Kafka has been in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost so far. \
                  380 MiB of WAL are kept for the slot, without limit: watch the server's disk.",
                 &["start it"],
             ),
@@ -422,7 +424,7 @@ mod tests {
             ),
             (
                 with(down(), 380 << 20, Some(1 << 20), "extended"),
-                "Kafka has been in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost. \
+                "Kafka has been in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost so far. \
                  380 MiB of WAL are kept for the slot, 1.0 MiB more and it is lost, in about 1 s at the present pace. \
                  There is little room left for the slot.",
                 &[
@@ -439,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_slot_is_not_ready_whatever_the_phase() {
+    fn a_lost_slot_is_told_of_once() {
         let status = Status::new("orders", "shop");
         status.set_phase(Phase::Streaming);
         let mut figures = slots(20, 5 << 30, 4 << 30);
@@ -449,5 +451,19 @@ mod tests {
         assert_eq!((verdict.ready, verdict.level), (false, Level::Bad));
         assert!(verdict.reason.contains("20 s old"), "{}", verdict.reason);
         assert!(verdict.hints[0].contains("when_needed"), "{:?}", verdict.hints);
+
+        status.set_phase(Phase::Failed(Failure::stop(
+            Exit::Setup,
+            "slot_lost",
+            "slot lost",
+            "make another",
+        )));
+        let verdict = Verdict::of(&Look::at(&status, NOW_US));
+        assert_eq!(verdict.hints, ["make another"]);
+        assert!(
+            !verdict.ready && !verdict.reason.contains("dbz_orders"),
+            "{}",
+            verdict.reason
+        );
     }
 }

@@ -114,6 +114,20 @@ mod tests {
     }
 
     #[test]
+    fn alerts_name_metrics_that_there_are() {
+        let how_to = include_str!("../../../docs/how-to/watch-the-slot.md");
+        let words = how_to.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let named: BTreeSet<_> = words.filter(|word| word.starts_with("walferry_")).collect();
+        let known: BTreeSet<_> = GROUPS
+            .iter()
+            .flat_map(|(_, metrics)| *metrics)
+            .map(|metric| metric.name)
+            .collect();
+        assert!(!named.is_empty());
+        assert_eq!(named.difference(&known).collect::<Vec<_>>(), Vec::<&&str>::new());
+    }
+
+    #[test]
     fn names_follow_the_rules_of_prometheus() {
         let own = GROUPS.iter().flat_map(|(_, metrics)| *metrics);
         let mut names = BTreeSet::new();
