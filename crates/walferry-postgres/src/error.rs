@@ -188,21 +188,29 @@ impl Error {
         }
     }
 
+    /// The connection ended; TLS and sockets say in many words that the server has closed it.
+    pub(crate) fn lost(doing: &'static str, source: io::Error) -> Self {
+        let source = match source.kind() {
+            io::ErrorKind::UnexpectedEof => io::Error::new(source.kind(), "the server closed it"),
+            _ => source,
+        };
+        Self::Lost { doing, source }
+    }
+
+    /// The server closed the connection.
+    pub(crate) fn closed(doing: &'static str) -> Self {
+        Self::lost(doing, io::ErrorKind::UnexpectedEof.into())
+    }
+
     /// An error of an ordinary SQL connection.
     pub(crate) fn sql(doing: &'static str, error: tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(db) => Self::server(doing, ServerError::from(db)),
-            None if error.is_closed() => Self::Lost {
-                doing,
-                source: io::Error::new(io::ErrorKind::UnexpectedEof, "the connection is closed"),
-            },
+            None if error.is_closed() => Self::closed(doing),
             None => {
                 let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
                 match source {
-                    Some(source) => Self::Lost {
-                        doing,
-                        source: io::Error::new(source.kind(), source.to_string()),
-                    },
+                    Some(source) => Self::lost(doing, io::Error::new(source.kind(), source.to_string())),
                     None => Self::Protocol {
                         doing,
                         problem: Failure::chain(&error),
@@ -366,5 +374,109 @@ impl From<Error> for Failure {
             },
             other => Self::new(disposition, kind, Self::chain(&other), other.hint()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_trouble_is_retried_and_setup_is_not() {
+        const STOP: Disposition = Disposition::Stop(Exit::Setup);
+        let io = |kind: io::ErrorKind| io::Error::from(kind);
+        let address = || "db:5432".to_owned();
+        let cases = [
+            (
+                Error::Resolve {
+                    host: "db".into(),
+                    source: io(io::ErrorKind::NotFound),
+                },
+                Disposition::Retry,
+            ),
+            (
+                Error::Unreachable {
+                    address: address(),
+                    source: io(io::ErrorKind::ConnectionRefused),
+                },
+                Disposition::Retry,
+            ),
+            (
+                Error::LoginTimeout {
+                    address: address(),
+                    seconds: 10,
+                },
+                Disposition::Retry,
+            ),
+            (Error::closed("streaming"), Disposition::Retry),
+            (
+                Error::TlsHandshake {
+                    address: address(),
+                    source: io(io::ErrorKind::ConnectionReset),
+                },
+                Disposition::Retry,
+            ),
+            (
+                Error::TlsHandshake {
+                    address: address(),
+                    source: io(io::ErrorKind::InvalidData),
+                },
+                STOP,
+            ),
+            (
+                Error::TlsNotOffered {
+                    address: address(),
+                    mode: SslMode::Require,
+                },
+                STOP,
+            ),
+            (Error::PasswordMissing { user: "u".into() }, STOP),
+            (Error::ChannelBinding, STOP),
+            (
+                Error::Problems(vec![Problem::WalLevel {
+                    found: "replica".into(),
+                }]),
+                STOP,
+            ),
+        ];
+        for (error, disposition) in cases {
+            assert_eq!(error.disposition(), disposition, "{error}");
+            let needs_hint = disposition == STOP;
+            assert!(!needs_hint || error.hint().is_some(), "{error} has no hint");
+        }
+    }
+
+    #[test]
+    fn failure_lists_every_problem_with_its_remedy() {
+        let failure = Failure::from(Error::Problems(vec![
+            Problem::WalLevel {
+                found: "replica".into(),
+            },
+            Problem::NoReplication {
+                role: "app \"x\"".into(),
+                rds: false,
+            },
+        ]));
+        assert_eq!(failure.kind, "wal_level");
+        let hints: Vec<_> = failure
+            .causes
+            .iter()
+            .filter_map(|cause| cause.hint.as_deref())
+            .collect();
+        assert!(
+            hints[0].starts_with("ALTER SYSTEM SET wal_level = 'logical'"),
+            "{}",
+            hints[0]
+        );
+        assert_eq!(hints[1], "ALTER ROLE \"app \"\"x\"\"\" REPLICATION;");
+    }
+
+    #[test]
+    fn source_of_an_error_is_told_once() {
+        let failure = Failure::from(Error::closed("streaming"));
+        assert_eq!(
+            failure.causes[0].what,
+            "connection to Postgres lost while streaming: the server closed it"
+        );
     }
 }

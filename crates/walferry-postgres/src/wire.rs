@@ -72,7 +72,7 @@ impl Wire {
 
     /// Sends what has been put.
     pub(crate) async fn flush(&mut self, doing: &'static str) -> Result<(), Error> {
-        let lost = |source| Error::Lost { doing, source };
+        let lost = |source| Error::lost(doing, source);
         self.stream.write_all(&self.outbound).await.map_err(lost)?;
         self.stream.flush().await.map_err(lost)?;
         self.outbound.clear();
@@ -154,12 +154,9 @@ impl Wire {
 
     async fn fill(&mut self, doing: &'static str) -> Result<(), Error> {
         match self.stream.read_buf(&mut self.inbound).await {
-            Ok(0) => Err(Error::Lost {
-                doing,
-                source: io::ErrorKind::UnexpectedEof.into(),
-            }),
+            Ok(0) => Err(Error::closed(doing)),
             Ok(_) => Ok(()),
-            Err(source) => Err(Error::Lost { doing, source }),
+            Err(source) => Err(Error::lost(doing, source)),
         }
     }
 

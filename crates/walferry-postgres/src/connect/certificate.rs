@@ -17,7 +17,9 @@ pub(crate) fn common_name_without_alternatives(certificate: &[u8]) -> Option<Str
     if next.tag == VERSION {
         next = fields.next()?;
     }
-    debug_assert!(next.tag == INTEGER, "serial number");
+    if next.tag != INTEGER {
+        return None; // not a serial number: not a certificate
+    }
     fields.next()?; // signature
     fields.next()?; // issuer
     fields.next()?; // validity
@@ -146,5 +148,76 @@ impl<'a> Iterator for Der<'a> {
         let (value, tail) = rest.split_at(length);
         self.0 = tail;
         Some(Element { tag, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls_pki_types::CertificateDer;
+    use rustls_pki_types::pem::PemObject;
+
+    macro_rules! certificate {
+        ($name:literal) => {
+            CertificateDer::from_pem_slice(include_bytes!(concat!(
+                "../../testdata/certificates/",
+                $name,
+                ".pem"
+            )))
+            .unwrap()
+        };
+    }
+
+    /// The first bytes are what `openssl x509 -outform DER | openssl dgst` prints.
+    #[test]
+    fn binding_hash_is_that_of_the_signature() {
+        let cases = [
+            (
+                certificate!("alternative-names-sha256"),
+                Some((32, [0x75, 0x67, 0x62, 0x7E])),
+            ),
+            (certificate!("common-name-sha384"), Some((48, [0xB1, 0xD6, 0x31, 0x11]))),
+            (certificate!("rsa-pss-sha384"), Some((48, [0x3A, 0x20, 0x5A, 0x89]))),
+            (certificate!("ed25519"), None),
+        ];
+        for (index, (certificate, expected)) in cases.iter().enumerate() {
+            let hash = tls_server_end_point(certificate).map(|hash| (hash.len(), [hash[0], hash[1], hash[2], hash[3]]));
+            assert_eq!(hash, *expected, "case {index}");
+        }
+    }
+
+    #[test]
+    fn common_name_counts_only_without_alternative_names() {
+        assert_eq!(
+            common_name_without_alternatives(&certificate!("alternative-names-sha256")),
+            None
+        );
+        let name = common_name_without_alternatives(&certificate!("common-name-sha384"));
+        assert_eq!(name.as_deref(), Some("localhost"));
+    }
+
+    #[test]
+    fn cut_certificate_says_nothing() {
+        let whole = certificate!("common-name-sha384");
+        for length in 0..whole.len() {
+            assert_eq!(common_name_without_alternatives(&whole[..length]), None, "{length}");
+            assert_eq!(tls_server_end_point(&whole[..length]), None, "{length}");
+        }
+    }
+
+    #[test]
+    fn star_stands_for_one_label() {
+        let cases = [
+            ("db.example.com", "DB.example.com", true),
+            ("*.example.com", "db.example.com", true),
+            ("*.example.com", "a.db.example.com", false),
+            ("*.example.com", "example.com", false),
+            ("*.com", "example.com", false),
+            ("*", "localhost", false),
+            ("db.example.com", "db.example.org", false),
+        ];
+        for (pattern, host, expected) in cases {
+            assert_eq!(name_matches(pattern, host), expected, "{pattern} {host}");
+        }
     }
 }

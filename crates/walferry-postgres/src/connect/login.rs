@@ -68,7 +68,7 @@ async fn scram(settings: &PostgresSection, wire: &mut Wire, offer: &Authenticati
         .mechanisms()
         .map(|mechanism| Ok(mechanism.to_owned()))
         .collect()
-        .map_err(|source| Error::Lost { doing: DOING, source })?;
+        .map_err(|source| Error::lost(DOING, source))?;
     let offers = |name: &str| offered.iter().any(|mechanism| mechanism == name);
     if !offers(sasl::SCRAM_SHA_256) && !offers(sasl::SCRAM_SHA_256_PLUS) {
         return Err(unsupported("SASL other than SCRAM-SHA-256"));

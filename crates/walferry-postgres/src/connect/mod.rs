@@ -95,7 +95,7 @@ impl Endpoint {
         let mut request = bytes::BytesMut::new();
         let (process, secret) = wire.cancel_key;
         postgres_protocol::message::frontend::cancel_request(process, secret, &mut request);
-        let lost = |source| Error::Lost { doing: DOING, source };
+        let lost = |source| Error::lost(DOING, source);
         stream.write_all(&request).await.map_err(lost)?;
         stream.shutdown().await.map_err(lost)
     }
@@ -137,6 +137,33 @@ impl Endpoint {
                 address: self.address(),
                 seconds: self.0.connect_timeout.as_secs(),
             })
+        })
+    }
+}
+
+#[cfg(test)]
+impl Endpoint {
+    /// An address that nothing connects to.
+    pub(crate) fn nowhere() -> Self {
+        use walferry_config::{HostName, Value};
+
+        Self(PostgresSection {
+            hostname: HostName::parse("localhost").unwrap(),
+            port: 1,
+            user: "u".to_owned(),
+            password: None,
+            dbname: "d".to_owned(),
+            sslmode: Default::default(),
+            sslrootcert: None,
+            sslcert: None,
+            sslkey: None,
+            sslpassword: None,
+            channel_binding: Default::default(),
+            tcp_keepalive: true,
+            connect_timeout: Duration::from_secs(1),
+            initial_statements: Vec::new(),
+            query_timeout: Duration::ZERO,
+            options: None,
         })
     }
 }

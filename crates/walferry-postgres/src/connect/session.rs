@@ -59,3 +59,30 @@ pub(super) fn options(settings: &PostgresSection) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Endpoint;
+    use super::*;
+
+    #[test]
+    fn own_settings_come_after_those_of_the_user() {
+        let Endpoint(mut settings) = Endpoint::nowhere();
+        settings.options = Some("-c DateStyle=German -c work_mem=64MB".to_owned());
+        settings.query_timeout = Duration::from_secs(2);
+        let expected = "-c DateStyle=German -c work_mem=64MB -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=3 \
+                        -c bytea_output=hex -c TimeZone=UTC -c idle_in_transaction_session_timeout=0 -c statement_timeout=2000";
+        assert_eq!(options(&settings), expected);
+
+        let parameters = startup_parameters(&settings, "a name");
+        for expected in [
+            ("user", "u"),
+            ("database", "d"),
+            ("replication", "database"),
+            ("application_name", "a name"),
+        ] {
+            assert!(parameters.contains(&expected), "{expected:?}");
+        }
+        assert!(parameters.contains(&("DateStyle", "ISO")) && parameters.contains(&("statement_timeout", "0")));
+    }
+}

@@ -106,10 +106,7 @@ fn prepare(socket: TcpStream, endpoint: &Endpoint) -> Result<TcpStream, Error> {
 }
 
 async fn negotiate(endpoint: &Endpoint, mut socket: TcpStream, demanded: bool) -> Result<Stream, Error> {
-    let lost = |source| Error::Lost {
-        doing: "asking for TLS",
-        source,
-    };
+    let lost = |source| Error::lost("asking for TLS", source);
     let mut request = bytes::BytesMut::new();
     postgres_protocol::message::frontend::ssl_request(&mut request);
     socket.write_all(&request).await.map_err(lost)?;

@@ -70,12 +70,9 @@ impl FrameBuffer {
     pub(super) async fn fill(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> Result<usize, Error> {
         self.make_room();
         match stream.read_buf(&mut self.bytes).await {
-            Ok(0) => Err(Error::Lost {
-                doing: DOING,
-                source: io::ErrorKind::UnexpectedEof.into(),
-            }),
+            Ok(0) => Err(Error::closed(DOING)),
             Ok(count) => Ok(count),
-            Err(source) => Err(Error::Lost { doing: DOING, source }),
+            Err(source) => Err(Error::lost(DOING, source)),
         }
     }
 

@@ -102,7 +102,7 @@ impl<'a, W: AsyncWrite + Unpin> Reporter<'a, W> {
         };
         let mut message = bytes::BytesMut::with_capacity(64);
         frontend::CopyData::new(&status.encode()[..])
-            .map_err(|source| Error::Lost { doing: DOING, source })?
+            .map_err(|source| Error::lost(DOING, source))?
             .write(&mut message);
         self.write(&message).await
     }
@@ -117,7 +117,7 @@ impl<'a, W: AsyncWrite + Unpin> Reporter<'a, W> {
     }
 
     async fn write(&mut self, message: &[u8]) -> Result<(), Error> {
-        let lost = |source| Error::Lost { doing: DOING, source };
+        let lost = |source| Error::lost(DOING, source);
         self.writer.write_all(message).await.map_err(lost)?;
         self.writer.flush().await.map_err(lost)
     }

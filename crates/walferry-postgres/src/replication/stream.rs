@@ -113,12 +113,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             match end {
                 None => {}
                 Some(End::Failed(error)) => return Err(error),
-                Some(End::ByServer) => {
-                    return Err(Error::Lost {
-                        doing: "streaming",
-                        source: std::io::ErrorKind::ConnectionAborted.into(),
-                    });
-                }
+                Some(End::ByServer) => return Err(Error::closed("streaming")),
             }
             if let Some(pause) = self.pace.pause()
                 && let Attended::GivenUp = self.reporter.attend(Phase::Run, sleep(pause)).await?
@@ -204,5 +199,223 @@ impl Pace {
     /// How long to wait before the next read.
     fn pause(&self) -> Option<Duration> {
         (self.small_reads >= SMALL_READS).then_some(PAUSE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex};
+    use walferry_engine::progress::Stored;
+    use walferry_engine::source::chunks;
+    use walferry_pgoutput::{PgTimestamp, PrimaryKeepalive, ServerMessage, StandbyStatusUpdate, XLogData};
+
+    type Ours<'a> = Session<'a, ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>;
+
+    /// What a session watches, and a server at the other end of it.
+    struct Setup {
+        confirmable: watch::Receiver<Option<Stored>>,
+        phases: watch::Receiver<Phase>,
+        phase: watch::Sender<Phase>,
+        _stored: watch::Sender<Option<Stored>>,
+        ours: Option<DuplexStream>,
+        server: DuplexStream,
+    }
+
+    impl Setup {
+        fn new() -> Self {
+            let (ours, server) = duplex(64 * 1024);
+            let (phase, phases) = watch::channel(Phase::Run);
+            let (stored, confirmable) = watch::channel(None);
+            Self {
+                confirmable,
+                phases,
+                phase,
+                _stored: stored,
+                ours: Some(ours),
+                server,
+            }
+        }
+
+        fn session(&mut self, interval: Duration) -> Ours<'_> {
+            let (reader, writer) = tokio::io::split(self.ours.take().unwrap());
+            let reporter = Reporter::new(writer, &mut self.confirmable, &mut self.phases, interval);
+            Session {
+                reader,
+                reporter,
+                buffer: FrameBuffer::new(&[]),
+                pace: Pace::default(),
+            }
+        }
+    }
+
+    async fn send(server: &mut DuplexStream, message: &ServerMessage<'_>) {
+        let mut body = Vec::new();
+        message.encode(&mut body);
+        server.write_u8(b'd').await.unwrap();
+        server.write_u32(4 + body.len() as u32).await.unwrap();
+        server.write_all(&body).await.unwrap();
+    }
+
+    fn xlog(start: u64) -> ServerMessage<'static> {
+        let start = Lsn(start);
+        ServerMessage::XLogData(XLogData {
+            start,
+            end: start,
+            server_time: PgTimestamp(0),
+            data: b"I",
+        })
+    }
+
+    /// The next message of ours: its tag and, if it is one, the status.
+    async fn heard(server: &mut DuplexStream) -> (u8, Option<StandbyStatusUpdate>) {
+        let tag = server.read_u8().await.unwrap();
+        let length = server.read_u32().await.unwrap() as usize - 4;
+        let mut body = vec![0; length];
+        server.read_exact(&mut body).await.unwrap();
+        (tag, (tag == b'd').then(|| StandbyStatusUpdate::parse(&body).unwrap()))
+    }
+
+    /// Never reached: no relation is looked up in these tests.
+    fn no_catalog() -> Lookup {
+        Lookup::new(crate::connect::Endpoint::nowhere())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn status_goes_out_while_nobody_takes_the_chunks() {
+        let mut setup = Setup::new();
+        let (sender, receiver) = chunks(1);
+        let mut server = std::mem::replace(&mut setup.server, duplex(1).0);
+        let mut session = setup.session(Duration::from_secs(10));
+        let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
+        let run = session.run(&mut catalog, &sender, &server_end);
+        let script = async {
+            // The first fills the channel, the second waits.
+            send(&mut server, &xlog(5)).await;
+            assert_eq!(heard(&mut server).await.1.map(|status| status.written), Some(Lsn(5)));
+            send(&mut server, &xlog(7)).await;
+            for _ in 0..20 {
+                let (_, status) = heard(&mut server).await;
+                let status = status.expect("a status update");
+                assert!(status.reply_requested);
+                assert_eq!((status.written, status.flushed), (Lsn(7), Lsn::INVALID));
+            }
+        };
+        tokio::select! {
+            ended = run => panic!("{ended:?}"),
+            () = script => {}
+        }
+        assert_eq!(*server_end.borrow(), Lsn(7));
+        drop(receiver);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keepalive_that_asks_is_answered_at_once() {
+        let mut setup = Setup::new();
+        let (sender, _receiver) = chunks(1024);
+        let mut server = std::mem::replace(&mut setup.server, duplex(1).0);
+        let mut session = setup.session(Duration::from_secs(3600));
+        let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
+        let begun = Instant::now();
+        let run = session.run(&mut catalog, &sender, &server_end);
+        let script = async {
+            for (wal_end, reply_requested) in [(8, false), (9, true)] {
+                let (wal_end, server_time) = (Lsn(wal_end), PgTimestamp(0));
+                let keepalive = PrimaryKeepalive {
+                    wal_end,
+                    server_time,
+                    reply_requested,
+                };
+                send(&mut server, &ServerMessage::Keepalive(keepalive)).await;
+            }
+            heard(&mut server).await
+        };
+        tokio::select! {
+            ended = run => panic!("{ended:?}"),
+            (_, status) = script => assert_eq!(status.map(|status| status.written), Some(Lsn(9))),
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "answered on the timer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn drain_reads_no_more_and_close_says_goodbye() {
+        let mut setup = Setup::new();
+        let (sender, mut receiver) = chunks(1024);
+        let mut server = std::mem::replace(&mut setup.server, duplex(1).0);
+        let phase = setup.phase.clone();
+        let mut session = setup.session(Duration::from_secs(10));
+        let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
+        let whole = async {
+            session.run(&mut catalog, &sender, &server_end).await?;
+            session.reporter.attend(Phase::Drain, pending::<()>()).await?;
+            session.close().await
+        };
+        let script = async {
+            send(&mut server, &xlog(3)).await;
+            assert!(receiver.recv().await.is_some());
+            phase.send(Phase::Drain).unwrap();
+            assert_eq!(heard(&mut server).await.0, b'd', "goes on to report");
+            send(&mut server, &xlog(4)).await;
+            assert_eq!(heard(&mut server).await.0, b'd');
+            phase.send(Phase::Close).unwrap();
+            let goodbye = [
+                heard(&mut server).await.0,
+                heard(&mut server).await.0,
+                heard(&mut server).await.0,
+            ];
+            assert_eq!(
+                goodbye,
+                [b'd', b'c', b'X'],
+                "last status, end of the stream, end of the session"
+            );
+            drop(server);
+        };
+        let (ended, ()) = tokio::join!(whole, script);
+        ended.unwrap();
+        assert!(receiver.try_recv().is_err(), "nothing was read while draining");
+    }
+
+    #[test]
+    fn status_is_sent_thrice_within_the_servers_patience() {
+        let interval = |status_ms, patience_ms| {
+            StreamPlan::new(Duration::from_millis(status_ms), Duration::from_millis(patience_ms))
+                .status_interval
+                .as_millis()
+        };
+        let cases = [
+            (10_000, 60_000, 10_000),
+            (10_000, 3_000, 1_000),
+            (500, 60_000, 500),
+            (10_000, 0, 10_000),
+            (10_000, 6, 10),
+        ];
+        for (status_ms, patience_ms, expected) in cases {
+            assert_eq!(interval(status_ms, patience_ms), expected, "{status_ms} {patience_ms}");
+        }
+    }
+
+    #[test]
+    fn facts_come_before_each_relation_message() {
+        let wal = |lsn| Frame::Wal {
+            lsn: Lsn(lsn),
+            payload: 0..0,
+        };
+        let mut piece = Piece {
+            frames: vec![wal(1), wal(2), wal(3), wal(4)],
+            relations: vec![(1, Oid(7)), (3, Oid(8))],
+            ..Piece::default()
+        };
+        let known = Catalog {
+            table: None,
+            types: vec![],
+        };
+        insert_facts(&mut piece, &[(Oid(7), known)]);
+        let kinds: Vec<_> = piece
+            .frames
+            .iter()
+            .map(|frame| matches!(frame, Frame::Catalog(_)))
+            .collect();
+        assert_eq!(kinds, [false, true, false, false, true, false]);
     }
 }
