@@ -129,7 +129,8 @@ mod tests {
             buckets.iter().for_each(|&(bucket, count)| counts[bucket] = count);
             counts
         };
-        let cases: [(&[(usize, u64)], f64, Option<f64>); 5] = [
+        type Case<'a> = (&'a [(usize, u64)], f64, Option<f64>);
+        let cases: [Case<'_>; 5] = [
             (&[], 0.5, None),
             (&[(0, 10)], 0.5, Some(500.0)),
             (&[(0, 10), (2, 10)], 0.75, Some(3_500.0)),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use walferry_engine::{
     Disposition, Failure,
-    status::{Phase, Slot},
+    status::{Phase, Slot, Trouble},
 };
 
 use crate::{
@@ -62,7 +62,7 @@ impl Verdict {
                     .with_cost(look)
             }
             Phase::Stopped => Self::new(false, Level::Note, "stopped as it was asked to".into()),
-            Phase::Starting | Phase::Waiting(_) => Self::before_reading(look),
+            Phase::Starting | Phase::Waiting(_) => Self::before_reading(look).with_kafka(look),
             Phase::Snapshot | Phase::Streaming => Self::while_reading(look),
         };
         verdict.judge_slot(look);
@@ -105,16 +105,22 @@ impl Verdict {
             .with_cost(look)
     }
 
+    /// Both ends may be down at once.
+    fn with_kafka(self, look: &Look<'_>) -> Self {
+        match &look.kafka {
+            Some(trouble) => self
+                .and(&words::sentence(&kafka_is_troubled(trouble, look.now_us)))
+                .with_hints_of(&trouble.failure),
+            None => self,
+        }
+    }
+
     fn while_reading(look: &Look<'_>) -> Self {
         let counters = look.counters();
         let waits_us = look.unacknowledged_us();
         if let Some(trouble) = &look.kafka {
             let for_us = look.now_us - trouble.since_us;
-            let what = format!(
-                "Kafka has been in trouble since {}: {}",
-                words::since(trouble.since_us, look.now_us),
-                trouble.failure
-            );
+            let what = kafka_is_troubled(trouble, look.now_us);
             let level = if for_us < LATE_US { Level::Note } else { Level::Bad };
             return Self::new(for_us < PATIENCE_US, level, what)
                 .and("Changes wait in Postgres, nothing is lost so far.")
@@ -230,6 +236,11 @@ impl Verdict {
     }
 }
 
+fn kafka_is_troubled(trouble: &Trouble, now_us: i64) -> String {
+    let since = words::since(trouble.since_us, now_us);
+    format!("Kafka has been in trouble since {since}: {}", trouble.failure)
+}
+
 fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
     let retained = words::bytes(slot.retained_wal_bytes?);
     let kept = format!("{retained} of WAL are kept for the slot");
@@ -249,10 +260,7 @@ fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
-    use walferry_engine::{
-        Exit,
-        status::{Status, Trouble},
-    };
+    use walferry_engine::{Exit, status::Status};
 
     use super::*;
     use crate::look::tests::{NOW_US, S, slots};
@@ -389,6 +397,10 @@ mod tests {
             }));
             status
         };
+        let starting = |status: Status| {
+            status.set_phase(Phase::Starting);
+            status
+        };
         let with = |status: Status, retained: u64, safe: Option<i64>, wal_status: &str| {
             let mut figures = slots(1, 5 << 30, 4 << 30);
             let slot = &mut figures.slots[0];
@@ -398,8 +410,14 @@ mod tests {
             status.set_slots(figures);
             status
         };
-        let cases: [(Status, &str, &[&str]); 6] = [
+        let cases: [(Status, &str, &[&str]); 7] = [
             (streaming(), "Streaming. Nothing waits.", &[]),
+            (
+                starting(down()),
+                "Starting: looking at Postgres, Kafka and the stored offset. \
+                 Kafka has been in trouble since 14:01 UTC (12 min): no broker answers.",
+                &["start it"],
+            ),
             (
                 with(streaming(), 1 << 30, None, "reserved"),
                 "Streaming. 1.0 GiB behind, 5 min.",
