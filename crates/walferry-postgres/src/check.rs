@@ -11,7 +11,7 @@ use crate::inspect::Server;
 use crate::problem::Problem;
 use crate::publication::{self, Publication};
 use crate::quote::identifier;
-use crate::tables::{Captured, captured};
+use crate::tables::{Captured, TableName, captured};
 
 /// One sentence about the database side.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,35 +221,37 @@ async fn publication_remarks(
             Err(error) => return Err(error),
         }
     }
-    if server.publication == Some(false) && publication.mode != PublicationAutocreate::Filtered {
-        let members = publication::members(sql, name, server.version).await?;
-        let missing: Vec<&Captured> = tables.iter().filter(|table| !members.covers(&table.name)).collect();
-        if !missing.is_empty() {
-            let list: Vec<String> = missing.iter().map(|table| table.name.quoted()).collect();
-            remarks.push(
-                Remark::new(
-                    Weight::Caution,
-                    format!(
-                        "publication {name:?} lacks captured tables: {}",
-                        names(missing.iter().copied())
-                    ),
-                )
-                .remedy(format!(
-                    "ALTER PUBLICATION {} ADD TABLE {};",
-                    identifier(name),
-                    list.join(", ")
-                )),
-            );
-        }
-    }
     let everything: TableFilter = std::sync::Arc::new(|_, _| true);
     let published = if all_tables {
         captured(sql, &everything).await?
+    } else if server.publication.is_some() && publication.mode != PublicationAutocreate::Filtered {
+        let members = publication::members(sql, name, server.version).await?;
+        let (published, missing): (Vec<_>, Vec<_>) =
+            tables.iter().cloned().partition(|table| members.covers(&table.name));
+        remarks.extend(missing_remark(name, &missing));
+        published
     } else {
         tables.to_vec()
     };
     remarks.extend(identity_remark(name, &published));
     Ok(remarks)
+}
+
+/// Captured tables of which nothing is sent.
+fn missing_remark(publication: &str, missing: &[Captured]) -> Option<Remark> {
+    if missing.is_empty() {
+        return None;
+    }
+    let list: Vec<String> = missing.iter().map(|table| table.name.quoted()).collect();
+    let text = format!(
+        "publication {publication:?} lacks captured tables: {}",
+        names(missing.iter())
+    );
+    Some(Remark::new(Weight::Caution, text).remedy(format!(
+        "ALTER PUBLICATION {} ADD TABLE {};",
+        identifier(publication),
+        list.join(", ")
+    )))
 }
 
 /// Why the server would refuse the statement that makes the publication.
@@ -259,27 +261,14 @@ fn privilege_remark(
     tables: &[Captured],
     statement: &str,
 ) -> Option<Problem> {
-    let all_tables = publication.mode == PublicationAutocreate::AllTables;
-    let not_owned: Vec<String> = match publication.mode {
-        PublicationAutocreate::Filtered => tables
-            .iter()
-            .filter(|table| !table.owned)
-            .map(|table| table.name.quoted())
-            .collect(),
-        _ => Vec::new(),
-    };
     let may_create = server.may_create || server.publication.is_some();
-    if server.superuser || (!all_tables && not_owned.is_empty() && may_create) {
-        return None;
-    }
-    Some(Problem::PublicationNotAllowed {
-        role: server.role.clone(),
-        statement: statement.to_owned(),
-        refusal: "found by looking at the role's privileges".to_owned(),
-        not_owned,
-        superuser: all_tables,
-        no_create_in: (!may_create).then(|| server.database.clone()),
-    })
+    let allowed = match publication.mode {
+        PublicationAutocreate::AllTables => false,
+        PublicationAutocreate::Filtered => may_create && tables.iter().all(|table| table.owned),
+        PublicationAutocreate::NoTables | PublicationAutocreate::Disabled => may_create,
+    };
+    let reason = "as its privileges are now".to_owned();
+    (!server.superuser && !allowed).then(|| publication::not_allowed(publication, server, tables, statement, reason))
 }
 
 /// Tables that the application can no longer update once they are published.
@@ -303,10 +292,10 @@ fn identity_remark(publication: &str, published: &[Captured]) -> Option<Remark> 
 }
 
 fn select_remark(server: &Server, tables: &[Captured]) -> Option<Remark> {
-    let denied: Vec<String> = tables
+    let denied: Vec<TableName> = tables
         .iter()
         .filter(|table| !table.readable)
-        .map(|table| table.name.quoted())
+        .map(|table| table.name.clone())
         .collect();
     (!denied.is_empty()).then(|| {
         obstacle(&Problem::NoSelect {

@@ -23,3 +23,4 @@ pub use problem::Problem;
 pub use server_error::ServerError;
 pub use slots::SlotWatch;
 pub use source::Postgres;
+pub use tables::TableName;

@@ -3,6 +3,7 @@
 use walferry_engine::failure::Cause;
 
 use crate::quote::{identifier, literal};
+use crate::tables::TableName;
 
 /// One such state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,20 +106,20 @@ pub enum Problem {
         statement: String,
         /// What the server said.
         refusal: String,
-        /// Tables that the role does not own.
-        not_owned: Vec<String>,
+        /// Roles other than superusers that own tables which have to be added.
+        owners: Vec<String>,
         /// Whether only a superuser may.
         superuser: bool,
         /// Whether the role may not create anything in the database.
         no_create_in: Option<String>,
     },
     /// Tables that are to be read in the snapshot and may not be.
-    #[error("role {role:?} may not read {}", tables.join(", "))]
+    #[error("role {role:?} may not read {}", list(tables))]
     NoSelect {
         /// The role.
         role: String,
-        /// Quoted names.
-        tables: Vec<String>,
+        /// Their names.
+        tables: Vec<TableName>,
     },
 }
 
@@ -189,21 +190,31 @@ impl Problem {
                  tables are never captured"
                     .to_owned()
             }
-            Self::PublicationNotAllowed { role, statement, not_owned, superuser, no_create_in, .. } => {
+            Self::PublicationNotAllowed { role, statement, owners, superuser, no_create_in, .. } => {
                 let role = identifier(role);
-                let mut ways = Vec::new();
-                if *superuser {
-                    ways.push("a superuser is needed for all tables: set `publication.autocreate.mode` to \"filtered\"".to_owned());
-                }
+                let mut grants = Vec::new();
                 if let Some(database) = no_create_in {
-                    ways.push(format!("GRANT CREATE ON DATABASE {} TO {role};", identifier(database)));
+                    grants.push(format!("GRANT CREATE ON DATABASE {} TO {role};", identifier(database)));
                 }
-                ways.extend(not_owned.iter().map(|table| format!("ALTER TABLE {table} OWNER TO {role};")));
-                ways.push(format!("or have the tables' owner run it once: {statement};"));
-                ways.join(" ")
+                grants.extend(owners.iter().map(|owner| format!("GRANT {} TO {role};", identifier(owner))));
+                let alternative = match (superuser, grants.is_empty()) {
+                    (true, _) => "; or set `publication.autocreate.mode` to \"filtered\"".to_owned(),
+                    (false, true) => String::new(),
+                    (false, false) => format!("; or: {}", grants.join(" ")),
+                };
+                let who = if *superuser { "a superuser" } else { "a superuser or the owner of the tables" };
+                format!("have {who} run it once: {statement}{alternative}")
             }
             Self::NoSelect { role, tables } => {
-                format!("GRANT SELECT ON {} TO {};", tables.join(", "), identifier(role))
+                let role = identifier(role);
+                let mut schemas: Vec<&str> = tables.iter().map(|table| table.schema.as_str()).collect();
+                schemas.dedup();
+                let usage: Vec<String> = schemas.into_iter().map(identifier).collect();
+                format!(
+                    "GRANT USAGE ON SCHEMA {} TO {role}; GRANT SELECT ON {} TO {role};",
+                    usage.join(", "),
+                    list(tables)
+                )
             }
         }
     }
@@ -221,10 +232,64 @@ impl Problem {
     }
 }
 
+fn list(tables: &[TableName]) -> String {
+    let names: Vec<String> = tables.iter().map(TableName::quoted).collect();
+    names.join(", ")
+}
+
 fn version_text(number: u32) -> String {
     if number >= 100_000 {
         format!("{}.{}", number / 10_000, number % 10_000)
     } else {
         format!("{}.{}.{}", number / 10_000, number / 100 % 100, number % 100)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_publication_names_the_ways_out() {
+        let refused = |owners: &[&str], superuser, no_create_in: Option<&str>| {
+            Problem::PublicationNotAllowed {
+                role: "cdc".to_owned(),
+                statement: "CREATE PUBLICATION p".to_owned(),
+                refusal: "no".to_owned(),
+                owners: owners.iter().map(|&owner| owner.to_owned()).collect(),
+                superuser,
+                no_create_in: no_create_in.map(ToOwned::to_owned),
+            }
+            .hint()
+        };
+        assert_eq!(
+            refused(&["app"], false, Some("db")),
+            "have a superuser or the owner of the tables run it once: CREATE PUBLICATION p; or: GRANT CREATE ON DATABASE \"db\" TO \
+             \"cdc\"; GRANT \"app\" TO \"cdc\";"
+        );
+        assert_eq!(
+            refused(&[], true, None),
+            "have a superuser run it once: CREATE PUBLICATION p; or set `publication.autocreate.mode` to \"filtered\""
+        );
+    }
+
+    #[test]
+    fn unreadable_tables_come_with_their_grants() {
+        let table = |schema: &str, name: &str| TableName {
+            schema: schema.to_owned(),
+            name: name.to_owned(),
+        };
+        let problem = Problem::NoSelect {
+            role: "cdc".to_owned(),
+            tables: vec![table("a", "t"), table("a", "u"), table("b", "T")],
+        };
+        assert_eq!(
+            problem.to_string(),
+            "role \"cdc\" may not read \"a\".\"t\", \"a\".\"u\", \"b\".\"T\""
+        );
+        assert_eq!(
+            problem.hint(),
+            "GRANT USAGE ON SCHEMA \"a\", \"b\" TO \"cdc\"; GRANT SELECT ON \"a\".\"t\", \"a\".\"u\", \"b\".\"T\" TO \"cdc\";"
+        );
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::inspect::Server;
 use crate::problem::Problem;
 use crate::quote::identifier;
-use crate::tables::{TableName, captured};
+use crate::tables::{Captured, TableName, captured};
 
 /// The publication as the connector wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,25 +182,39 @@ async fn refusal(
     let Some(refused) = error.server_error().filter(|refused| refused.code == "42501") else {
         return error;
     };
-    let not_owned = match publication.mode {
-        PublicationAutocreate::Filtered => match captured(sql, wanted).await {
-            Ok(tables) => tables
-                .iter()
-                .filter(|table| !table.owned)
-                .map(|table| table.name.quoted())
-                .collect(),
-            Err(_) => return error,
-        },
+    let refusal = refused.message.clone();
+    match captured(sql, wanted).await {
+        Ok(tables) => Error::Problems(vec![not_allowed(publication, server, &tables, statement, refusal)]),
+        Err(_) => error,
+    }
+}
+
+/// What a role lacks that may not run a statement for the publication.
+pub(crate) fn not_allowed(
+    publication: &Publication,
+    server: &Server,
+    tables: &[Captured],
+    statement: &str,
+    refusal: String,
+) -> Problem {
+    let mut owners: Vec<String> = match publication.mode {
+        PublicationAutocreate::Filtered => tables
+            .iter()
+            .filter(|table| !table.owned)
+            .filter_map(|table| table.owner.clone())
+            .collect(),
         _ => Vec::new(),
     };
-    Error::Problems(vec![Problem::PublicationNotAllowed {
+    owners.sort();
+    owners.dedup();
+    Problem::PublicationNotAllowed {
         role: server.role.clone(),
         statement: statement.to_owned(),
-        refusal: refused.message.clone(),
-        not_owned,
+        refusal,
+        owners,
         superuser: publication.mode == PublicationAutocreate::AllTables,
-        no_create_in: (!server.may_create).then(|| server.database.clone()),
-    }])
+        no_create_in: (!server.may_create && server.publication.is_none()).then(|| server.database.clone()),
+    }
 }
 
 /// What a publication holds.

@@ -16,6 +16,7 @@ use crate::copy::append_tuple;
 use crate::error::Error;
 use crate::problem::Problem;
 use crate::quote::{identifier, literal, qualified};
+use crate::tables::TableName;
 
 /// Rows are handed on in pieces of this size.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -112,17 +113,26 @@ async fn demand_select(sql: &Sql, tables: &[TableFacts]) -> Result<(), Error> {
         ORDER BY 2, 3";
     let oids: Vec<u32> = tables.iter().map(|table| table.oid.0).collect();
     let rows = sql.rows(DOING, QUERY, &[(&oids, Type::OID_ARRAY)]).await?;
-    let denied = rows
-        .iter()
-        .map(|row| Ok((row.try_get(0)?, qualified(row.try_get(1)?, row.try_get(2)?))))
-        .collect::<Result<Vec<(String, String)>, tokio_postgres::Error>>()
-        .map_err(|error| Error::sql(DOING, error))?;
-    match denied.first() {
-        None => Ok(()),
-        Some((role, _)) => Err(Error::Problems(vec![Problem::NoSelect {
-            role: role.clone(),
-            tables: denied.iter().map(|(_, table)| table.clone()).collect(),
-        }])),
+    let mut denied = Vec::new();
+    let mut role = String::new();
+    for row in &rows {
+        let read = || {
+            Ok((
+                row.try_get(0)?,
+                TableName {
+                    schema: row.try_get(1)?,
+                    name: row.try_get(2)?,
+                },
+            ))
+        };
+        let table;
+        (role, table) = read().map_err(|error| Error::sql(DOING, error))?;
+        denied.push(table);
+    }
+    if denied.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Problems(vec![Problem::NoSelect { role, tables: denied }]))
     }
 }
 

@@ -9,11 +9,11 @@ use crate::quote::qualified;
 
 /// Schema and name of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct TableName {
+pub struct TableName {
     /// Schema.
-    pub(crate) schema: String,
+    pub schema: String,
     /// Name.
-    pub(crate) name: String,
+    pub name: String,
 }
 
 /// A captured table.
@@ -25,6 +25,8 @@ pub(crate) struct Captured {
     pub(crate) permanent: bool,
     /// Whether our role owns it, or is a member of the role that does.
     pub(crate) owned: bool,
+    /// Its owner, unless that is a superuser, of which one does not become a member for this.
+    pub(crate) owner: Option<String>,
     /// Whether our role may read it.
     pub(crate) readable: bool,
     /// `pg_class.relreplident`: `d`efault, `f`ull, `n`othing, `i`ndex.
@@ -44,7 +46,8 @@ pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Capt
           CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
             SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid
             AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END,
-          c.relreplident::text
+          c.relreplident::text,
+          (SELECT o.rolname::text FROM pg_catalog.pg_roles o WHERE o.oid = c.relowner AND NOT o.rolsuper)
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'";
     let rows = sql.rows(DOING, QUERY, &[]).await?;
@@ -63,6 +66,7 @@ pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Capt
                 },
                 permanent: row.try_get(3)?,
                 owned: row.try_get(4)?,
+                owner: row.try_get(8)?,
                 readable: row.try_get(5)?,
                 identified: row.try_get(6)?,
                 identity: row.try_get::<_, &str>(7)?.chars().next().unwrap_or('d'),

@@ -1,8 +1,6 @@
 //! From bytes of the socket to frames: one buffer that is read into and handed on in large pieces, so that a row costs no
 //! allocation and no copy.
 
-use std::io;
-
 use bytes::{Bytes, BytesMut};
 use postgres_protocol::message::backend::Message;
 use tokio::io::{AsyncRead, AsyncReadExt};
