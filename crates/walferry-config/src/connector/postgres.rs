@@ -136,8 +136,9 @@ properties! {
         .text("Whether the connection is encrypted and what is checked, as in libpq. Only `verify-full` protects against somebody \
                who pretends to be the server.");
     const SSLROOTCERT: Property<Option<String>> = Property::new("database.sslrootcert")
-        .text("PEM file with the certificates of the authorities that are trusted. Without it, `verify-ca` and `verify-full` trust \
-               the system's.");
+        .text("PEM file with the certificates of the authorities that are trusted, by default `~/.postgresql/root.crt` if that is \
+               there. `verify-ca` and `verify-full` need one; `system`, which `verify-full` alone may have, trusts the system's. As \
+               in libpq, the certificate is verified in every mode that encrypts and has such a file.");
     const SSLCERT: Property<Option<String>> = Property::new("database.sslcert")
         .text("PEM file with the client's certificate, for servers that ask for one.");
     const SSLKEY: Property<Option<String>> = Property::new("database.sslkey")
