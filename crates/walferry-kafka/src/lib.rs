@@ -1,15 +1,22 @@
 //! The only crate that links a Kafka client: the producer behind the engine's sink.
 
+mod batching;
 mod client;
+pub mod demo;
 mod failure;
 mod health;
 mod native;
 mod origin;
 mod producer;
 mod reporter;
+mod set_aside;
 mod settings;
+#[cfg(test)]
+mod tests;
+mod topics;
 
 pub use client::reference_markdown;
 pub use health::{Health, Trouble};
 pub use producer::{Producer, Producers};
+pub use set_aside::SetAsideCount;
 pub use settings::Settings;

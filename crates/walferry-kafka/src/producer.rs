@@ -17,12 +17,15 @@ use walferry_engine::{
 };
 
 use crate::{
+    batching::Batching,
     failure::{self, Culprit, Verdict},
     health::Health,
     native::{Client, Topic},
     origin::{Opaque, Tables},
     reporter::Reporter,
+    set_aside::{DeadLetters, Refused, SetAsideCount},
     settings::Settings,
+    topics::Topics,
 };
 
 /// Opens producers for one connector.
@@ -30,6 +33,8 @@ use crate::{
 pub struct Producers {
     settings: Arc<Settings>,
     health: Health,
+    set_aside: SetAsideCount,
+    batching: Batching,
 }
 
 impl Producers {
@@ -38,6 +43,8 @@ impl Producers {
         Self {
             settings: Arc::new(settings),
             health: Health::default(),
+            set_aside: SetAsideCount::default(),
+            batching: Batching::default(),
         }
     }
 
@@ -45,15 +52,35 @@ impl Producers {
     pub fn health(&self) -> Health {
         self.health.clone()
     }
+
+    /// How many records were set aside, by whichever producer.
+    pub fn set_aside(&self) -> SetAsideCount {
+        self.set_aside.clone()
+    }
 }
 
 impl Sinks for Producers {
     type Sink = Producer;
 
     fn open(&mut self, acks: Acks) -> Result<Producer, Failure> {
-        let client = Client::new(&self.settings.producer.config()).map_err(|error| failure::of_settings(&error))?;
+        let mut properties = self.settings.producer_properties();
+        self.batching.apply(&mut properties);
+        let client = Client::new(&properties.config()).map_err(|error| failure::of_settings(&error))?;
         let client = Arc::new(client);
         let tables = Tables::default();
+        let topics = Topics {
+            client: Arc::clone(&client),
+            settings: Arc::clone(&self.settings),
+            health: self.health.clone(),
+            acks: acks.clone(),
+        };
+        let dead_letters = Arc::new(DeadLetters {
+            settings: Arc::clone(&self.settings),
+            client: Arc::clone(&client),
+            topics: topics.clone(),
+            acks: acks.clone(),
+            count: self.set_aside.clone(),
+        });
         let stop = Arc::new(AtomicBool::new(false));
         let reporter = Reporter {
             client: Arc::clone(&client),
@@ -61,6 +88,8 @@ impl Sinks for Producers {
             tables: tables.clone(),
             health: self.health.clone(),
             settings: Arc::clone(&self.settings),
+            dead_letters: Arc::clone(&dead_letters),
+            batching: self.batching.clone(),
         };
         let thread = {
             let stop = Arc::clone(&stop);
@@ -81,6 +110,8 @@ impl Sinks for Producers {
             client,
             acks,
             tables,
+            topics,
+            dead_letters,
             stop,
             thread: Some(thread),
         })
@@ -96,6 +127,8 @@ pub struct Producer {
     client: Arc<Client>,
     acks: Acks,
     tables: Tables,
+    topics: Topics,
+    dead_letters: Arc<DeadLetters>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -113,8 +146,10 @@ const FULL_WAIT: Duration = Duration::from_millis(2);
 
 impl Sink for Producer {
     fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {
-        let target = self.target(record.topic)?;
-        let target = &mut self.targets[target];
+        let Some(index) = self.target(record.topic)? else {
+            return Ok(());
+        };
+        let target = &mut self.targets[index];
         if target.table != record.origin.table {
             target.table = record.origin.table.to_owned();
             target.table_id = self.tables.id(record.origin.table);
@@ -122,16 +157,19 @@ impl Sink for Producer {
         let opaque = Opaque::new(sequence, target.table_id);
         let mut refreshed = false;
         while !self.acks.is_stopping() {
-            match self.client.produce(&target.topic, record, opaque.into()) {
+            match self.client.produce(&self.targets[index].topic, record, opaque.into()) {
                 Ok(()) => return Ok(()),
                 Err(Code::QueueFull) => thread::sleep(FULL_WAIT),
+                // It has been deleted: as if it had never been there.
+                Err(Code::UnknownTopic | Code::UnknownTopicOrPartition) => {
+                    self.topics.ensure(record.topic)?;
+                }
                 // Partitions may have been added since the client looked.
                 Err(Code::UnknownPartition) if !refreshed => {
                     refreshed = true;
-                    let client = self.client.producer().client();
-                    let _ = client.fetch_metadata(Some(record.topic), Duration::from_secs(5));
+                    self.topics.ensure(record.topic)?;
                 }
-                Err(code) => return self.refused(code, record),
+                Err(code) => return self.refused(code, record, opaque),
             }
         }
         Ok(())
@@ -139,42 +177,51 @@ impl Sink for Producer {
 }
 
 impl Producer {
-    fn target(&mut self, name: &str) -> Result<usize, Failure> {
+    /// The place of a topic among the targets; its first record waits until it exists. `None` when the producer is to stop.
+    fn target(&mut self, name: &str) -> Result<Option<usize>, Failure> {
         if self.targets.get(self.last).is_some_and(|target| target.name == name) {
-            return Ok(self.last);
+            return Ok(Some(self.last));
         }
-        self.last = match self.by_topic.get(name) {
-            Some(&known) => known,
-            None => {
-                let topic = Topic::new(&self.client, name).map_err(|code| failure::of_topic(name, code))?;
-                self.targets.push(Target {
-                    name: name.to_owned(),
-                    topic,
-                    table: String::new(),
-                    table_id: 0,
-                });
-                self.by_topic.insert(name.to_owned(), self.targets.len() - 1);
-                self.targets.len() - 1
-            }
-        };
-        Ok(self.last)
+        if let Some(&known) = self.by_topic.get(name) {
+            self.last = known;
+            return Ok(Some(known));
+        }
+        let topic = Topic::new(&self.client, name).map_err(|code| failure::of_topic(name, code))?;
+        if !self.topics.ensure(name)? {
+            return Ok(None);
+        }
+        self.last = self.targets.len();
+        self.targets.push(Target {
+            name: name.to_owned(),
+            topic,
+            table: String::new(),
+            table_id: 0,
+        });
+        self.by_topic.insert(name.to_owned(), self.last);
+        Ok(Some(self.last))
     }
 
     /// The client itself refuses a record.
-    fn refused(&self, code: Code, record: &Outgoing<'_>) -> Result<(), Failure> {
-        if let Some((code, reason)) = self.client.producer().client().fatal_error() {
-            return Err(failure::of_producer(code, &reason));
-        }
-        let culprit = Culprit {
-            topic: record.topic,
-            partition: record.partition,
-            table: record.origin.table,
-            lsn: Some(record.origin.lsn),
-            key: record.key,
-            size: size(record.key, record.value, record.headers),
+    fn refused(&self, code: Code, record: &Outgoing<'_>, opaque: Opaque) -> Result<(), Failure> {
+        let refused = Refused {
+            culprit: Culprit {
+                topic: record.topic,
+                partition: record.partition,
+                table: record.origin.table,
+                lsn: Some(record.origin.lsn),
+                key: record.key,
+                size: size(record.key, record.value, record.headers),
+            },
+            value: record.value,
+            timestamp_ms: record.timestamp_ms,
+            headers: record.headers,
         };
-        match failure::of_record(code, &culprit) {
-            Verdict::Record(failure) | Verdict::Producer(failure) => Err(failure),
+        match failure::of_record(code, &refused.culprit) {
+            Verdict::Record(failure) => self.dead_letters.take(&refused, opaque, failure),
+            Verdict::Producer(failure) => match self.client.producer().client().fatal_error() {
+                Some((code, reason)) => Err(failure::of_producer(code, &reason)),
+                None => Err(failure),
+            },
         }
     }
 }

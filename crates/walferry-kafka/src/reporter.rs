@@ -13,11 +13,13 @@ use tracing::{debug, info, warn};
 use walferry_engine::{Disposition, Exit, Failure, sink::Acks};
 
 use crate::{
+    batching::Batching,
     failure::{self, Culprit, Verdict},
     health::Health,
     native::{Client, Event, Report},
     origin::{Opaque, Tables},
     producer::size,
+    set_aside::{DeadLetters, Refused},
     settings::Settings,
 };
 
@@ -27,6 +29,8 @@ pub(crate) struct Reporter {
     pub(crate) tables: Tables,
     pub(crate) health: Health,
     pub(crate) settings: Arc<Settings>,
+    pub(crate) dead_letters: Arc<DeadLetters>,
+    pub(crate) batching: Batching,
 }
 
 /// How long a wait for events lasts at most: how late a change from outside is noticed.
@@ -48,12 +52,14 @@ impl Reporter {
                 heard = true;
                 match event {
                     Event::Reports(reports) => {
+                        let mut refused = Vec::new();
                         for report in reports {
                             match report.error() {
                                 None => delivered.push(Opaque::from(report.opaque()).sequence()),
-                                Some(code) => self.undelivered(code, report),
+                                Some(code) => refused.push((code, report)),
                             }
                         }
+                        self.undelivered(&refused);
                     }
                     Event::Error { code, reason } => self.on_error(code, reason, &mut refusals),
                     Event::Log {
@@ -83,28 +89,51 @@ impl Reporter {
         }
     }
 
-    /// One record was not delivered.
-    fn undelivered(&self, code: Code, report: Report<'_>) {
-        if matches!(code, Code::PurgeQueue | Code::PurgeInflight) {
-            // The producer is being closed.
-            return;
+    /// Records of one batch that were not delivered.
+    fn undelivered(&self, refused: &[(Code, Report<'_>)]) {
+        let too_large =
+            |&&(code, _): &&(Code, Report<'_>)| matches!(code, Code::MessageSizeTooLarge | Code::MessageBatchTooLarge);
+        if let Some((_, report)) = refused.iter().find(too_large) {
+            let records = refused.iter().filter(too_large).count();
+            if let Some(failure) = self.batching.refused(report.topic(), records) {
+                self.acks.failed(failure);
+                return;
+            }
         }
-        if let Some((code, reason)) = self.client.producer().client().fatal_error() {
-            self.acks.failed(failure::of_producer(code, &reason));
-            return;
+        for &(code, report) in refused {
+            // Purged records are those of a producer that is being closed.
+            if !matches!(code, Code::PurgeQueue | Code::PurgeInflight)
+                && let Err(failure) = self.undelivered_record(code, report)
+            {
+                self.acks.failed(failure);
+                return;
+            }
         }
+    }
+
+    fn undelivered_record(&self, code: Code, report: Report<'_>) -> Result<(), Failure> {
         let opaque = Opaque::from(report.opaque());
         let headers = report.headers();
-        let culprit = Culprit {
-            topic: report.topic(),
-            partition: (report.partition() >= 0).then(|| report.partition()),
-            table: &self.tables.name(opaque.table()),
-            lsn: self.acks.position(opaque.sequence()).map(|position| position.lsn),
-            key: report.key(),
-            size: size(report.key(), report.value(), &headers),
+        let table = self.tables.name(opaque.table());
+        let refused = Refused {
+            culprit: Culprit {
+                topic: report.topic(),
+                partition: (report.partition() >= 0).then(|| report.partition()),
+                table: &table,
+                lsn: self.acks.position(opaque.sequence()).map(|position| position.lsn),
+                key: report.key(),
+                size: size(report.key(), report.value(), &headers),
+            },
+            value: report.value(),
+            timestamp_ms: report.timestamp_ms(),
+            headers: &headers,
         };
-        match failure::of_record(code, &culprit) {
-            Verdict::Record(failure) | Verdict::Producer(failure) => self.acks.failed(failure),
+        match failure::of_record(code, &refused.culprit) {
+            Verdict::Record(failure) => self.dead_letters.take(&refused, opaque, failure),
+            Verdict::Producer(failure) => match self.client.producer().client().fatal_error() {
+                Some((code, reason)) => Err(failure::of_producer(code, &reason)),
+                None => Err(failure),
+            },
         }
     }
 

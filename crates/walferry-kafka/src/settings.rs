@@ -16,6 +16,7 @@ pub struct Settings {
     /// `None` leaves missing topics to the broker.
     pub(crate) topic_creation: Option<TopicCreation>,
     pub(crate) set_aside: SetAside,
+    pub(crate) connector: String,
 }
 
 /// What becomes of a record that Kafka refuses.
@@ -115,12 +116,14 @@ impl Settings {
             admin,
             topic_creation: None,
             set_aside: SetAside::No,
+            connector: String::new(),
         };
         (settings, findings)
     }
 
     /// Fills in what users seldom say themselves.
     fn name(&mut self, connector: &str, bootstrap_servers: &str) {
+        self.connector = connector.to_owned();
         for (client, role) in [(&mut self.producer, "producer"), (&mut self.admin, "adminclient")] {
             let values = &mut client.values;
             values
@@ -143,6 +146,32 @@ impl Settings {
             .values
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// What a producer is made with.
+    pub(crate) fn producer_properties(&self) -> Properties {
+        let mut properties = self.producer.clone();
+        let mut preset = |name: &str, value: &str| {
+            properties
+                .values
+                .entry(name.to_owned())
+                .or_insert_with(|| value.to_owned());
+        };
+        if self.topic_creation.is_some() {
+            // Else a broker might create a topic in its own way before the rules do.
+            preset("allow.auto.create.topics", "false");
+        }
+        if self.set_aside == SetAside::No
+            && self
+                .producer
+                .values
+                .get("enable.idempotence")
+                .is_some_and(|on| on == "true")
+        {
+            // What follows a refused record must not arrive before it has been dealt with.
+            preset("enable.gapless.guarantee", "true");
+        }
+        properties
     }
 
     /// Settings that weaken a guarantee, to be shown as long as they are in force.

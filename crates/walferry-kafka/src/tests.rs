@@ -1,0 +1,336 @@
+//! The producer against librdkafka's mock cluster.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+use walferry_engine::{
+    Disposition, Exit, Failure, Position,
+    progress::{Progress, Step},
+    sink::{Acks, Origin, Outgoing, Sink, Sinks},
+    store::StoredOffset,
+};
+use walferry_pgoutput::Lsn;
+
+use crate::{
+    demo::{DemoCluster, Follower, Received},
+    producer::{Producer, Producers},
+    settings::{SetAside, Settings},
+};
+
+/// Longer than anything here takes on the slowest machine; only a failing test waits so long.
+const LONG: Duration = Duration::from_secs(60);
+
+struct World {
+    cluster: DemoCluster,
+    producers: Producers,
+    producer: Option<Producer>,
+    progress: Arc<Progress>,
+}
+
+impl World {
+    fn new(change: impl FnOnce(&mut Settings)) -> Self {
+        let cluster = DemoCluster::start(1).unwrap();
+        let mut settings = Settings::new("c", &cluster.bootstrap_servers());
+        change(&mut settings);
+        let mut world = Self {
+            cluster,
+            producers: Producers::new(settings),
+            producer: None,
+            progress: Arc::new(Progress::new(StoredOffset::default(), usize::MAX)),
+        };
+        world.open();
+        world
+    }
+
+    /// A new producer with a new queue, as the engine makes it after a failure.
+    fn open(&mut self) {
+        self.producer = None;
+        self.progress = Arc::new(Progress::new(StoredOffset::default(), usize::MAX));
+        self.producer = Some(self.producers.open(Acks::new(Arc::clone(&self.progress))).unwrap());
+    }
+
+    fn send(&mut self, record: &Outgoing<'_>) -> Result<(), Failure> {
+        let position = Position {
+            lsn: record.origin.lsn,
+            ..Position::default()
+        };
+        let sequence = self.progress.push([Step::Record {
+            position,
+            message: "INSERT",
+            last: true,
+            bytes: 0,
+        }]);
+        self.producer.as_mut().unwrap().send(record, sequence)
+    }
+
+    /// Waits until nothing is under way any more, or something has failed.
+    fn settled(&self) -> Result<(), Failure> {
+        wait_for("records to settle", || {
+            self.progress.in_flight().0 == 0 || self.progress.failure().is_some()
+        });
+        self.progress.failure().map_or(Ok(()), Err)
+    }
+
+    fn received(&self, count: usize) -> Vec<Received> {
+        let mut follower = Follower::new(&self.cluster.bootstrap_servers()).unwrap();
+        let mut records = Vec::new();
+        wait_for("records to arrive", || {
+            records.extend(follower.next(Duration::from_millis(100)).unwrap());
+            records.len() >= count
+        });
+        // Nothing may come after them.
+        records.extend(follower.next(Duration::from_millis(300)).unwrap());
+        records
+    }
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < LONG, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn record<'a>(topic: &'a str, key: Option<&'a [u8]>, value: Option<&'a [u8]>) -> Outgoing<'a> {
+    Outgoing {
+        topic,
+        partition: None,
+        timestamp_ms: None,
+        key,
+        value,
+        headers: &[],
+        origin: Origin {
+            table: "public.orders",
+            lsn: Lsn(0x1_0000_0001),
+        },
+    }
+}
+
+#[test]
+fn a_record_arrives_as_it_was_sent() {
+    let mut world = World::new(|_| ());
+    world.cluster.create_topic("t", 3).unwrap();
+    let headers: &[(&str, Option<&[u8]>)] = &[("a", Some(b"1")), ("b", None), ("a", Some(b""))];
+    let full = Outgoing {
+        partition: Some(2),
+        timestamp_ms: Some(1_234),
+        headers,
+        ..record("t", Some(b"k"), Some(b"v"))
+    };
+    world.send(&full).unwrap();
+    world
+        .send(&Outgoing {
+            partition: Some(2),
+            ..record("t", Some(b""), Some(b""))
+        })
+        .unwrap();
+    world
+        .send(&Outgoing {
+            partition: Some(2),
+            ..record("t", None, None)
+        })
+        .unwrap();
+    world.settled().unwrap();
+
+    let records = world.received(3);
+    let first = &records[0];
+    assert_eq!((first.partition, first.timestamp_ms), (2, Some(1_234)));
+    assert_eq!(
+        (first.key.as_deref(), first.value.as_deref()),
+        (Some(&b"k"[..]), Some(&b"v"[..]))
+    );
+    let found: Vec<_> = first
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_deref()))
+        .collect();
+    assert_eq!(found, headers);
+    assert_eq!(
+        (records[1].key.as_deref(), records[1].value.as_deref()),
+        (Some(&b""[..]), Some(&b""[..]))
+    );
+    assert_eq!((&records[2].key, &records[2].value), (&None, &None));
+    assert!(world.producers.health().was_connected());
+}
+
+#[test]
+fn keys_go_where_javas_partitioner_sends_them() {
+    let mut world = World::new(|_| ());
+    world.cluster.create_topic("t", 12).unwrap();
+    // As a broker of Apache Kafka told of Java's producer.
+    let expected = [(10, 4), (11, 4), (12, 11), (13, 0), (14, 6)];
+    for (id, _) in expected {
+        let key = format!("{{\"id\":{id}}}");
+        world
+            .send(&record("t", Some(key.as_bytes()), Some(key.as_bytes())))
+            .unwrap();
+    }
+    world.settled().unwrap();
+    let mut found: Vec<_> = world
+        .received(5)
+        .into_iter()
+        .map(|r| (String::from_utf8(r.key.unwrap()).unwrap(), r.partition))
+        .collect();
+    found.sort();
+    assert_eq!(
+        found,
+        expected.map(|(id, partition)| (format!("{{\"id\":{id}}}"), partition))
+    );
+}
+
+#[test]
+fn records_wait_in_order_while_no_broker_answers() {
+    let mut world = World::new(|settings| settings.set("topic.metadata.refresh.interval.ms", "100"));
+    world.send(&record("t", Some(b"k"), Some(b"0"))).unwrap();
+    world.settled().unwrap();
+    world.cluster.mock().broker_down(1).unwrap();
+    let health = world.producers.health();
+    for n in 1..100 {
+        world
+            .send(&record("t", Some(b"k"), Some(n.to_string().as_bytes())))
+            .unwrap();
+    }
+    wait_for("the trouble to be told", || health.trouble().is_some());
+    assert_eq!(health.trouble().unwrap().kind, "kafka_unreachable");
+    assert_eq!(world.progress.failure(), None);
+
+    world.cluster.mock().broker_up(1).unwrap();
+    world.settled().unwrap();
+    wait_for("the trouble to be over", || health.trouble().is_none());
+    let values = world
+        .received(100)
+        .into_iter()
+        .map(|r| String::from_utf8(r.value.unwrap()).unwrap());
+    assert_eq!(
+        values.collect::<Vec<_>>(),
+        (0..100).map(|n| n.to_string()).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_record_above_the_clients_limit_stops_with_table_key_lsn_and_size() {
+    let mut world = World::new(|settings| settings.set("message.max.bytes", "1000"));
+    let failure = world.send(&record("t", Some(b"k1"), Some(&[b'v'; 1_500]))).unwrap_err();
+    assert_eq!(
+        (failure.kind, failure.disposition),
+        ("record_too_large", Disposition::Stop(Exit::Record))
+    );
+    assert_eq!(
+        failure.to_string(),
+        "the record of 1502 bytes for topic t, from table public.orders, LSN 1/1, key k1 is larger than Kafka takes"
+    );
+}
+
+#[test]
+fn a_refused_record_goes_to_the_dead_letter_topic_where_one_is_named() {
+    let mut world = World::new(|settings| {
+        settings.set("message.max.bytes", "1000");
+        settings.set_aside = SetAside::Topic {
+            name: "dead".into(),
+            replication_factor: None,
+        };
+    });
+    // The mock cluster cannot create topics on request.
+    world.cluster.create_topic("dead", 1).unwrap();
+    world.send(&record("t", Some(b"k1"), Some(&[b'v'; 1_500]))).unwrap();
+    world.send(&record("t", Some(b"k2"), Some(b"v"))).unwrap();
+    world.settled().unwrap();
+    assert_eq!(world.producers.set_aside().get(), 1);
+    let records = world.received(2);
+    let dead = records.iter().find(|record| record.topic == "dead").unwrap();
+    assert_eq!((dead.key.as_deref(), &dead.value), (Some(&b"k1"[..]), &None));
+    let header = |name: &str| {
+        let (_, value) = dead.headers.iter().find(|(known, _)| known == name).unwrap();
+        value.as_ref().map(|value| String::from_utf8(value.clone()).unwrap())
+    };
+    assert_eq!(header("__connect.errors.topic").as_deref(), Some("t"));
+    assert_eq!(header("__connect.errors.partition"), None);
+    assert_eq!(header("walferry.table").as_deref(), Some("public.orders"));
+    assert_eq!(header("walferry.lsn").as_deref(), Some("1/1"));
+    assert_eq!(header("walferry.size").as_deref(), Some("1502"));
+    assert!(
+        header("__connect.errors.exception.message")
+            .unwrap()
+            .contains("larger than Kafka takes")
+    );
+}
+
+#[test]
+fn a_refused_record_is_dropped_where_no_topic_is_named() {
+    let mut world = World::new(|settings| {
+        settings.set("message.max.bytes", "1000");
+        settings.set_aside = SetAside::Drop;
+    });
+    world.send(&record("t", Some(b"k1"), Some(&[b'v'; 1_500]))).unwrap();
+    world.settled().unwrap();
+    assert_eq!(world.producers.set_aside().get(), 1);
+}
+
+#[test]
+fn a_batch_that_is_too_large_is_sent_again_in_smaller_ones() {
+    let mut world = World::new(|settings| settings.set("linger.ms", "200"));
+    world.send(&record("t", Some(b"k"), Some(b"first"))).unwrap();
+    world.settled().unwrap();
+    let refuse = |world: &World| {
+        let errors = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE];
+        world.cluster.mock().request_errors(RDKafkaApiKey::Produce, &errors);
+    };
+    // Twice with several records in the batch, then each record is alone and the refused one is the one too large.
+    for _ in 0..2 {
+        refuse(&world);
+        for _ in 0..10 {
+            world.send(&record("t", Some(b"k"), Some(b"v"))).unwrap();
+        }
+        let failure = world.settled().unwrap_err();
+        assert_eq!(
+            (failure.kind, failure.disposition),
+            ("batch_too_large", Disposition::Replay)
+        );
+        world.open();
+    }
+    refuse(&world);
+    for _ in 0..10 {
+        world.send(&record("t", Some(b"k"), Some(b"v"))).unwrap();
+    }
+    let failure = world.settled().unwrap_err();
+    assert_eq!(
+        (failure.kind, failure.disposition),
+        ("record_too_large", Disposition::Stop(Exit::Record))
+    );
+    let text = failure.to_string();
+    assert!(text.contains("from table public.orders, LSN 1/1, key k"), "{text}");
+}
+
+#[test]
+fn a_partition_that_the_topic_does_not_have_is_the_records_fault() {
+    let mut world = World::new(|_| ());
+    world.cluster.create_topic("t", 2).unwrap();
+    let failure = world
+        .send(&Outgoing {
+            partition: Some(2),
+            ..record("t", None, Some(b"v"))
+        })
+        .unwrap_err();
+    assert_eq!(
+        (failure.kind, failure.disposition),
+        ("partition_missing", Disposition::Stop(Exit::Record))
+    );
+}
+
+#[test]
+fn waiting_ends_when_the_producer_is_to_stop() {
+    let mut world = World::new(|settings| settings.set("bootstrap.servers", "127.0.0.1:1"));
+    let progress = Arc::clone(&world.progress);
+    let stop = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        progress.stop();
+    });
+    world.send(&record("t", None, Some(b"v"))).unwrap();
+    stop.join().unwrap();
+    assert_eq!(world.progress.in_flight().0, 1);
+}

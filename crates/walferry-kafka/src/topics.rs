@@ -1,0 +1,228 @@
+//! Topics that records are sent to: looked for once, created where the connector says how.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use rdkafka::{
+    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
+    client::DefaultClientContext,
+    error::{KafkaError, RDKafkaErrorCode as Code},
+    producer::Producer as _,
+};
+use tracing::{info, warn};
+use walferry_config::connector::TopicSettings;
+use walferry_engine::{Exit, Failure, sink::Acks};
+
+use crate::{failure, health::Health, native::Client, settings::Settings};
+
+/// Sees to it that topics exist.
+#[derive(Clone)]
+pub(crate) struct Topics {
+    pub(crate) client: Arc<Client>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) health: Health,
+    pub(crate) acks: Acks,
+}
+
+/// How long one look at a topic may take: how late a stop is noticed.
+const LOOK: Duration = Duration::from_secs(1);
+/// Pause between looks while a topic comes into being.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long a topic may take to appear after it was asked for, before that is a trouble.
+const PATIENCE: Duration = Duration::from_secs(5);
+const CREATE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A topic as brokers tell of it.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    Exists,
+    /// It is being created, or its leaders are being elected.
+    Coming,
+    Missing,
+    Denied,
+    Invalid,
+    /// No broker answers.
+    Silence,
+}
+
+impl Topics {
+    /// Waits until a topic exists. Returns whether it does: `false` when the producer is to stop.
+    ///
+    /// Without rules the broker creates it, if it is configured to do so: asking for a topic is what makes it.
+    pub(crate) fn ensure(&self, name: &str) -> Result<bool, Failure> {
+        let rule = self
+            .settings
+            .topic_creation
+            .as_ref()
+            .map(|creation| creation.settings(name));
+        self.ensure_with(name, rule)
+    }
+
+    /// The same, created as `rule` says if it is missing.
+    pub(crate) fn ensure_with(&self, name: &str, rule: Option<&TopicSettings>) -> Result<bool, Failure> {
+        let mut missing_since = None;
+        let mut created = false;
+        while !self.acks.is_stopping() {
+            match self.look(name) {
+                Look::Exists => {
+                    if let Some(trouble) = self.health.well() {
+                        info!(trouble.kind, topic = name, "kafka answers again");
+                    }
+                    return Ok(true);
+                }
+                Look::Denied => return Err(failure::topic_denied(name)),
+                Look::Invalid => return Err(failure::of_topic(name, Code::InvalidTopic)),
+                // Error events tell of it.
+                Look::Silence => {}
+                Look::Missing if !created && rule.is_some() => {
+                    created = rule
+                        .map(|rule| self.create(name, rule))
+                        .transpose()?
+                        .unwrap_or_default();
+                }
+                Look::Missing | Look::Coming => {
+                    let since = *missing_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > PATIENCE {
+                        self.tell_missing(name, rule.is_some());
+                    }
+                }
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(false)
+    }
+
+    fn look(&self, name: &str) -> Look {
+        let metadata = match self.client.producer().client().fetch_metadata(Some(name), LOOK) {
+            Ok(metadata) => metadata,
+            Err(_) => return Look::Silence,
+        };
+        let Some(topic) = metadata.topics().iter().find(|topic| topic.name() == name) else {
+            return Look::Missing;
+        };
+        match topic.error().map(Code::from) {
+            None if topic.partitions().is_empty() => Look::Coming,
+            None => Look::Exists,
+            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Look::Missing,
+            Some(Code::TopicAuthorizationFailed) => Look::Denied,
+            Some(Code::InvalidTopic) => Look::Invalid,
+            Some(_) => Look::Coming,
+        }
+    }
+
+    /// Creates a topic. Returns whether it has been asked for; `false` to try again.
+    fn create(&self, name: &str, rule: &TopicSettings) -> Result<bool, Failure> {
+        let replication = TopicReplication::Fixed(rule.replication_factor);
+        let mut topic = NewTopic::new(name, rule.partitions, replication);
+        for (setting, value) in &rule.config {
+            topic = topic.set(setting, value);
+        }
+        match create_topic(&self.settings, &topic) {
+            Ok(()) => {
+                info!(
+                    topic = name,
+                    partitions = rule.partitions,
+                    replication = rule.replication_factor,
+                    "topic created"
+                );
+                Ok(true)
+            }
+            Err(KafkaError::AdminOp(code)) => match code {
+                Code::TopicAlreadyExists => Ok(true),
+                code if is_for_good(code) => Err(not_created(name, rule, code)),
+                code => {
+                    warn!(topic = name, %code, "topic not created yet");
+                    Ok(false)
+                }
+            },
+            // The client itself refuses what it is asked for.
+            Err(error @ KafkaError::AdminOpCreation(_)) => Err(Failure::stop(
+                Exit::Setup,
+                "topic_not_created",
+                format!("topic {name} could not be created: {error}"),
+                "look at `topic.creation.*`",
+            )),
+            Err(error @ (KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_))) => {
+                Err(failure::of_settings(&error))
+            }
+            Err(error) => {
+                warn!(topic = name, %error, "topic not created yet");
+                Ok(false)
+            }
+        }
+    }
+
+    fn tell_missing(&self, name: &str, has_rule: bool) {
+        let what = format!("topic {name} does not exist, and nobody creates it");
+        let hint = if has_rule {
+            format!("it was created, but no broker shows it: look at the brokers' logs for {name}")
+        } else {
+            format!(
+                "create it (`kafka-topics --create --topic {name} …`), set `topic.creation.default.partitions` and \
+                 `topic.creation.default.replication.factor`, or let the brokers do it (`auto.create.topics.enable`)"
+            )
+        };
+        if self
+            .health
+            .report("topic_missing", what.clone(), Some(hint.clone()), SystemTime::now())
+        {
+            warn!(kind = "topic_missing", hint, "{what}");
+        }
+    }
+}
+
+/// Whether trying again cannot help.
+const fn is_for_good(code: Code) -> bool {
+    matches!(
+        code,
+        Code::TopicAuthorizationFailed
+            | Code::ClusterAuthorizationFailed
+            | Code::PolicyViolation
+            | Code::InvalidReplicationFactor
+            | Code::InvalidReplicaAssignment
+            | Code::InvalidPartitions
+            | Code::InvalidConfig
+            | Code::InvalidTopic
+            | Code::InvalidRequest
+            | Code::UnsupportedVersion
+    )
+}
+
+fn not_created(name: &str, rule: &TopicSettings, code: Code) -> Failure {
+    let hint = match code {
+        Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => format!(
+            "grant the Kafka user Create (`kafka-acls --add --operation Create --topic {name} …`), or create the topic yourself"
+        ),
+        Code::InvalidReplicationFactor => format!(
+            "there are fewer than {} brokers: lower `topic.creation.default.replication.factor`, or -1 for the brokers' default",
+            rule.replication_factor
+        ),
+        Code::PolicyViolation => "a policy of the cluster forbids it: change `topic.creation.*`, or create the topic yourself".into(),
+        _ => "look at `topic.creation.*`: the partitions, the replication factor, and the names and values of its other settings".into(),
+    };
+    Failure::stop(
+        Exit::Setup,
+        "topic_not_created",
+        format!("topic {name} could not be created: {code}"),
+        hint,
+    )
+}
+
+/// Creates a topic with a client of its own, as Connect does: its credentials may be others than the producer's.
+pub(crate) fn create_topic(settings: &Settings, topic: &NewTopic<'_>) -> Result<(), KafkaError> {
+    let admin: AdminClient<DefaultClientContext> = settings.admin.config().create()?;
+    let options = AdminOptions::new()
+        .request_timeout(Some(CREATE_TIMEOUT))
+        .operation_timeout(Some(CREATE_TIMEOUT));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .map_err(|error| KafkaError::ClientCreation(error.to_string()))?;
+    let created = runtime.block_on(admin.create_topics([topic], &options))?;
+    match created.into_iter().next() {
+        Some(Err((_, code))) => Err(KafkaError::AdminOp(code)),
+        _ => Ok(()),
+    }
+}
