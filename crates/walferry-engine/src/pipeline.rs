@@ -189,11 +189,12 @@ impl Pipeline {
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let met = self.place.advance(lsn);
-        let origin = self.place.origin_name();
-        let mut context = context(&self.place, origin.as_origin(), lsn, now_ns);
         if !message.transactional {
-            context.xid = None;
+            // It is a unit of its own, complete with itself: Debezium takes its LSN for that of a commit.
+            self.place.commit(lsn);
         }
+        let origin = self.place.origin_name();
+        let context = context(&self.place, origin.as_origin(), lsn, now_ns);
         let record = self.messages.record(message, &context, self.metadata.as_mut());
         if met.is_delivered() {
             return Ok(());
@@ -205,10 +206,21 @@ impl Pipeline {
         };
         match record {
             Some(record) => {
+                let before = out.records();
                 self.outlet.send(record, from, &mut self.place, out)?;
-                out.last_is_last();
+                if out.records() > before {
+                    out.last_is_last();
+                }
             }
             None => self.outlet.skip("message_prefix"),
+        }
+        if !message.transactional {
+            let time_us = self.place.transaction().time_us;
+            out.step(Step::Commit {
+                end: lsn,
+                time_us,
+                sent: false,
+            });
         }
         Ok(())
     }

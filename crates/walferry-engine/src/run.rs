@@ -67,6 +67,8 @@ pub struct Settings {
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long the last status update may take.
 const CLOSE: Duration = Duration::from_secs(5);
+/// How often the figures of what is under way are shown.
+const GAUGES: Duration = Duration::from_millis(500);
 /// Share of the memory in flight that frames may hold: a quarter, as a record is larger than its frame.
 const FRAMES_SHARE: usize = 4;
 /// Size at which a batch goes to the producer.
@@ -141,6 +143,7 @@ where
     /// From a look at both ends until the stream, the producer or the operator ends it.
     async fn session(&mut self, stop: &mut watch::Receiver<bool>) -> Result<(), Failure> {
         self.status.set_phase(status::Phase::Starting);
+        self.status.counters.snapshot_tables_left.store(0, Relaxed);
         let Prepared { offset, from, snapshot } = tokio::select! {
             prepared = self.prepare() => prepared?,
             () = stopped(stop) => return Ok(()),
@@ -207,6 +210,7 @@ where
             let _ = timeout_at(deadline, drained).await;
         }
         progress.stop();
+        keeper.show();
         let saved = keeper.save(store).await;
         phase.send_replace(Phase::Close);
         if reads {
@@ -363,9 +367,12 @@ impl Keeper<'_> {
     async fn keep(&self, store: &mut impl OffsetStore, period: Duration) -> Result<(), Failure> {
         let mut ticks = interval(period.max(Duration::from_millis(10)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = interval(GAUGES);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = ticks.tick() => self.save(store).await?,
+                _ = looks.tick() => self.show(),
                 () = self.progress.changed.notified() => {
                     if let Some(failure) = self.progress.failure() {
                         return Err(failure);
@@ -375,7 +382,8 @@ impl Keeper<'_> {
         }
     }
 
-    async fn save(&self, store: &mut impl OffsetStore) -> Result<(), Failure> {
+    /// Shows what is under way.
+    fn show(&self) {
         let counters = &self.status.counters;
         let (records, bytes) = self.progress.in_flight();
         counters.in_flight_records.store(records as u64, Relaxed);
@@ -388,11 +396,21 @@ impl Keeper<'_> {
         counters
             .oldest_commit_us
             .store(waiting.map_or(0, |w| w.oldest_commit_us), Relaxed);
+    }
+
+    /// Stores what is delivered, and lets it be confirmed.
+    async fn save(&self, store: &mut impl OffsetStore) -> Result<(), Failure> {
+        let counters = &self.status.counters;
         let Some(delivered) = self.progress.delivered() else {
             return Ok(());
         };
-        let processed = delivered.offset().connect.lsn_proc;
-        counters.delivered_lsn.fetch_max(processed.unwrap_or_default(), Relaxed);
+        let offset = &delivered.offset().connect;
+        counters
+            .delivered_lsn
+            .fetch_max(offset.lsn_proc.unwrap_or_default(), Relaxed);
+        counters
+            .delivered_commit_us
+            .fetch_max(offset.ts_usec.unwrap_or_default(), Relaxed);
         let stored = delivered.save(store).await?;
         counters.stored_lsn.fetch_max(stored.confirmable().into(), Relaxed);
         if self.confirm {

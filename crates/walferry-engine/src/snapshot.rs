@@ -79,9 +79,10 @@ impl Snapshot {
         counts.snapshot_tables += mem::take(&mut self.tables.saturating_sub(1));
         self.tables = self.tables.min(1);
         let Some(held) = held else { return Ok(()) };
-        let marker = match (held.first_of_all, first_of_table, held.first_of_table) {
-            (true, ..) => SnapshotMarker::First,
-            (_, true, _) => SnapshotMarker::LastInTable,
+        // What a row ends counts before what it begins.
+        let marker = match (first_of_table, held.first_of_all, held.first_of_table) {
+            (true, ..) => SnapshotMarker::LastInTable,
+            (_, true, _) => SnapshotMarker::First,
             (.., true) => SnapshotMarker::FirstInTable,
             _ => SnapshotMarker::True,
         };

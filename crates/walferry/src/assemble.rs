@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use tracing::error;
 use uuid::Uuid;
 use walferry_config::{
-    Connector as Config, Findings,
+    Connector as Config, Findings, Worker,
     connector::{LsnFlushMode, OffsetMismatch, Plugins, SnapshotMode, Tolerance as OnError},
 };
 use walferry_converter::{Converter, Role, converter};
@@ -26,9 +26,10 @@ use walferry_transform::Chain;
 
 use crate::{error::Error, load::Loaded};
 
-/// What of a configuration only the crates of transforms and converters can judge.
-pub(crate) fn check(plugins: &Plugins) -> Findings {
+/// What of a configuration only the crates of transforms, converters and the Kafka client can judge.
+pub(crate) fn check(worker: &Worker, plugins: &Plugins) -> Findings {
     let (_, mut findings) = Chain::new(&plugins.transforms, &plugins.predicates);
+    findings.extend(walferry_kafka::Settings::check(worker, plugins));
     let roles = [
         (&plugins.key_converter, Role::Key),
         (&plugins.value_converter, Role::Value),
@@ -49,7 +50,8 @@ pub(crate) fn connector(loaded: &Loaded, data_dir: &Path, status: Arc<Status>) -
     let config = &loaded.connector;
     let store = FileStore::open(data_dir, partition(config))
         .map_err(|error| Error::failure(format!("connector {:?} did not start", config.name), error.into()))?;
-    let kafka = walferry_kafka::Settings::new(&config.name, &loaded.bootstrap_servers);
+    let kafka = kafka(loaded)?;
+    kafka.warnings().iter().for_each(|warning| status.warn(warning.clone()));
     Ok(Connector {
         settings: settings(loaded),
         source: Postgres::new(config),
@@ -57,6 +59,23 @@ pub(crate) fn connector(loaded: &Loaded, data_dir: &Path, status: Arc<Status>) -
         store,
         pipelines: pipelines(config),
         status,
+    })
+}
+
+/// What the Kafka clients of a connector need to know.
+pub(crate) fn kafka(loaded: &Loaded) -> Result<walferry_kafka::Settings, Error> {
+    let (settings, findings) =
+        walferry_kafka::Settings::read(&loaded.worker, &loaded.connector, &loaded.bootstrap_servers);
+    settings.ok_or_else(|| {
+        findings.problems().fold(
+            Error::setup("the Kafka client's properties cannot be used"),
+            |error, problem| {
+                error.cause(
+                    format!("{} {}", problem.property, problem.message),
+                    problem.hint.clone(),
+                )
+            },
+        )
     })
 }
 

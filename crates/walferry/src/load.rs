@@ -98,7 +98,7 @@ fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<Co
     {
         info!(file = %path.display(), name = stem, "the file has no `name`: the connector is named after it");
     }
-    let check = |plugins: &_| assemble::check(plugins);
+    let check = |plugins: &_| assemble::check(worker, plugins);
     let (connector, findings) = Connector::read(&submitted, stem, worker, &Surroundings, &check);
     problems.add(path, &findings);
     connector
