@@ -1,7 +1,7 @@
 //! `walferry run`.
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::Ordering::Relaxed},
     time::{Duration, SystemTime},
 };
 
@@ -17,7 +17,7 @@ use walferry_engine::{
     Failure,
     status::{Status, Trouble},
 };
-use walferry_kafka::Health;
+use walferry_kafka::{Health, SetAsideCount};
 use walferry_postgres::SlotWatch;
 
 use crate::{
@@ -76,7 +76,11 @@ async fn serve(
     let alone = connectors.len() == 1;
     let mut running = Vec::new();
     for (connector, status) in connectors.into_iter().zip(&statuses) {
-        tokio::task::spawn_local(watch_kafka(connector.sinks.health(), status.clone()));
+        tokio::task::spawn_local(watch_kafka(
+            connector.sinks.health(),
+            connector.sinks.set_aside(),
+            status.clone(),
+        ));
         running.push(tokio::task::spawn_local(run_one(connector, stop.subscribe())));
     }
 
@@ -146,8 +150,13 @@ async fn watch_slots(loaded: Loaded, status: Arc<Status>) {
     }
 }
 
-async fn watch_kafka(health: Health, status: Arc<Status>) {
+/// Shows what the Kafka client tells: how the connection is, and how many records it has set aside.
+async fn watch_kafka(health: Health, set_aside: SetAsideCount, status: Arc<Status>) {
+    let mut shown = 0;
     loop {
+        let count = set_aside.get();
+        status.counters.set_aside.fetch_add(count - shown, Relaxed);
+        shown = count;
         let trouble = health.trouble().map(|trouble| Trouble {
             since_us: trouble
                 .since
