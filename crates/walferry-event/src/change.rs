@@ -1,78 +1,16 @@
 //! Row changes to records.
 
+use walferry_config::connector::{FailureHandling, SkippedOperations};
 use walferry_pgoutput::{Change, Column, OldTuple, Operation, Tuple};
 use walferry_record::{Header, Record, SchemaRef, Struct, Typed, Value};
 
-use walferry_config::connector::{FailureHandling, SkippedOperations};
-
 use crate::Error;
+use crate::column::{ColumnPlan, FieldPlan};
+use crate::outcome::{Failure, Outcome, Skipped};
 use crate::source::{self, CONNECTOR, Context};
-use crate::table::{ColumnPlan, FieldPlan, TablePlan};
+use crate::table::TablePlan;
 use crate::transaction::Transaction;
 use crate::types::{Decoder, Reason, Unavailable};
-
-/// What a change became.
-#[derive(Debug, Default)]
-pub struct Outcome<'a> {
-    /// Its records in order. There are several where a delete sends a tombstone, or a key has changed.
-    pub records: Records<'a>,
-    /// Why there is none.
-    pub skipped: Option<Skipped>,
-    /// Fields of values that are empty because they could not be converted.
-    pub failures: Vec<Failure>,
-}
-
-/// Up to three records. Nearly always it is one, for which nothing is allocated.
-#[derive(Debug, Default)]
-pub struct Records<'a> {
-    first: Option<Record<'a>>,
-    more: Vec<Record<'a>>,
-}
-
-impl<'a> IntoIterator for Records<'a> {
-    type Item = Record<'a>;
-    type IntoIter = std::iter::Chain<std::option::IntoIter<Record<'a>>, std::vec::IntoIter<Record<'a>>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.first.into_iter().chain(self.more)
-    }
-}
-
-/// Why a change has no record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Skipped {
-    /// The lists of schemas and tables leave the table out.
-    Table,
-    /// `skipped.operations`.
-    Operation,
-    /// `skip.messages.without.change`: no column that records have has changed.
-    Unchanged,
-}
-
-impl Skipped {
-    /// A word for metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Table => "table_filter",
-            Self::Operation => "skipped_operation",
-            Self::Unchanged => "unchanged",
-        }
-    }
-}
-
-/// A field that is empty because its value could not be converted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// Name of the column.
-    pub column: String,
-    /// Name of its type.
-    pub type_name: String,
-    /// What is wrong with the value.
-    pub reason: Reason,
-    /// Whether `event.converting.failure.handling.mode` asks for a warning.
-    pub warn: bool,
-}
 
 /// A row and its key.
 struct Row<'a> {
@@ -181,15 +119,6 @@ impl TablePlan {
     }
 }
 
-impl Outcome<'_> {
-    fn skipped(why: Skipped) -> Self {
-        Self {
-            skipped: Some(why),
-            ..Self::default()
-        }
-    }
-}
-
 /// Records in the making.
 struct Emit<'p, 'a, 't> {
     plan: &'a TablePlan,
@@ -200,7 +129,7 @@ struct Emit<'p, 'a, 't> {
 
 impl<'a> Emit<'_, 'a, '_> {
     fn finish(mut self) -> Outcome<'a> {
-        if self.outcome.records.first.is_none() && self.outcome.skipped.is_none() {
+        if self.outcome.records.is_empty() && self.outcome.skipped.is_none() {
             self.outcome.skipped = Some(Skipped::Operation);
         }
         self.outcome
@@ -296,17 +225,9 @@ impl<'a> Emit<'_, 'a, '_> {
             value: Typed::NULL,
             ..record_head(&record)
         });
-        self.push(record);
+        self.outcome.records.push(record);
         if let Some(tombstone) = tombstone {
-            self.push(tombstone);
-        }
-    }
-
-    fn push(&mut self, record: Record<'a>) {
-        let records = &mut self.outcome.records;
-        match &records.first {
-            None => records.first = Some(record),
-            Some(_) => records.more.push(record),
+            self.outcome.records.push(tombstone);
         }
     }
 
@@ -399,8 +320,8 @@ fn read<'a>(column: &'a ColumnPlan, field: &'a FieldPlan, value: Column<'a>) -> 
         }
         Column::Binary(_) => return Err(Reason::Binary),
     };
-    Ok(match &field.change {
-        Some(change) => change.apply(value),
+    Ok(match &field.edit {
+        Some(edit) => edit.apply(value),
         None => value,
     })
 }

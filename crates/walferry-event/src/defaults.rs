@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use walferry_record::{Decimal, Value};
 
-use crate::types::{ColumnType, Decoder, Mapping, RootKind, oid, temporal};
+use crate::types::{ColumnType, Decoder, Mapping, RootKind, infinite_default, oid};
 
 /// The default of a column, from `pg_get_expr`; `None` where the schema has none.
 pub(crate) fn default_value(expression: &str, column: &ColumnType, mapping: &Mapping) -> Option<Value<'static>> {
@@ -52,7 +52,7 @@ fn convert(text: &str, column: &ColumnType, mapping: &Mapping) -> Option<Value<'
             Some(Value::string(number.to_plain_string()))
         }
         (oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ, decoder) if text.ends_with("infinity") => {
-            temporal::infinite_default(decoder, text == "infinity")
+            infinite_default(decoder, text == "infinity")
         }
         (_, decoder) => {
             let schema = mapping.schema.clone().build();

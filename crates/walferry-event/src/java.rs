@@ -52,3 +52,53 @@ pub(crate) fn java_double(number: f64) -> String {
         _ => format!("{digits}.0E{exponent}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_are_printed_as_java_prints_them() {
+        let cases = [
+            (1e7, "1.0E7"),
+            (123_456.5, "123456.5"),
+            (0.001, "0.001"),
+            (9.999e-4, "9.999E-4"),
+            (-0.0, "-0.0"),
+            (0.0, "0.0"),
+            (9_007_199_254_740_993.0, "9.007199254740992E15"),
+            (1_234_567.0, "1234567.0"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ];
+        for (number, text) in cases {
+            assert_eq!(java_double(number), text);
+        }
+    }
+
+    #[test]
+    fn hash_map_grows_and_keeps_the_age_within_a_bucket() {
+        assert_eq!(string_hash("hello"), 99_162_322);
+        assert_eq!(hash_map_order(&[17, 1, 33, 0], 16), [3, 0, 1, 2]);
+        let hashes: Vec<i32> = (0..13).map(|n| 16 * (12 - n)).collect();
+        assert_eq!(
+            hash_map_order(&hashes[..12], 16),
+            (0..12).collect::<Vec<_>>(),
+            "one bucket of sixteen"
+        );
+        let grown = hash_map_order(&hashes, 16);
+        assert_eq!(
+            grown,
+            [0, 2, 4, 6, 8, 10, 12, 1, 3, 5, 7, 9, 11],
+            "two buckets of thirty-two"
+        );
+    }
+
+    #[test]
+    fn uuid_of_a_name_is_the_one_java_makes() {
+        assert_eq!(
+            name_uuid(b"__debezium_unavailable_value"),
+            "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+        );
+    }
+}

@@ -5,13 +5,16 @@
 
 pub mod catalog;
 mod change;
-mod columns;
+mod column;
 mod defaults;
 mod error;
 mod heartbeat;
 mod java;
+mod key;
 mod message;
 mod names;
+mod outcome;
+mod rules;
 mod settings;
 mod source;
 mod table;
@@ -19,12 +22,13 @@ mod transaction;
 mod types;
 
 pub use catalog::Catalog;
-pub use change::{Failure, Outcome, Records, Skipped};
+pub use column::{LeftOut, LeftOutReason};
 pub use error::Error;
 pub use heartbeat::Heartbeat;
 pub use message::Messages;
+pub use outcome::{Failure, Outcome, Records, Skipped};
 pub use settings::Settings;
 pub use source::{Context, SnapshotMarker};
-pub use table::{LeftOut, LeftOutReason, TablePlan};
+pub use table::TablePlan;
 pub use transaction::Transaction;
 pub use types::Reason;

@@ -1,80 +1,32 @@
 //! Row changes become the records that Debezium sends.
 
+mod support;
+
 use std::sync::Arc;
 
-use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
-use walferry_event::{Context, Outcome, Settings, TablePlan};
-use walferry_pgoutput::{
-    Change, Column, Lsn, Oid, OldTuple, Operation, Relation, RelationColumn, ReplicaIdentity, TupleBuf, Xid,
-};
+use support::{Col, Table, col, context, settings, table};
+use walferry_event::catalog::TypeKind;
+use walferry_event::{Error, LeftOutReason, Outcome, Reason, Settings, Skipped, TablePlan};
+use walferry_pgoutput::{Change, Column, OldTuple, Operation, ReplicaIdentity, TupleBuf};
 use walferry_record::{Record, Value};
 
-const INT4: Oid = Oid(23);
-const TEXT: Oid = Oid(25);
+const INT4: u32 = 23;
+const TEXT: u32 = 25;
+const NUMERIC: u32 = 1700;
 
-fn relation(columns: &[(&str, Oid, bool)]) -> Relation {
-    let column = |&(name, type_oid, part_of_key): &(&str, Oid, bool)| RelationColumn {
-        name: name.to_owned(),
-        part_of_key,
-        type_oid,
-        type_modifier: -1,
-    };
-    Relation {
-        oid: Oid(16384),
-        namespace: "public".to_owned(),
-        name: "pk".to_owned(),
-        replica_identity: ReplicaIdentity::Default,
-        columns: columns.iter().map(column).collect(),
-    }
+fn tuple(values: &[Column<'_>]) -> TupleBuf {
+    TupleBuf::new(values.iter().copied()).unwrap()
 }
 
-fn catalog(relation: &Relation, primary_key: &[&str]) -> Catalog {
-    let column = |(place, column): (usize, &RelationColumn)| ColumnFacts {
-        name: column.name.clone(),
-        number: i16::try_from(place).unwrap() + 1,
-        type_oid: column.type_oid,
-        type_modifier: column.type_modifier,
-        not_null: primary_key.contains(&&*column.name),
-        default: None,
-        generated: false,
-        identity: false,
-        comment: None,
-    };
-    let table = TableFacts {
-        oid: relation.oid,
-        schema: relation.namespace.clone(),
-        name: relation.name.clone(),
-        columns: relation.columns.iter().enumerate().map(column).collect(),
-        primary_key: primary_key.iter().map(|name| (*name).to_owned()).collect(),
-        unique_indexes: Vec::new(),
-        comment: None,
-    };
-    Catalog {
-        table: Some(table),
-        types: Vec::new(),
-    }
+fn text(value: &str) -> Column<'_> {
+    Column::Text(value.as_bytes())
 }
 
-fn context() -> Context<'static> {
-    Context {
-        lsn: Some(Lsn(2_151_387_208)),
-        last_commit_lsn: None,
-        xid: Some(Xid(353_454)),
-        source_time_ns: 1_795_252_998_251_983_000,
-        processed_time_ns: 1_795_252_998_290_572_036,
-        xmin: None,
-        origin: None,
-        snapshot: None,
-    }
+fn keyed() -> Table {
+    table(&[col("id", INT4), col("v", TEXT)], &["id"])
 }
 
-fn tuple(values: &[Option<&str>]) -> TupleBuf {
-    let column = |value: &Option<&'static str>| value.map_or(Column::Null, |text| Column::Text(text.as_bytes()));
-    let values: Vec<Option<&'static str>> = values.iter().map(|v| v.map(|v| &*v.to_owned().leak())).collect();
-    TupleBuf::new(values.iter().map(column)).unwrap()
-}
-
-/// Key, operation, before and after of each record, written shortly.
+/// Key, operation, before and after of each record, with the names of the headers that are not the context's.
 fn shorten(outcome: Outcome<'_>) -> Vec<String> {
     outcome
         .records
@@ -85,7 +37,12 @@ fn shorten(outcome: Outcome<'_>) -> Vec<String> {
 
 fn shorten_record(record: &Record<'_>) -> String {
     let key = value(&record.key.value);
-    let headers: Vec<&str> = record.headers.iter().map(|header| &*header.name).collect();
+    let headers = record
+        .headers
+        .iter()
+        .map(|header| &*header.name)
+        .filter(|name| !name.contains("context"));
+    let headers: Vec<&str> = headers.collect();
     match &record.value.value {
         Value::Struct(envelope) => {
             let field = |name| value(envelope.get_raw(name).unwrap());
@@ -116,21 +73,21 @@ fn value(value: &Value<'_>) -> String {
     }
 }
 
+fn records(plan: &TablePlan, operation: Operation<'_>) -> Vec<String> {
+    let change = Change {
+        relation: keyed().relation.oid,
+        operation,
+    };
+    shorten(plan.records(&change, &context(), None).unwrap())
+}
+
 #[test]
-fn changes_of_a_table_with_a_primary_key() {
-    let relation = relation(&[("id", INT4, true), ("v", TEXT, false)]);
-    let plan = TablePlan::new(
-        &Arc::new(Settings::new("lab", "db")),
-        &relation,
-        Some(&catalog(&relation, &["id"])),
-    )
-    .unwrap();
-    let (two, big, moved) = (
-        tuple(&[Some("2"), Some("two")]),
-        tuple(&[Some("2"), Some("TWO")]),
-        tuple(&[Some("3"), Some("TWO")]),
-    );
-    let key = tuple(&[Some("2"), None]);
+fn each_kind_of_change_has_its_records() {
+    let plan = keyed().plan(&settings(&[]));
+    let two = tuple(&[text("2"), text("two")]);
+    let big = tuple(&[text("2"), text("TWO")]);
+    let moved = tuple(&[text("3"), text("TWO")]);
+    let key = tuple(&[text("2"), Column::Null]);
     let key = OldTuple::Key(key.as_tuple());
     let cases = [
         (
@@ -168,12 +125,256 @@ fn changes_of_a_table_with_a_primary_key() {
         ),
     ];
     for (operation, expected) in cases {
+        assert_eq!(records(&plan, operation), expected, "{operation:?}");
+    }
+}
+
+#[test]
+fn unchanged_toast_is_taken_from_the_old_row_where_that_has_it() {
+    let plan = keyed().plan(&settings(&[]));
+    let new = tuple(&[text("2"), Column::Unchanged]);
+    let old = tuple(&[text("2"), text("large")]);
+    let empty = tuple(&[text("2"), Column::Null]);
+    let cases = [
+        (None, "{id=2} u null -> {id=2,v=__debezium_unavailable_value} []"),
+        (
+            Some(OldTuple::Full(old.as_tuple())),
+            "{id=2} u {id=2,v=large} -> {id=2,v=large} []",
+        ),
+        (
+            Some(OldTuple::Key(empty.as_tuple())),
+            "{id=2} u {id=2,v=null} -> {id=2,v=__debezium_unavailable_value} []",
+        ),
+    ];
+    for (old, expected) in cases {
+        assert_eq!(
+            records(
+                &plan,
+                Operation::Update {
+                    old,
+                    new: new.as_tuple()
+                }
+            ),
+            [expected]
+        );
+    }
+}
+
+#[test]
+fn a_change_without_records_says_why() {
+    let row = tuple(&[text("2"), text("two")]);
+    let (row, old) = (row.as_tuple(), OldTuple::Full(row.as_tuple()));
+    let insert = Operation::Insert { new: row };
+    let update = Operation::Update {
+        old: Some(old),
+        new: row,
+    };
+    let delete = Operation::Delete { old };
+    type Properties = &'static [(&'static str, &'static str)];
+    let cases: [(Properties, Operation<'_>, Option<Skipped>); 7] = [
+        (&[], insert, None),
+        (&[("table.include.list", "public.other")], insert, Some(Skipped::Table)),
+        (&[("schema.exclude.list", "PUB.*")], delete, Some(Skipped::Table)),
+        (&[("skipped.operations", "c")], insert, Some(Skipped::Operation)),
+        (&[("skipped.operations", "c,d")], delete, Some(Skipped::Operation)),
+        (&[("skipped.operations", "c,d")], update, None),
+        (
+            &[("skip.messages.without.change", "true")],
+            update,
+            Some(Skipped::Unchanged),
+        ),
+    ];
+    for (properties, operation, skipped) in cases {
+        let plan = keyed().plan(&settings(properties));
         let change = Change {
-            relation: relation.oid,
+            relation: keyed().relation.oid,
             operation,
         };
         let context = context();
         let outcome = plan.records(&change, &context, None).unwrap();
-        assert_eq!(shorten(outcome), expected, "{operation:?}");
+        assert_eq!(outcome.skipped, skipped, "{properties:?}");
+        assert_eq!(
+            outcome.records.into_iter().next().is_none(),
+            skipped.is_some(),
+            "{properties:?}"
+        );
     }
+}
+
+#[test]
+fn truncate_is_skipped_unless_told_otherwise() {
+    let context = context();
+    let plan = keyed().plan(&settings(&[]));
+    assert_eq!(plan.truncate(&context, None).skipped, Some(Skipped::Operation));
+    let plan = keyed().plan(&settings(&[("skipped.operations", "none")]));
+    assert_eq!(shorten(plan.truncate(&context, None)), ["null t null -> null []"]);
+}
+
+#[test]
+fn a_key_is_what_the_stream_says_where_the_catalog_has_moved_on() {
+    let columns = [col("a", INT4), col("b", INT4), col("c", INT4)];
+    let key = |table: &Table, settings: &Arc<Settings>| {
+        let plan = table.plan(settings);
+        let fields = plan.key_schema().map_or(&[][..], |schema| schema.fields());
+        fields.iter().map(|field| field.name.to_string()).collect::<Vec<_>>()
+    };
+    let plain = settings(&[]);
+    let mut moved_on = table(&columns, &["b", "a"]);
+    assert_eq!(key(&moved_on, &plain), ["b", "a"], "the order is the index's");
+    moved_on.catalog.table.as_mut().unwrap().primary_key = vec!["c".to_owned()];
+    assert_eq!(key(&moved_on, &plain), ["a", "b"]);
+    moved_on.relation.replica_identity = ReplicaIdentity::Full;
+    assert_eq!(key(&moved_on, &plain), ["c"], "all columns are marked under FULL");
+    let mut unique = table(&columns, &[]);
+    unique.catalog.table.as_mut().unwrap().unique_indexes =
+        vec![vec!["c".to_owned(), "a".to_owned()], vec!["b".to_owned()]];
+    assert_eq!(key(&unique, &plain), ["c", "a"]);
+    assert_eq!(
+        key(&unique, &settings(&[("message.key.columns", "(.*).T:b,a;public.x:c")])),
+        ["b", "a"]
+    );
+    assert_eq!(key(&table(&columns, &[]), &plain), Vec::<String>::new());
+    let dropped = Table {
+        catalog: Default::default(),
+        ..table(&columns, &["b"])
+    };
+    assert_eq!(key(&dropped, &plain), ["b"]);
+}
+
+#[test]
+fn a_key_column_of_an_unknown_type_is_left_out_of_the_key() {
+    let columns = [col("pair", 70_000), col("id", INT4), col("v", TEXT)];
+    let table = table(&columns, &["pair", "id"]).with_type(70_000, "pair", TypeKind::Composite);
+    let plan = table.plan(&settings(&[]));
+    let row = tuple(&[text("(1,2)"), text("7"), text("x")]);
+    assert_eq!(
+        records(&plan, Operation::Insert { new: row.as_tuple() }),
+        ["{id=7} c null -> {id=7,v=x} []"]
+    );
+    let left_out: Vec<_> = plan
+        .left_out()
+        .iter()
+        .map(|column| (&*column.column, column.why))
+        .collect();
+    assert_eq!(left_out, [("pair", LeftOutReason::UnknownType)]);
+}
+
+#[test]
+fn facts_of_a_newer_catalog_are_not_used() {
+    let stream = [
+        col("id", INT4).not_null(),
+        col("n", NUMERIC).modifier(655_366).not_null().default("1.5"),
+    ];
+    let agree = table(&stream, &["id"]).plan(&settings(&[]));
+    let field = |plan: &TablePlan| plan.row_schema().field("n").unwrap().schema.clone();
+    assert!(!field(&agree).optional && field(&agree).default.is_some());
+    type Alter = fn(&mut Col);
+    let newer: [(&str, Alter); 3] = [
+        ("renamed", |column| column.name = "m".to_owned()),
+        ("retyped", |column| column.type_oid = TEXT),
+        ("widened", |column| column.modifier = 786_438),
+    ];
+    for (what, change) in newer {
+        let mut now = stream.clone();
+        change(&mut now[1]);
+        let mixed = Table {
+            relation: table(&stream, &["id"]).relation,
+            ..table(&now, &["id"])
+        };
+        let schema = field(&mixed.plan(&settings(&[])));
+        assert!(schema.optional && schema.default.is_none(), "{what}");
+        assert_eq!(schema.name, field(&agree).name, "{what}");
+    }
+}
+
+#[test]
+fn a_row_of_another_version_is_refused() {
+    let plan = keyed().plan(&settings(&[]));
+    let long = tuple(&[text("1"), text("x"), text("y")]);
+    let change = Change {
+        relation: keyed().relation.oid,
+        operation: Operation::Insert { new: long.as_tuple() },
+    };
+    let error = plan.records(&change, &context(), None).unwrap_err();
+    assert_eq!(
+        error,
+        Error::ColumnCount {
+            table: "public.t".to_owned(),
+            have: 3,
+            need: 2
+        }
+    );
+}
+
+#[test]
+fn what_cannot_be_converted_is_left_empty_or_refused_as_told() {
+    let table = |key: &[&str]| table(&[col("id", INT4), col("n", NUMERIC)], key);
+    let row = tuple(&[text("1"), text("NaN")]);
+    let change = Change {
+        relation: keyed().relation.oid,
+        operation: Operation::Insert { new: row.as_tuple() },
+    };
+    let context = context();
+    for (mode, warn) in [("warn", true), ("skip", false)] {
+        let plan = table(&["id"]).plan(&settings(&[("event.converting.failure.handling.mode", mode)]));
+        let outcome = plan.records(&change, &context, None).unwrap();
+        let failures: Vec<_> = outcome
+            .failures
+            .iter()
+            .map(|f| (&*f.column, f.reason, f.warn))
+            .collect();
+        assert_eq!(failures, [("n", Reason::SpecialDecimal, warn)]);
+        assert_eq!(shorten(outcome), ["{id=1} c null -> {id=1,n=null} []"]);
+    }
+    let refused = |key: &[&str], mode| {
+        let plan = table(key).plan(&settings(&[("event.converting.failure.handling.mode", mode)]));
+        plan.records(&change, &context, None).unwrap_err().to_string()
+    };
+    let expected =
+        "column n of table public.t (type numeric): NaN and infinity need `decimal.handling.mode` string or double";
+    assert_eq!(refused(&["id"], "fail"), expected);
+    assert_eq!(refused(&["n"], "warn"), expected, "a key is never left empty");
+}
+
+#[test]
+fn two_columns_of_one_field_are_refused() {
+    let table = table(&[col("a-b", INT4), col("a_b", INT4)], &[]);
+    let settings = settings(&[("field.name.adjustment.mode", "avro")]);
+    let error = TablePlan::new(&settings, &table.relation, Some(&table.catalog)).unwrap_err();
+    assert_eq!(
+        error,
+        Error::DuplicateField {
+            table: "public.t".to_owned(),
+            field: "a_b".to_owned()
+        }
+    );
+    assert!(error.hint().is_some());
+}
+
+#[test]
+fn headers_name_connector_task_and_run() {
+    let row = tuple(&[text("1"), text("x")]);
+    let change = Change {
+        relation: keyed().relation.oid,
+        operation: Operation::Insert { new: row.as_tuple() },
+    };
+    let context = context();
+    let headers = |settings: &Arc<Settings>| {
+        let plan = keyed().plan(settings);
+        let outcome = plan.records(&change, &context, None).unwrap();
+        let record = outcome.records.into_iter().next().unwrap();
+        let text = |header: &walferry_record::Header<'_>| format!("{}={}", header.name, value(&header.value.value));
+        record.headers.iter().map(text).collect::<Vec<_>>()
+    };
+    let expected = [
+        "__debezium.context.connectorLogicalName=lab",
+        "__debezium.context.taskId=0",
+        "__debezium.context.connectorName=postgresql",
+        "__debezium.context.runId=run-1",
+    ];
+    assert_eq!(headers(&settings(&[])), expected);
+    assert_eq!(
+        headers(&settings(&[("extended.headers.enabled", "false")])),
+        Vec::<String>::new()
+    );
 }

@@ -1,8 +1,96 @@
 //! Arrays.
 
-use walferry_record::{SchemaRef, Shape, Value};
+use walferry_config::connector::{BinaryHandling, EventSection};
+use walferry_pgoutput::Oid;
+use walferry_record::{Schema, SchemaRef, Shape, Value};
 
-use super::{Decoder, Reason};
+use super::builtin::oid;
+use super::column_type::{ColumnType, RootKind};
+use super::resolve::{enumeration, scalar};
+use super::{Decoder, Mapping, Reason, Stage, Unavailable, binary};
+use crate::catalog::Catalog;
+use crate::java::name_uuid;
+
+/// An array, where Debezium has one of the type.
+pub(super) fn array(
+    column: &ColumnType,
+    element: Oid,
+    delimiter: u8,
+    modes: &EventSection,
+    catalog: Option<&Catalog>,
+) -> Option<Mapping> {
+    if is_unsupported(column.root) {
+        return None;
+    }
+    let element = column.element(element, catalog);
+    if column.root == oid::BIT_ARRAY {
+        // Debezium declares a single bit string, which no array fits.
+        return Some(Mapping {
+            decoder: Decoder::Nothing,
+            ..binary::bits(&element)
+        });
+    }
+    let is_domain = element.name != element.root_name;
+    let known = match &element.kind {
+        RootKind::Enum(labels) if !is_domain => Some(enumeration(labels, modes)),
+        RootKind::Base if !is_domain => scalar(&element, modes, Stage::Element),
+        RootKind::Enum(_) | RootKind::Base | RootKind::Array { .. } | RootKind::Other => None,
+    };
+    let nullable = known.is_some() && has_nullable_elements(&element);
+    let Mapping { schema, decoder, .. } =
+        known.or_else(|| modes.include_unknown_datatypes.then(|| binary::raw(&element, modes)))?;
+    Some(Mapping {
+        schema: Schema::array(schema.with_optional(nullable).build()),
+        decoder: Decoder::Array(Box::new(ArrayDecoder {
+            element: decoder,
+            delimiter,
+            nullable,
+        })),
+        fallback: Value::Array(Vec::new()),
+        unavailable: unavailable(column, modes),
+    })
+}
+
+/// Arrays that Debezium has no schema for.
+pub(super) fn is_unsupported(root: Oid) -> bool {
+    matches!(
+        root,
+        oid::MONEY_ARRAY
+            | oid::NAME_ARRAY
+            | oid::INTERVAL_ARRAY
+            | oid::VARBIT_ARRAY
+            | oid::XML_ARRAY
+            | oid::POINT_ARRAY
+            | oid::REFCURSOR_ARRAY
+    )
+}
+
+/// Debezium declares elements as optional, but for types that it has no array of its own for.
+fn has_nullable_elements(element: &ColumnType) -> bool {
+    let required = matches!(element.kind, RootKind::Enum(_))
+        || element.root == oid::TSVECTOR
+        || matches!(&*element.root_name, "isbn" | "vector" | "halfvec" | "sparsevec");
+    !required
+}
+
+/// The placeholder as elements: as text, as its bytes, or as a UUID made of it.
+fn unavailable(column: &ColumnType, modes: &EventSection) -> Unavailable {
+    let bytes = modes.unavailable_value.bytes();
+    let signed = bytes.iter().map(|byte| byte.cast_signed());
+    let elements = match column.root {
+        // Debezium goes by the type's name, which a domain has of its own.
+        _ if column.name != column.root_name => return Unavailable::Missing,
+        oid::TEXT_ARRAY | oid::VARCHAR_ARRAY | oid::BPCHAR_ARRAY | oid::JSON_ARRAY | oid::JSONB_ARRAY => {
+            vec![Value::string(modes.unavailable_value.text())]
+        }
+        oid::BYTEA_ARRAY if modes.binary == BinaryHandling::Bytes => vec![Value::bytes(bytes.to_vec())],
+        oid::INT4_ARRAY | oid::DATE_ARRAY => signed.map(|byte| Value::Int32(byte.into())).collect(),
+        oid::INT8_ARRAY => signed.map(|byte| Value::Int64(byte.into())).collect(),
+        oid::UUID_ARRAY => vec![Value::string(name_uuid(bytes))],
+        _ => return Unavailable::Missing,
+    };
+    Unavailable::Placeholder(Value::Array(elements))
+}
 
 /// How arrays of one type are read.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +107,7 @@ const MALFORMED: Reason = Reason::Malformed("array");
 impl ArrayDecoder {
     /// An array as `array_out` prints it: `{1,NULL,"a \"b\""}`, with bounds in front where they do not begin at 1. The
     /// elements of an outer dimension are arrays, for which Connect's schema has no place: they become null.
-    pub(crate) fn decode<'a>(&'a self, bytes: &'a [u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
+    pub(super) fn read<'a>(&'a self, bytes: &'a [u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
         let items = match &schema.shape {
             Shape::Array(items) => items,
             _ => schema,

@@ -4,13 +4,67 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
-use walferry_record::Value;
+use walferry_config::connector::{BinaryHandling, EventSection};
+use walferry_record::{Schema, Value};
 
-use super::Reason;
-use walferry_config::connector::BinaryHandling;
+use super::builtin::oid;
+use super::column_type::ColumnType;
+use super::{Decoder, Mapping, Reason, Unavailable};
+
+/// `bytea`.
+pub(super) fn bytea(modes: &EventSection) -> Mapping {
+    binary(modes, Decoder::Bytes(modes.binary))
+}
+
+/// The text of a type that Debezium has no schema for, as bytes.
+pub(super) fn raw(column: &ColumnType, modes: &EventSection) -> Mapping {
+    let geometric = matches!(
+        column.root,
+        oid::BOX | oid::CIRCLE | oid::LINE | oid::LSEG | oid::PATH | oid::POLYGON
+    );
+    let decoder = if geometric {
+        Decoder::RawGeometry(modes.binary)
+    } else {
+        Decoder::Raw(modes.binary)
+    };
+    binary(modes, decoder)
+}
+
+fn binary(modes: &EventSection, decoder: Decoder) -> Mapping {
+    let (schema, fallback, unavailable) = match modes.binary {
+        BinaryHandling::Bytes => {
+            let placeholder = Value::bytes(modes.unavailable_value.bytes().to_vec());
+            (
+                Schema::bytes(),
+                Value::bytes(Vec::new()),
+                Unavailable::Placeholder(placeholder),
+            )
+        }
+        BinaryHandling::Base64 | BinaryHandling::Base64UrlSafe => {
+            (Schema::string(), Value::str(""), Unavailable::Missing)
+        }
+        // The placeholder as it is, not as hexadecimal digits.
+        BinaryHandling::Hex => (Schema::string(), Value::str(""), Unavailable::text(modes)),
+    };
+    Mapping {
+        unavailable,
+        ..Mapping::new(schema, decoder, fallback)
+    }
+}
+
+/// `bit` and `varbit`; a single bit is true or false.
+pub(super) fn bits(column: &ColumnType) -> Mapping {
+    if column.length > 1 {
+        let schema = Schema::bytes().named("io.debezium.data.Bits").version(1);
+        let schema = schema.parameter("length", column.length.to_string());
+        Mapping::new(schema, Decoder::Bits, Value::bytes(Vec::new()))
+    } else {
+        Mapping::new(Schema::boolean(), Decoder::Bit, Value::Boolean(false))
+    }
+}
 
 /// A `bytea` as Postgres prints it with `bytea_output = hex`: `\x` and two digits a byte.
-pub(crate) fn bytea<'a>(bytes: &'a [u8], mode: BinaryHandling) -> Result<Value<'a>, Reason> {
+pub(super) fn read_bytea<'a>(bytes: &'a [u8], mode: BinaryHandling) -> Result<Value<'a>, Reason> {
     let digits = bytes.strip_prefix(br"\x").ok_or(Reason::Malformed("bytea"))?;
     if mode == BinaryHandling::Hex {
         // Postgres writes lower case digits, as Debezium does.
@@ -59,7 +113,7 @@ pub(crate) fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A bit string as little-endian bytes, the last bit first, without the zeros at the end.
-pub(crate) fn bits<'a>(text: &[u8]) -> Result<Value<'a>, Reason> {
+pub(super) fn read_bits<'a>(text: &[u8]) -> Result<Value<'a>, Reason> {
     if !text.iter().all(|bit| matches!(bit, b'0' | b'1')) {
         return Err(Reason::Malformed("bit string"));
     }

@@ -134,12 +134,12 @@ pub(crate) fn length(id: Oid, modifier: i32) -> i32 {
         oid::NUMERIC if modifier == -1 => 0,
         oid::NUMERIC => modifier.wrapping_sub(4) >> 16,
         oid::CHAR | oid::BOOL => 1,
-        oid::BPCHAR | oid::VARCHAR if modifier != -1 => modifier - 4,
+        oid::BPCHAR | oid::VARCHAR if modifier != -1 => modifier.wrapping_sub(4),
         oid::DATE => 13,
-        oid::TIME => 8 + fraction(modifier),
-        oid::TIMETZ => 14 + fraction(modifier),
-        oid::TIMESTAMP => 22 + fraction(modifier),
-        oid::TIMESTAMPTZ => 28 + fraction(modifier),
+        oid::TIME => fraction(modifier).wrapping_add(8),
+        oid::TIMETZ => fraction(modifier).wrapping_add(14),
+        oid::TIMESTAMP => fraction(modifier).wrapping_add(22),
+        oid::TIMESTAMPTZ => fraction(modifier).wrapping_add(28),
         oid::INTERVAL => 49,
         oid::BIT | oid::VARBIT if modifier != -1 => modifier,
         _ => UNKNOWN_LENGTH,
@@ -171,6 +171,6 @@ fn fraction(modifier: i32) -> i32 {
         -1 => 7,
         0 => 0,
         1 => 3, // the driver's own arithmetic: never fewer than two digits
-        digits => digits + 1,
+        digits => digits.wrapping_add(1),
     }
 }

@@ -2,11 +2,25 @@
 
 use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
 
-use super::Reason;
 use super::binary::unhex;
 use super::number::float;
 use super::text::utf8;
+use super::{Decoder, Mapping, Reason};
 use crate::java::java_double;
+
+/// `point`.
+pub(super) fn point() -> Mapping {
+    let schema = point_schema();
+    let origin = point_value(0.0, 0.0, &schema.clone().build());
+    Mapping::new(schema, Decoder::Point, origin)
+}
+
+/// PostGIS's types.
+pub(super) fn shape(name: &str) -> Mapping {
+    let schema = geometry_schema(name);
+    let empty = empty(&schema.clone().build());
+    Mapping::new(schema, Decoder::Geometry, empty)
+}
 
 /// Schema of `point`.
 pub(crate) fn point_schema() -> Schema {
@@ -23,7 +37,7 @@ pub(crate) fn point_schema() -> Schema {
 }
 
 /// A point as Postgres prints it: `(1.5,-2)`.
-pub(crate) fn point<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
+pub(super) fn read_point<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
     const MALFORMED: Reason = Reason::Malformed("point");
     let inner = bytes
         .strip_prefix(b"(")
@@ -73,19 +87,19 @@ pub(crate) fn geometry_schema(name: &str) -> Schema {
 }
 
 /// A geometry as PostGIS prints it: extended well-known binary in hexadecimal digits, which is what is sent.
-pub(crate) fn geometry<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
+pub(super) fn read_geometry<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
     let ewkb = unhex(bytes)
         .filter(|ewkb| ewkb.len() >= 9)
         .ok_or(Reason::Malformed("geometry"))?;
-    Ok(shape(ewkb, schema))
+    Ok(geometry_value(ewkb, schema))
 }
 
 /// An empty collection of geometries.
 pub(crate) fn empty(schema: &SchemaRef) -> Value<'static> {
-    shape(vec![1, 7, 0, 0, 0, 0, 0, 0, 0], schema)
+    geometry_value(vec![1, 7, 0, 0, 0, 0, 0, 0, 0], schema)
 }
 
-fn shape<'a>(ewkb: Vec<u8>, schema: &SchemaRef) -> Value<'a> {
+fn geometry_value<'a>(ewkb: Vec<u8>, schema: &SchemaRef) -> Value<'a> {
     let srid = srid(&ewkb).map_or(Value::Null, Value::Int32);
     Value::Struct(Struct::new(schema.clone(), vec![Value::bytes(ewkb), srid]))
 }

@@ -2,15 +2,41 @@
 
 use std::fmt::Write;
 
-use walferry_record::Value;
+use walferry_config::connector::{EventSection, HstoreHandling};
+use walferry_record::{Schema, Value};
 
-use super::Reason;
 use super::text::utf8;
+use super::{Decoder, Mapping, Reason, Unavailable};
 use crate::java::{hash_map_order, string_hash};
-use walferry_config::connector::HstoreHandling;
+
+/// `hstore`.
+pub(super) fn hstore(modes: &EventSection) -> Mapping {
+    let placeholder = modes.unavailable_value.text();
+    let (schema, fallback, unavailable) = match modes.hstore {
+        HstoreHandling::Json => {
+            let json = json(&[(placeholder.clone(), Some(placeholder))]);
+            (
+                Schema::string().named("io.debezium.data.Json").version(1),
+                Value::str("{}"),
+                Value::string(json),
+            )
+        }
+        HstoreHandling::Map => {
+            let entry = (Value::string(placeholder.clone()), Value::string(placeholder));
+            let schema = Schema::map(Schema::string().build(), Schema::string().optional().build());
+            (schema, Value::Map(Vec::new()), Value::Map(vec![entry]))
+        }
+    };
+    Mapping {
+        schema,
+        decoder: Decoder::Hstore(modes.hstore),
+        fallback,
+        unavailable: Unavailable::Placeholder(unavailable),
+    }
+}
 
 /// An hstore as Postgres prints it: `"a"=>"1", "b"=>NULL`.
-pub(crate) fn hstore<'a>(bytes: &[u8], mode: HstoreHandling) -> Result<Value<'a>, Reason> {
+pub(super) fn read_hstore<'a>(bytes: &[u8], mode: HstoreHandling) -> Result<Value<'a>, Reason> {
     let pairs = parse(&utf8(bytes)).ok_or(Reason::Malformed("hstore"))?;
     Ok(match mode {
         HstoreHandling::Json => Value::string(json(&pairs)),

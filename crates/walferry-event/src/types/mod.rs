@@ -3,21 +3,27 @@
 mod array;
 mod binary;
 mod builtin;
+mod calendar;
+mod column_type;
 mod geometry;
 mod hstore;
+mod interval;
 mod number;
 mod resolve;
-pub(crate) mod temporal;
+mod temporal;
+#[cfg(test)]
+mod tests;
 mod text;
 mod vector;
 
+use walferry_config::connector::{BinaryHandling, DecimalHandling, EventSection, HstoreHandling, IntervalHandling};
 use walferry_record::{Schema, SchemaRef, Value};
-
-use walferry_config::connector::{BinaryHandling, DecimalHandling, HstoreHandling, IntervalHandling};
 
 pub(crate) use binary::{encode, hex};
 pub(crate) use builtin::oid;
-pub(crate) use resolve::{ColumnType, RootKind, resolve};
+pub(crate) use column_type::{ColumnType, RootKind};
+pub(crate) use resolve::resolve;
+pub(crate) use temporal::infinite_default;
 
 /// Where the rows of a plan come from. Debezium reads them by different ways, which shows for a few types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,37 +142,39 @@ impl Decoder {
             Self::Int64 => number::integer(bytes).map(Value::Int64),
             Self::Float32 => number::float(bytes).map(Value::Float32),
             Self::Float64 => number::float(bytes).map(Value::Float64),
-            Self::Decimal { scale } => number::decimal(bytes, *scale),
-            Self::VariableDecimal => number::variable_decimal(bytes, schema),
-            Self::DecimalText { scale } => number::decimal_text(bytes, *scale),
+            Self::Decimal { scale } => number::read_decimal(bytes, *scale),
+            Self::VariableDecimal => number::read_variable_decimal(bytes, schema),
+            Self::DecimalText { scale } => number::read_decimal_text(bytes, *scale),
             Self::FiniteDecimal(decoder) => {
                 number::finite(bytes)?;
                 decoder.decode(bytes, schema)
             }
             Self::DecimalFloat => number::float(bytes).map(Value::Float64),
-            Self::Money { mode, fraction_digits } => number::money(bytes, *mode, *fraction_digits),
+            Self::Money { mode, fraction_digits } => number::read_money(bytes, *mode, *fraction_digits),
             Self::Bit => Ok(Value::Boolean(bytes.contains(&b'1'))),
-            Self::Bits => binary::bits(bytes),
+            Self::Bits => binary::read_bits(bytes),
             Self::Text => Ok(Value::String(text::utf8(bytes))),
             Self::Nothing => Ok(Value::Null),
-            Self::Bytes(mode) => binary::bytea(bytes, *mode),
+            Self::Bytes(mode) => binary::read_bytea(bytes, *mode),
             Self::Raw(mode) => Ok(binary::encode(bytes.into(), *mode)),
             Self::RawGeometry(mode) => Ok(binary::encode(
                 geometry::as_driver_prints(bytes).into_bytes().into(),
                 *mode,
             )),
-            Self::Date(unit, path) => temporal::date(bytes, *unit, *path),
-            Self::Time(unit, path) => temporal::time(bytes, *unit, *path),
-            Self::ZonedTime(path) => temporal::zoned_time(bytes, *path),
-            Self::Timestamp(unit, path) => temporal::timestamp(bytes, *unit, *path),
-            Self::ZonedTimestamp { fraction_digits, path } => temporal::zoned_timestamp(bytes, *fraction_digits, *path),
-            Self::Interval(mode) => temporal::interval(bytes, *mode),
-            Self::Hstore(mode) => hstore::hstore(bytes, *mode),
-            Self::Point => geometry::point(bytes, schema),
-            Self::Geometry => geometry::geometry(bytes, schema),
-            Self::Vector(element) => vector::vector(bytes, *element),
-            Self::SparseVector => vector::sparse_vector(bytes, schema),
-            Self::Array(array) => array.decode(bytes, schema),
+            Self::Date(unit, path) => temporal::read_date(bytes, *unit, *path),
+            Self::Time(unit, path) => temporal::read_time(bytes, *unit, *path),
+            Self::ZonedTime(path) => temporal::read_zoned_time(bytes, *path),
+            Self::Timestamp(unit, path) => temporal::read_timestamp(bytes, *unit, *path),
+            Self::ZonedTimestamp { fraction_digits, path } => {
+                temporal::read_zoned_timestamp(bytes, *fraction_digits, *path)
+            }
+            Self::Interval(mode) => interval::read_interval(bytes, *mode),
+            Self::Hstore(mode) => hstore::read_hstore(bytes, *mode),
+            Self::Point => geometry::read_point(bytes, schema),
+            Self::Geometry => geometry::read_geometry(bytes, schema),
+            Self::Vector(element) => vector::read_vector(bytes, *element),
+            Self::SparseVector => vector::read_sparse_vector(bytes, schema),
+            Self::Array(array) => array.read(bytes, schema),
         }
     }
 }
@@ -191,4 +199,23 @@ pub(crate) enum Unavailable {
     Placeholder(Value<'static>),
     /// Null in an optional field; else it cannot be converted.
     Missing,
+}
+
+impl Mapping {
+    /// A mapping of a type that has no placeholder.
+    fn new(schema: Schema, decoder: Decoder, fallback: Value<'static>) -> Self {
+        Self {
+            schema,
+            decoder,
+            fallback,
+            unavailable: Unavailable::Missing,
+        }
+    }
+}
+
+impl Unavailable {
+    /// The placeholder as text.
+    fn text(modes: &EventSection) -> Self {
+        Self::Placeholder(Value::string(modes.unavailable_value.text()))
+    }
 }

@@ -2,11 +2,74 @@
 
 use std::borrow::Cow;
 
+use walferry_config::connector::{DecimalHandling, EventSection};
 use walferry_record::{Decimal, Field, Schema, SchemaRef, Struct, Value};
 
-use super::Reason;
+use super::column_type::ColumnType;
 use super::text::utf8;
-use walferry_config::connector::DecimalHandling;
+use super::{Decoder, Mapping, Reason, Stage, Unavailable};
+
+/// The largest scale that `numeric` has.
+const MAX_SCALE: i32 = 1000;
+
+/// `numeric`.
+pub(super) fn numeric(column: &ColumnType, modes: &EventSection, stage: Stage) -> Mapping {
+    let finite = |decoder| match stage {
+        Stage::Element => Decoder::FiniteDecimal(Box::new(decoder)),
+        Stage::Stream | Stage::Snapshot => decoder,
+    };
+    let scale = column.digits();
+    match modes.decimal {
+        DecimalHandling::Double => {
+            let decoder = finite(Decoder::DecimalFloat);
+            Mapping::new(Schema::float64(), decoder, Value::Float64(0.0))
+        }
+        DecimalHandling::String => {
+            let zero = Decimal::small(0, 0).rescale(scale).map(|zero| zero.to_plain_string());
+            // Postgres prints digits up to the column's scale, unless that is negative, which the driver takes for a large one.
+            let decoder = Decoder::DecimalText {
+                scale: (scale > MAX_SCALE).then_some(scale),
+            };
+            Mapping {
+                unavailable: Unavailable::text(modes),
+                ..Mapping::new(
+                    Schema::string(),
+                    finite(decoder),
+                    Value::string(zero.unwrap_or_default()),
+                )
+            }
+        }
+        DecimalHandling::Precise if column.is_variable_numeric() => {
+            let schema = variable_schema();
+            let zero = Struct::new(schema.clone().build(), vec![Value::Int32(0), Value::bytes(vec![0])]);
+            Mapping::new(schema, Decoder::VariableDecimal, Value::Struct(zero))
+        }
+        DecimalHandling::Precise => {
+            let schema = decimal_schema(scale);
+            let schema = schema.parameter("connect.decimal.precision", column.length.to_string());
+            Mapping::new(
+                schema,
+                Decoder::Decimal { scale },
+                Value::Decimal(Decimal::small(0, scale)),
+            )
+        }
+    }
+}
+
+/// `money`.
+pub(super) fn money(modes: &EventSection) -> Mapping {
+    let fraction_digits = modes.money_fraction_digits;
+    let decoder = Decoder::Money {
+        mode: modes.decimal,
+        fraction_digits,
+    };
+    let zero = Decimal::small(0, fraction_digits.into());
+    match modes.decimal {
+        DecimalHandling::Precise => Mapping::new(decimal_schema(fraction_digits.into()), decoder, Value::Decimal(zero)),
+        DecimalHandling::Double => Mapping::new(Schema::float64(), decoder, Value::Float64(0.0)),
+        DecimalHandling::String => Mapping::new(Schema::string(), decoder, Value::string(zero.to_string())),
+    }
+}
 
 /// Schema of decimals of a scale.
 pub(crate) fn decimal_schema(scale: i32) -> Schema {
@@ -74,7 +137,7 @@ fn parse_decimal(bytes: &[u8]) -> Result<Decimal, Reason> {
 
 /// A decimal of the column's scale.
 #[inline]
-pub(crate) fn decimal(bytes: &[u8], scale: i32) -> Result<Value<'_>, Reason> {
+pub(super) fn read_decimal(bytes: &[u8], scale: i32) -> Result<Value<'_>, Reason> {
     let n = parse_decimal(bytes)?;
     if n.scale() == scale {
         return Ok(Value::Decimal(n));
@@ -83,7 +146,7 @@ pub(crate) fn decimal(bytes: &[u8], scale: i32) -> Result<Value<'_>, Reason> {
 }
 
 /// A decimal with a scale of its own: as few digits as it needs, none of them zeros behind the point.
-pub(crate) fn variable_decimal<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
+pub(super) fn read_variable_decimal<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
     let n = parse_decimal(bytes)?;
     let n = if n.scale() == 0 { n } else { strip(n) };
     let mut unscaled = Vec::with_capacity(8);
@@ -102,7 +165,7 @@ fn strip(n: Decimal) -> Decimal {
 }
 
 /// A decimal as Postgres prints it, which is plain digits; special values as Debezium calls them.
-pub(crate) fn decimal_text(bytes: &[u8], scale: Option<i32>) -> Result<Value<'_>, Reason> {
+pub(super) fn read_decimal_text(bytes: &[u8], scale: Option<i32>) -> Result<Value<'_>, Reason> {
     Ok(Value::String(match (bytes, scale) {
         (b"NaN", _) => Cow::Borrowed("NAN"),
         (b"Infinity", _) => Cow::Borrowed("POSITIVE_INFINITY"),
@@ -130,7 +193,7 @@ fn is_special(bytes: &[u8]) -> bool {
 }
 
 /// An amount of money: a sign or parentheses, a currency sign of one character, digits with commas between them.
-pub(crate) fn money<'a>(bytes: &[u8], mode: DecimalHandling, fraction_digits: u16) -> Result<Value<'a>, Reason> {
+pub(super) fn read_money<'a>(bytes: &[u8], mode: DecimalHandling, fraction_digits: u16) -> Result<Value<'a>, Reason> {
     let text = utf8(bytes);
     let negative = text.starts_with(['-', '(']);
     let mut amount = match text.strip_prefix('-') {

@@ -1,12 +1,13 @@
-//! Dates, times, timestamps and intervals, as Postgres prints them with `DateStyle = ISO` and `IntervalStyle = postgres`.
+//! Dates, times and timestamps, as Postgres prints them with `DateStyle = ISO`.
 
-use std::fmt::Write;
+use walferry_config::connector::TimePrecision;
+use walferry_record::{Schema, Value};
 
-use walferry_record::Value;
-
-use super::text::utf8;
-use super::{Decoder, Reason};
-use walferry_config::connector::IntervalHandling;
+use super::calendar::{
+    MICROS_PER_DAY, MICROS_PER_SECOND, Scanner, civil_from_days, days_from_civil, days_from_old_calendar,
+    iso_timestamp, push_date, push_time,
+};
+use super::{Decoder, Mapping, Reason, Stage};
 
 /// How a date is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,9 +37,6 @@ pub(crate) enum TimestampUnit {
     /// ISO 8601 in UTC.
     Iso,
 }
-
-const MICROS_PER_SECOND: i64 = 1_000_000;
-const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 
 /// What the driver has for an infinite timestamp, in microseconds since 1970.
 const POSITIVE_INFINITY_MICROS: i64 = 9_223_372_036_825_200_000;
@@ -75,7 +73,7 @@ pub(crate) enum Path {
 }
 
 /// A date.
-pub(crate) fn date<'a>(bytes: &[u8], unit: DateUnit, path: Path) -> Result<Value<'a>, Reason> {
+pub(super) fn read_date<'a>(bytes: &[u8], unit: DateUnit, path: Path) -> Result<Value<'a>, Reason> {
     const MALFORMED: Reason = Reason::Malformed("date");
     let date = match (bytes, path) {
         (b"infinity", Path::Text) => (-5_877_611, 6, 21),
@@ -103,7 +101,7 @@ pub(crate) fn date<'a>(bytes: &[u8], unit: DateUnit, path: Path) -> Result<Value
 }
 
 /// A time of day; `24:00:00` is one.
-pub(crate) fn time<'a>(bytes: &[u8], unit: TimeUnit, path: Path) -> Result<Value<'a>, Reason> {
+pub(super) fn read_time<'a>(bytes: &[u8], unit: TimeUnit, path: Path) -> Result<Value<'a>, Reason> {
     const MALFORMED: Reason = Reason::Malformed("time");
     let mut scanner = Scanner(bytes);
     let micros = scanner.time().filter(|_| scanner.0.is_empty()).ok_or(MALFORMED)?;
@@ -127,7 +125,7 @@ pub(crate) fn time<'a>(bytes: &[u8], unit: TimeUnit, path: Path) -> Result<Value
 }
 
 /// A time of day with an offset, moved to UTC.
-pub(crate) fn zoned_time<'a>(bytes: &[u8], path: Path) -> Result<Value<'a>, Reason> {
+pub(super) fn read_zoned_time<'a>(bytes: &[u8], path: Path) -> Result<Value<'a>, Reason> {
     const MALFORMED: Reason = Reason::Malformed("time with time zone");
     let mut scanner = Scanner(bytes);
     let micros = scanner.time().ok_or(MALFORMED)?;
@@ -149,7 +147,7 @@ pub(crate) fn zoned_time<'a>(bytes: &[u8], path: Path) -> Result<Value<'a>, Reas
 }
 
 /// A timestamp without time zone, taken for UTC.
-pub(crate) fn timestamp<'a>(bytes: &[u8], unit: TimestampUnit, path: Path) -> Result<Value<'a>, Reason> {
+pub(super) fn read_timestamp<'a>(bytes: &[u8], unit: TimestampUnit, path: Path) -> Result<Value<'a>, Reason> {
     let micros = match bytes {
         b"infinity" => {
             return Ok(infinite(
@@ -205,7 +203,7 @@ fn timestamp_micros(bytes: &[u8], path: Path) -> Option<i64> {
 
 /// A timestamp with time zone in UTC, with as many digits of the second's fraction as the column has; with as many as it
 /// takes where the column has none.
-pub(crate) fn zoned_timestamp(bytes: &[u8], fraction_digits: usize, path: Path) -> Result<Value<'_>, Reason> {
+pub(super) fn read_zoned_timestamp(bytes: &[u8], fraction_digits: usize, path: Path) -> Result<Value<'_>, Reason> {
     match (bytes, path) {
         (b"infinity", _) => return Ok(Value::str("infinity")),
         (b"-infinity", Path::Text) => return Ok(Value::str("-infinity")),
@@ -275,257 +273,104 @@ fn zoned_timestamp_micros(bytes: &[u8]) -> Option<i64> {
     local.checked_sub(offset * MICROS_PER_SECOND)
 }
 
-/// A year as astronomers count (0 is 1 BC), a month and a day.
-type Date = (i64, u32, u32);
-
-/// Reads text from the front.
-struct Scanner<'a>(&'a [u8]);
-
-impl Scanner<'_> {
-    fn literal(&mut self, expected: u8) -> Option<()> {
-        let (first, rest) = self.0.split_first()?;
-        (*first == expected).then(|| self.0 = rest)
+/// `date`.
+pub(super) fn date(mode: TimePrecision, stage: Stage) -> Mapping {
+    let decoder = |unit| Decoder::Date(unit, stage.of_dates());
+    match mode {
+        TimePrecision::Isostring => Mapping::new(text("IsoDate"), decoder(DateUnit::Iso), Value::str("1970-01-01Z")),
+        TimePrecision::Connect => Mapping::new(
+            connect(Schema::int32(), "Date"),
+            decoder(DateUnit::Days),
+            Value::Int32(0),
+        ),
+        TimePrecision::Adaptive
+        | TimePrecision::AdaptiveTimeMicroseconds
+        | TimePrecision::Microseconds
+        | TimePrecision::Nanoseconds => Mapping::new(
+            counted(Schema::int32(), "Date"),
+            decoder(DateUnit::Days),
+            Value::Int32(0),
+        ),
     }
+}
 
-    /// A number of `min` to `max` digits.
-    fn digits(&mut self, min: usize, max: usize) -> Option<u32> {
-        let mut n = 0_u32;
-        let mut length = 0;
-        while let Some(digit) = self.0.get(length).map(|b| b.wrapping_sub(b'0')).filter(|d| *d <= 9) {
-            if length == max {
-                break;
-            }
-            n = n.checked_mul(10)?.checked_add(digit.into())?;
-            length += 1;
+/// `time`.
+pub(super) fn time(mode: TimePrecision, precision: i32, stage: Stage) -> Mapping {
+    let of = |schema, unit, zero| Mapping::new(schema, Decoder::Time(unit, stage.of_times()), zero);
+    match mode {
+        TimePrecision::Isostring => of(text("IsoTime"), TimeUnit::Iso, Value::str("00:00:00Z")),
+        TimePrecision::Connect => of(connect(Schema::int32(), "Time"), TimeUnit::Millis, Value::Int32(0)),
+        TimePrecision::Adaptive if precision <= 3 => {
+            of(counted(Schema::int32(), "Time"), TimeUnit::Millis, Value::Int32(0))
         }
-        self.0 = &self.0[length..];
-        (length >= min).then_some(n)
-    }
-
-    /// Year, month and day; the era is at the end of the text.
-    fn date(&mut self) -> Option<Date> {
-        let year = self.digits(4, 7)?;
-        self.literal(b'-')?;
-        let month = self.digits(2, 2).filter(|month| (1..=12).contains(month))?;
-        self.literal(b'-')?;
-        let day = self.digits(2, 2).filter(|day| (1..=31).contains(day))?;
-        Some((year.into(), month, day))
-    }
-
-    /// What follows at the end: nothing, or ` BC`.
-    fn era(&mut self, (year, month, day): Date) -> Option<Date> {
-        match self.0 {
-            b"" => Some((year, month, day)),
-            b" BC" => Some((1 - year, month, day)),
-            _ => None,
+        TimePrecision::Nanoseconds => of(counted(Schema::int64(), "NanoTime"), TimeUnit::Nanos, Value::Int64(0)),
+        TimePrecision::Adaptive | TimePrecision::AdaptiveTimeMicroseconds | TimePrecision::Microseconds => {
+            of(counted(Schema::int64(), "MicroTime"), TimeUnit::Micros, Value::Int64(0))
         }
     }
+}
 
-    /// Microseconds since midnight.
-    fn time(&mut self) -> Option<i64> {
-        let hours = self.digits(2, 2)?;
-        self.literal(b':')?;
-        let minutes = self.digits(2, 2)?;
-        self.literal(b':')?;
-        let seconds = self.digits(2, 2)?;
-        let mut micros = i64::from(hours * 3600 + minutes * 60 + seconds) * MICROS_PER_SECOND;
-        if self.literal(b'.').is_some() {
-            let before = self.0.len();
-            let fraction = self.digits(1, 6)?;
-            let missing = 6 - (before - self.0.len());
-            micros += i64::from(fraction) * 10_i64.pow(u32::try_from(missing).ok()?);
-        }
-        Some(micros)
-    }
-
-    /// Seconds east of UTC: `+05`, `+05:30`, `-05:30:15`.
-    fn offset(&mut self) -> Option<i64> {
-        let sign = match self.0.first()? {
-            b'+' => 1,
-            b'-' => -1,
-            _ => return None,
-        };
-        self.0 = &self.0[1..];
-        let mut seconds = i64::from(self.digits(2, 2)?) * 3600;
-        for unit in [60, 1] {
-            if self.literal(b':').is_some() {
-                seconds += i64::from(self.digits(2, 2)?) * unit;
-            }
-        }
-        Some(sign * seconds)
+/// `timestamp`.
+pub(super) fn timestamp(mode: TimePrecision, precision: i32, stage: Stage) -> Mapping {
+    let of = |schema, unit, zero| Mapping::new(schema, Decoder::Timestamp(unit, stage.of_times()), zero);
+    match mode {
+        TimePrecision::Isostring => of(
+            text("IsoTimestamp"),
+            TimestampUnit::Iso,
+            Value::str("1970-01-01T00:00:00Z"),
+        ),
+        TimePrecision::Connect => of(
+            connect(Schema::int64(), "Timestamp"),
+            TimestampUnit::Millis,
+            Value::Int64(0),
+        ),
+        TimePrecision::Adaptive | TimePrecision::AdaptiveTimeMicroseconds if precision <= 3 => of(
+            counted(Schema::int64(), "Timestamp"),
+            TimestampUnit::Millis,
+            Value::Int64(0),
+        ),
+        TimePrecision::Nanoseconds => of(
+            counted(Schema::int64(), "NanoTimestamp"),
+            TimestampUnit::Nanos,
+            Value::Int64(0),
+        ),
+        TimePrecision::Adaptive | TimePrecision::AdaptiveTimeMicroseconds | TimePrecision::Microseconds => of(
+            counted(Schema::int64(), "MicroTimestamp"),
+            TimestampUnit::Micros,
+            Value::Int64(0),
+        ),
     }
 }
 
-/// Days since 1970 of a date of the Gregorian calendar, also before it began (Howard Hinnant's algorithm).
-fn days_from_civil((year, month, day): Date) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let shifted_month = i64::from((month + 9) % 12);
-    let day_of_year = (153 * shifted_month + 2) / 5 + i64::from(day) - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-fn civil_from_days(days: i64) -> Date {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = (day_of_year - (153 * shifted_month + 2) / 5 + 1) as u32;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    } as u32;
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
-}
-
-/// Days since 1970 of a date in the calendar of `java.util`, which is the Julian one before 15 October 1582.
-fn days_from_old_calendar(date: Date) -> i64 {
-    if date >= (1582, 10, 15) {
-        return days_from_civil(date);
-    }
-    let (year, month, day) = date;
-    let year = if month <= 2 { year - 1 } else { year };
-    let shifted_month = i64::from((month + 9) % 12);
-    let day_of_year = (153 * shifted_month + 2) / 5 + i64::from(day) - 1;
-    year * 365 + year.div_euclid(4) + day_of_year - 719_470
-}
-
-/// `2026-01-02T03:04:05.678901Z`.
-fn iso_timestamp(date: Date, micros_of_day: i64, fraction_digits: Option<usize>) -> String {
-    let mut out = String::with_capacity(28);
-    push_date(&mut out, date);
-    out.push('T');
-    push_time(&mut out, micros_of_day, fraction_digits);
-    out.push('Z');
-    out
-}
-
-/// A date as Java's ISO formatter has it: years of more than four digits with a sign.
-fn push_date(out: &mut String, (year, month, day): Date) {
-    let written = match year {
-        0..=9999 => write!(out, "{year:04}"),
-        10_000.. => write!(out, "+{year}"),
-        _ => write!(out, "-{:04}", -year),
+/// `timestamptz`.
+pub(super) fn zoned_timestamp(precision: i32, stage: Stage) -> Mapping {
+    let decoder = Decoder::ZonedTimestamp {
+        fraction_digits: usize::try_from(precision).unwrap_or(0),
+        path: stage.of_times(),
     };
-    written
-        .and_then(|()| write!(out, "-{month:02}-{day:02}"))
-        .expect("a string takes all text");
+    Mapping::new(text("ZonedTimestamp"), decoder, Value::str("1970-01-01T00:00:00Z"))
 }
 
-/// A time of day with that many digits of the second's fraction, or with as many as it takes.
-fn push_time(out: &mut String, micros: i64, fraction_digits: Option<usize>) {
-    let (seconds, fraction) = (micros / MICROS_PER_SECOND, micros % MICROS_PER_SECOND);
-    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-    write!(out, "{hours:02}:{minutes:02}:{:02}", seconds % 60).expect("a string takes all text");
-    let digits = format!("{fraction:06}");
-    match fraction_digits {
-        Some(count) => {
-            out.push('.');
-            out.extend(digits.chars().chain(std::iter::repeat('0')).take(count));
-        }
-        None if fraction > 0 => {
-            out.push('.');
-            out.push_str(digits.trim_end_matches('0'));
-        }
-        None => {}
-    }
+/// `timetz`.
+pub(super) fn zoned_time(stage: Stage) -> Mapping {
+    Mapping::new(
+        text("ZonedTime"),
+        Decoder::ZonedTime(stage.of_times()),
+        Value::str("00:00:00Z"),
+    )
 }
 
-/// No interval, as `interval.handling.mode=string` has it.
-pub(crate) const ZERO_INTERVAL: &str = "P0Y0M0DT0H0M0S";
-
-/// The parts of an interval as the driver keeps them.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Interval {
-    years: i32,
-    months: i32,
-    days: i32,
-    hours: i32,
-    minutes: i32,
-    /// Seconds with their fraction.
-    micros: i64,
+/// Schema of text that tells a time.
+pub(super) fn text(name: &str) -> Schema {
+    Schema::string().named(format!("io.debezium.time.{name}")).version(1)
 }
 
-/// An interval.
-pub(crate) fn interval<'a>(bytes: &[u8], mode: IntervalHandling) -> Result<Value<'a>, Reason> {
-    let parts = Interval::parse(&utf8(bytes)).ok_or(Reason::Malformed("interval"))?;
-    Ok(match mode {
-        IntervalHandling::Numeric => Value::Int64(parts.to_micros()),
-        IntervalHandling::String => Value::string(parts.to_iso()),
-    })
+/// Schema of one of Connect's own types.
+fn connect(schema: Schema, name: &str) -> Schema {
+    schema.named(format!("org.apache.kafka.connect.data.{name}")).version(1)
 }
 
-impl Interval {
-    /// `1 year 2 mons -3 days -04:05:06.789`.
-    fn parse(text: &str) -> Option<Self> {
-        let mut parts = Self::default();
-        let mut words = text.split(' ');
-        while let Some(word) = words.next() {
-            if word.contains(':') {
-                parts.time(word)?;
-                continue;
-            }
-            let n: i32 = word.parse().ok()?;
-            match words.next()?.trim_end_matches('s') {
-                "year" => parts.years = n,
-                "mon" => parts.months = n,
-                "day" => parts.days = n,
-                _ => return None,
-            }
-        }
-        Some(parts)
-    }
-
-    fn time(&mut self, text: &str) -> Option<()> {
-        let (sign, text) = match text.strip_prefix('-') {
-            Some(text) => (-1, text),
-            None => (1, text.strip_prefix('+').unwrap_or(text)),
-        };
-        let mut fields = text.split(':');
-        self.hours = sign * fields.next()?.parse::<i32>().ok()?;
-        self.minutes = sign * fields.next()?.parse::<i32>().ok()?;
-        let (seconds, fraction) = fields.next().map(|s| s.split_once('.').unwrap_or((s, "")))?;
-        let fraction = format!("{fraction:0<6}");
-        let micros = seconds.parse::<i64>().ok()? * MICROS_PER_SECOND + fraction.get(..6)?.parse::<i64>().ok()?;
-        self.micros = i64::from(sign) * micros;
-        fields.next().is_none().then_some(())
-    }
-
-    /// Microseconds, with months of 365.25/12 days, in the arithmetic of 64-bit floats that Debezium uses.
-    fn to_micros(self) -> i64 {
-        const DAYS_PER_MONTH: f64 = 365.25 / 12.0;
-        let months = f64::from(self.years.wrapping_mul(12).wrapping_add(self.months));
-        let days = months * DAYS_PER_MONTH + f64::from(self.days);
-        let hours = days * 24.0 + f64::from(self.hours);
-        let minutes = hours * 60.0 + f64::from(self.minutes);
-        let seconds = minutes * 60.0 + self.seconds();
-        (seconds * 1e6) as i64
-    }
-
-    fn seconds(self) -> f64 {
-        let (whole, fraction) = (self.micros / MICROS_PER_SECOND, self.micros % MICROS_PER_SECOND);
-        whole as f64 + fraction as f64 / 1e6
-    }
-
-    fn to_iso(self) -> String {
-        let Self {
-            years,
-            months,
-            days,
-            hours,
-            minutes,
-            micros,
-        } = self;
-        let sign = if micros < 0 { "-" } else { "" };
-        let (whole, fraction) = (micros.abs() / MICROS_PER_SECOND, micros.abs() % MICROS_PER_SECOND);
-        let fraction = format!(".{fraction:06}");
-        let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
-        format!("P{years}Y{months}M{days}DT{hours}H{minutes}M{sign}{whole}{fraction}S")
-    }
+/// Schema of a number that tells a time.
+pub(super) fn counted(schema: Schema, name: &str) -> Schema {
+    schema.named(format!("io.debezium.time.{name}")).version(1)
 }

@@ -2,9 +2,25 @@
 
 use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
 
-use super::Reason;
 use super::number::{float, integer};
+use super::{Decoder, Mapping, Reason};
 use crate::java::hash_map_order;
+
+/// `vector` and `halfvec`.
+pub(super) fn dense(element: Element) -> Mapping {
+    let (name, item) = match element {
+        Element::Double => ("DoubleVector", Schema::float64()),
+        Element::Float => ("FloatVector", Schema::float32()),
+    };
+    let schema = Schema::array(item.build());
+    let schema = schema.named(format!("io.debezium.data.{name}")).version(1);
+    Mapping::new(schema, Decoder::Vector(element), Value::Array(Vec::new()))
+}
+
+/// `sparsevec`.
+pub(super) fn sparse() -> Mapping {
+    Mapping::new(sparse_schema(), Decoder::SparseVector, Value::Null)
+}
 
 /// What a vector is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +32,7 @@ pub(crate) enum Element {
 }
 
 /// A vector as pgvector prints it: `[1,2.5]`.
-pub(crate) fn vector<'a>(bytes: &[u8], element: Element) -> Result<Value<'a>, Reason> {
+pub(super) fn read_vector<'a>(bytes: &[u8], element: Element) -> Result<Value<'a>, Reason> {
     let inner = bytes
         .strip_prefix(b"[")
         .and_then(|b| b.strip_suffix(b"]"))
@@ -42,7 +58,7 @@ pub(crate) fn sparse_schema() -> Schema {
 }
 
 /// A sparse vector as pgvector prints it: `{1:1.5,3:2}/5`.
-pub(crate) fn sparse_vector<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
+pub(super) fn read_sparse_vector<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
     const MALFORMED: Reason = Reason::Malformed("sparse vector");
     let slash = bytes.iter().position(|b| *b == b'/').ok_or(MALFORMED)?;
     let dimensions: i16 = integer(&bytes[slash + 1..])?;

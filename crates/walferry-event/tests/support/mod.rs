@@ -1,4 +1,5 @@
-//! Tables and settings for tests and benches.
+//! Tables and settings for tests and benches. Each uses its own part of this module.
+#![allow(dead_code)]
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use walferry_event::{Context, Settings, TablePlan};
 use walferry_pgoutput::{Lsn, Oid, Relation, RelationColumn, ReplicaIdentity, Xid};
 
 /// Settings of a connector with these properties, on the prefix `lab` and the database `db`.
-pub fn settings(properties: &[(&str, &str)]) -> Arc<Settings> {
+pub(crate) fn settings(properties: &[(&str, &str)]) -> Arc<Settings> {
     struct Nowhere;
     impl Lookup for Nowhere {
         fn variable(&self, _: &str) -> Option<String> {
@@ -29,12 +30,12 @@ pub fn settings(properties: &[(&str, &str)]) -> Arc<Settings> {
         ("database.dbname", "db"),
         ("topic.prefix", "lab"),
     ];
-    let lines: Vec<String> = base
+    let entries = base
         .iter()
         .chain(properties)
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
-    let (submitted, _) = Submitted::from_properties(&lines.join("\n")).expect("the properties are well formed");
+        .map(|(name, value)| format!("{name:?}: {value:?}"));
+    let text = format!("{{{}}}", entries.collect::<Vec<_>>().join(", "));
+    let (submitted, _) = Submitted::from_json(&text).expect("the properties are well formed");
     let (connector, findings) =
         Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
     let problems: Vec<String> = findings.iter().map(ToString::to_string).collect();
@@ -44,16 +45,16 @@ pub fn settings(properties: &[(&str, &str)]) -> Arc<Settings> {
 
 /// A column to be.
 #[derive(Clone)]
-pub struct Col {
-    pub name: String,
-    pub type_oid: u32,
-    pub modifier: i32,
-    pub not_null: bool,
-    pub default: Option<String>,
+pub(crate) struct Col {
+    pub(crate) name: String,
+    pub(crate) type_oid: u32,
+    pub(crate) modifier: i32,
+    pub(crate) not_null: bool,
+    pub(crate) default: Option<String>,
 }
 
 /// A column of a type without modifier, which may be null.
-pub fn col(name: &str, type_oid: u32) -> Col {
+pub(crate) fn col(name: &str, type_oid: u32) -> Col {
     Col {
         name: name.to_owned(),
         type_oid,
@@ -64,13 +65,13 @@ pub fn col(name: &str, type_oid: u32) -> Col {
 }
 
 impl Col {
-    pub fn modifier(self, modifier: i32) -> Self {
+    pub(crate) fn modifier(self, modifier: i32) -> Self {
         Self { modifier, ..self }
     }
-    pub fn not_null(self) -> Self {
+    pub(crate) fn not_null(self) -> Self {
         Self { not_null: true, ..self }
     }
-    pub fn default(self, expression: &str) -> Self {
+    pub(crate) fn default(self, expression: &str) -> Self {
         Self {
             default: Some(expression.to_owned()),
             ..self
@@ -79,13 +80,13 @@ impl Col {
 }
 
 /// A table as the stream and the catalog have it.
-pub struct Table {
-    pub relation: Relation,
-    pub catalog: Catalog,
+pub(crate) struct Table {
+    pub(crate) relation: Relation,
+    pub(crate) catalog: Catalog,
 }
 
 /// `public.t` with these columns and primary key, under the default replica identity.
-pub fn table(columns: &[Col], primary_key: &[&str]) -> Table {
+pub(crate) fn table(columns: &[Col], primary_key: &[&str]) -> Table {
     let relation = Relation {
         oid: Oid(16384),
         namespace: "public".to_owned(),
@@ -142,8 +143,7 @@ fn column_facts(number: i16, column: &Col, primary_key: &[&str]) -> ColumnFacts 
 
 impl Table {
     /// The same with one more type.
-    #[allow(dead_code)] // each test binary uses its own part of this module
-    pub fn with_type(mut self, oid: u32, name: &str, kind: TypeKind) -> Self {
+    pub(crate) fn with_type(mut self, oid: u32, name: &str, kind: TypeKind) -> Self {
         self.catalog.types.push(TypeFacts {
             oid: Oid(oid),
             schema: "public".to_owned(),
@@ -154,13 +154,13 @@ impl Table {
     }
 
     /// The plan of the stream.
-    pub fn plan(&self, settings: &Arc<Settings>) -> TablePlan {
+    pub(crate) fn plan(&self, settings: &Arc<Settings>) -> TablePlan {
         TablePlan::new(settings, &self.relation, Some(&self.catalog)).expect("the table has a plan")
     }
 }
 
 /// A change at LSN 200 in transaction 7, after a commit at 100.
-pub fn context() -> Context<'static> {
+pub(crate) fn context() -> Context<'static> {
     Context {
         lsn: Some(Lsn(200)),
         last_commit_lsn: Some(Lsn(100)),

@@ -57,7 +57,7 @@ fn digest(algorithm: HashAlgorithm, salt: &str, data: &[u8]) -> String {
 
 /// What is done to the values of a column.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Change {
+pub(crate) enum Edit {
     /// At most so many of Java's characters, or bytes.
     Truncate(usize),
     /// This text, also in place of null.
@@ -68,12 +68,12 @@ pub(crate) enum Change {
 
 impl Rule<'_> {
     /// What the rule does to the values of a column of that type.
-    pub(crate) fn change(self, column: &ColumnType) -> Option<Change> {
+    pub(crate) fn edit(self, column: &ColumnType) -> Option<Edit> {
         match self {
-            Self::Truncate(length) => truncates(length, column).then_some(Change::Truncate(length)),
-            Self::Mask(length) => column.is_character().then(|| Change::Mask("*".repeat(length))),
+            Self::Truncate(length) => truncates(length, column).then_some(Edit::Truncate(length)),
+            Self::Mask(length) => column.is_character().then(|| Edit::Mask("*".repeat(length))),
             Self::Propagate => None,
-            Self::Hash(rule) => column.is_character().then(|| Change::Hash {
+            Self::Hash(rule) => column.is_character().then(|| Edit::Hash {
                 rule: rule.clone(),
                 length: usize::try_from(column.length)
                     .ok()
@@ -110,8 +110,8 @@ fn truncates(length: usize, column: &ColumnType) -> bool {
     usize::try_from(column.length).map_or(true, |declared| declared > length)
 }
 
-impl Change {
-    /// The value after the change.
+impl Edit {
+    /// The edited value.
     pub(crate) fn apply<'a>(&'a self, value: Value<'a>) -> Value<'a> {
         match (self, value) {
             (Self::Mask(mask), _) => Value::str(mask),

@@ -1,0 +1,83 @@
+//! The key of a table.
+
+use walferry_pgoutput::{Relation, ReplicaIdentity};
+use walferry_record::{Field, Schema, SchemaRef};
+
+use crate::Error;
+use crate::catalog::TableFacts;
+use crate::settings::Settings;
+use crate::table::structure;
+
+/// The key of a table.
+#[derive(Debug)]
+pub(crate) struct KeyPlan {
+    pub(crate) schema: SchemaRef,
+    /// The value of the field that a rerouting strategy adds at the end.
+    pub(crate) origin: Option<String>,
+}
+
+impl KeyPlan {
+    /// The key of these fields, with the one that a regex strategy adds; `None` where there is none.
+    pub(crate) fn new(
+        settings: &Settings,
+        relation: &Relation,
+        topic: &str,
+        fields: Vec<Option<Field>>,
+    ) -> Result<Option<Self>, Error> {
+        let mut fields: Vec<Field> = fields.into_iter().flatten().collect();
+        let origin = settings
+            .key_field(&relation.namespace, &relation.name)
+            .map(|(name, value)| {
+                fields.push(Field::new(name, Schema::string().build()));
+                value
+            });
+        if fields.is_empty() {
+            return Ok(None);
+        }
+        let schema = structure(settings, relation, topic, "Key", fields)?.build();
+        Ok(Some(Self { schema, origin }))
+    }
+}
+
+/// The places of the key's columns: those of `message.key.columns`, the primary key, or the first unique index.
+pub(crate) fn key_columns(settings: &Settings, relation: &Relation, facts: Option<&TableFacts>) -> Vec<usize> {
+    let own = message_key(settings, relation);
+    if !own.is_empty() {
+        return own;
+    }
+    let place = |name: &String| relation.columns.iter().position(|column| column.name == *name);
+    let flagged: Vec<usize> = (0..relation.columns.len())
+        .filter(|place| relation.columns[*place].part_of_key)
+        .collect();
+    let of_catalog: Vec<usize> = match facts {
+        Some(facts) if !facts.primary_key.is_empty() => facts.primary_key.iter().filter_map(place).collect(),
+        Some(facts) => facts
+            .unique_indexes
+            .first()
+            .into_iter()
+            .flatten()
+            .filter_map(place)
+            .collect(),
+        None => Vec::new(),
+    };
+    // With the default identity the stream marks the primary key as it was for these rows, which the catalog may have left
+    // behind. Only the catalog knows the order of the columns.
+    let mut sorted = of_catalog.clone();
+    sorted.sort_unstable();
+    let outdated = relation.replica_identity == ReplicaIdentity::Default && !flagged.is_empty() && sorted != flagged;
+    if outdated { flagged } else { of_catalog }
+}
+
+/// The places of the columns that `message.key.columns` names, in its order.
+fn message_key(settings: &Settings, relation: &Relation) -> Vec<usize> {
+    let mut places = Vec::new();
+    for columns in &settings.columns.message_key_columns {
+        for (place, column) in relation.columns.iter().enumerate() {
+            let name = format!("{}.{}.{}", relation.namespace, relation.name, column.name);
+            if columns.matches(&name) && !places.contains(&place) {
+                places.push(place);
+            }
+        }
+    }
+    places
+}

@@ -1,0 +1,90 @@
+//! What a change became.
+
+use walferry_record::Record;
+
+use crate::types::Reason;
+
+/// What a change became.
+#[derive(Debug, Default)]
+pub struct Outcome<'a> {
+    /// Its records in order. There are several where a delete sends a tombstone, or a key has changed.
+    pub records: Records<'a>,
+    /// Why there is none.
+    pub skipped: Option<Skipped>,
+    /// Fields of values that are empty because they could not be converted.
+    pub failures: Vec<Failure>,
+}
+
+impl Outcome<'_> {
+    pub(crate) fn skipped(why: Skipped) -> Self {
+        Self {
+            skipped: Some(why),
+            ..Self::default()
+        }
+    }
+}
+
+/// Up to three records. Nearly always it is one, for which nothing is allocated.
+#[derive(Debug, Default)]
+pub struct Records<'a> {
+    first: Option<Record<'a>>,
+    more: Vec<Record<'a>>,
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn push(&mut self, record: Record<'a>) {
+        match &self.first {
+            None => self.first = Some(record),
+            Some(_) => self.more.push(record),
+        }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+}
+
+impl<'a> IntoIterator for Records<'a> {
+    type Item = Record<'a>;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<Record<'a>>, std::vec::IntoIter<Record<'a>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.more)
+    }
+}
+
+/// Why a change has no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Skipped {
+    /// The lists of schemas and tables leave the table out.
+    Table,
+    /// `skipped.operations`.
+    Operation,
+    /// `skip.messages.without.change`: no column that records have has changed.
+    Unchanged,
+}
+
+impl Skipped {
+    /// A word for metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Table => "table_filter",
+            Self::Operation => "skipped_operation",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+/// A field that is empty because its value could not be converted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Name of the column.
+    pub column: String,
+    /// Name of its type.
+    pub type_name: String,
+    /// What is wrong with the value.
+    pub reason: Reason,
+    /// Whether `event.converting.failure.handling.mode` asks for a warning.
+    pub warn: bool,
+}
