@@ -84,8 +84,11 @@ impl TablePlan {
         let mut rows = Vec::new();
         let mut keys: Vec<Option<Field>> = vec![None; key_places.len()];
         let mut left_out = Vec::new();
-        let mut columns = Vec::with_capacity(relation.columns.len());
-        for (place, column) in relation.columns.iter().enumerate() {
+        let captured = settings.filters.captures_table(schema, table);
+        // A table that is not captured may hold what would stop one that is.
+        let planned = if captured { &relation.columns[..] } else { &[] };
+        let mut columns = Vec::with_capacity(planned.len());
+        for (place, column) in planned.iter().enumerate() {
             let place_in_key = key_places.iter().position(|key| *key == place);
             let planned = context.plan(column, place_in_key);
             rows.extend(planned.row);
@@ -108,7 +111,7 @@ impl TablePlan {
         Ok(Self {
             settings: settings.clone(),
             name: format!("{schema}.{table}"),
-            captured: settings.filters.captures_table(schema, table),
+            captured,
             columns,
             envelope: envelope(settings, &topic, &row, &source),
             source,

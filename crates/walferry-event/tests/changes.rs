@@ -352,6 +352,17 @@ fn two_columns_of_one_field_are_refused() {
 }
 
 #[test]
+fn a_table_that_is_not_captured_is_not_looked_at() {
+    let table = table(&[col("a-b", INT4), col("a_b", INT4)], &["a-b"]);
+    let settings = settings(&[
+        ("field.name.adjustment.mode", "avro"),
+        ("table.exclude.list", "public.t"),
+    ]);
+    let plan = table.plan(&settings);
+    assert!(!plan.is_captured() && plan.left_out().is_empty());
+}
+
+#[test]
 fn headers_name_connector_task_and_run() {
     let row = tuple(&[text("1"), text("x")]);
     let change = Change {
