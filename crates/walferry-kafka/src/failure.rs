@@ -6,6 +6,8 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use walferry_engine::{Disposition, Exit, Failure};
 use walferry_pgoutput::Lsn;
 
+use crate::health;
+
 /// A record as an error tells of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Culprit<'a> {
@@ -149,9 +151,9 @@ pub(crate) fn of_producer(code: Code, reason: &str) -> Failure {
 pub(crate) fn unreachable(servers: &str, reason: &str) -> Failure {
     Failure::new(
         Disposition::Retry,
-        "kafka_unreachable",
-        format!("no Kafka broker of {servers} answers: {reason}"),
-        Some("look whether Kafka runs and whether `bootstrap.servers` and the brokers' advertised listeners can be reached".into()),
+        health::UNREACHABLE,
+        format!("no Kafka broker of {servers} answers: {}", gist(reason)),
+        Some("look whether Kafka runs, whether `bootstrap.servers` and the brokers' advertised listeners can be reached, and whether `security.protocol` is that of the listener".into()),
     )
 }
 
@@ -159,8 +161,8 @@ pub(crate) fn unreachable(servers: &str, reason: &str) -> Failure {
 pub(crate) fn not_authenticated(reason: &str) -> Failure {
     Failure::new(
         Disposition::Retry,
-        "kafka_authentication",
-        format!("Kafka refuses the log-in: {reason}"),
+        health::AUTHENTICATION,
+        format!("Kafka refuses the log-in: {}", gist(reason)),
         Some("look at user and password in `sasl.jaas.config` and at `sasl.mechanism`".into()),
     )
 }
@@ -169,8 +171,8 @@ pub(crate) fn not_authenticated(reason: &str) -> Failure {
 pub(crate) fn no_tls(reason: &str) -> Failure {
     Failure::new(
         Disposition::Retry,
-        "kafka_tls",
-        format!("the TLS connection to Kafka fails: {reason}"),
+        health::TLS,
+        format!("the TLS connection to Kafka fails: {}", gist(reason)),
         Some(
             "look at `ssl.truststore.location` (the authority that signed the broker's certificate), at the host name in \
              `bootstrap.servers` and at `security.protocol`"
@@ -185,6 +187,15 @@ pub(crate) fn is_certificate_fault(reason: &str) -> bool {
     ["certificate", "unknown ca", "hostname", "wrong version number"]
         .iter()
         .any(|word| reason.contains(word))
+}
+
+/// What librdkafka says, without its advice (which names its own settings) and without how long it took.
+fn gist(reason: &str) -> &str {
+    let end = [" (after ", ", verify that ", ": broker certificate could not"]
+        .iter()
+        .filter_map(|rest| reason.find(rest))
+        .min();
+    end.map_or(reason, |end| &reason[..end])
 }
 
 /// A topic that the client cannot even ask for.
@@ -239,6 +250,24 @@ mod tests {
             text,
             "the record of 42 bytes for topic t, partition 3, from table public.orders, LSN 16/B374D848, key {\"id\":1}\\xff"
         );
+    }
+
+    #[test]
+    fn the_gist_of_a_reason_is_told() {
+        let cases = [
+            (
+                "ssl://b:1/bootstrap: SSL handshake failed: certificate verify failed: broker certificate could not be verified, verify that ssl.ca.location is (after 3ms in state X)",
+                "ssl://b:1/bootstrap: SSL handshake failed: certificate verify failed",
+            ),
+            (
+                "b:1: Invalid username or password (after 3ms in state AUTH_REQ, 25 identical error(s) suppressed)",
+                "b:1: Invalid username or password",
+            ),
+            ("1/1 brokers are down", "1/1 brokers are down"),
+        ];
+        for (reason, expected) in cases {
+            assert_eq!(gist(reason), expected);
+        }
     }
 
     #[test]

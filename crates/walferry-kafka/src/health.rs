@@ -21,6 +21,19 @@ struct State {
     connected: AtomicBool,
 }
 
+/// No broker answers.
+pub(crate) const UNREACHABLE: &str = "kafka_unreachable";
+/// The brokers refuse the log-in.
+pub(crate) const AUTHENTICATION: &str = "kafka_authentication";
+/// No TLS connection comes about.
+pub(crate) const TLS: &str = "kafka_tls";
+/// A topic is waited for.
+pub(crate) const TOPIC_MISSING: &str = "topic_missing";
+
+fn is_of_connection(kind: &str) -> bool {
+    matches!(kind, UNREACHABLE | AUTHENTICATION | TLS)
+}
+
 /// Something that keeps records from being delivered, and that may pass without anybody's help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
@@ -41,8 +54,17 @@ impl Health {
     }
 
     /// Notes a trouble; the same kind again keeps the time when it began. Returns whether it is news.
+    ///
+    /// That no broker answers is no news while it is known why.
     pub(crate) fn report(&self, kind: &'static str, what: String, hint: Option<String>, now: SystemTime) -> bool {
         let mut trouble = self.lock();
+        if kind == UNREACHABLE
+            && trouble
+                .as_ref()
+                .is_some_and(|known| is_of_connection(known.kind) && known.kind != kind)
+        {
+            return false;
+        }
         let before = trouble.take().filter(|before| before.kind == kind);
         let news = before.is_none();
         *trouble = Some(Trouble {
@@ -55,13 +77,25 @@ impl Health {
         news
     }
 
-    /// Kafka has answered as it should. Returns the trouble that this ends.
-    pub(crate) fn well(&self) -> Option<Trouble> {
+    /// A broker has answered. Returns the trouble that this ends.
+    pub(crate) fn connected(&self) -> Option<Trouble> {
         self.0.connected.store(true, Relaxed);
-        if !self.0.troubled.swap(false, Relaxed) {
+        self.over(is_of_connection)
+    }
+
+    /// The topic that was waited for is there. Returns the trouble that this ends.
+    pub(crate) fn topic_found(&self) -> Option<Trouble> {
+        self.over(|kind| kind == TOPIC_MISSING)
+    }
+
+    fn over(&self, is: impl Fn(&str) -> bool) -> Option<Trouble> {
+        if !self.is_troubled() {
             return None;
         }
-        self.lock().take()
+        let mut trouble = self.lock();
+        let over = trouble.take_if(|trouble| is(trouble.kind));
+        self.0.troubled.store(trouble.is_some(), Relaxed);
+        over
     }
 
     pub(crate) fn is_troubled(&self) -> bool {
@@ -84,20 +118,48 @@ mod tests {
 
     use super::*;
 
+    fn report(health: &Health, kind: &'static str, second: u64) -> bool {
+        health.report(
+            kind,
+            format!("at {second}"),
+            None,
+            UNIX_EPOCH + Duration::from_secs(second),
+        )
+    }
+
     #[test]
     fn a_trouble_lasts_from_its_first_report_until_kafka_answers() {
         let health = Health::default();
-        let at = |s| UNIX_EPOCH + Duration::from_secs(s);
-        assert!(health.report("a", "one".into(), None, at(1)));
-        assert!(!health.report("a", "two".into(), None, at(2)));
+        assert!(report(&health, UNREACHABLE, 1));
+        assert!(!report(&health, UNREACHABLE, 2));
         let trouble = health.trouble().unwrap();
-        assert_eq!((trouble.what.as_str(), trouble.since), ("two", at(1)));
-        assert!(health.report("b", "three".into(), None, at(3)));
-        assert_eq!(health.trouble().unwrap().since, at(3));
+        assert_eq!(
+            (trouble.what.as_str(), trouble.since),
+            ("at 2", UNIX_EPOCH + Duration::from_secs(1))
+        );
         assert!(!health.was_connected());
 
-        assert_eq!(health.well().unwrap().kind, "b");
-        assert_eq!((health.trouble(), health.well()), (None, None));
+        assert_eq!(health.connected().unwrap().kind, UNREACHABLE);
+        assert_eq!((health.trouble(), health.connected()), (None, None));
         assert!(health.was_connected());
+    }
+
+    #[test]
+    fn a_reason_is_not_hidden_by_its_consequence() {
+        let health = Health::default();
+        assert!(report(&health, AUTHENTICATION, 1));
+        assert!(!report(&health, UNREACHABLE, 2));
+        assert_eq!(health.trouble().unwrap().kind, AUTHENTICATION);
+    }
+
+    #[test]
+    fn each_trouble_is_ended_by_what_it_is_about() {
+        let health = Health::default();
+        report(&health, TOPIC_MISSING, 1);
+        assert_eq!(health.connected(), None);
+        assert_eq!(health.topic_found().unwrap().kind, TOPIC_MISSING);
+        report(&health, TLS, 1);
+        assert_eq!(health.topic_found(), None);
+        assert_eq!(health.connected().unwrap().kind, TLS);
     }
 }

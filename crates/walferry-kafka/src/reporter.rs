@@ -37,14 +37,23 @@ pub(crate) struct Reporter {
 const WAIT: Duration = Duration::from_millis(200);
 /// How often a troubled connection is tried while there is nothing to send.
 const PROBE_INTERVAL: Duration = Duration::from_secs(2);
-/// Refused log-ins in a row, before any broker ever answered, after which the credentials are taken to be wrong. A broker
-/// that has just started may refuse good ones until it has read its own log.
-const REFUSALS: u32 = 5;
+/// How long Kafka may refuse the log-in or the TLS connection, before any broker ever answered, until that is taken to be
+/// for good. A broker that has just started may refuse good credentials until it has read its own log.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is known of connections that do not come about.
+#[derive(Default)]
+struct Refusals {
+    /// Since when, and what Kafka said. librdkafka tells the same error only every half minute.
+    refused: Option<(Instant, Failure)>,
+    /// What the last connection broke of.
+    last_reason: Option<String>,
+}
 
 impl Reporter {
     pub(crate) fn run(self, stop: &AtomicBool) {
         let mut delivered = Vec::new();
-        let mut refusals = 0;
+        let mut refusals = Refusals::default();
         let mut probe_at = Instant::now();
         while !stop.load(Relaxed) {
             let mut heard = false;
@@ -66,25 +75,42 @@ impl Reporter {
                         level,
                         facility,
                         message,
-                    } => debug!(level, facility, message, "librdkafka"),
+                    } => {
+                        debug!(level, facility, message, "librdkafka");
+                        // A connection that the broker closes is told of here only.
+                        if facility == "FAIL" {
+                            let reason = message.split_once("]: ").map_or(message, |(_thread, reason)| reason);
+                            refusals.last_reason = Some(reason.to_owned());
+                        }
+                    }
                 }
             });
             if !delivered.is_empty() {
                 self.acks.delivered_all(&delivered);
                 delivered.clear();
-                self.well();
+                self.connected();
             } else if !heard && self.health.is_troubled() && Instant::now() >= probe_at {
                 // Nothing may be under way that would tell that the trouble is over.
                 if self.client.producer().client().fetch_metadata(None, WAIT).is_ok() {
-                    self.well();
+                    self.connected();
                 }
                 probe_at = Instant::now() + PROBE_INTERVAL;
+            }
+            if let Some((since, failure)) = &refusals.refused {
+                if self.health.was_connected() {
+                    refusals.refused = None;
+                } else if since.elapsed() > REFUSAL_PATIENCE {
+                    self.acks.failed(Failure {
+                        disposition: Disposition::Stop(Exit::Setup),
+                        ..failure.clone()
+                    });
+                }
             }
         }
     }
 
-    fn well(&self) {
-        if let Some(trouble) = self.health.well() {
+    fn connected(&self) {
+        if let Some(trouble) = self.health.connected() {
             info!(trouble.kind, "kafka answers again");
         }
     }
@@ -138,7 +164,7 @@ impl Reporter {
     }
 
     /// The client as a whole, or one of its connections, is in trouble. What is under way waits in the client's queue.
-    fn on_error(&self, code: Code, reason: &str, refusals: &mut u32) {
+    fn on_error(&self, code: Code, reason: &str, refusals: &mut Refusals) {
         match code {
             Code::Fatal => {
                 let (code, reason) = self
@@ -149,29 +175,27 @@ impl Reporter {
                     .unwrap_or((code, reason.to_owned()));
                 self.acks.failed(failure::of_producer(code, &reason));
             }
-            Code::AllBrokersDown => self.trouble(failure::unreachable(self.settings.bootstrap_servers(), reason)),
+            Code::AllBrokersDown => {
+                let reason = refusals.last_reason.as_deref().unwrap_or(reason);
+                self.trouble(failure::unreachable(self.settings.bootstrap_servers(), reason));
+            }
             Code::Authentication | Code::SaslAuthenticationFailed | Code::UnsupportedSASLMechanism => {
-                *refusals += 1;
-                self.refused_login(failure::not_authenticated(reason), *refusals);
+                self.refused(failure::not_authenticated(reason), refusals);
             }
-            Code::SSL => {
-                *refusals += u32::from(failure::is_certificate_fault(reason));
-                self.refused_login(failure::no_tls(reason), *refusals);
-            }
+            Code::SSL if failure::is_certificate_fault(reason) => self.refused(failure::no_tls(reason), refusals),
+            Code::SSL => self.trouble(failure::no_tls(reason)),
             // One connection of several, perhaps only an idle one: news only if the others fail too.
-            _ => debug!(%code, reason, "kafka connection"),
+            _ => {
+                debug!(%code, reason, "kafka connection");
+                refusals.last_reason = Some(reason.to_owned());
+            }
         }
     }
 
-    fn refused_login(&self, failure: Failure, refusals: u32) {
-        if refusals >= REFUSALS && !self.health.was_connected() {
-            self.acks.failed(Failure {
-                disposition: Disposition::Stop(Exit::Setup),
-                ..failure
-            });
-        } else {
-            self.trouble(failure);
-        }
+    fn refused(&self, failure: Failure, refusals: &mut Refusals) {
+        self.trouble(failure.clone());
+        let since = refusals.refused.take().map_or_else(Instant::now, |(since, _)| since);
+        refusals.refused = Some((since, failure));
     }
 
     fn trouble(&self, failure: Failure) {

@@ -16,7 +16,12 @@ use tracing::{info, warn};
 use walferry_config::connector::TopicSettings;
 use walferry_engine::{Exit, Failure, sink::Acks};
 
-use crate::{failure, health::Health, native::Client, settings::Settings};
+use crate::{
+    failure,
+    health::{Health, TOPIC_MISSING},
+    native::Client,
+    settings::Settings,
+};
 
 /// Sees to it that topics exist.
 #[derive(Clone)]
@@ -68,8 +73,9 @@ impl Topics {
         while !self.acks.is_stopping() {
             match self.look(name) {
                 Look::Exists => {
-                    if let Some(trouble) = self.health.well() {
-                        info!(trouble.kind, topic = name, "kafka answers again");
+                    self.health.connected();
+                    if self.health.topic_found().is_some() {
+                        info!(topic = name, "the topic exists now");
                     }
                     return Ok(true);
                 }
@@ -169,7 +175,7 @@ impl Topics {
             .health
             .report("topic_missing", what.clone(), Some(hint.clone()), SystemTime::now())
         {
-            warn!(kind = "topic_missing", hint, "{what}");
+            warn!(kind = TOPIC_MISSING, hint, "{what}");
         }
     }
 }
