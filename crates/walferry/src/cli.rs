@@ -8,16 +8,16 @@ use clap_complete::Shell;
 /// Change data capture from Postgres to Kafka, in the place of Kafka Connect with Debezium's PostgreSQL connector.
 #[derive(Debug, Parser)]
 #[command(name = "walferry", version, max_term_width = 100, after_help = AFTER_HELP)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
     /// How much to log, as `info`, `debug`, or `walferry_postgres=debug,info`; the environment variable RUST_LOG does the same
     #[arg(long, global = true, value_name = "FILTER")]
-    pub log: Option<String>,
+    pub(crate) log: Option<String>,
     /// Log lines as JSON objects
     #[arg(long, global = true)]
-    pub log_json: bool,
+    pub(crate) log_json: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -29,7 +29,7 @@ Exit codes of `run`:
 
 /// A command.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run connectors: read changes from Postgres and deliver them to Kafka
     Run(RunArgs),
     /// Connect to both sides and say what would be created, what is missing, and what would harm
@@ -45,71 +45,71 @@ pub enum Command {
 
 /// Files and places that commands share.
 #[derive(Debug, Clone, Args)]
-pub struct ConnectorArgs {
+pub(crate) struct ConnectorArgs {
     /// Connector configuration: Kafka Connect's JSON (flat, or `name` and `config`) or .properties
     #[arg(long, value_name = "FILE", required = true, num_args = 1.., value_hint = ValueHint::FilePath)]
-    pub config: Vec<PathBuf>,
+    pub(crate) config: Vec<PathBuf>,
     /// Worker properties, as Kafka Connect's connect-distributed.properties
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub worker: Option<PathBuf>,
+    pub(crate) worker: Option<PathBuf>,
     /// Kafka brokers, as host:port,host:port; wins over the worker file
     #[arg(long, value_name = "HOSTS")]
-    pub bootstrap_servers: Option<String>,
+    pub(crate) bootstrap_servers: Option<String>,
 }
 
 /// Where offsets are kept.
 #[derive(Debug, Clone, Args)]
-pub struct DataArgs {
+pub(crate) struct DataArgs {
     /// Folder for offsets [default: $XDG_STATE_HOME/walferry, or /var/lib/walferry]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub data_dir: Option<PathBuf>,
+    pub(crate) data_dir: Option<PathBuf>,
 }
 
 /// `walferry run`.
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub connector: ConnectorArgs,
+    pub(crate) connector: ConnectorArgs,
     #[command(flatten)]
-    pub data: DataArgs,
+    pub(crate) data: DataArgs,
     /// Address of the admin endpoint: /health, /ready, /metrics, /slots and the page under /ui
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
-    pub admin: SocketAddr,
+    pub(crate) admin: SocketAddr,
 }
 
 /// `walferry check`.
 #[derive(Debug, Args)]
-pub struct CheckArgs {
+pub(crate) struct CheckArgs {
     #[command(flatten)]
-    pub connector: ConnectorArgs,
+    pub(crate) connector: ConnectorArgs,
     #[command(flatten)]
-    pub data: DataArgs,
+    pub(crate) data: DataArgs,
 }
 
 /// `walferry demo`.
 #[derive(Debug, Args)]
-pub struct DemoArgs {
+pub(crate) struct DemoArgs {
     /// Rows to write each second
     #[arg(long, default_value_t = 2, value_name = "ROWS")]
-    pub rate: u32,
+    pub(crate) rate: u32,
     /// Stop after so many rows instead of at Ctrl-C
     #[arg(long, value_name = "ROWS")]
-    pub rows: Option<u64>,
+    pub(crate) rows: Option<u64>,
     /// Address of the admin endpoint
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
-    pub admin: SocketAddr,
+    pub(crate) admin: SocketAddr,
 }
 
 /// `walferry offsets`.
 #[derive(Debug, Args)]
-pub struct OffsetsArgs {
+pub(crate) struct OffsetsArgs {
     #[command(subcommand)]
-    pub command: OffsetsCommand,
+    pub(crate) command: OffsetsCommand,
 }
 
 /// What to do with offsets. The connector must not be running, except for `show`.
 #[derive(Debug, Subcommand)]
-pub enum OffsetsCommand {
+pub(crate) enum OffsetsCommand {
     /// Show what is stored, in words
     Show(OffsetArgs),
     /// Print Kafka Connect's JSON, as GET /connectors/NAME/offsets answers
@@ -131,12 +131,12 @@ pub enum OffsetsCommand {
 
 /// Whose offsets.
 #[derive(Debug, Clone, Args)]
-pub struct OffsetArgs {
+pub(crate) struct OffsetArgs {
     /// Connector configuration; its name and `topic.prefix` say whose offset it is
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub config: PathBuf,
+    pub(crate) config: PathBuf,
     #[command(flatten)]
-    pub data: DataArgs,
+    pub(crate) data: DataArgs,
 }
 
 #[cfg(test)]
