@@ -287,6 +287,29 @@ fn facts_of_a_newer_catalog_are_not_used() {
     }
 }
 
+/// Debezium does not start on a database that has one.
+#[test]
+fn a_domain_over_an_enum_is_an_enum() {
+    let labels = vec!["sad".to_owned(), "ok".to_owned()];
+    let domain = TypeKind::Domain {
+        base: 70_000.into(),
+        modifier: -1,
+        not_null: false,
+    };
+    let table = table(&[col("mood", 70_001)], &[])
+        .with_type(70_000, "mood", TypeKind::Enum { labels })
+        .with_type(70_001, "moods", domain);
+    let plan = table.plan(&settings(&[]));
+    let schema = plan.row_schema().field("mood").unwrap().schema.clone();
+    assert!(schema.is_named("io.debezium.data.Enum"));
+    assert_eq!(schema.parameters, [("allowed".into(), "sad,ok".into())]);
+    let row = tuple(&[text("ok")]);
+    assert_eq!(
+        records(&plan, Operation::Insert { new: row.as_tuple() }),
+        ["null c null -> {mood=ok} []"]
+    );
+}
+
 #[test]
 fn a_row_of_another_version_is_refused() {
     let plan = keyed().plan(&settings(&[]));

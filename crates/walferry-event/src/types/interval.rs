@@ -45,6 +45,10 @@ impl Interval {
     /// `1 year 2 mons -3 days -04:05:06.789`.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = Self::default();
+        // Postgres 17 has infinite intervals, for which the driver has nothing but zeros.
+        if matches!(text, "infinity" | "-infinity") {
+            return Some(parts);
+        }
         let mut words = text.split(' ');
         while let Some(word) = words.next() {
             if word.contains(':') {

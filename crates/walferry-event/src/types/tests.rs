@@ -89,6 +89,34 @@ fn geometries_are_sent_as_postgis_prints_them_with_their_srid() {
 }
 
 #[test]
+fn infinite_intervals_are_none() {
+    for text in ["infinity", "-infinity"] {
+        let numeric = decode(&Decoder::Interval(IntervalHandling::Numeric), text, Schema::int64());
+        assert_eq!(numeric, Ok(Value::Int64(0)));
+        let iso = decode(&Decoder::Interval(IntervalHandling::String), text, Schema::string());
+        assert_eq!(iso, Ok(Value::str("P0Y0M0DT0H0M0S")));
+    }
+}
+
+/// Debezium stops at the first.
+#[test]
+fn times_move_to_utc_by_offsets_of_any_kind() {
+    let cases = [
+        ("12:00:00+00:19:32", "11:40:28Z"),
+        ("24:00:00-12", "12:00:00Z"),
+        ("24:00:00+00", "00:00:00Z"),
+        ("00:00:00.5+05:30", "18:30:00.5Z"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(
+            decode(&Decoder::ZonedTime(Path::Text), text, Schema::string()),
+            Ok(Value::str(expected)),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn text_that_postgres_never_writes_is_refused() {
     let item = || Schema::array(Schema::int32().optional().build());
     let array = Decoder::Array(Box::new(ArrayDecoder {
