@@ -85,7 +85,7 @@ fn the_slot_is_never_ahead_of_what_kafka_has() {
     let mut walferry = outbox.start();
     outbox.insert("k", 1, 10);
     outbox.wait_until_confirmed();
-    world.kafka.pause();
+    let paused = world.kafka.pause();
     let before = outbox.wal_end();
     outbox.insert("k", 11, 2_000);
     // Reading has gone on while nothing can be acknowledged: the metric says so before the kill.
@@ -98,7 +98,7 @@ fn the_slot_is_never_ahead_of_what_kafka_has() {
     });
     walferry.kill();
     let confirmed = outbox.confirmed();
-    world.kafka.resume();
+    drop(paused);
     assert!(
         confirmed <= before,
         "confirmed {confirmed}, but Kafka has nothing after {before}"

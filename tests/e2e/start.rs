@@ -157,10 +157,7 @@ fn a_misspelt_property_is_a_warning_with_the_nearest_name() {
     let outbox = Outbox::new(&world, "misspelt");
     let walferry = outbox.start_with(outbox.config_with([("slot.drop.on.stopp", "false")]));
     let output = walferry.output();
-    assert!(
-        output.contains("slot.drop.on.stopp") && output.contains("slot.drop.on.stop`"),
-        "{output}"
-    );
+    assert!(output.contains("did you mean slot.drop.on.stop?"), "{output}");
 }
 
 #[test]

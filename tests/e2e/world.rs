@@ -1,5 +1,6 @@
 //! Servers that all tests of this process share.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use walferry_testkit::servers::{Kafka, Postgres};
 
@@ -25,6 +26,30 @@ pub(crate) fn shared() -> RwLockReadGuard<'static, World> {
 }
 
 /// The servers alone, for a test that stops them.
-pub(crate) fn alone() -> RwLockWriteGuard<'static, World> {
-    world().write().unwrap_or_else(|poisoned| poisoned.into_inner())
+pub(crate) fn alone() -> Alone {
+    Alone(world().write().unwrap_or_else(|poisoned| poisoned.into_inner()))
+}
+
+/// A test that fails while a server is down leaves it running for the next.
+pub(crate) struct Alone(RwLockWriteGuard<'static, World>);
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        self.0.postgres.revive();
+        self.0.kafka.revive();
+    }
+}
+
+impl Deref for Alone {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.0
+    }
+}
+
+impl DerefMut for Alone {
+    fn deref_mut(&mut self) -> &mut World {
+        &mut self.0
+    }
 }

@@ -117,14 +117,18 @@ impl Kafka {
         self.wait_until_it_answers();
     }
 
-    /// Makes the broker hang without closing a connection, until `resume`.
-    pub fn pause(&mut self) {
+    /// Makes the broker hang without closing a connection, until the guard is dropped.
+    #[must_use]
+    pub fn pause(&self) -> Paused<'_> {
         self.process.signal(Signal::STOP);
+        Paused(self)
     }
 
-    /// Lets a paused broker go on.
-    pub fn resume(&mut self) {
-        self.process.signal(Signal::CONT);
+    /// Starts the broker again if it does not run.
+    pub fn revive(&mut self) {
+        if self.process.ended().is_some() {
+            self.start_again();
+        }
     }
 
     /// Creates a topic.
@@ -215,6 +219,16 @@ impl Kafka {
         self.process.wait_until_it_listens(self.port);
         let reader = self.reader();
         self.process.wait_until("answer", || reader.topics().ok());
+    }
+}
+
+/// A broker that hangs.
+#[derive(Debug)]
+pub struct Paused<'a>(&'a Kafka);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        self.0.process.signal(Signal::CONT);
     }
 }
 

@@ -18,7 +18,7 @@ mod walferry;
 
 pub use connect::{Connect, Task};
 pub use http::{Answer, request};
-pub use kafka::Kafka;
+pub use kafka::{Kafka, Paused};
 pub use postgres::{Database, Postgres, PostgresOptions};
 pub use process::{free_port, wait_for};
 pub use records::Record;

@@ -115,6 +115,13 @@ impl Postgres {
         self.wait_until_it_answers();
     }
 
+    /// Starts the server again if it does not run.
+    pub fn revive(&mut self) {
+        if self.process.ended().is_some() {
+            self.start_again();
+        }
+    }
+
     /// Makes a database for one test. Its name must be no other's in this server.
     #[track_caller]
     pub fn database(&self, name: &str) -> Database {

@@ -139,6 +139,15 @@ impl Walferry {
     }
 }
 
+impl Drop for Walferry {
+    fn drop(&mut self) {
+        // A test that fails shows what the program had to say.
+        if std::thread::panicking() {
+            eprintln!("walferry {} printed:\n{}", self.options.name, self.output());
+        }
+    }
+}
+
 fn run(options: &WalferryOptions, folder: &Path, admin_port: u16) -> Process {
     let (config, worker) = (folder.join("connector.json"), folder.join("worker.properties"));
     let connector = serde_json::json!({ "name": options.name, "config": options.config });

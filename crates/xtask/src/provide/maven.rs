@@ -29,7 +29,9 @@ pub(crate) fn unpack(artifact: &str, folder: &Path) -> Outcome {
         maven()?
             .arg("dependency:unpack")
             .arg(format!("-Dartifact={artifact}"))
-            .arg(format!("-DoutputDirectory={}", folder.display())),
+            .arg(format!("-DoutputDirectory={}", folder.display()))
+            // Its default is made of a project's folders, and there is no project here.
+            .arg(format!("-DmarkersDirectory={}", folder.join("markers").display())),
     )
 }
 
