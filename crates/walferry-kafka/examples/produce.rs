@@ -28,6 +28,8 @@ use walferry_pgoutput::Lsn;
 
 const IN_FLIGHT_BYTES: usize = 16 << 20;
 
+type Send = Box<dyn FnMut(&Outgoing<'_>, u64)>;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = env::args().skip(1);
     let servers = args.next().ok_or("no bootstrap servers")?;
@@ -44,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let progress = Arc::new(Progress::new(StoredOffset::default(), IN_FLIGHT_BYTES));
     let acks = Acks::new(Arc::clone(&progress));
-    let mut send: Box<dyn FnMut(&Outgoing<'_>, u64)> = if wrapper {
+    let mut send: Send = if wrapper {
         let producer = wrapped(&settings, acks);
         Box::new(move |record, sequence| send_wrapped(&producer, record, sequence))
     } else {

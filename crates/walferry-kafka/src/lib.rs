@@ -1,11 +1,13 @@
 //! The only crate that links a Kafka client: the producer behind the engine's sink.
 
 mod batching;
+pub mod check;
 mod client;
 pub mod demo;
 mod failure;
 mod health;
 mod native;
+mod oauth;
 mod origin;
 mod producer;
 mod reporter;

@@ -71,6 +71,7 @@ impl Reporter {
                         self.undelivered(&refused);
                     }
                     Event::Error { code, reason } => self.on_error(code, reason, &mut refusals),
+                    Event::TokenWanted => self.settings.producer.provide_token(&self.client),
                     Event::Log {
                         level,
                         facility,

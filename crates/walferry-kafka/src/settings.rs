@@ -1,12 +1,21 @@
 //! The settings of a connector's Kafka clients.
 
-use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
+use std::error::Error;
+
+use rdkafka::{
+    ClientConfig, ClientContext, admin::AdminClient, client::OAuthToken, config::RDKafkaLogLevel, error::KafkaError,
+    util::current_time_millis,
+};
 use walferry_config::{
     Connector, Findings, Worker,
     connector::{ErrorSection, Plugins, Tolerance, TopicCreation},
 };
 
-use crate::client::{self, Properties};
+use crate::{
+    client::{self, OAuth, Properties},
+    native::Client,
+    oauth,
+};
 
 /// Everything that the Kafka clients of a connector need to know.
 #[derive(Clone)]
@@ -193,6 +202,38 @@ impl Properties {
         }
         config.set_log_level(RDKafkaLogLevel::Info);
         config
+    }
+}
+
+impl Properties {
+    /// Answers a client that wants a token for SASL OAUTHBEARER. A failure is reported by the client as an error event, and
+    /// it asks again ten seconds later.
+    pub(crate) fn provide_token(&self, client: &Client) {
+        if let Some(oauth) = &self.oauth {
+            client.set_token(oauth::fetch(oauth, current_time_millis()));
+        }
+    }
+
+    /// A client for topics and settings.
+    pub(crate) fn admin(&self) -> Result<AdminClient<AdminContext>, KafkaError> {
+        self.config().create_with_context(AdminContext(self.oauth.clone()))
+    }
+}
+
+/// What an admin client calls back: it needs a token, too.
+pub(crate) struct AdminContext(Option<OAuth>);
+
+impl ClientContext for AdminContext {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        let oauth = self.0.as_ref().ok_or("no token endpoint is set")?;
+        let token = oauth::fetch(oauth, current_time_millis())?;
+        Ok(OAuthToken {
+            token: token.value,
+            principal_name: token.principal,
+            lifetime_ms: token.expires_ms,
+        })
     }
 }
 

@@ -7,8 +7,7 @@ use std::{
 };
 
 use rdkafka::{
-    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
-    client::DefaultClientContext,
+    admin::{AdminOptions, NewTopic, TopicReplication},
     error::{KafkaError, RDKafkaErrorCode as Code},
     producer::Producer as _,
 };
@@ -197,7 +196,7 @@ const fn is_for_good(code: Code) -> bool {
     )
 }
 
-fn not_created(name: &str, rule: &TopicSettings, code: Code) -> Failure {
+pub(crate) fn not_created(name: &str, rule: &TopicSettings, code: Code) -> Failure {
     let hint = match code {
         Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => format!(
             "grant the Kafka user Create (`kafka-acls --add --operation Create --topic {name} …`), or create the topic yourself"
@@ -219,7 +218,7 @@ fn not_created(name: &str, rule: &TopicSettings, code: Code) -> Failure {
 
 /// Creates a topic with a client of its own, as Connect does: its credentials may be others than the producer's.
 pub(crate) fn create_topic(settings: &Settings, topic: &NewTopic<'_>) -> Result<(), KafkaError> {
-    let admin: AdminClient<DefaultClientContext> = settings.admin.config().create()?;
+    let admin = settings.admin.admin()?;
     let options = AdminOptions::new()
         .request_timeout(Some(CREATE_TIMEOUT))
         .operation_timeout(Some(CREATE_TIMEOUT));

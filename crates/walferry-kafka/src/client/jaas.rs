@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn module_and_options_are_read() {
-        let cases: &[(&str, &str, &[(&str, &str)])] = &[
+        type Pairs<'a> = &'a [(&'a str, &'a str)];
+        let cases: &[(&str, &str, Pairs<'_>)] = &[
             (
                 r#"org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p;=\"\\ x";"#,
                 "PlainLoginModule",

@@ -439,7 +439,8 @@ mod tests {
 
     #[test]
     fn values_are_converted() {
-        let cases: &[(&str, &str, &[(&str, &str)])] = &[
+        type Pairs<'a> = &'a [(&'a str, &'a str)];
+        let cases: &[(&str, &str, Pairs<'_>)] = &[
             ("batch.size", "0", &[("batch.num.messages", "1")]),
             ("buffer.memory", "33554432", &[("queue.buffering.max.kbytes", "32768")]),
             ("buffer.memory", "1", &[("queue.buffering.max.kbytes", "1")]),

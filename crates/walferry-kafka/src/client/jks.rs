@@ -52,9 +52,9 @@ enum Entry<'a> {
 
 /// Tells Java's keystores by their first bytes.
 pub(crate) fn kind(bytes: &[u8]) -> Option<Kind> {
-    match bytes.first_chunk::<4>()? {
-        &JKS_MAGIC => Some(Kind::Jks),
-        &JCEKS_MAGIC => Some(Kind::Jceks),
+    match *bytes.first_chunk::<4>()? {
+        JKS_MAGIC => Some(Kind::Jks),
+        JCEKS_MAGIC => Some(Kind::Jceks),
         _ => None,
     }
 }

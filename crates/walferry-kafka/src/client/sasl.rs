@@ -61,10 +61,7 @@ pub(super) fn translate(t: &mut Translation, protocol: Protocol) {
 
 /// Reads the log-in module; a problem is told of.
 fn jaas(t: &mut Translation, module: &str) -> Option<Jaas> {
-    let Some(text) = t.get_filled(JAAS) else {
-        return None;
-    };
-    match Jaas::parse(text) {
+    match Jaas::parse(t.get_filled(JAAS)?) {
         Ok(jaas) if jaas.module == module => Some(jaas),
         Ok(jaas) => {
             t.problem(

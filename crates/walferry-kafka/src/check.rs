@@ -1,0 +1,360 @@
+//! `walferry check`: what a start would find in Kafka, in sentences. Creates nothing.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::{
+    admin::{AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication},
+    error::{KafkaError, RDKafkaErrorCode as Code},
+    metadata::Metadata,
+    producer::Producer as _,
+};
+use walferry_engine::Failure;
+
+use crate::{
+    failure,
+    native::{Client, Event},
+    settings::{AdminContext, SetAside, Settings},
+    topics::not_created,
+};
+
+/// One sentence about Kafka.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// How much it matters.
+    pub weight: Weight,
+    /// The sentence, without a full stop.
+    pub text: String,
+    /// The command or setting that belongs to it.
+    pub remedy: Option<String>,
+}
+
+/// How much a remark matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// As it should be.
+    Good,
+    /// A start would create this.
+    Change,
+    /// The start works, and something is to be considered.
+    Caution,
+    /// The start would be refused, or wait for ever.
+    Obstacle,
+}
+
+const CONNECT: Duration = Duration::from_secs(10);
+const REQUEST: Duration = Duration::from_secs(10);
+
+/// Connects, lists the brokers, and looks at the topics that records would be sent to. Blocks for half a minute at most.
+///
+/// # Errors
+/// No broker can be talked to; the reason is the failure's.
+pub fn check(settings: &Settings, topics: &[String]) -> Result<Vec<Remark>, Failure> {
+    look(settings, topics, REQUEST)
+}
+
+fn look(settings: &Settings, topics: &[String], timeout: Duration) -> Result<Vec<Remark>, Failure> {
+    let client = Client::new(&settings.producer.config()).map_err(|error| failure::of_settings(&error))?;
+    let metadata = connect(&client, settings)?;
+    let mut remarks = vec![brokers(&metadata)];
+    let admin = settings.admin.admin().map_err(|error| failure::of_settings(&error))?;
+    let look = Look {
+        settings,
+        metadata: &metadata,
+        admin,
+        timeout,
+    };
+    for warning in settings.warnings() {
+        remarks.push(remark(Weight::Caution, warning.clone(), None));
+    }
+    let (there, missing): (Vec<&String>, Vec<&String>) = topics.iter().partition(|name| look.exists(name));
+    remarks.extend(look.existing(&there));
+    remarks.extend(missing.into_iter().map(|name| look.missing(name)));
+    if let SetAside::Topic { name, .. } = &settings.set_aside {
+        remarks.push(if look.exists(name) {
+            remark(Weight::Good, format!("dead-letter topic {name} exists"), None)
+        } else {
+            remark(
+                Weight::Change,
+                format!("dead-letter topic {name} would be created when it is needed"),
+                None,
+            )
+        });
+    }
+    Ok(remarks)
+}
+
+fn remark(weight: Weight, text: impl Into<String>, remedy: Option<String>) -> Remark {
+    Remark {
+        weight,
+        text: text.into(),
+        remedy,
+    }
+}
+
+/// All topics of the cluster, or why it cannot be reached.
+fn connect(client: &Client, settings: &Settings) -> Result<Metadata, Failure> {
+    let until = Instant::now() + CONNECT;
+    let (mut refused, mut reason) = (None, None);
+    loop {
+        // Why no broker answers is told among the events.
+        for wait in [Duration::from_millis(20)].into_iter().chain([Duration::ZERO; 20]) {
+            client.poll(wait, |event| match event {
+                Event::Error {
+                    code: Code::Authentication,
+                    reason,
+                } => {
+                    refused = Some(failure::not_authenticated(reason));
+                }
+                Event::Error {
+                    code: Code::SSL,
+                    reason,
+                } => refused = Some(failure::no_tls(reason)),
+                Event::Log {
+                    facility: "FAIL",
+                    message,
+                    ..
+                } => {
+                    let text = message.split_once("]: ").map_or(message, |(_thread, text)| text);
+                    reason = Some(text.to_owned());
+                }
+                Event::TokenWanted => settings.producer.provide_token(client),
+                _ => {}
+            });
+        }
+        if let Some(failure) = refused {
+            return Err(failure);
+        }
+        match client
+            .producer()
+            .client()
+            .fetch_metadata(None, Duration::from_millis(500))
+        {
+            Ok(metadata) => return Ok(metadata),
+            Err(error) if Instant::now() > until => {
+                let reason = reason.unwrap_or_else(|| error.to_string());
+                return Err(failure::unreachable(settings.bootstrap_servers(), &reason));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn brokers(metadata: &Metadata) -> Remark {
+    let mut names: Vec<_> = metadata
+        .brokers()
+        .iter()
+        .map(|broker| format!("{}:{}", broker.host(), broker.port()))
+        .collect();
+    names.sort();
+    remark(
+        Weight::Good,
+        format!("Kafka answers, with {} broker(s): {}", names.len(), names.join(", ")),
+        None,
+    )
+}
+
+struct Look<'a> {
+    settings: &'a Settings,
+    metadata: &'a Metadata,
+    admin: AdminClient<AdminContext>,
+    timeout: Duration,
+}
+
+impl Look<'_> {
+    fn exists(&self, name: &str) -> bool {
+        self.metadata
+            .topics()
+            .iter()
+            .any(|topic| topic.name() == name && topic.error().is_none())
+    }
+
+    fn existing(&self, names: &[&String]) -> Vec<Remark> {
+        let limit: Option<u64> = self
+            .settings
+            .producer
+            .values
+            .get("message.max.bytes")
+            .and_then(|text| text.parse().ok());
+        let configs = self.configs(names.iter().map(|name| ResourceSpecifier::Topic(name)).collect());
+        let mut remarks = Vec::new();
+        for (at, name) in names.iter().enumerate() {
+            let partitions = self
+                .metadata
+                .topics()
+                .iter()
+                .find(|topic| topic.name() == name.as_str());
+            let partitions = partitions.map_or(0, |topic| topic.partitions().len());
+            remarks.push(remark(
+                Weight::Good,
+                format!("topic {name} exists, with {partitions} partition(s)"),
+                None,
+            ));
+            let Some(config) = configs.get(at).and_then(Option::as_ref) else {
+                continue;
+            };
+            let entry = |name: &str| config.get(name).and_then(|entry| entry.value.as_deref());
+            let takes: Option<u64> = entry("max.message.bytes").and_then(|text| text.parse().ok());
+            if let (Some(takes), Some(limit)) = (takes, limit)
+                && takes < limit
+            {
+                remarks.push(remark(
+                    Weight::Caution,
+                    format!("topic {name} takes records of {takes} bytes, less than the producer's limit of {limit}"),
+                    Some(format!(
+                        "kafka-configs --alter --entity-type topics --entity-name {name} --add-config max.message.bytes={limit}"
+                    )),
+                ));
+            }
+            if entry("cleanup.policy").is_some_and(|policy| policy.contains("compact")) {
+                remarks.push(remark(
+                    Weight::Caution,
+                    format!("topic {name} is compacted: it takes no record without a key"),
+                    None,
+                ));
+            }
+        }
+        remarks
+    }
+
+    fn missing(&self, name: &str) -> Remark {
+        let Some(creation) = &self.settings.topic_creation else {
+            return self.left_to_brokers(name);
+        };
+        let rule = creation.settings(name);
+        let mut topic = NewTopic::new(name, rule.partitions, TopicReplication::Fixed(rule.replication_factor));
+        for (setting, value) in &rule.config {
+            topic = topic.set(setting, value);
+        }
+        let options = AdminOptions::new()
+            .request_timeout(Some(self.timeout))
+            .validate_only(true);
+        let checked = wait(self.admin.create_topics([&topic], &options)).and_then(|results| results);
+        match checked.map(|results| results.into_iter().next()) {
+            Ok(Some(Err((_, code)))) => obstacle(not_created(name, rule, code)),
+            Ok(_) => remark(
+                Weight::Change,
+                format!(
+                    "topic {name} would be created, with {} and {}",
+                    or_default(rule.partitions, "partition(s)"),
+                    or_default(rule.replication_factor, "replica(s)")
+                ),
+                None,
+            ),
+            Err(error) => remark(
+                Weight::Caution,
+                format!("whether topic {name} can be created is not known: {error}"),
+                None,
+            ),
+        }
+    }
+
+    fn left_to_brokers(&self, name: &str) -> Remark {
+        let broker = self.metadata.orig_broker_id();
+        let config = self
+            .configs(vec![ResourceSpecifier::Broker(broker)])
+            .into_iter()
+            .next()
+            .flatten();
+        let automatic = config.and_then(|config| {
+            config
+                .get("auto.create.topics.enable")
+                .and_then(|entry| entry.value.clone())
+        });
+        let remedy =
+            "set topic.creation.default.partitions and topic.creation.default.replication.factor, or create the topic";
+        match automatic.as_deref() {
+            Some("true") => remark(
+                Weight::Change,
+                format!("topic {name} would be created by the brokers, with their defaults"),
+                None,
+            ),
+            Some(_) => remark(
+                Weight::Obstacle,
+                format!("topic {name} does not exist, and the brokers create none (auto.create.topics.enable=false)"),
+                Some(remedy.into()),
+            ),
+            None => remark(
+                Weight::Caution,
+                format!("topic {name} does not exist, and whether the brokers create it is not known"),
+                Some(remedy.into()),
+            ),
+        }
+    }
+
+    /// Settings of topics or brokers, as far as the user may read them.
+    fn configs(&self, of: Vec<ResourceSpecifier<'_>>) -> Vec<Option<ConfigResource>> {
+        if of.is_empty() {
+            return Vec::new();
+        }
+        let options = AdminOptions::new().request_timeout(Some(self.timeout));
+        let described = wait(self.admin.describe_configs(&of, &options)).and_then(|results| results);
+        described.map_or_else(|_| Vec::new(), |configs| configs.into_iter().map(Result::ok).collect())
+    }
+}
+
+fn obstacle(failure: Failure) -> Remark {
+    let text = failure.to_string();
+    remark(
+        Weight::Obstacle,
+        text,
+        failure.causes.into_iter().find_map(|cause| cause.hint),
+    )
+}
+
+fn or_default(count: i32, of: &str) -> String {
+    if count < 0 {
+        format!("the brokers' number of {of}")
+    } else {
+        format!("{count} {of}")
+    }
+}
+
+/// The admin client answers through futures that need nothing but somebody who waits.
+fn wait<F: Future>(answer: F) -> Result<F::Output, KafkaError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.map_err(|error| KafkaError::ClientCreation(error.to_string()))?;
+    Ok(runtime.block_on(answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::DemoCluster;
+
+    #[test]
+    fn a_cluster_is_looked_at_without_changing_it() {
+        let cluster = DemoCluster::start(2).unwrap();
+        cluster.create_topic("there", 3).unwrap();
+        let mut settings = Settings::new("c", &cluster.bootstrap_servers());
+        settings.set_aside = SetAside::Topic {
+            name: "dead".into(),
+            replication_factor: None,
+        };
+        let topics = ["there".to_owned(), "missing".to_owned()];
+        // Twice: the first look creates nothing that the second could find.
+        for _ in 0..2 {
+            // The mock cluster never answers what it does not understand.
+            let remarks = look(&settings, &topics, Duration::from_millis(100)).unwrap();
+            let texts: Vec<_> = remarks
+                .iter()
+                .map(|remark| (remark.weight, remark.text.as_str()))
+                .collect();
+            assert!(
+                texts[0].1.starts_with("Kafka answers, with 2 broker(s): 127.0.0.1:"),
+                "{texts:?}"
+            );
+            let expected = [
+                (Weight::Good, "topic there exists, with 3 partition(s)"),
+                (
+                    Weight::Caution,
+                    "topic missing does not exist, and whether the brokers create it is not known",
+                ),
+                (
+                    Weight::Change,
+                    "dead-letter topic dead would be created when it is needed",
+                ),
+            ];
+            assert_eq!(texts[1..], expected);
+        }
+    }
+}
