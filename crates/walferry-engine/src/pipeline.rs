@@ -71,8 +71,8 @@ impl Pipeline {
                 self.plans.forget();
                 self.place.reconnected();
             }
-            Frame::Table(table) => {
-                let plan = self.plans.snapshot(&table.catalog)?;
+            Frame::Table(mut table) => {
+                let plan = self.plans.snapshot(&mut table.catalog)?;
                 self.snapshot.get_or_insert_default().table(*table, plan);
             }
             Frame::Row { tuple } => {

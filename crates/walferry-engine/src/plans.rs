@@ -3,7 +3,10 @@
 use std::{collections::HashMap, sync::Arc};
 
 use tracing::warn;
-use walferry_event::{Catalog, LeftOutReason, Settings, TablePlan, catalog::TableFacts};
+use walferry_event::{
+    Catalog, LeftOutReason, Settings, TablePlan,
+    catalog::{EnumLabels, TableFacts},
+};
 use walferry_pgoutput::{Oid, Relation};
 use walferry_transform::{Chain, Table};
 
@@ -15,6 +18,8 @@ pub(crate) struct Plans {
     plans: HashMap<Oid, TablePlan>,
     /// What the catalog knows of the relation that is described next.
     facts: Option<Box<Catalog>>,
+    /// Labels of enums as they were read first, which Debezium keeps.
+    labels: EnumLabels,
 }
 
 impl Plans {
@@ -23,6 +28,7 @@ impl Plans {
             settings,
             plans: HashMap::new(),
             facts: None,
+            labels: EnumLabels::default(),
         }
     }
 
@@ -32,7 +38,8 @@ impl Plans {
         self.facts = None;
     }
 
-    pub(crate) fn facts(&mut self, catalog: Box<Catalog>) {
+    pub(crate) fn facts(&mut self, mut catalog: Box<Catalog>) {
+        self.labels.pin(&mut catalog);
         self.facts = Some(catalog);
     }
 
@@ -55,7 +62,8 @@ impl Plans {
     }
 
     /// The plan of a table that a snapshot reads; `None` when it is no longer there.
-    pub(crate) fn snapshot(&self, catalog: &Catalog) -> Result<Option<TablePlan>, Failure> {
+    pub(crate) fn snapshot(&mut self, catalog: &mut Catalog) -> Result<Option<TablePlan>, Failure> {
+        self.labels.pin(catalog);
         let plan = TablePlan::snapshot(&self.settings, catalog).map_err(|error| refused(&error))?;
         plan.iter().for_each(tell_left_out);
         Ok(plan)

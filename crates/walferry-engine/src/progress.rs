@@ -297,6 +297,7 @@ impl Progress {
 
     /// Lets everything count that has nothing unsettled before it.
     fn advance(&self, state: &mut State) {
+        let mut now = None;
         loop {
             while let Some(&(at, step)) = state.marks.front()
                 && at == state.head
@@ -307,7 +308,8 @@ impl Progress {
                     time_us, sent: true, ..
                 } = step
                 {
-                    self.latency.observe(now_us() - time_us);
+                    let now = *now.get_or_insert_with(now_us);
+                    self.latency.observe(now - time_us);
                 }
             }
             match state.records.front() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use walferry_engine::source::{Chunk, ChunkSender, Frame, Phase, Port};
 use walferry_event::catalog::Catalog;
 use walferry_pgoutput::{Lsn, Oid};
@@ -115,10 +115,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 Some(End::Failed(error)) => return Err(error),
                 Some(End::ByServer) => return Err(Error::closed("streaming")),
             }
-            if let Some(pause) = self.pace.pause()
-                && let Attended::GivenUp = self.reporter.attend(Phase::Run, sleep(pause)).await?
-            {
-                return Ok(());
+            if let Some(pause) = self.pace.pause() {
+                // The thread, not the task: a task that waits is woken by the socket all the same, once for each row.
+                std::thread::sleep(pause);
             }
             match self
                 .reporter
@@ -162,7 +161,8 @@ fn insert_facts(piece: &mut Piece, found: &[(Oid, Catalog)]) {
 }
 
 /// Decides when to let bytes gather. A walsender writes each message by itself; a reader that is faster than it would wake
-/// for every single row, which costs more than all the rest of the row's way.
+/// for every single row, which costs more than all the rest of the row's way. Timers and requests wait for the pause too: it is
+/// short, and there is none while the stream is quiet.
 #[derive(Debug)]
 struct Pace {
     last: Instant,
