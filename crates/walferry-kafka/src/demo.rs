@@ -86,7 +86,7 @@ impl Follower {
             .set("bootstrap.servers", bootstrap_servers)
             .set("group.id", "walferry-demo")
             .set("enable.auto.commit", "false")
-            .set("fetch.wait.max.ms", "50")
+            .set("fetch.wait.max.ms", "5")
             .create()?;
         Ok(Self {
             consumer,

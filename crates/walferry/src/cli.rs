@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Connect to both sides and say what would be created, what is missing, and what would harm
     Check(CheckArgs),
+    /// Show the whole path at work, on a Postgres and a Kafka that are made for it and go with it
+    Demo(DemoArgs),
     /// Look at, export or import stored offsets
     Offsets(OffsetsArgs),
     /// Print a completion script for a shell
@@ -90,12 +92,12 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Rows to write each second
-    #[arg(long, default_value_t = 2, value_name = "ROWS")]
+    #[arg(long, default_value_t = 2, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rate: u32,
     /// Stop after so many rows instead of at Ctrl-C
     #[arg(long, value_name = "ROWS")]
     pub(crate) rows: Option<u64>,
-    /// Address of the admin endpoint
+    /// Address of the admin endpoint; another port is taken where this one is
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
     pub(crate) admin: SocketAddr,
 }

@@ -3,6 +3,7 @@
 mod assemble;
 mod check;
 mod cli;
+mod demo;
 mod error;
 mod load;
 mod logging;
@@ -20,7 +21,9 @@ use crate::{
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    logging::init(cli.log.as_deref(), cli.log_json);
+    // What the demo shows is not to be cut up by log lines.
+    let quiet = matches!(cli.command, Command::Demo(_)).then_some("warn,librdkafka=off,rdkafka=off");
+    logging::init(cli.log.as_deref().or(quiet), cli.log_json);
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -34,6 +37,7 @@ fn dispatch(command: Command) -> Result<(), Error> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::check(&args),
+        Command::Demo(args) => demo::demo(&args),
         Command::Offsets(args) => offsets::offsets(args.command),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "walferry", &mut io::stdout());

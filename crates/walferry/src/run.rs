@@ -139,7 +139,7 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
 
 /// Keeps the figures of all slots of the server fresh, over a connection of its own: they stay true while the stream is idle,
 /// disconnected, or held up by Kafka.
-async fn watch_slots(loaded: Loaded, status: Arc<Status>) {
+pub(crate) async fn watch_slots(loaded: Loaded, status: Arc<Status>) {
     let mut watch = SlotWatch::new(&loaded.connector.postgres, &loaded.connector.slot);
     loop {
         match watch.look().await {
@@ -151,7 +151,7 @@ async fn watch_slots(loaded: Loaded, status: Arc<Status>) {
 }
 
 /// Shows what the Kafka client tells: how the connection is, and how many records it has set aside.
-async fn watch_kafka(health: Health, set_aside: SetAsideCount, status: Arc<Status>) {
+pub(crate) async fn watch_kafka(health: Health, set_aside: SetAsideCount, status: Arc<Status>) {
     let mut shown = 0;
     loop {
         let count = set_aside.get();

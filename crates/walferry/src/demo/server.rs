@@ -1,0 +1,117 @@
+//! A Postgres that lives as long as the demo.
+
+use std::{
+    fs, io,
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use uuid::Uuid;
+
+use super::{programs::Programs, scratch::Scratch};
+use crate::error::Error;
+
+/// The superuser.
+pub(super) const USER: &str = "demo";
+/// The database that `initdb` makes.
+pub(super) const DATABASE: &str = "postgres";
+
+/// Nothing is kept, so nothing is synced. No socket file: its folder may be one where it is in the way.
+const SETTINGS: &str = "\
+wal_level = logical
+max_wal_senders = 5
+max_replication_slots = 5
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
+fsync = off
+shared_buffers = 16MB
+timezone = 'UTC'
+log_timezone = 'UTC'
+";
+
+/// How long the server may take to listen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server.
+pub(super) struct Server {
+    pub(super) port: u16,
+    pub(super) password: String,
+}
+
+impl Server {
+    /// Makes a cluster in the scratch folder and starts its server, which ends with the scratch.
+    pub(super) fn start(programs: &Programs, scratch: &mut Scratch) -> Result<Self, Error> {
+        let data = scratch.folder().join("data");
+        let password = password();
+        let server = Self {
+            port: free_port().map_err(|error| failed("there is no free port on 127.0.0.1", &error))?,
+            password,
+        };
+        server.make_cluster(programs, scratch, &data)?;
+        let log = scratch.folder().join("postgres.log");
+        scratch
+            .start(programs.command("postgres").arg("-D").arg(&data), &log)
+            .map_err(|error| failed("postgres cannot be run", &error))?;
+        server.wait_until_it_listens(scratch, &log)?;
+        Ok(server)
+    }
+
+    fn make_cluster(&self, programs: &Programs, scratch: &Scratch, data: &Path) -> Result<(), Error> {
+        let cannot_write = |error| failed("the folder for temporary files cannot be written", &error);
+        let password_file = scratch.write("password", &self.password).map_err(cannot_write)?;
+        let mut initdb = programs.command("initdb");
+        initdb
+            .args(["--no-sync", "--no-instructions", "-E", "UTF8", "--locale=C"])
+            .args(["-U", USER, "-A", "scram-sha-256", "--pwfile"])
+            .arg(password_file)
+            .arg("-D")
+            .arg(data);
+        let output = scratch
+            .run(&mut initdb)
+            .map_err(|error| failed("initdb cannot be run", &error))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(Error::setup("the demo's Postgres did not start").cause(
+                format!("initdb failed\n{}", said.trim()),
+                Some("set TMPDIR to a folder that every user may enter and that has 100 MB".into()),
+            ));
+        }
+        scratch
+            .write(
+                "data/postgresql.auto.conf",
+                &format!("{SETTINGS}port = {}\n", self.port),
+            )
+            .map_err(cannot_write)?;
+        Ok(())
+    }
+
+    fn wait_until_it_listens(&self, scratch: &mut Scratch, log: &Path) -> Result<(), Error> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {
+                return Ok(());
+            }
+            if scratch.has_lost_a_child() || Instant::now() > end {
+                let said = fs::read_to_string(log).unwrap_or_default();
+                return Err(Error::setup("the demo's Postgres did not start").cause(said.trim(), None));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn failed(what: &str, error: &io::Error) -> Error {
+    Error::setup("the demo's Postgres did not start").cause(format!("{what}: {error}"), None)
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// Other users of this machine reach the port too.
+fn password() -> String {
+    // The random half of the id.
+    Uuid::now_v7().simple().to_string().split_off(20)
+}
