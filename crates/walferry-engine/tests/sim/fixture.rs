@@ -2,37 +2,61 @@
 
 use std::{
     future::Future,
+    io,
+    path::Path,
     pin::pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
 };
 
-use walferry_config::Options;
+use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker};
 use walferry_converter::{Role, converter};
 use walferry_engine::{Converters, Pipeline, Tolerance, status::Status, store::StoredOffset};
-use walferry_event::{
-    Settings,
-    filter::{NameFilter, Patterns},
-};
+use walferry_event::Settings;
 use walferry_transform::Chain;
 
 /// A pipeline that captures `public.t` and sends plain JSON.
 pub(crate) fn pipeline(after: &StoredOffset) -> Pipeline {
-    let mut settings = Settings::new("sim", "db");
-    settings.tables.tables = NameFilter::Include(Patterns::parse("public.t").expect("a plain pattern"));
+    let connector = connector();
+    let events = Arc::new(Settings::new(connector, "0.0.0", "run"));
+    let plugins = &connector.plugins;
     let json = |role| {
         let mut options = Options::default();
         options.set("schemas.enable", "false");
-        converter("JsonConverter", role, &options)
-            .0
-            .expect("JsonConverter is known")
+        converter("JsonConverter", role, &options).0.expect("JsonConverter is known")
     };
     let converters = Converters {
         key: json(Role::Key),
         value: json(Role::Value),
         header: json(Role::Header),
     };
-    Pipeline::new(Arc::new(settings), Chain::default(), converters, Tolerance::None, after)
+    let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
+    Pipeline::new(events, chain.unwrap_or_default(), converters, Tolerance::None, after)
+}
+
+fn connector() -> &'static Connector {
+    static CONNECTOR: OnceLock<Connector> = OnceLock::new();
+    CONNECTOR.get_or_init(|| {
+        let text = r#"{"name": "sim", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "plugin.name": "pgoutput", "database.hostname": "db", "database.user": "u", "database.dbname": "db",
+            "topic.prefix": "sim", "table.include.list": "public.t"}"#;
+        let (submitted, _) = Submitted::read(text).expect("it is JSON");
+        let (connector, findings) =
+            Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
+        connector.unwrap_or_else(|| panic!("{findings:?}"))
+    })
+}
+
+/// There is nothing to look up.
+struct Nowhere;
+
+impl Lookup for Nowhere {
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+    fn file(&self, _: &Path) -> io::Result<String> {
+        Err(io::ErrorKind::NotFound.into())
+    }
 }
 
 /// Where the counts go.
