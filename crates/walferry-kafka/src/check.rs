@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::{
     admin::{AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication},
+    client::DefaultClientContext,
     error::{KafkaError, RDKafkaErrorCode as Code},
     metadata::Metadata,
     producer::Producer as _,
@@ -13,7 +14,7 @@ use walferry_engine::Failure;
 use crate::{
     failure,
     native::{Client, Event},
-    settings::{AdminContext, SetAside, Settings},
+    settings::{SetAside, Settings},
     topics::not_created,
 };
 
@@ -117,7 +118,7 @@ fn connect(client: &Client, settings: &Settings) -> Result<Metadata, Failure> {
                     let text = message.split_once("]: ").map_or(message, |(_thread, text)| text);
                     reason = Some(text.to_owned());
                 }
-                Event::TokenWanted => settings.producer.provide_token(client),
+                Event::TokenWanted => settings.producer.provide_token(client.producer().client()),
                 _ => {}
             });
         }
@@ -156,7 +157,7 @@ fn brokers(metadata: &Metadata) -> Remark {
 struct Look<'a> {
     settings: &'a Settings,
     metadata: &'a Metadata,
-    admin: AdminClient<AdminContext>,
+    admin: AdminClient<DefaultClientContext>,
     timeout: Duration,
 }
 

@@ -157,14 +157,35 @@ pub(crate) fn unreachable(servers: &str, reason: &str) -> Failure {
     )
 }
 
-/// Kafka refuses the credentials.
+/// Kafka refuses the credentials, or there are none to show it.
 pub(crate) fn not_authenticated(reason: &str) -> Failure {
+    let (what, hint) = if is_without_token(reason) {
+        (
+            "no log-in to Kafka",
+            "look at `sasl.oauthbearer.token.endpoint.url`, and at client id and secret",
+        )
+    } else {
+        (
+            "Kafka refuses the log-in",
+            "look at user and password in `sasl.jaas.config` and at `sasl.mechanism`",
+        )
+    };
     Failure::new(
         Disposition::Retry,
         health::AUTHENTICATION,
-        format!("Kafka refuses the log-in: {}", gist(reason)),
-        Some("look at user and password in `sasl.jaas.config` and at `sasl.mechanism`".into()),
+        format!("{what}: {}", gist(reason)),
+        Some(hint.into()),
     )
+}
+
+/// Whether the token endpoint did not answer, which may pass, or refused, which is as good as a wrong password.
+fn is_without_token(reason: &str) -> bool {
+    reason.contains("OAUTHBEARER token")
+}
+
+/// Whether a log-in fails for a reason that passes by itself.
+pub(crate) fn may_pass(reason: &str) -> bool {
+    is_without_token(reason) && !reason.contains("it answers 4")
 }
 
 /// No TLS connection comes about.
@@ -250,6 +271,20 @@ mod tests {
             text,
             "the record of 42 bytes for topic t, partition 3, from table public.orders, LSN 16/B374D848, key {\"id\":1}\\xff"
         );
+    }
+
+    #[test]
+    fn a_token_endpoint_that_is_down_is_not_a_wrong_password() {
+        let token = "Failed to acquire SASL OAUTHBEARER token: no token from http://idp: ";
+        let cases = [
+            (format!("{token}io: Connection refused"), true),
+            (format!("{token}it answers 503 Service Unavailable"), true),
+            (format!("{token}it answers 401 Unauthorized invalid_client"), false),
+            ("SASL authentication error: Invalid username or password".into(), false),
+        ];
+        for (reason, passes) in cases {
+            assert_eq!(may_pass(&reason), passes, "{reason}");
+        }
     }
 
     #[test]

@@ -75,6 +75,43 @@ pub(crate) struct Token {
     pub(crate) extensions: Vec<(String, String)>,
 }
 
+/// Gives any client a token, or says why there is none.
+pub(crate) fn set_token<C: ClientContext>(client: &rdkafka::client::Client<C>, token: Result<Token, String>) {
+    let client = client.native_ptr();
+    let mut reason = [0 as c_char; 256];
+    let set = token.map_err(|why| c_string(&why)).and_then(|token| {
+        let (value, principal) = (c_string(&token.value), c_string(&token.principal));
+        let extensions = token
+            .extensions
+            .iter()
+            .flat_map(|(name, value)| [c_string(name), c_string(value)]);
+        let extensions: Vec<CString> = extensions.collect();
+        let mut pointers: Vec<*const c_char> = extensions.iter().map(|text| text.as_ptr()).collect();
+        // SAFETY: all strings end in a zero byte and live during the call; the buffer has the size that is given.
+        let error = unsafe {
+            rd_kafka_oauthbearer_set_token(
+                client,
+                value.as_ptr(),
+                token.expires_ms,
+                principal.as_ptr(),
+                pointers.as_mut_ptr(),
+                pointers.len(),
+                reason.as_mut_ptr(),
+                reason.len(),
+            )
+        };
+        match error {
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
+            // SAFETY: librdkafka has written a text that ends in a zero byte into the buffer.
+            _ => Err(unsafe { CStr::from_ptr(reason.as_ptr()) }.to_owned()),
+        }
+    });
+    if let Err(reason) = set {
+        // SAFETY: the text lives during the call.
+        unsafe { rd_kafka_oauthbearer_set_token_failure(client, reason.as_ptr()) };
+    }
+}
+
 /// A topic that a producer writes to.
 pub(crate) struct Topic {
     handle: NonNull<rd_kafka_topic_t>,
@@ -183,43 +220,6 @@ impl Client {
             }
         };
         handle(event);
-    }
-
-    /// Answers [`Event::TokenWanted`].
-    pub(crate) fn set_token(&self, token: Result<Token, String>) {
-        let client = self.producer.client().native_ptr();
-        let mut reason = [0 as c_char; 256];
-        let set = token.map_err(|why| c_string(&why)).and_then(|token| {
-            let (value, principal) = (c_string(&token.value), c_string(&token.principal));
-            let extensions = token
-                .extensions
-                .iter()
-                .flat_map(|(name, value)| [c_string(name), c_string(value)]);
-            let extensions: Vec<CString> = extensions.collect();
-            let mut pointers: Vec<*const c_char> = extensions.iter().map(|text| text.as_ptr()).collect();
-            // SAFETY: all strings end in a zero byte and live during the call; the buffer has the size that is given.
-            let error = unsafe {
-                rd_kafka_oauthbearer_set_token(
-                    client,
-                    value.as_ptr(),
-                    token.expires_ms,
-                    principal.as_ptr(),
-                    pointers.as_mut_ptr(),
-                    pointers.len(),
-                    reason.as_mut_ptr(),
-                    reason.len(),
-                )
-            };
-            match error {
-                RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
-                // SAFETY: librdkafka has written a text that ends in a zero byte into the buffer.
-                _ => Err(unsafe { CStr::from_ptr(reason.as_ptr()) }.to_owned()),
-            }
-        });
-        if let Err(reason) = set {
-            // SAFETY: the text lives during the call.
-            unsafe { rd_kafka_oauthbearer_set_token_failure(client, reason.as_ptr()) };
-        }
     }
 
     /// Ends the [`poll`](Self::poll) that waits in another thread.

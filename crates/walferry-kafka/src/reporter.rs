@@ -71,7 +71,7 @@ impl Reporter {
                         self.undelivered(&refused);
                     }
                     Event::Error { code, reason } => self.on_error(code, reason, &mut refusals),
-                    Event::TokenWanted => self.settings.producer.provide_token(&self.client),
+                    Event::TokenWanted => self.settings.producer.provide_token(self.client.producer().client()),
                     Event::Log {
                         level,
                         facility,
@@ -180,6 +180,7 @@ impl Reporter {
                 let reason = refusals.last_reason.as_deref().unwrap_or(reason);
                 self.trouble(failure::unreachable(self.settings.bootstrap_servers(), reason));
             }
+            Code::Authentication if failure::may_pass(reason) => self.trouble(failure::not_authenticated(reason)),
             Code::Authentication | Code::SaslAuthenticationFailed | Code::UnsupportedSASLMechanism => {
                 self.refused(failure::not_authenticated(reason), refusals);
             }

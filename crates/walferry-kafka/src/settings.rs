@@ -1,10 +1,8 @@
 //! The settings of a connector's Kafka clients.
 
-use std::error::Error;
-
 use rdkafka::{
-    ClientConfig, ClientContext, admin::AdminClient, client::OAuthToken, config::RDKafkaLogLevel, error::KafkaError,
-    util::current_time_millis,
+    ClientConfig, ClientContext, admin::AdminClient, client::DefaultClientContext, config::RDKafkaLogLevel,
+    error::KafkaError, util::current_time_millis,
 };
 use walferry_config::{
     Connector, Findings, Worker,
@@ -12,9 +10,8 @@ use walferry_config::{
 };
 
 use crate::{
-    client::{self, OAuth, Properties},
-    native::Client,
-    oauth,
+    client::{self, Properties},
+    native, oauth,
 };
 
 /// Everything that the Kafka clients of a connector need to know.
@@ -206,34 +203,19 @@ impl Properties {
 }
 
 impl Properties {
-    /// Answers a client that wants a token for SASL OAUTHBEARER. A failure is reported by the client as an error event, and
-    /// it asks again ten seconds later.
-    pub(crate) fn provide_token(&self, client: &Client) {
+    /// Gives a client a token where it logs in with one. The client itself reports a failure as an error event, and asks
+    /// again ten seconds later.
+    pub(crate) fn provide_token<C: ClientContext>(&self, client: &rdkafka::client::Client<C>) {
         if let Some(oauth) = &self.oauth {
-            client.set_token(oauth::fetch(oauth, current_time_millis()));
+            native::set_token(client, oauth::fetch(oauth, current_time_millis()));
         }
     }
 
-    /// A client for topics and settings.
-    pub(crate) fn admin(&self) -> Result<AdminClient<AdminContext>, KafkaError> {
-        self.config().create_with_context(AdminContext(self.oauth.clone()))
-    }
-}
-
-/// What an admin client calls back: it needs a token, too.
-pub(crate) struct AdminContext(Option<OAuth>);
-
-impl ClientContext for AdminContext {
-    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
-
-    fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
-        let oauth = self.0.as_ref().ok_or("no token endpoint is set")?;
-        let token = oauth::fetch(oauth, current_time_millis())?;
-        Ok(OAuthToken {
-            token: token.value,
-            principal_name: token.principal,
-            lifetime_ms: token.expires_ms,
-        })
+    /// A client for topics and settings, which is used at once and not for long: nobody hears it ask for another token.
+    pub(crate) fn admin(&self) -> Result<AdminClient<DefaultClientContext>, KafkaError> {
+        let admin: AdminClient<DefaultClientContext> = self.config().create()?;
+        self.provide_token(admin.inner());
+        Ok(admin)
     }
 }
 
