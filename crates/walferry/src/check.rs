@@ -69,6 +69,23 @@ impl From<Remark> for Finding {
     }
 }
 
+impl From<walferry_kafka::check::Remark> for Finding {
+    fn from(remark: walferry_kafka::check::Remark) -> Self {
+        use walferry_kafka::check::Weight;
+        let word = match remark.weight {
+            Weight::Good => "ok",
+            Weight::Change => "new",
+            Weight::Caution => "caution",
+            Weight::Obstacle => OBSTACLE,
+        };
+        Self {
+            word,
+            text: remark.text,
+            remedy: remark.remedy,
+        }
+    }
+}
+
 impl From<Cause> for Finding {
     fn from(cause: Cause) -> Self {
         Self {
@@ -118,15 +135,18 @@ fn kafka_findings(loaded: &Loaded) -> Vec<Finding> {
             }];
         }
     };
-    settings
-        .warnings()
+    // Topics of rows are known only once rows come.
+    let dead_letters: Vec<String> = loaded
+        .connector
+        .errors
+        .dead_letter_topic
         .iter()
-        .map(|warning| Finding {
-            word: "caution",
-            text: warning.clone(),
-            remedy: None,
-        })
-        .collect()
+        .map(ToString::to_string)
+        .collect();
+    match walferry_kafka::check::check(&settings, &dead_letters) {
+        Ok(remarks) => remarks.into_iter().map(Finding::from).collect(),
+        Err(failure) => obstacles(failure),
+    }
 }
 
 fn obstacles(failure: Failure) -> Vec<Finding> {
