@@ -3,6 +3,7 @@
 mod arrows;
 mod bench;
 mod check;
+mod demo;
 mod docs;
 mod golden;
 mod provide;
@@ -26,6 +27,8 @@ struct Cli {
 enum Task {
     /// Run the tests; brings Postgres, Kafka, Kafka Connect and Debezium where they are missing
     Test(test::Args),
+    /// Show Walferry at work; brings a Postgres where there is none
+    Demo(demo::Args),
     /// Formatting, lints and arrows, as a reviewer would ask for them
     Check,
     /// Check who may depend on whom, and that pure crates stay pure
@@ -42,6 +45,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Test(args) => test::run(&args),
+        Task::Demo(args) => demo::run(&args),
         Task::Check => check::run(),
         Task::Arrows => arrows::run(),
         Task::Bench(args) => bench::run(&args),

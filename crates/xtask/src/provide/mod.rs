@@ -36,6 +36,11 @@ pub(crate) fn servers(postgres: Option<u32>) -> Outcome<Servers> {
     })
 }
 
+/// Finds or fetches a Postgres alone: the folder of its programs.
+pub(crate) fn postgres() -> Outcome<PathBuf> {
+    postgres::bin(None)
+}
+
 /// What building librdkafka needs beside a C compiler.
 pub(crate) fn build_dependencies() -> Outcome {
     let mut missing = Vec::new();
