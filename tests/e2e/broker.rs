@@ -37,7 +37,7 @@ fn it_starts_before_the_broker_does() {
 
 #[test]
 fn memory_stays_bounded_while_the_broker_hangs() {
-    let mut world = world::alone();
+    let world = world::alone();
     let outbox = Outbox::new(&world, "bounded");
     let mut walferry = outbox.start();
     outbox.insert("k", 1, 10);

@@ -80,7 +80,7 @@ fn kill_9_at_any_moment_loses_nothing() {
 
 #[test]
 fn the_slot_is_never_ahead_of_what_kafka_has() {
-    let mut world = world::alone();
+    let world = world::alone();
     let outbox = Outbox::new(&world, "never_ahead");
     let mut walferry = outbox.start();
     outbox.insert("k", 1, 10);

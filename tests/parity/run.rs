@@ -103,15 +103,11 @@ fn play(case: &Case, database: &Database, engines: &mut Engines, observer: &mut 
 
 /// Waits until each engine reads its slot, or fails with the reason why one does not.
 fn wait_until_all_stream(database: &Database, engines: &mut Engines) -> Result<(), String> {
-    let active = format!(
-        "select count(*) from pg_replication_slots where active and database = '{}'",
-        database.name()
-    );
     wait_for("all slots to be read", || {
         let failure = engines
             .iter_mut()
             .find_map(|engine| Some(format!("{}: {}", engine.name(), engine.failure()?)));
-        let all = database.sql().value(&active) == Some(engines.len().to_string());
+        let all = database.streams() == engines.len();
         failure.map(Err).or(all.then_some(Ok(())))
     })
 }

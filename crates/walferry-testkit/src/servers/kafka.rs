@@ -7,6 +7,7 @@ use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rustix::process::Signal;
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -171,6 +172,12 @@ impl Kafka {
     #[track_caller]
     pub fn record_count(&self) -> usize {
         self.extents(&self.topics()).iter().map(Extent::len).sum()
+    }
+
+    /// The offset behind the last record of each partition of some topics, by topic and partition.
+    #[track_caller]
+    pub fn ends(&self, topics: &[String]) -> HashMap<(String, i32), i64> {
+        self.extents(topics).into_iter().map(Extent::into_end).collect()
     }
 
     /// All records of some topics, by topic, partition and offset.

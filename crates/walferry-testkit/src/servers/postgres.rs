@@ -178,6 +178,18 @@ impl Database {
     pub fn sql(&self) -> &Sql {
         &self.sql
     }
+
+    /// How many of the database's slots are streamed from. A slot that is being created counts as active
+    /// in `pg_replication_slots`, and what is committed meanwhile is not sent.
+    #[track_caller]
+    pub fn streams(&self) -> usize {
+        let streams = self.sql.try_run(&format!(
+            "select 1 from pg_replication_slots s join pg_stat_replication r on r.pid = s.active_pid
+             where s.database = '{}' and r.state in ('catchup', 'streaming')",
+            self.name
+        ));
+        streams.map_or(0, |rows| rows.len())
+    }
 }
 
 impl Drop for Database {

@@ -71,6 +71,11 @@ impl Extent {
     pub(super) fn len(&self) -> usize {
         usize::try_from(self.high - self.low).expect("a partition ends after its begin")
     }
+
+    /// Topic and partition, and the offset behind the last record.
+    pub(super) fn into_end(self) -> ((String, i32), i64) {
+        ((self.topic, self.partition), self.high)
+    }
 }
 
 /// A consumer that is told what to read, in no group.
