@@ -1,9 +1,9 @@
 use std::fmt;
 use std::iter::FusedIterator;
 
-use crate::{DecodeError, EncodeError};
 use crate::encode::field;
 use crate::reader::Reader;
+use crate::{DecodeError, EncodeError};
 
 /// The values of one row, still as bytes of the frame. They were checked when the message was decoded, so walking over
 /// them cannot fail; it finds each value anew and allocates nothing.
@@ -142,6 +142,11 @@ impl TupleBuf {
             column_count: field("columns", count)?,
             data,
         })
+    }
+
+    /// The tuple as TupleData of the protocol: what [`Tuple::parse`] reads.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        [&self.column_count.to_be_bytes()[..], &self.data].concat()
     }
 
     /// The tuple.
