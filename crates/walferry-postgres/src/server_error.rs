@@ -104,6 +104,11 @@ impl ServerError {
     pub(crate) fn remedy(&self) -> Option<String> {
         let known = match self.code.as_str() {
             "28P01" => "check `database.user` and `database.password`",
+            // The server says what it missed at the end: "…, no encryption".
+            "28000" if self.message.contains("pg_hba.conf") && self.message.ends_with("no encryption") => {
+                "set `database.sslmode` to `require` or more if the server takes this user with TLS only, or add a line to its \
+                 `pg_hba.conf`, such as `host DATABASE USER ADDRESS/32 scram-sha-256`, and run `SELECT pg_reload_conf()`"
+            }
             "28000" if self.message.contains("pg_hba.conf") => {
                 "add a line to the server's `pg_hba.conf` that lets this user reach this database from this machine, such as \
                  `host DATABASE USER ADDRESS/32 scram-sha-256`, and run `SELECT pg_reload_conf()`; logical replication needs \
@@ -195,6 +200,13 @@ mod tests {
                 STOP,
                 "access_refused",
                 "pg_hba.conf",
+            ),
+            (
+                "28000",
+                "pg_hba.conf rejects connection for host \"h\", user \"u\", database \"d\", no encryption",
+                STOP,
+                "access_refused",
+                "database.sslmode",
             ),
             (
                 "28000",
