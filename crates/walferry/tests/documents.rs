@@ -1,0 +1,101 @@
+//! Configurations that the documents and the image show are ones that the program takes.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use walferry_config::{Lookup, Submitted, Worker};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+}
+
+/// What the program says to a connector. Looking for its offset reads all of the file, with transforms and converters, and
+/// connects to nothing.
+#[track_caller]
+fn assert_taken(connector: &Path, place: &str) {
+    let output = Command::new(env!("CARGO_BIN_EXE_walferry"))
+        .args(["--log", "warn", "offsets", "show", "--data-dir"])
+        .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-offsets"))
+        .arg("--config")
+        .arg(connector)
+        .env("PGPASSWORD", "secret")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{place}: {said}");
+}
+
+/// The connectors among the JSON listings of a page.
+fn connectors(page: &str) -> impl Iterator<Item = &str> {
+    let listings = page.split("```json\n").skip(1);
+    let listings = listings.filter_map(|rest| rest.split("```").next());
+    listings.filter(|listing| listing.contains("connector.class"))
+}
+
+#[test]
+fn connectors_in_the_documents_are_taken() {
+    let mut pages = vec![root().join("README.md")];
+    let how_to = fs::read_dir(root().join("docs/how-to")).unwrap();
+    pages.extend(how_to.map(|entry| entry.unwrap().path()));
+    let mut count = 0;
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for connector in connectors(&text) {
+            let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("document-{count}.json"));
+            fs::write(&file, connector).unwrap();
+            assert_taken(&file, &page.display().to_string());
+            count += 1;
+        }
+    }
+    assert!(count > 0, "README.md shows a connector");
+}
+
+#[test]
+fn the_image_s_connector_is_taken() {
+    let file = root().join("docker/connector.json");
+    assert_taken(&file, "docker/connector.json");
+}
+
+#[test]
+fn the_image_s_worker_says_where_kafka_is_and_nothing_needs_telling() {
+    struct Nothing;
+    impl Lookup for Nothing {
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+        fn file(&self, path: &Path) -> io::Result<String> {
+            Err(io::Error::other(path.display().to_string()))
+        }
+    }
+    let text = fs::read_to_string(root().join("docker/worker.properties")).unwrap();
+    let (submitted, _) = Submitted::read(&text).unwrap();
+    let (worker, findings) = Worker::read(&submitted, &Nothing);
+    let findings: Vec<_> = findings.iter().map(ToString::to_string).collect();
+    assert_eq!(findings, Vec::<String>::new());
+    assert_eq!(worker.unwrap().bootstrap_servers.as_deref(), Some("kafka:9092"));
+}
+
+/// A link that leads nowhere is noticed here, not by a reader.
+#[test]
+fn links_between_the_documents_lead_somewhere() {
+    let mut pages = vec![root().join("README.md")];
+    for folder in ["docs", "docs/how-to", "docs/changes"] {
+        let entries = fs::read_dir(root().join(folder)).unwrap();
+        let files = entries.map(|entry| entry.unwrap().path());
+        pages.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap_or_default();
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            let path: PathBuf = page.parent().unwrap().join(target);
+            assert!(path.exists(), "{} links to {link}", page.display());
+        }
+    }
+}
