@@ -9,7 +9,7 @@ use rdkafka::{
     metadata::Metadata,
     producer::Producer as _,
 };
-use walferry_engine::Failure;
+use walferry_engine::{Failure, Remark, Weight};
 
 use crate::{
     failure,
@@ -17,30 +17,6 @@ use crate::{
     settings::{SetAside, Settings},
     topics::not_created,
 };
-
-/// One sentence about Kafka.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remark {
-    /// How much it matters.
-    pub weight: Weight,
-    /// The sentence, without a full stop.
-    pub text: String,
-    /// The command or setting that belongs to it.
-    pub remedy: Option<String>,
-}
-
-/// How much a remark matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
-    /// As it should be.
-    Good,
-    /// A start would create this.
-    Change,
-    /// The start works, and something is to be considered.
-    Caution,
-    /// The start would be refused, or wait for ever.
-    Obstacle,
-}
 
 const CONNECT: Duration = Duration::from_secs(10);
 const REQUEST: Duration = Duration::from_secs(10);

@@ -2,8 +2,8 @@
 
 use walferry_config::Connector;
 use walferry_config::connector::PublicationAutocreate;
-use walferry_engine::Failure;
 use walferry_engine::source::TableFilter;
+use walferry_engine::{Failure, Remark, Weight};
 
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
@@ -12,45 +12,6 @@ use crate::problem::Problem;
 use crate::publication::{self, Publication};
 use crate::quote::identifier;
 use crate::tables::{Captured, TableName, captured};
-
-/// One sentence about the database side.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remark {
-    /// How much it matters.
-    pub weight: Weight,
-    /// The sentence, without a full stop.
-    pub text: String,
-    /// The statement or setting that belongs to it.
-    pub remedy: Option<String>,
-}
-
-/// How much a remark matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
-    /// As it should be.
-    Good,
-    /// A start would create or change this.
-    Change,
-    /// The start works, and something is to be considered.
-    Caution,
-    /// The start would be refused.
-    Obstacle,
-}
-
-impl Remark {
-    fn new(weight: Weight, text: impl Into<String>) -> Self {
-        Self {
-            weight,
-            text: text.into(),
-            remedy: None,
-        }
-    }
-
-    fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
-        self
-    }
-}
 
 /// Looks at server, role, slot, publication and tables. `snapshot` says whether rows of the captured tables would be read.
 /// Fails only where nothing can be looked at.

@@ -41,9 +41,11 @@ pub(crate) fn check(worker: &Worker, plugins: &Plugins) -> Findings {
     findings
 }
 
+/// Makes the pipeline of a session that goes on after an offset.
+type Pipelines = Box<dyn FnMut(&StoredOffset) -> Result<Pipeline, Failure>>;
+
 /// A connector of Postgres, Kafka and a folder.
-pub(crate) type Assembled =
-    Connector<Postgres, Producers, FileStore, Box<dyn FnMut(&StoredOffset) -> Result<Pipeline, Failure>>>;
+pub(crate) type Assembled = Connector<Postgres, Producers, FileStore, Pipelines>;
 
 /// Puts a connector together. Nothing is connected yet; the folder is locked.
 pub(crate) fn connector(loaded: &Loaded, data_dir: &Path, status: Arc<Status>) -> Result<Assembled, Error> {
@@ -141,7 +143,7 @@ fn settings(loaded: &Loaded) -> Settings {
 }
 
 /// Makes the pipeline of each session. The run id, as in Debezium, is new at each start of the process.
-fn pipelines(config: &Config) -> Box<dyn FnMut(&StoredOffset) -> Result<Pipeline, Failure>> {
+fn pipelines(config: &Config) -> Pipelines {
     let events = Arc::new(EventSettings::new(
         config,
         env!("CARGO_PKG_VERSION"),

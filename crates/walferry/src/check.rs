@@ -1,9 +1,8 @@
 //! `walferry check`: what a start would find, in sentences, and nothing changed.
 
 use tokio::runtime::Builder;
-use walferry_engine::{Cause, Failure};
+use walferry_engine::{Failure, Remark, Weight};
 use walferry_offset::FileStore;
-use walferry_postgres::check::{Remark, Weight};
 
 use crate::{
     assemble::{captured, kafka, partition, snapshot_policy},
@@ -20,17 +19,16 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     let mut obstacles = 0;
     for loaded in &loaded {
         println!("connector {:?}", loaded.connector.name);
-        let mut findings = vec![offset_finding(args, loaded)?];
-        let first_start = findings[0].word == "new";
-        findings.extend(runtime.block_on(postgres_findings(loaded, first_start)));
-        findings.extend(kafka_findings(loaded));
-        for finding in &findings {
-            println!("  {:<8} {}", finding.word, finding.text);
-            if let Some(remedy) = &finding.remedy {
+        let offset = offset(args, loaded)?;
+        let first_start = offset.weight == Weight::Change;
+        let postgres = runtime.block_on(postgres(loaded, first_start));
+        for remark in [offset].into_iter().chain(postgres).chain(kafka_side(loaded)?) {
+            println!("  {:<8} {}", word(remark.weight), remark.text);
+            if let Some(remedy) = &remark.remedy {
                 println!("           → {}", remedy.replace('\n', "\n             "));
             }
+            obstacles += usize::from(remark.weight == Weight::Obstacle);
         }
-        obstacles += findings.iter().filter(|finding| finding.word == OBSTACLE).count();
     }
     match obstacles {
         0 => {
@@ -44,97 +42,37 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     }
 }
 
-/// A sentence, with the word that tells how much it matters.
-struct Finding {
-    word: &'static str,
-    text: String,
-    remedy: Option<String>,
-}
-
-const OBSTACLE: &str = "obstacle";
-
-impl From<Remark> for Finding {
-    fn from(remark: Remark) -> Self {
-        let word = match remark.weight {
-            Weight::Good => "ok",
-            Weight::Change => "new",
-            Weight::Caution => "caution",
-            Weight::Obstacle => OBSTACLE,
-        };
-        Self {
-            word,
-            text: remark.text,
-            remedy: remark.remedy,
-        }
+/// The word that tells how much a remark matters.
+const fn word(weight: Weight) -> &'static str {
+    match weight {
+        Weight::Good => "ok",
+        Weight::Change => "new",
+        Weight::Caution => "caution",
+        Weight::Obstacle => "obstacle",
     }
 }
 
-impl From<walferry_kafka::check::Remark> for Finding {
-    fn from(remark: walferry_kafka::check::Remark) -> Self {
-        use walferry_kafka::check::Weight;
-        let word = match remark.weight {
-            Weight::Good => "ok",
-            Weight::Change => "new",
-            Weight::Caution => "caution",
-            Weight::Obstacle => OBSTACLE,
-        };
-        Self {
-            word,
-            text: remark.text,
-            remedy: remark.remedy,
-        }
-    }
-}
-
-impl From<Cause> for Finding {
-    fn from(cause: Cause) -> Self {
-        Self {
-            word: OBSTACLE,
-            text: cause.what,
-            remedy: cause.hint,
-        }
-    }
-}
-
-fn offset_finding(args: &CheckArgs, loaded: &Loaded) -> Result<Finding, Error> {
+fn offset(args: &CheckArgs, loaded: &Loaded) -> Result<Remark, Error> {
     let partition = partition(&loaded.connector);
     let stored = FileStore::peek(&data_dir(&args.data), &partition);
     let stored = stored.map_err(|error| Error::failure("the stored offset cannot be read", error.into()))?;
     Ok(match stored.as_ref().and_then(|stored| stored.start()) {
-        Some(from) => Finding {
-            word: "ok",
-            text: format!("a start goes on from the stored offset {from}"),
-            remedy: None,
-        },
-        None => Finding {
-            word: "new",
-            text: "no offset is stored: this is a first start".into(),
-            remedy: None,
-        },
+        Some(from) => Remark::new(Weight::Good, format!("a start goes on from the stored offset {from}")),
+        None => Remark::new(Weight::Change, "no offset is stored: this is a first start"),
     })
 }
 
-async fn postgres_findings(loaded: &Loaded, first_start: bool) -> Vec<Finding> {
+async fn postgres(loaded: &Loaded, first_start: bool) -> Vec<Remark> {
     let config = &loaded.connector;
     let policy = snapshot_policy(config);
     let snapshot = policy.at_every_start || (first_start && policy.at_first_start);
-    match walferry_postgres::check::check(config, captured(config), snapshot).await {
-        Ok(remarks) => remarks.into_iter().map(Finding::from).collect(),
-        Err(failure) => obstacles(failure),
-    }
+    walferry_postgres::check::check(config, captured(config), snapshot)
+        .await
+        .unwrap_or_else(obstacles)
 }
 
-fn kafka_findings(loaded: &Loaded) -> Vec<Finding> {
-    let settings = match kafka(loaded) {
-        Ok(settings) => settings,
-        Err(error) => {
-            return vec![Finding {
-                word: OBSTACLE,
-                text: error.to_string(),
-                remedy: None,
-            }];
-        }
-    };
+fn kafka_side(loaded: &Loaded) -> Result<Vec<Remark>, Error> {
+    let settings = kafka(loaded)?;
     // Topics of rows are known only once rows come.
     let dead_letters: Vec<String> = loaded
         .connector
@@ -143,12 +81,9 @@ fn kafka_findings(loaded: &Loaded) -> Vec<Finding> {
         .iter()
         .map(ToString::to_string)
         .collect();
-    match walferry_kafka::check::check(&settings, &dead_letters) {
-        Ok(remarks) => remarks.into_iter().map(Finding::from).collect(),
-        Err(failure) => obstacles(failure),
-    }
+    Ok(walferry_kafka::check::check(&settings, &dead_letters).unwrap_or_else(obstacles))
 }
 
-fn obstacles(failure: Failure) -> Vec<Finding> {
-    failure.causes.into_iter().map(Finding::from).collect()
+fn obstacles(failure: Failure) -> Vec<Remark> {
+    failure.causes.into_iter().map(Remark::from).collect()
 }
