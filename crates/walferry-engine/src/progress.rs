@@ -21,6 +21,10 @@ use crate::{
 
 /// Bytes that a record counts for beside its own: what the producer and this queue keep of it while it is under way.
 pub const RECORD_OVERHEAD_BYTES: usize = 512;
+/// Bytes that an acknowledged record counts for as long as one before it is not: its place in this queue, and the marks of
+/// its transaction. While one partition has no leader the others go on, and the queue must not grow without end.
+const SETTLED_BYTES: usize = 192;
+const _: () = assert!(SETTLED_BYTES <= RECORD_OVERHEAD_BYTES);
 
 /// One step of the stream, in the order in which the pipeline met it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -270,7 +274,7 @@ impl Progress {
         self.lock().failure.clone()
     }
 
-    /// Records under way, and the bytes that they count for.
+    /// Records under way, and the bytes that they and those behind them count for.
     pub fn in_flight(&self) -> (usize, usize) {
         let state = self.lock();
         (state.in_flight, state.in_flight_bytes)
@@ -314,10 +318,12 @@ impl Progress {
             }
             match state.records.front() {
                 Some(record) if record.settled => {
+                    let record_bytes = record.bytes;
                     if record.last {
                         let (position, message) = (record.position, record.message);
                         state.reach_change(position, message);
                     }
+                    state.in_flight_bytes -= record_bytes;
                     state.records.pop_front();
                     state.head += 1;
                 }
@@ -377,9 +383,10 @@ impl State {
             return false;
         };
         record.settled = true;
-        let bytes = record.bytes;
+        let freed = record.bytes - SETTLED_BYTES;
+        record.bytes = SETTLED_BYTES;
         self.in_flight -= 1;
-        self.in_flight_bytes -= bytes;
+        self.in_flight_bytes -= freed;
         true
     }
 
@@ -439,5 +446,33 @@ impl Step {
             Self::Idle(_) => matches!(earlier, Self::Idle(_)),
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acknowledged_records_behind_one_that_is_stuck_take_room() {
+        const LIMIT: usize = 100_000;
+        let progress = Progress::new(StoredOffset::default(), LIMIT);
+        let record = Step::Record {
+            position: Position::default(),
+            message: "INSERT",
+            last: true,
+            bytes: 300,
+        };
+        let stuck = progress.push([record]);
+        let mut acknowledged = 0;
+        while progress.in_flight().1 <= LIMIT {
+            progress.settle(progress.push([record]));
+            acknowledged += 1;
+            assert!(acknowledged < LIMIT, "the queue grows without end");
+        }
+        assert_eq!(progress.in_flight().0, 1);
+        progress.settle(stuck);
+        assert_eq!(progress.in_flight(), (0, 0));
+        assert!(progress.wait_for_room());
     }
 }
