@@ -8,6 +8,7 @@ mod docs;
 mod golden;
 mod provide;
 mod shell;
+mod soak;
 mod test;
 
 use clap::{Parser, Subcommand};
@@ -33,6 +34,8 @@ enum Task {
     Check,
     /// Check who may depend on whom, and that pure crates stay pure
     Arrows,
+    /// Kill Walferry again and again while rows are written, and look for what was lost; or measure its memory
+    Soak(soak::Args),
     /// Measure the pure crates
     Bench(bench::Args),
     /// Write the pages under docs/reference from the declarations in the code
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Task::Demo(args) => demo::run(&args),
         Task::Check => check::run(),
         Task::Arrows => arrows::run(),
+        Task::Soak(args) => soak::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Docs => docs::run(),
         Task::Golden(task) => golden::run(&task),

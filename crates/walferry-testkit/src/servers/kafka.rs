@@ -121,8 +121,18 @@ impl Kafka {
     /// Makes the broker hang without closing a connection, until the guard is dropped.
     #[must_use]
     pub fn pause(&self) -> Paused<'_> {
-        self.process.signal(Signal::STOP);
+        self.hang();
         Paused(self)
+    }
+
+    /// Makes the broker hang until `resume`, for where one scope does not see both.
+    pub fn hang(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// Lets a broker that hangs go on.
+    pub fn resume(&self) {
+        self.process.signal(Signal::CONT);
     }
 
     /// Starts the broker again if it does not run.
@@ -235,7 +245,7 @@ pub struct Paused<'a>(&'a Kafka);
 
 impl Drop for Paused<'_> {
     fn drop(&mut self) {
-        self.0.process.signal(Signal::CONT);
+        self.0.resume();
     }
 }
 

@@ -1,0 +1,49 @@
+//! `cargo xtask soak`: rule after rule of the design, on real servers that are killed again and again.
+//!
+//! The work is done by a program of the `tests` package: this one must stay buildable where librdkafka is not.
+
+use crate::provide;
+use crate::{Outcome, shell};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Rows that are committed
+    #[arg(long, default_value_t = 1_000_000)]
+    rows: u64,
+    /// How often Walferry is killed while they are written; Kafka and Postgres are, now and then
+    #[arg(long, default_value_t = 50)]
+    kills: u32,
+    /// Decides what is written and what is killed; the moments depend on the machine
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Measure memory instead: one transaction of that many rows, then Kafka away
+    #[arg(long)]
+    memory: bool,
+    /// With --memory: how long Kafka is away, each time
+    #[arg(long, default_value_t = 120)]
+    outage_s: u64,
+    /// Major version of Postgres; without it, one that is installed
+    #[arg(long)]
+    pg: Option<u32>,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    provide::build_dependencies()?;
+    let servers = provide::servers(args.pg)?;
+    // Memory is promised of the program that users run, so it is a release that is tested.
+    shell::run(&mut shell::cargo(["build", "--release", "--workspace", "--bins"]))?;
+    let mut command = shell::cargo(["test", "--release", "--workspace", "--test", "soak", "--"]);
+    servers.tell(&mut command);
+    for (option, value) in [
+        ("--rows", args.rows),
+        ("--kills", args.kills.into()),
+        ("--seed", args.seed),
+        ("--outage-s", args.outage_s),
+    ] {
+        command.args([option, &value.to_string()]);
+    }
+    if args.memory {
+        command.arg("--memory");
+    }
+    shell::run(&mut command)
+}

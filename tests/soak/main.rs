@@ -1,0 +1,44 @@
+//! A million rows through Walferry while everything around them is killed: the promises on loss, order and memory, on real
+//! servers. Run by `cargo xtask soak`, which says what the options mean.
+
+mod check;
+mod memory;
+mod random;
+mod troubles;
+mod workload;
+mod world;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+struct Args {
+    #[arg(long, default_value_t = 1_000_000)]
+    rows: u64,
+    #[arg(long, default_value_t = 50)]
+    kills: u32,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[arg(long)]
+    memory: bool,
+    #[arg(long, default_value_t = 120)]
+    outage_s: u64,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let problems = if args.memory {
+        memory::run(args.rows, args.outage_s)
+    } else {
+        troubles::run(args.rows, args.kills, args.seed)
+    };
+    for problem in &problems {
+        eprintln!("broken: {problem}");
+    }
+    if problems.is_empty() {
+        println!("all promises held");
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,136 @@
+//! Servers, the outbox, and the connector for it.
+
+use serde_json::{Value, json};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use walferry_testkit::servers::{Kafka, Postgres, PostgresOptions, Sql, Walferry, WalferryOptions};
+
+/// Keys of aggregates are `k0` …; each belongs to one topic.
+pub(crate) const KEYS: u64 = 1_000;
+/// Topics, and partitions of each.
+pub(crate) const TOPICS: u64 = 4;
+const PARTITIONS: i32 = 4;
+const SLOT: &str = "soak";
+
+pub(crate) struct World {
+    pub(crate) postgres: Postgres,
+    pub(crate) kafka: Kafka,
+    pub(crate) walferry: Walferry,
+    pub(crate) sql: Sql,
+}
+
+impl World {
+    /// Starts all three, with an empty outbox.
+    pub(crate) fn new() -> Self {
+        let postgres = Postgres::start_with(&PostgresOptions {
+            settings: vec!["wal_sender_timeout = 10s".into(), "max_wal_size = 4GB".into()],
+            ..PostgresOptions::default()
+        });
+        let kafka = Kafka::start();
+        for topic in topics() {
+            kafka.create_topic(&topic, PARTITIONS);
+        }
+        let sql = postgres.sql();
+        sql.run(&format!(
+            "create table outbox (id bigint primary key, aggregatetype text not null, aggregateid text not null,
+                 type text not null, payload text);
+             create table counters (key bigint primary key, n bigint not null) with (fillfactor = 50);
+             insert into counters select key, 0 from generate_series(0, {}) key",
+            KEYS - 1
+        ));
+        let mut walferry = Walferry::start(options(&postgres, &kafka));
+        walferry.wait_until_ready();
+        Self {
+            postgres,
+            kafka,
+            walferry,
+            sql,
+        }
+    }
+
+    /// The slot's confirmed position, in bytes.
+    pub(crate) fn confirmed(&self) -> Option<u64> {
+        let query = format!("select confirmed_flush_lsn - '0/0' from pg_replication_slots where slot_name = '{SLOT}'");
+        number(&self.sql, &query)
+    }
+
+    /// Waits until everything that is committed by now is confirmed; `look` is called every now and then. `Err` when it
+    /// does not get on.
+    pub(crate) fn drain(&mut self, mut look: impl FnMut(&mut Walferry)) -> Result<(), String> {
+        const PATIENCE: Duration = Duration::from_secs(180);
+        let end = wal_end(&self.sql).ok_or("Postgres does not answer")?;
+        let (mut reached, mut since) = (0, Instant::now());
+        loop {
+            let confirmed = self.confirmed().unwrap_or_default();
+            if confirmed >= end {
+                return Ok(());
+            }
+            if confirmed > reached {
+                (reached, since) = (confirmed, Instant::now());
+            }
+            if !self.walferry.runs() || since.elapsed() > PATIENCE {
+                let output = self.walferry.output();
+                let last: Vec<&str> = output.lines().rev().take(30).collect();
+                let last: Vec<&str> = last.into_iter().rev().collect();
+                return Err(format!(
+                    "the slot stands at {confirmed}, not at {end}:\n{}",
+                    last.join("\n")
+                ));
+            }
+            look(&mut self.walferry);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// The topics' names.
+pub(crate) fn topics() -> Vec<String> {
+    (0..TOPICS).map(|topic| format!("soak.t{topic}")).collect()
+}
+
+/// The server's position, in bytes.
+pub(crate) fn wal_end(sql: &Sql) -> Option<u64> {
+    number(sql, "select pg_current_wal_insert_lsn() - '0/0'")
+}
+
+pub(crate) fn now_ms() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn number(sql: &Sql, query: &str) -> Option<u64> {
+    sql.try_run(query).ok()?.first()?.first()?.as_ref()?.parse().ok()
+}
+
+/// As a user writes it: what is not said here has its default.
+fn options(postgres: &Postgres, kafka: &Kafka) -> WalferryOptions {
+    let config = json!({
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "database.hostname": "127.0.0.1",
+        "database.port": postgres.port().to_string(),
+        "database.user": "postgres",
+        "database.password": "unused",
+        "database.dbname": "postgres",
+        "topic.prefix": "soak",
+        "table.include.list": "public.outbox",
+        "plugin.name": "pgoutput",
+        "slot.name": SLOT,
+        "publication.name": SLOT,
+        "publication.autocreate.mode": "filtered",
+        "snapshot.mode": "no_data",
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "transforms": "outbox",
+        "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+        "transforms.outbox.route.topic.replacement": "soak.${routedByValue}",
+    });
+    let Value::Object(config) = config else {
+        unreachable!("the literal is an object")
+    };
+    WalferryOptions {
+        name: "soak".into(),
+        config,
+        worker: Vec::new(),
+        bootstrap: kafka.bootstrap(),
+        env: Vec::new(),
+    }
+}
