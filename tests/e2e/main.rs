@@ -4,6 +4,7 @@ mod admin;
 mod broker;
 mod crash;
 mod delivery;
+mod demo;
 mod offsets;
 mod outbox;
 mod postgres;

@@ -24,4 +24,5 @@ pub use process::{free_port, wait_for};
 pub use records::Record;
 pub use scratch::folder;
 pub use sql::{Sql, statements};
+pub use tools::{postgres as postgres_folder, walferry as walferry_program};
 pub use walferry::{Walferry, WalferryOptions};

@@ -14,12 +14,12 @@ pub(super) fn jars() -> PathBuf {
 }
 
 /// The folder of `initdb` and `postgres`.
-pub(super) fn postgres() -> PathBuf {
+pub fn postgres() -> PathBuf {
     place("WALFERRY_TEST_POSTGRES")
 }
 
 /// The Walferry program under test: the one built beside this test unless the environment names another.
-pub(super) fn walferry() -> PathBuf {
+pub fn walferry() -> PathBuf {
     if let Some(program) = env::var_os("WALFERRY_TEST_WALFERRY") {
         return program.into();
     }
