@@ -178,13 +178,16 @@ fn wrap(text: &str, width: Option<usize>, indent: usize) -> String {
     let gap = format!("\n{}", " ".repeat(indent));
     let mut out = String::new();
     let mut column = 0;
+    // Blanks at the beginning are no place to break.
+    let mut has_word = false;
     for word in text.split_inclusive(' ') {
         let length = word.trim_end().chars().count();
-        if column > 0 && column + length > room {
+        if has_word && column + length > room {
             out.truncate(out.trim_end_matches(' ').len());
             out += &gap;
             column = 0;
         }
+        has_word |= length > 0;
         for c in word.chars() {
             if column >= room && c != ' ' {
                 out += &gap;
@@ -267,6 +270,7 @@ mod tests {
         let cases = [
             ("one two three", 12, 2, "one two\n  three"),
             ("abcdefghijklmnopq", 12, 2, "abcdefghi\n  jklmnopq"),
+            ("  abcdefghijk", 12, 2, "  abcdefg\n  hijk"),
             ("short", 12, 2, "short"),
             ("", 12, 2, ""),
         ];
