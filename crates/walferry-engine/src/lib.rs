@@ -4,6 +4,7 @@ mod backoff;
 pub mod batch;
 mod counts;
 pub mod failure;
+mod heartbeat;
 mod outlet;
 pub mod pipeline;
 mod place;

@@ -3,7 +3,7 @@
 //! It is synchronous and has no clock and no socket: nothing on it waits, so nothing on it can hold up a keepalive, an
 //! acknowledgement or a signal.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use walferry_event::{Context, Messages, Outcome, Settings as EventSettings, Transaction, catalog::TableFacts};
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
@@ -13,6 +13,7 @@ use crate::{
     batch::Batch,
     counts::Counts,
     failure::{Exit, Failure},
+    heartbeat::Heartbeats,
     outlet::{Converters, From, Outlet, Tolerance},
     place::{AsOrigin, Place},
     plans::Plans,
@@ -31,6 +32,7 @@ pub struct Pipeline {
     /// Counts records by transaction, where `provide.transaction.metadata` asks for it.
     metadata: Option<Transaction>,
     snapshot: Option<Snapshot>,
+    heartbeats: Option<Heartbeats>,
     place: Place,
     outlet: Outlet,
     counts: Counts,
@@ -51,17 +53,24 @@ impl Pipeline {
             metadata: events.events.transaction_metadata.then(|| Transaction::new(&events)),
             plans: Plans::new(events),
             snapshot: None,
+            heartbeats: None,
             place: Place::after(after.position, last_commit),
             outlet: Outlet::new(chain, converters, tolerance),
             counts: Counts::default(),
         }
     }
 
+    /// The same with heartbeats at this interval.
+    pub fn with_heartbeats(mut self, interval: Duration) -> Self {
+        self.heartbeats = Some(Heartbeats::new(self.plans.settings(), interval));
+        self
+    }
+
     /// One frame of the source. `bytes` is what its ranges point into, `now_ns` the time of processing in nanoseconds since
     /// 1970.
     pub fn on_frame(&mut self, frame: Frame, bytes: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         match frame {
-            Frame::Wal { lsn, payload } => return self.on_message(lsn, &bytes[payload], now_ns, out),
+            Frame::Wal { lsn, payload } => self.on_message(lsn, &bytes[payload], now_ns, out)?,
             // Inside a transaction the server's position says nothing about what has been sent.
             Frame::Keepalive { wal_end } if self.place.open().is_none() => out.step(Step::Idle(wal_end)),
             Frame::Keepalive { .. } => {}
@@ -92,9 +101,18 @@ impl Pipeline {
             Frame::SnapshotEnd => {
                 let snapshot = self.snapshot.take().unwrap_or_default();
                 snapshot.end(now_ns, &mut self.place, &mut self.outlet, &mut self.counts, out)?;
+                return self.beat(now_ns, true, out);
             }
+            Frame::Tick => {}
         }
-        Ok(())
+        self.beat(now_ns, false, out)
+    }
+
+    fn beat(&mut self, now_ns: i64, force: bool, out: &mut Batch) -> Result<(), Failure> {
+        match &mut self.heartbeats {
+            Some(heartbeats) => heartbeats.beat(now_ns, force, &mut self.place, &mut self.outlet, out),
+            None => Ok(()),
+        }
     }
 
     fn on_message(&mut self, lsn: Lsn, payload: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {

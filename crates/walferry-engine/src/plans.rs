@@ -32,6 +32,10 @@ impl Plans {
         }
     }
 
+    pub(crate) const fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
     /// A new connection describes all relations anew.
     pub(crate) fn forget(&mut self) {
         self.plans.clear();

@@ -11,11 +11,14 @@
 //! while the catalog is looked up.
 
 use std::{
+    convert::Infallible,
+    future::pending,
     sync::{Arc, atomic::Ordering::Relaxed},
     thread,
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::{
     sync::{oneshot, watch},
     time::{Instant, MissedTickBehavior, interval, sleep, timeout_at},
@@ -30,7 +33,7 @@ use crate::{
     pipeline::Pipeline,
     progress::{Progress, Stored},
     sink::{Acks, Sink, Sinks},
-    source::{self, Chunk, ChunkReceiver, ChunkSender, Phase, Port, SnapshotPlan, Source, TableFilter},
+    source::{self, Chunk, ChunkReceiver, ChunkSender, Frame, Phase, Port, SnapshotPlan, Source, TableFilter},
     start::{self, Mismatch, Plan, SnapshotPolicy},
     status::{self, Status},
     store::{OffsetStore, StoredOffset},
@@ -61,6 +64,12 @@ pub struct Settings {
     pub confirm: bool,
     /// `slot.drop.on.stop`.
     pub drop_slot_on_stop: bool,
+    /// `heartbeat.interval.ms`: how often time is told to the pipeline while the stream is quiet.
+    pub heartbeat: Option<Duration>,
+    /// `snapshot.delay.ms`.
+    pub snapshot_delay: Duration,
+    /// `streaming.delay.ms`.
+    pub streaming_delay: Duration,
 }
 
 /// How long an orderly stop waits for Kafka.
@@ -311,6 +320,9 @@ async fn read<S: Source>(
     let mut phase = port.phase.clone();
     if let Some(plan) = snapshot {
         status.set_phase(status::Phase::Snapshot);
+        if pause(settings.snapshot_delay, &mut phase).await {
+            return Ok(());
+        }
         info!(tables = plan.tables.len(), "reading existing rows");
         status.counters.snapshot_tables.store(plan.tables.len() as u64, Relaxed);
         status
@@ -327,6 +339,10 @@ async fn read<S: Source>(
         let _ = phase.wait_for(|p| *p >= Phase::Drain).await;
         return Ok(());
     }
+    if pause(settings.streaming_delay, &mut phase).await {
+        return Ok(());
+    }
+    let chunks = port.chunks.clone();
     let mut backoff = Backoff::default();
     loop {
         let from = port
@@ -334,7 +350,11 @@ async fn read<S: Source>(
             .borrow()
             .map_or(from, |stored| from.max(stored.confirmable()));
         let connects = status.counters.connects.load(Relaxed);
-        let failure = match source.stream(from, &mut port).await {
+        let ended = tokio::select! {
+            ended = source.stream(from, &mut port) => ended,
+            never = tick(&chunks, settings.heartbeat) => match never {},
+        };
+        let failure = match ended {
             Ok(()) => return Ok(()),
             Err(failure) if failure.disposition == Disposition::Retry => failure,
             Err(failure) => return Err(failure),
@@ -343,12 +363,33 @@ async fn read<S: Source>(
         if status.counters.connects.load(Relaxed) > connects {
             backoff = Backoff::default();
         }
-        let pause = backoff.next();
-        warn!(error.kind = failure.kind, error = %failure, pause_ms = pause.as_millis() as u64, "connecting again after a pause");
+        let wait = backoff.next();
+        warn!(error.kind = failure.kind, error = %failure, pause_ms = wait.as_millis() as u64, "connecting again after a pause");
         status.set_phase(status::Phase::Waiting(failure));
-        tokio::select! {
-            () = sleep(pause) => {}
-            _ = phase.wait_for(|p| *p >= Phase::Drain) => return Ok(()),
+        if pause(wait, &mut phase).await {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits; returns whether the session is to end.
+async fn pause(wait: Duration, phase: &mut watch::Receiver<Phase>) -> bool {
+    tokio::select! {
+        () = sleep(wait) => false,
+        _ = phase.wait_for(|phase| *phase >= Phase::Drain) => true,
+    }
+}
+
+/// Tells the pipeline at intervals that time has passed; for ever.
+async fn tick(chunks: &ChunkSender, period: Option<Duration>) -> Infallible {
+    let Some(period) = period else { return pending().await };
+    let mut ticks = interval(period.max(Duration::from_millis(1)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if chunks.send(Chunk::new(Bytes::new(), vec![Frame::Tick])).await.is_err() {
+            // The pipeline's end is told elsewhere.
+            return pending().await;
         }
     }
 }

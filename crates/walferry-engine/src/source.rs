@@ -143,6 +143,8 @@ pub enum Frame {
     },
     /// All rows have been sent.
     SnapshotEnd,
+    /// Time has passed; the engine's own, so that heartbeats beat while the stream is quiet.
+    Tick,
 }
 
 /// A table that a snapshot reads.

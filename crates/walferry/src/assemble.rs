@@ -139,6 +139,9 @@ fn settings(loaded: &Loaded) -> Settings {
         max_retries: config.errors.max_retries,
         confirm: config.streaming.flush_mode != LsnFlushMode::Manual,
         drop_slot_on_stop: config.slot.drop_on_stop,
+        heartbeat: config.heartbeat.interval,
+        snapshot_delay: config.snapshot.delay,
+        streaming_delay: config.snapshot.streaming_delay,
     }
 }
 
@@ -155,7 +158,7 @@ fn pipelines(config: &Config) -> Pipelines {
             dead_letters: config.errors.dead_letter_topic.as_ref().map(ToString::to_string),
         },
     };
-    let plugins = config.plugins.clone();
+    let (plugins, heartbeat) = (config.plugins.clone(), config.heartbeat.interval);
     Box::new(move |after| {
         let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
         let converters = converters(&plugins);
@@ -167,13 +170,11 @@ fn pipelines(config: &Config) -> Pipelines {
                 "transforms or converters cannot be built",
             ));
         };
-        Ok(Pipeline::new(
-            events.clone(),
-            chain,
-            converters,
-            tolerance.clone(),
-            after,
-        ))
+        let pipeline = Pipeline::new(events.clone(), chain, converters, tolerance.clone(), after);
+        Ok(match heartbeat {
+            Some(interval) => pipeline.with_heartbeats(interval),
+            None => pipeline,
+        })
     })
 }
 

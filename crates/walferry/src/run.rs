@@ -11,14 +11,17 @@ use tokio::{
     task::LocalSet,
     time::sleep,
 };
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 use walferry_admin::Admin;
 use walferry_engine::{
     Failure,
     status::{Status, Trouble},
 };
 use walferry_kafka::{Health, SetAsideCount};
-use walferry_postgres::SlotWatch;
+use walferry_postgres::{
+    SlotWatch,
+    connect::{Endpoint, Purpose},
+};
 
 use crate::{
     assemble::{self, Assembled},
@@ -72,6 +75,7 @@ async fn serve(
     let admin = tokio::task::spawn_local(walferry_admin::serve(listener, admin, admin_stop));
     for (loaded, status) in loaded.iter().zip(&statuses) {
         tokio::task::spawn_local(watch_slots(loaded.clone(), status.clone()));
+        tokio::task::spawn_local(run_heartbeat_query(loaded.clone(), status.clone()));
     }
     let alone = connectors.len() == 1;
     let mut running = Vec::new();
@@ -147,6 +151,45 @@ pub(crate) async fn watch_slots(loaded: Loaded, status: Arc<Status>) {
             Err(failure) => debug!(error = %failure, "slots could not be looked at"),
         }
         sleep(SLOTS_INTERVAL).await;
+    }
+}
+
+/// `heartbeat.action.query`: runs at the interval of heartbeats, on a connection of its own, while the stream is connected.
+async fn run_heartbeat_query(loaded: Loaded, status: Arc<Status>) {
+    let (Some(interval), Some(query)) = (
+        loaded.connector.heartbeat.interval,
+        loaded.connector.heartbeat.action_query,
+    ) else {
+        return;
+    };
+    let endpoint = Endpoint::new(loaded.connector.postgres);
+    let mut connection = None;
+    loop {
+        sleep(interval).await;
+        if status.counters.connected.load(Relaxed) == 0 {
+            continue;
+        }
+        let sql = match connection.take() {
+            Some(sql) => Ok(sql),
+            None => endpoint.sql(Purpose::Heartbeat).await,
+        };
+        let ran = match sql {
+            Ok(sql) => sql
+                .execute("running `heartbeat.action.query`", &query)
+                .await
+                .map(|()| sql),
+            Err(error) => Err(error),
+        };
+        match ran {
+            Ok(sql) => connection = Some(sql),
+            Err(error) => {
+                status.count_error("heartbeat_query");
+                warn!(
+                    error = Failure::chain(&error),
+                    "`heartbeat.action.query` failed; it is tried again"
+                );
+            }
+        }
     }
 }
 

@@ -240,7 +240,8 @@ properties! {
     const ON_CONVERTING: Property<FailureHandling> = Property::new("event.converting.failure.handling.mode").default("warn")
         .text("What happens when a value cannot be converted: stop, or send the event without it. The default `warn` loses the value.");
     const ON_PROCESSING: Property<FailureHandling> = Property::new("event.processing.failure.handling.mode").default("fail")
-        .text("What happens to a change that cannot be processed: stop, or leave it out.");
+        .text("What happens to a change that cannot be processed: stop, or leave it out.")
+        .support(Support::Except { values: &["warn", "skip", "ignore"], hint: "not implemented yet: use `errors.tolerance=all`, which sets such records aside" });
     const TOMBSTONES: Property<bool> = Property::new("tombstones.on.delete").default("true")
         .text("Sends an empty record with the same key after each delete, for compacted topics.");
     const SKIPPED_OPERATIONS: Property<SkippedOperations> = Property::new("skipped.operations").default("t")

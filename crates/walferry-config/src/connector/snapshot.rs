@@ -129,7 +129,7 @@ properties! {
         .text("Isolation of the snapshot where the slot exists already. With a new slot its exported snapshot decides.");
     const LOCKING: Property<SnapshotLocking> = Property::new("snapshot.locking.mode").default("none")
         .text("Whether the tables are locked against changes of their structure while they are read.")
-        .support(Support::Except { values: &["custom"], hint: "Walferry runs no Java classes; use none or shared" });
+        .support(Support::Except { values: &["custom", "shared"], hint: "not implemented yet: leave it at none, which takes no lock" });
     const LOCKING_CUSTOM: Property<Option<String>> = Property::new("snapshot.locking.mode.custom.name")
         .text("Java class for `snapshot.locking.mode=custom`.")
         .support(Support::Refused { hint: "Walferry runs no Java classes; use none or shared" });
@@ -144,11 +144,13 @@ properties! {
     const INCLUDE: Property<RegexList> = Property::new("snapshot.include.collection.list")
         .text("Which of the captured tables are read, matched as `schema.table`; streaming has them all.");
     const OVERRIDES: Property<Vec<String>> = Property::new("snapshot.select.statement.overrides")
-        .text("Tables with a SELECT of their own, as `schema.table` with commas between them.");
+        .text("Tables with a SELECT of their own, as `schema.table` with commas between them.")
+        .support(Support::Refused { hint: "not implemented yet: read these rows another way, or set `snapshot.mode=no_data`" });
     const OVERRIDE: Property<String> = Property::new("snapshot.select.statement.overrides.<table>")
         .text("The SELECT of such a table, with all the columns it has.");
     const ROW_COUNT: Property<RowCountOrder> = Property::new("snapshot.tables.order.by.row.count").default("disabled")
-        .text("Reads small or large tables first instead of following `table.include.list`.");
+        .text("Reads small or large tables first instead of following `table.include.list`.")
+        .support(Support::Except { values: &["ascending", "descending"], hint: "not implemented yet: the order is that of `table.include.list`" });
     const DELAY: Property<Duration> = Property::new("snapshot.delay.ms").default("0")
         .text("How long to wait before the snapshot.");
     const STREAMING_DELAY: Property<Duration> = Property::new("streaming.delay.ms").default("0")

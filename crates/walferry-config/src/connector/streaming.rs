@@ -111,7 +111,8 @@ properties! {
     const POSITION_CHECK: Property<bool> = Property::new("internal.log.position.check.enable").default("true")
         .text("Whether the start checks that the server still has the log from the stored offset on.");
     const XMIN_INTERVAL: Property<Duration> = Property::new("xmin.fetch.interval.ms").default("0")
-        .text("How often the slot's `xmin` is fetched for the source block; 0 never.");
+        .text("How often the slot's `xmin` is fetched for the source block; 0 never.")
+        .support(Support::Refused { hint: "not implemented yet: without it `source.xmin` is null, as by default" });
     const IN_FLIGHT: Property<Option<ByteCount>> = Property::new("walferry.in.flight.max.bytes")
         .text("How many bytes may be on their way from Postgres to Kafka. What does not fit waits in Postgres. Walferry's own; \
                16777216 (16 MiB) unless `max.queue.size.in.bytes` says otherwise.");
@@ -136,7 +137,8 @@ properties! {
         .text("How many rows a cursor fetches at a time.")
         .support(Support::Accepted { why: "catalog queries are small" });
     const GUARDRAIL_MAX: Property<u32> = Property::new("guardrail.collections.max").default("0")
-        .text("How many tables may be captured; 0 means as many as there are.");
+        .text("How many tables may be captured; 0 means as many as there are.")
+        .support(Support::Refused { hint: "not implemented yet: name the tables in `table.include.list`" });
     const GUARDRAIL_ACTION: Property<GuardrailAction> = Property::new("guardrail.collections.limit.action").default("warn")
         .text("What happens if there are more.");
     const MAX_RETRIES: Property<i32> = Property::new("errors.max.retries").default("-1")

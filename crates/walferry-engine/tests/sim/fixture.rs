@@ -23,7 +23,9 @@ pub(crate) fn pipeline(after: &StoredOffset) -> Pipeline {
     let json = |role| {
         let mut options = Options::default();
         options.set("schemas.enable", "false");
-        converter("JsonConverter", role, &options).0.expect("JsonConverter is known")
+        converter("JsonConverter", role, &options)
+            .0
+            .expect("JsonConverter is known")
     };
     let converters = Converters {
         key: json(Role::Key),
