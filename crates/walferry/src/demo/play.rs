@@ -1,0 +1,336 @@
+//! The demo at work: the shop writes, the connector reads, a consumer follows, and the screen shows it.
+
+use std::{
+    cell::Cell,
+    io,
+    net::SocketAddr,
+    rc::Rc,
+    sync::{Arc, OnceLock},
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+    task::spawn_local,
+    time::{MissedTickBehavior, interval, sleep, timeout},
+};
+use walferry_admin::Admin;
+use walferry_engine::{
+    Failure,
+    status::{Phase, Status},
+};
+use walferry_kafka::demo::{Follower, Received};
+use walferry_postgres::connect::{Endpoint, Purpose, Sql};
+
+use super::{
+    screen::{Screen, bytes},
+    server::{self, Server},
+    shop::{self, Shop},
+    shown,
+};
+use crate::{
+    assemble::Assembled,
+    cli::DemoArgs,
+    error::Error,
+    load::Loaded,
+    run::{watch_kafka, watch_slots},
+};
+
+/// How often the line at the bottom is written again.
+const STATUS_INTERVAL: Duration = Duration::from_millis(250);
+/// Records shown in a second; a reader could not follow more.
+const SHOWN_PER_SECOND: u64 = 20;
+/// The shortest pause of the shop; at higher rates it does several things at a time.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+/// Transactions that the shop sends at a time.
+const MOST_AT_A_TIME: u64 = 500;
+/// How long records may still come after the connector has stopped.
+const LAST_RECORDS: Duration = Duration::from_secs(2);
+
+/// One run of the demo.
+pub(super) struct Play<'a> {
+    args: &'a DemoArgs,
+    loaded: Loaded,
+    status: Arc<Status>,
+    stop: watch::Sender<bool>,
+    screen: Screen,
+    /// Rows in the outbox.
+    written: Rc<Cell<u64>>,
+    /// Records that came out of Kafka.
+    received: u64,
+    /// Of these, the last ones that were not shown.
+    unshown: u64,
+    /// Since when, how many were shown.
+    shown_in_second: (Instant, u64),
+    latencies_ms: Vec<i64>,
+}
+
+impl<'a> Play<'a> {
+    /// Of a connector that is put together and writes `status`.
+    pub(super) fn new(
+        args: &'a DemoArgs,
+        loaded: Loaded,
+        status: Arc<Status>,
+        stop: watch::Sender<bool>,
+        screen: Screen,
+    ) -> Self {
+        Self {
+            args,
+            loaded,
+            status,
+            stop,
+            screen,
+            written: Rc::default(),
+            received: 0,
+            unshown: 0,
+            shown_in_second: (Instant::now(), 0),
+            latencies_ms: Vec::new(),
+        }
+    }
+
+    /// From the first row to an orderly end.
+    pub(super) async fn run(
+        &mut self,
+        server: &Server,
+        configuration: &str,
+        mut connector: Assembled,
+    ) -> Result<(), Error> {
+        let endpoint = Endpoint::new(self.loaded.connector.postgres.clone());
+        let sql = open_shop(&endpoint).await?;
+        let (listener, page, moved) = listen(self.args.admin).await?;
+        shown(self.introduce(server, configuration, &page, moved))?;
+
+        let admin = Admin {
+            connectors: [self.status.clone()].into(),
+            version: env!("CARGO_PKG_VERSION"),
+            kafka_cluster_id: Arc::new(OnceLock::new()),
+            started: SystemTime::now(),
+        };
+        let admin = spawn_local(walferry_admin::serve(listener, admin, stopped(self.stop.subscribe())));
+        spawn_local(watch_slots(self.loaded.clone(), self.status.clone()));
+        let (health, set_aside) = (connector.sinks.health(), connector.sinks.set_aside());
+        spawn_local(watch_kafka(health, set_aside, self.status.clone()));
+        let stop = self.stop.subscribe();
+        let mut running = spawn_local(async move { connector.run(stop).await });
+        let (status, written, args) = (self.status.clone(), self.written.clone(), self.args);
+        let mut writing = spawn_local(keep_shop(sql, status, args.rate, args.rows, written));
+        let (records, mut received) = mpsc::channel(256);
+        let servers = self.loaded.bootstrap_servers.clone();
+        let following = thread::spawn(move || follow(&servers, &records));
+
+        let mut ticks = interval(STATUS_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut stop = self.stop.subscribe();
+        let mut is_writing = true;
+        let outcome = loop {
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => break Ok(()),
+                Some(record) = received.recv() => shown(self.record(&record))?,
+                _ = ticks.tick() => shown(self.tell_status(&page))?,
+                ended = &mut running => break Err(ended_early(ended)),
+                ended = &mut writing, if is_writing => {
+                    is_writing = false;
+                    if let Ok(Err(error)) = ended {
+                        break Err(error);
+                    }
+                }
+            }
+            if self.args.rows.is_some_and(|rows| self.received >= rows) {
+                break Ok(());
+            }
+        };
+
+        writing.abort();
+        self.stop.send_replace(true);
+        if outcome.is_ok() {
+            running
+                .await
+                .map_err(|error| ended_early(Err(error)))?
+                .map_err(|failure| ended_early(Ok(Err(failure))))?;
+            while self.received < self.written.get()
+                && let Ok(Some(record)) = timeout(LAST_RECORDS, received.recv()).await
+            {
+                shown(self.record(&record))?;
+            }
+        }
+        let _ = admin.await;
+        drop(received);
+        let _ = following.join();
+        shown(self.screen.end_status())?;
+        outcome
+    }
+
+    fn introduce(&mut self, server: &Server, configuration: &str, page: &str, moved: bool) -> io::Result<()> {
+        let Server { port, password } = server;
+        let (user, database) = (server::USER, server::DATABASE);
+        let screen = &mut self.screen;
+        screen.entry(
+            "",
+            &format!("psql postgresql://{user}:{password}@127.0.0.1:{port}/{database}"),
+        )?;
+        let kafka = &self.loaded.bootstrap_servers;
+        screen.entry(
+            "Kafka",
+            &format!("{kafka}, librdkafka's mock cluster inside this process"),
+        )?;
+        let note = if moved {
+            format!("  (port {} is taken)", self.args.admin.port())
+        } else {
+            String::new()
+        };
+        screen.entry("Watch it", &format!("{page}{note}"))?;
+        screen.heading("The connector, as Kafka Connect with Debezium takes it:")?;
+        screen.listing(configuration)?;
+        screen.heading("The shop writes an order and its event in one transaction, again and again:")?;
+        screen.listing(&Shop::new().step())?;
+        screen.heading("In Kafka arrives:")?;
+        screen.line("")
+    }
+
+    fn record(&mut self, record: &Received) -> io::Result<()> {
+        self.received += 1;
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        // EventRouter's timestamp is that of the commit.
+        let after_ms = record.timestamp_ms.map(|ms| (now.as_millis() as i64 - ms).max(0));
+        self.latencies_ms.extend(after_ms);
+        if self.shown_in_second.0.elapsed() >= Duration::from_secs(1) {
+            self.shown_in_second = (Instant::now(), 0);
+            if self.unshown > 0 {
+                let more = std::mem::take(&mut self.unshown);
+                self.screen.line(&format!("  … and {more} more\n"))?;
+            }
+        }
+        if self.shown_in_second.1 >= SHOWN_PER_SECOND {
+            self.unshown += 1;
+            return Ok(());
+        }
+        self.shown_in_second.1 += 1;
+        self.screen.record(record, after_ms)
+    }
+
+    fn tell_status(&mut self, page: &str) -> io::Result<()> {
+        let slots = self.status.slots();
+        let lag = slots.and_then(|slots| slots.slots.first().filter(|slot| slot.ours)?.lag_bytes);
+        let mut parts = Vec::new();
+        if let Some(trouble) = self.status.course().trouble {
+            parts.push(format!("in trouble: {}", trouble.failure));
+        }
+        parts.push(format!("slot lag {}", lag.map_or("…".into(), bytes)));
+        parts.push(format!("{} records", self.received));
+        parts.push("Ctrl-C ends".to_owned());
+        parts.push(page.to_owned());
+        let (counts, sum_us) = self.status.latency.snapshot();
+        let count: u64 = counts.iter().sum();
+        if count > 0 {
+            parts.push(format!(
+                "commit to Kafka {:.1} ms",
+                sum_us as f64 / count as f64 / 1000.0
+            ));
+        }
+        self.screen.status(&parts)
+    }
+
+    /// The last line: everything is gone by now.
+    pub(super) fn goodbye(mut self) -> Result<(), Error> {
+        self.latencies_ms.sort_unstable();
+        let median = self.latencies_ms.get(self.latencies_ms.len() / 2);
+        let median = median.map_or_else(String::new, |ms| format!(", half of them within {ms} ms of the commit"));
+        let (written, received) = (self.written.get(), self.received);
+        shown(self.screen.line(&format!(
+            "{written} rows written, {received} records received{median}. Servers and files are gone."
+        )))
+    }
+}
+
+/// Makes the tables.
+async fn open_shop(endpoint: &Endpoint) -> Result<Sql, Error> {
+    let closed = |error| Error::failure("the demo's shop did not open", Failure::from(error));
+    let end = Instant::now() + Duration::from_secs(10);
+    // It listens a moment before it lets anybody in.
+    let sql = loop {
+        match endpoint.sql(Purpose::General).await {
+            Ok(sql) => break sql,
+            Err(error) if Instant::now() > end => return Err(closed(error)),
+            Err(_) => sleep(Duration::from_millis(10)).await,
+        }
+    };
+    sql.execute("creating the shop's tables", shop::TABLES)
+        .await
+        .map_err(closed)?;
+    Ok(sql)
+}
+
+/// Writes at a rate, once the connector reads.
+async fn keep_shop(
+    sql: Sql,
+    status: Arc<Status>,
+    rate: u32,
+    rows: Option<u64>,
+    written: Rc<Cell<u64>>,
+) -> Result<(), Error> {
+    while status.phase() != Phase::Streaming {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let mut shop = Shop::new();
+    let mut ticks = interval(SHORTEST_PAUSE.max(Duration::from_secs(1) / rate));
+    let start = Instant::now();
+    while rows.is_none_or(|rows| written.get() < rows) {
+        ticks.tick().await;
+        let due = 1 + (start.elapsed().as_secs_f64() * f64::from(rate)) as u64;
+        let left = rows.map_or(u64::MAX, |rows| rows - written.get());
+        let steps = due.saturating_sub(written.get()).min(left).min(MOST_AT_A_TIME);
+        let statements: Vec<_> = (0..steps).map(|_| shop.step()).collect();
+        sql.execute("writing orders", &statements.join("\n"))
+            .await
+            .map_err(|error| Error::failure("the demo's shop was closed", error.into()))?;
+        written.set(written.get() + steps);
+    }
+    Ok(())
+}
+
+/// Hands on what a consumer gets, until nobody listens.
+fn follow(servers: &str, records: &mpsc::Sender<Received>) {
+    let Ok(mut follower) = Follower::new(servers) else {
+        return;
+    };
+    while !records.is_closed() {
+        if let Ok(Some(record)) = follower.next(Duration::from_millis(100))
+            && records.blocking_send(record).is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// The endpoint on its address, or on another port if that one is taken.
+async fn listen(wanted: SocketAddr) -> Result<(TcpListener, String, bool), Error> {
+    let (listener, moved) = match walferry_admin::bind(wanted).await {
+        Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => {
+            (walferry_admin::bind(SocketAddr::new(wanted.ip(), 0)).await, true)
+        }
+        bound => (bound, false),
+    };
+    let listener = listener.map_err(|error| {
+        let hint = error.hint();
+        Error::setup("the admin endpoint did not start").cause(Failure::chain(&error), hint)
+    })?;
+    let address = listener.local_addr().unwrap_or(wanted);
+    Ok((listener, format!("http://{address}/ui"), moved))
+}
+
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+fn ended_early(ended: Result<Result<(), Failure>, tokio::task::JoinError>) -> Error {
+    let what = "the demo's connector has stopped";
+    match ended {
+        Ok(Err(failure)) => Error::failure(what, failure),
+        Ok(Ok(())) => Error::setup(what),
+        Err(error) => Error::setup(what).cause(error.to_string(), None),
+    }
+}
