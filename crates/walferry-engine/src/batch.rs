@@ -93,7 +93,7 @@ impl Batch {
     }
 
     /// Finishes the record whose bytes and headers were written since `mark`.
-    pub(crate) fn record(&mut self, mark: Mark, parts: Parts, position: Position, message: &'static str, last: bool) {
+    pub(crate) fn record(&mut self, mark: Mark, parts: Parts, position: Position, message: &'static str) {
         let Parts {
             topic,
             table,
@@ -117,14 +117,16 @@ impl Batch {
         self.steps.push(Step::Record {
             position,
             message,
-            last,
+            last: false,
             bytes,
         });
     }
 
-    /// Takes the mark from all but the last record of a change: only then has the change been delivered.
-    pub(crate) fn last_is_last(&mut self) {
-        if let Some(Step::Record { last, .. }) = self.steps.last_mut() {
+    /// A change is complete that began when there were so many records: only with its last record has it been delivered.
+    pub(crate) fn end_change(&mut self, records_before: usize) {
+        if self.records.len() > records_before
+            && let Some(Step::Record { last, .. }) = self.steps.last_mut()
+        {
             *last = true;
         }
     }
@@ -154,7 +156,10 @@ impl Batch {
                     lsn: record.lsn,
                 },
             };
-            sink.send(&outgoing, sequence)?;
+            if let Err(failure) = sink.send(&outgoing, sequence) {
+                progress.withdraw(sequence);
+                return Err(failure);
+            }
             let bytes = outgoing.key.map_or(0, <[u8]>::len) + outgoing.value.map_or(0, <[u8]>::len);
             tally.count(topic, bytes as u64, status);
         }

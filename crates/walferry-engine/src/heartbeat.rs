@@ -41,7 +41,8 @@ impl Heartbeats {
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let last_ns = *self.last_ns.get_or_insert(now_ns);
-        if !force && now_ns - last_ns < self.interval_ns {
+        // A clock that was set back must not silence it.
+        if !force && (0..self.interval_ns).contains(&(now_ns - last_ns)) {
             return Ok(());
         }
         self.last_ns = Some(now_ns);

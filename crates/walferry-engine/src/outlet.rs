@@ -8,7 +8,7 @@ use walferry_record::{Record, Typed};
 use walferry_transform::{Chain, Outcome};
 
 use crate::{
-    batch::{Batch, Parts},
+    batch::{Batch, Mark, Parts},
     failure::{Disposition, Exit, Failure},
     place::Place,
     position::Position,
@@ -103,12 +103,7 @@ impl Outlet {
                 self.set_aside(failed, from, out)?
             }
         };
-        let Some(parts) = parts else { return Ok(()) };
-        if let Some(transaction) = place.sends() {
-            out.step(Step::Begin(transaction));
-        }
-        self.counts.records += 1;
-        out.record(mark, parts, from.position, from.message, false);
+        self.put(mark, parts, from, place, out);
         Ok(())
     }
 
@@ -117,6 +112,7 @@ impl Outlet {
         &mut self,
         error: &walferry_event::Error,
         from: From<'_>,
+        place: &mut Place,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let failed = Failed {
@@ -125,10 +121,19 @@ impl Outlet {
             what: Failure::chain(error),
         };
         let mark = out.mark();
-        if let Some(parts) = self.set_aside(failed, from, out)? {
-            out.record(mark, parts, from.position, from.message, true);
-        }
+        let parts = self.set_aside(failed, from, out)?;
+        self.put(mark, parts, from, place, out);
         Ok(())
+    }
+
+    /// Finishes a record whose bytes have been written since `mark`, if there is one.
+    fn put(&mut self, mark: Mark, parts: Option<Parts>, from: From<'_>, place: &mut Place, out: &mut Batch) {
+        let Some(parts) = parts else { return };
+        if let Some(transaction) = place.sends() {
+            out.step(Step::Begin(transaction));
+        }
+        self.counts.records += 1;
+        out.record(mark, parts, from.position, from.message);
     }
 
     /// Counts a row that yields no record.

@@ -119,12 +119,13 @@ impl Pipeline {
         match pgoutput::decode(payload).map_err(|error| malformed(lsn, &error))? {
             Message::Change(change) => self.on_change(lsn, &change, now_ns, out),
             Message::Begin(begin) => {
-                self.place.begin(&begin);
-                self.on_transaction_edge(lsn, now_ns, out, Transaction::begin)
+                let is_delivered = self.place.begin(&begin);
+                self.on_transaction_edge(lsn, now_ns, out, is_delivered, Transaction::begin)
             }
             // A transaction that sent nothing is settled here: a filtered table must not hold the slot.
             Message::Commit(commit) => {
-                self.on_transaction_edge(lsn, now_ns, out, Transaction::end)?;
+                let is_delivered = self.place.has_ended();
+                self.on_transaction_edge(lsn, now_ns, out, is_delivered, Transaction::end)?;
                 let sent = self.place.commit(commit.end_lsn).is_some_and(|open| open.sent);
                 let time_us = commit.commit_time.unix_micros();
                 self.counts.commit(time_us);
@@ -172,17 +173,20 @@ impl Pipeline {
             return Ok(());
         }
         self.counts.change(message, lsn, now_ns);
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(error) => return self.outlet.reject(&error, from, out),
-        };
-        emit(outcome, from, &mut self.place, &mut self.outlet, &mut self.counts, out)
+        let before = out.records();
+        match outcome {
+            Ok(outcome) => emit(outcome, from, &mut self.place, &mut self.outlet, &mut self.counts, out)?,
+            Err(error) => self.outlet.reject(&error, from, &mut self.place, out)?,
+        }
+        out.end_change(before);
+        Ok(())
     }
 
     fn on_truncate(&mut self, lsn: Lsn, truncate: &Truncate, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
-        let met = self.place.advance(lsn);
         for &relation in &truncate.relations {
             let plan = self.plans.of(relation)?;
+            // Each table is a change of its own: the first may be delivered when the second is not.
+            let met = self.place.advance(lsn);
             let from = From {
                 table: plan.name(),
                 position: met.position(),
@@ -193,7 +197,9 @@ impl Pipeline {
             let outcome = plan.truncate(&context, self.metadata.as_mut());
             if !met.is_delivered() {
                 self.counts.change("TRUNCATE", lsn, now_ns);
+                let before = out.records();
                 emit(outcome, from, &mut self.place, &mut self.outlet, &mut self.counts, out)?;
+                out.end_change(before);
             }
         }
         Ok(())
@@ -226,9 +232,7 @@ impl Pipeline {
             Some(record) => {
                 let before = out.records();
                 self.outlet.send(record, from, &mut self.place, out)?;
-                if out.records() > before {
-                    out.last_is_last();
-                }
+                out.end_change(before);
             }
             None => self.outlet.skip("message_prefix"),
         }
@@ -249,6 +253,7 @@ impl Pipeline {
         lsn: Lsn,
         now_ns: i64,
         out: &mut Batch,
+        is_delivered: bool,
         edge: impl FnOnce(&mut Transaction, &Context<'_>) -> Option<walferry_record::Record<'static>>,
     ) -> Result<(), Failure> {
         let Some(metadata) = &mut self.metadata else {
@@ -257,7 +262,7 @@ impl Pipeline {
         let origin = self.place.origin_name();
         let context = context(&self.place, origin.as_origin(), lsn, now_ns);
         let record = edge(metadata, &context);
-        if self.place.is_delivered_transaction() {
+        if is_delivered {
             return Ok(());
         }
         // It has no position of its own: it is sent again with its transaction.
@@ -302,12 +307,8 @@ pub(crate) fn emit(
         outlet.skip(reason.as_str());
     }
     counts.unconverted(from.table, &outcome.failures);
-    let before = out.records();
     for record in outcome.records {
         outlet.send(record, from, place, out)?;
-    }
-    if out.records() > before {
-        out.last_is_last();
     }
     Ok(())
 }

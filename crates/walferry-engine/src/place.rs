@@ -16,6 +16,8 @@ pub(crate) struct Place {
     /// Changes up to and including this one have been delivered, or are under way: they are read again after a restart or a
     /// new connection, and passed over.
     resume: Option<Position>,
+    /// The last transaction whose end was met, by `final_lsn`.
+    ended: Option<Lsn>,
     /// LSN behind the last commit seen in the stream; `source.sequence[0]`.
     last_commit: Option<Lsn>,
     /// The transaction that was read last; messages outside transactions carry its time, as Debezium's do.
@@ -73,7 +75,8 @@ impl Place {
         self.resume = self.resume.max(self.last.take());
     }
 
-    pub(crate) fn begin(&mut self, begin: &Begin) {
+    /// Returns whether the transaction's beginning has been delivered before: a change of it has.
+    pub(crate) fn begin(&mut self, begin: &Begin) -> bool {
         let transaction = Transaction {
             xid: begin.xid.0,
             time_us: begin.commit_time.unix_micros(),
@@ -85,6 +88,14 @@ impl Place {
             transaction,
             sent: false,
         });
+        Some(begin.final_lsn) <= self.resume.map(|position| position.unit)
+    }
+
+    /// Whether the end of the transaction that is being read was met before. Whether all its changes were says nothing: its
+    /// end comes after the last of them.
+    pub(crate) fn has_ended(&self) -> bool {
+        let unit = self.open.as_ref().map(|open| open.final_lsn);
+        unit.is_some() && unit <= self.ended
     }
 
     /// The transaction was replicated to the server from another one.
@@ -98,7 +109,9 @@ impl Place {
     /// Ends the transaction; `None` when none was begun.
     pub(crate) fn commit(&mut self, end: Lsn) -> Option<Open> {
         self.last_commit = Some(end);
-        self.open.take()
+        let open = self.open.take();
+        self.ended = self.ended.max(open.map(|open| open.final_lsn));
+        open
     }
 
     /// Moves on to a change with this LSN, which may have been delivered before.
@@ -133,12 +146,6 @@ impl Place {
         let open = self.open.as_mut().filter(|open| !open.sent)?;
         open.sent = true;
         Some(open.transaction)
-    }
-
-    /// Whether what the transaction sent first has been delivered before.
-    pub(crate) fn is_delivered_transaction(&self) -> bool {
-        let unit = self.open.as_ref().map(|open| open.final_lsn);
-        unit.is_some() && unit <= self.resume.map(|position| position.unit)
     }
 
     pub(crate) const fn transaction(&self) -> Transaction {

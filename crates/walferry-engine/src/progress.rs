@@ -209,6 +209,14 @@ impl Progress {
         first
     }
 
+    /// Waits until all waiting is over.
+    pub(crate) fn wait_until_over(&self) {
+        let mut state = self.lock();
+        while !state.is_over() {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Waits until the records under way leave room for more. Returns whether the pipeline shall go on.
     pub fn wait_for_room(&self) -> bool {
         let mut state = self.lock();
@@ -246,6 +254,19 @@ impl Progress {
         let index = usize::try_from(sequence.checked_sub(state.head)?).ok()?;
         let record = state.records.get(index)?;
         (!record.settled).then_some(record.position)
+    }
+
+    /// The record with this sequence and those behind it were not given to the producer: nobody will settle them. What is
+    /// ahead of them may still arrive.
+    pub fn withdraw(&self, sequence: u64) {
+        let mut state = self.lock();
+        while state.next() > sequence
+            && let Some(record) = state.records.pop_back()
+        {
+            state.in_flight -= 1;
+            state.in_flight_bytes -= record.bytes;
+        }
+        state.marks.retain(|&(at, _)| at <= sequence);
     }
 
     /// A record will not be delivered; neither will what is behind it, by this producer.
@@ -297,6 +318,11 @@ impl Progress {
             offset: state.delivered.clone(),
             processed: Lsn::from(state.delivered.connect.lsn_proc.unwrap_or_default()),
         })
+    }
+
+    /// What was handed out by [`Progress::delivered`] could not be stored.
+    pub(crate) fn not_stored(&self) {
+        self.lock().changed = true;
     }
 
     /// Lets everything count that has nothing unsettled before it.

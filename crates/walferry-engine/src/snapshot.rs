@@ -3,7 +3,7 @@
 use std::{mem, sync::Arc};
 
 use walferry_event::{Context, SnapshotMarker, TablePlan};
-use walferry_pgoutput::{Tuple, Xid};
+use walferry_pgoutput::{Lsn, Tuple, Xid};
 
 use crate::{
     batch::Batch,
@@ -31,6 +31,8 @@ pub(crate) struct Snapshot {
     /// Memory of the last row that was held, to be used again.
     spare: Vec<u8>,
     tables: u64,
+    /// Where the stream goes on, and the transaction that reads: the same for all tables.
+    moment: Option<(Lsn, Transaction)>,
 }
 
 struct Planned {
@@ -48,6 +50,8 @@ struct Held {
 impl Snapshot {
     /// The rows that follow are of this table; without a plan it is gone, and has none.
     pub(crate) fn table(&mut self, facts: SnapshotTable, plan: Option<TablePlan>) {
+        let SnapshotTable { lsn, xid, time_us, .. } = facts;
+        self.moment = Some((lsn, Transaction { xid, time_us }));
         self.table = plan.map(|plan| Arc::new(Planned { facts, plan }));
         self.rows = 0;
         self.tables += 1;
@@ -76,7 +80,7 @@ impl Snapshot {
         self.rows += 1;
         self.all_rows += 1;
         counts.snapshot_rows += 1;
-        counts.snapshot_tables += mem::take(&mut self.tables.saturating_sub(1));
+        counts.snapshot_tables += self.tables.saturating_sub(1);
         self.tables = self.tables.min(1);
         let Some(held) = held else { return Ok(()) };
         // What a row ends counts before what it begins.
@@ -100,16 +104,12 @@ impl Snapshot {
         counts: &mut Counts,
         out: &mut Batch,
     ) -> Result<(), Failure> {
-        counts.snapshot_tables += mem::take(&mut self.tables);
+        counts.snapshot_tables += self.tables;
         if let Some(held) = self.held.take() {
             held.send(SnapshotMarker::Last, now_ns, place, outlet, counts, out)?;
         }
-        if let Some(table) = self.table {
-            let SnapshotTable { lsn, xid, time_us, .. } = table.facts;
-            out.step(Step::SnapshotEnd {
-                lsn,
-                transaction: Transaction { xid, time_us },
-            });
+        if let Some((lsn, transaction)) = self.moment {
+            out.step(Step::SnapshotEnd { lsn, transaction });
         }
         Ok(())
     }
@@ -136,7 +136,7 @@ impl Held {
             origin: None,
             snapshot: Some(marker),
         };
-        // Its position does not count: an unfinished snapshot is read again.
+        // Nor is it a change that ends, so that it leaves no offset: an unfinished snapshot is read again from its beginning.
         let position = Position {
             lsn: facts.lsn,
             ..Position::default()
@@ -157,7 +157,7 @@ impl Held {
         })?;
         match plan.snapshot_row(tuple.columns(), &context) {
             Ok(outcome) => emit(outcome, from, place, outlet, counts, out),
-            Err(error) => outlet.reject(&error, from, out),
+            Err(error) => outlet.reject(&error, from, place, out),
         }
     }
 }

@@ -17,7 +17,15 @@ use walferry_transform::Chain;
 
 /// A pipeline that captures `public.t` and sends plain JSON.
 pub(crate) fn pipeline(after: &StoredOffset) -> Pipeline {
-    let connector = connector();
+    static CONNECTOR: OnceLock<Connector> = OnceLock::new();
+    pipeline_of(
+        CONNECTOR.get_or_init(|| connector(r#""table.include.list": "public.t""#)),
+        after,
+    )
+}
+
+/// The same of another connector.
+pub(crate) fn pipeline_of(connector: &Connector, after: &StoredOffset) -> Pipeline {
     let events = Arc::new(Settings::new(connector, "0.0.0", "run"));
     let plugins = &connector.plugins;
     let json = |role| {
@@ -36,17 +44,17 @@ pub(crate) fn pipeline(after: &StoredOffset) -> Pipeline {
     Pipeline::new(events, chain.unwrap_or_default(), converters, Tolerance::None, after)
 }
 
-fn connector() -> &'static Connector {
-    static CONNECTOR: OnceLock<Connector> = OnceLock::new();
-    CONNECTOR.get_or_init(|| {
-        let text = r#"{"name": "sim", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-            "plugin.name": "pgoutput", "database.hostname": "db", "database.user": "u", "database.dbname": "db",
-            "topic.prefix": "sim", "table.include.list": "public.t"}"#;
-        let (submitted, _) = Submitted::read(text).expect("it is JSON");
-        let (connector, findings) =
-            Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
-        connector.unwrap_or_else(|| panic!("{findings:?}"))
-    })
+/// A connector with these properties beside those that each one has.
+pub(crate) fn connector(properties: &str) -> Connector {
+    let text = format!(
+        r#"{{"name": "sim", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "plugin.name": "pgoutput", "database.hostname": "db", "database.user": "u", "database.dbname": "db",
+        "topic.prefix": "sim", {properties}}}"#
+    );
+    let (submitted, _) = Submitted::read(&text).expect("it is JSON");
+    let (connector, findings) =
+        Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
+    connector.unwrap_or_else(|| panic!("{findings:?}"))
 }
 
 /// There is nothing to look up.

@@ -1,11 +1,13 @@
-//! Crashes at every step of received → delivered → stored → confirmed.
+//! Crashes at every step of received → delivered → stored → confirmed, and the life of a connector.
 //!
-//! Postgres, Kafka and the offset store are in memory; pipeline and progress are the real ones. It stands here and not with the
-//! end-to-end tests so that it runs in seconds, without a Kafka client to build.
+//! Postgres, Kafka and the offset store are in memory; the engine is the real one: in `world` its pipeline and progress, step
+//! by step as a seed decides, in `life` as a whole. It stands here and not with the end-to-end tests so that it runs in seconds,
+//! without a Kafka client to build.
 
 mod broker;
 mod fixture;
 mod random;
+mod resume;
 mod script;
 mod world;
 

@@ -45,6 +45,21 @@ pub(crate) struct Script {
     pub(crate) rolled_back: Vec<i64>,
 }
 
+impl Unit {
+    /// A transaction of these rows of the captured table, whose commit record is there.
+    pub(crate) fn of(commit_lsn: u64, rows: &[(i32, i64)]) -> Self {
+        let changes = (1..)
+            .zip(rows)
+            .map(|(i, row)| (Lsn(commit_lsn - 500 + i), TABLE, row.0, row.1))
+            .collect();
+        let writer = Writer {
+            xid: commit_lsn as u32,
+            changes,
+        };
+        transaction(&writer, Lsn(commit_lsn), Lsn(commit_lsn + 8))
+    }
+}
+
 struct Writer {
     xid: u32,
     changes: Vec<(Lsn, Oid, i32, i64)>,
@@ -124,16 +139,7 @@ fn transaction(writer: &Writer, commit_lsn: Lsn, end_lsn: Lsn) -> Unit {
     let first = writer.changes.first().map_or(commit_lsn, |change| change.0);
     let mut frames = vec![frame(first, &Message::Begin(begin))];
     for &(lsn, table, id, n) in &writer.changes {
-        let (id, n) = (id.to_string(), n.to_string());
-        let row = TupleBuf::new([Column::Text(id.as_bytes()), Column::Text(n.as_bytes())]).expect("a small row");
-        let operation = Operation::Insert { new: row.as_tuple() };
-        frames.push(frame(
-            lsn,
-            &Message::Change(Change {
-                relation: table,
-                operation,
-            }),
-        ));
+        frames.push(insert(lsn, table, (id, n)));
     }
     frames.push(frame(
         end_lsn,
@@ -155,6 +161,14 @@ fn transaction(writer: &Writer, commit_lsn: Lsn, end_lsn: Lsn) -> Unit {
         frames,
         rows,
     }
+}
+
+/// A row `(id, n)`.
+pub(crate) fn insert(lsn: Lsn, relation: Oid, (id, n): (i32, i64)) -> Sent {
+    let (id, n) = (id.to_string(), n.to_string());
+    let row = TupleBuf::new([Column::Text(id.as_bytes()), Column::Text(n.as_bytes())]).expect("a small row");
+    let operation = Operation::Insert { new: row.as_tuple() };
+    frame(lsn, &Message::Change(Change { relation, operation }))
 }
 
 fn message(lsn: Lsn) -> Unit {
@@ -193,7 +207,7 @@ pub(crate) fn relations() -> [Sent; 2] {
     })
 }
 
-fn frame(lsn: Lsn, message: &Message<'_>) -> Sent {
+pub(crate) fn frame(lsn: Lsn, message: &Message<'_>) -> Sent {
     let mut payload = Vec::new();
     encode(message, &mut payload).expect("a small message");
     Sent { lsn, payload }

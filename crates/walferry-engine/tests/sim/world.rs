@@ -107,6 +107,11 @@ impl<'s> World<'s> {
             _ if self.random.once_in(8) => {
                 self.connector.stream = Stream::open(self.script, self.slot, &mut self.random);
             }
+            // The producer loses its sequence; what is delivered is stored, and another replays.
+            _ if self.random.once_in(8) => {
+                self.connector.save(&mut self.store);
+                self.crash_and_restart();
+            }
             _ => {}
         }
     }
@@ -132,9 +137,7 @@ impl<'s> World<'s> {
             }
             self.connector.settle(partition, &self.broker);
         }
-        while let Some(partition) = (0..PARTITIONS).find(|&p| self.connector.settle_one(p, &self.broker)) {
-            let _ = partition;
-        }
+        while (0..PARTITIONS).any(|partition| self.connector.settle_one(partition, &self.broker)) {}
         self.connector.save(&mut self.store);
         self.confirm();
     }
@@ -256,7 +259,13 @@ impl Stream {
             if random.once_in(4) {
                 coming.push(Coming::Keepalive(unit.commit_lsn));
             }
-            coming.extend(unit.frames.iter().cloned().map(Coming::Wal));
+            for (index, sent) in unit.frames.iter().enumerate() {
+                // The server may tell how far it is at any time; inside a transaction that is no word about its rows.
+                if index > 0 && random.once_in(12) {
+                    coming.push(Coming::Keepalive(script.end()));
+                }
+                coming.push(Coming::Wal(sent.clone()));
+            }
         }
         coming.push(Coming::Keepalive(script.end()));
         Self {
