@@ -6,12 +6,11 @@ use tracing::warn;
 use walferry_event::Failure as Unconverted;
 use walferry_pgoutput::Lsn;
 
-use crate::status::{self, Status};
+use crate::status::Status;
 
 /// Plain numbers, added to the shared ones once a chunk.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) connects: u64,
     pub(crate) snapshot_rows: u64,
     pub(crate) snapshot_tables: u64,
     changes: [u64; 4],
@@ -66,11 +65,6 @@ impl Counts {
                 counter.fetch_add(std::mem::take(n), Relaxed);
             }
         };
-        if self.connects > 0 {
-            counters.connected.store(1, Relaxed);
-            status.set_phase(status::Phase::Streaming);
-        }
-        add(&counters.connects, &mut self.connects);
         let [inserts, updates, deletes, truncates] = &mut self.changes;
         let mut all = *inserts + *updates + *deletes + *truncates;
         add(&counters.changes, &mut all);

@@ -1,17 +1,19 @@
 //! The engine: the path of a row, progress, start and stop, and the traits that the edges implement.
 
-mod backoff;
 pub mod batch;
 mod counts;
 pub mod failure;
 mod heartbeat;
+mod keeper;
 mod outlet;
 pub mod pipeline;
 mod place;
 mod plans;
 pub mod position;
 pub mod progress;
+mod reader;
 mod remark;
+mod retries;
 pub mod run;
 pub mod sink;
 mod snapshot;
@@ -19,6 +21,7 @@ pub mod source;
 pub mod start;
 pub mod status;
 pub mod store;
+mod worker;
 
 pub use failure::{Cause, Disposition, Exit, Failure};
 pub use outlet::{Converters, Tolerance};

@@ -76,7 +76,6 @@ impl Pipeline {
             Frame::Keepalive { .. } => {}
             Frame::Catalog(catalog) => self.plans.facts(catalog),
             Frame::Begin => {
-                self.counts.connects += 1;
                 self.plans.forget();
                 self.place.reconnected();
             }

@@ -168,6 +168,8 @@ pub struct ChunkSender {
     chunks: mpsc::Sender<Chunk>,
     room: Arc<Semaphore>,
     most: u32,
+    /// How many connections have begun.
+    begun: watch::Sender<u64>,
 }
 
 /// The pipeline's end.
@@ -183,6 +185,7 @@ pub fn chunks(bytes: usize) -> (ChunkSender, ChunkReceiver) {
             chunks: sender,
             room: Arc::new(Semaphore::new(most as usize)),
             most,
+            begun: watch::Sender::new(0),
         },
         receiver,
     )
@@ -194,9 +197,17 @@ impl ChunkSender {
         self.room.available_permits() >= self.most as usize
     }
 
+    /// Tells when a connection begins: at once, also while the pipeline is busy with what came before.
+    pub(crate) fn begun(&self) -> watch::Receiver<u64> {
+        self.begun.subscribe()
+    }
+
     /// Waits until there is room, then hands the chunk over. Dropping the future hands nothing over. `Err` when the
     /// pipeline has ended.
     pub async fn send(&self, mut chunk: Chunk) -> Result<(), PipelineEnded> {
+        if let Some(Frame::Begin) = chunk.frames.first() {
+            self.begun.send_modify(|begun| *begun += 1);
+        }
         let bytes = u32::try_from(chunk.bytes.len()).unwrap_or(u32::MAX).clamp(1, self.most);
         chunk.room = Some(
             self.room

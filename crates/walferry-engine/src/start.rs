@@ -64,9 +64,10 @@ pub fn decide(
     policy: SnapshotPolicy,
     mismatch: Mismatch,
 ) -> Result<Plan, Failure> {
-    let first = policy.at_first_start || policy.at_every_start;
-    // A snapshot that was interrupted starts again; what its offset says is of no use.
-    let stored = stored.filter(|offset| !offset.connect.is_unfinished_snapshot());
+    // A snapshot that was interrupted starts again, whatever it was begun for; what its offset says is of no use.
+    let interrupted = stored.is_some_and(|offset| offset.connect.is_unfinished_snapshot());
+    let first = policy.at_first_start || policy.at_every_start || (policy.when_lost && interrupted);
+    let stored = stored.filter(|_| !interrupted);
     let Some((stored, from)) = stored.and_then(|offset| Some((offset, offset.start()?))) else {
         return match &found.slot {
             None => Ok(Plan::Create {

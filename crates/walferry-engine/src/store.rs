@@ -28,6 +28,13 @@ pub struct StoredOffset {
 }
 
 impl StoredOffset {
+    /// The same, marked as that of a snapshot that is not complete: the next start reads all rows again.
+    pub(crate) fn interrupted(mut self) -> Self {
+        self.connect.snapshot = Some("INITIAL".into());
+        (self.connect.snapshot_completed, self.connect.last_snapshot_record) = (Some(false), Some(false));
+        self
+    }
+
     /// Where the stream has to start so that nothing is missed: everything up to here is dealt with.
     ///
     /// An offset that Debezium wrote may lie inside a transaction; its last commit is where that one is sent again from.

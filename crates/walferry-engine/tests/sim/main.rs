@@ -5,7 +5,9 @@
 //! without a Kafka client to build.
 
 mod broker;
+mod edges;
 mod fixture;
+mod life;
 mod random;
 mod resume;
 mod script;

@@ -1,0 +1,181 @@
+//! Reads existing rows where they are due, then the stream, over as many connections as it takes.
+
+use std::{convert::Infallible, future::pending, sync::atomic::Ordering::Relaxed, time::Duration};
+
+use bytes::Bytes;
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval, sleep},
+};
+use tracing::info;
+use walferry_pgoutput::Lsn;
+use walferry_record::SourceOffset;
+
+use crate::{
+    failure::{Disposition, Failure},
+    progress::Stored,
+    retries::Retries,
+    run::Settings,
+    source::{Chunk, ChunkSender, Frame, Phase, Port, SnapshotPlan, Source},
+    start::{self, Plan},
+    status::{self, Status},
+    store::StoredOffset,
+};
+
+pub(crate) struct Reader<'a, S> {
+    pub(crate) source: &'a mut S,
+    pub(crate) settings: &'a Settings,
+    pub(crate) status: &'a Status,
+    pub(crate) retries: &'a mut Retries,
+    pub(crate) port: Port,
+    pub(crate) stored: watch::Receiver<Option<Stored>>,
+    pub(crate) origin: Origin,
+}
+
+/// What the session has found and begun with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    /// Where the stream starts.
+    pub(crate) from: Lsn,
+    /// Where the slot stood.
+    pub(crate) slot: Lsn,
+    pub(crate) system_id: u64,
+}
+
+impl<S: Source> Reader<'_, S> {
+    /// Ends with `Ok` only when the phase says so.
+    pub(crate) async fn read(mut self, snapshot: Option<SnapshotPlan>) -> Result<(), Failure> {
+        let mut phase = self.port.phase.clone();
+        tokio::select! {
+            done = self.before_stream(snapshot) => done?,
+            () = over(&mut phase) => return Ok(()),
+        }
+        let mut failure = match self.stream().await {
+            Err(failure) => failure,
+            Ok(()) => return Ok(()),
+        };
+        loop {
+            self.status.counters.connected.store(0, Relaxed);
+            if failure.disposition != Disposition::Retry {
+                return Err(failure);
+            }
+            let pause = self.retries.after(failure, self.status)?;
+            let checked = async {
+                sleep(pause).await;
+                self.check_slot().await
+            };
+            let checked = tokio::select! {
+                checked = checked => checked,
+                () = over(&mut phase) => return Ok(()),
+            };
+            let streamed = match checked {
+                Ok(()) => self.stream().await,
+                Err(failure) => Err(failure),
+            };
+            failure = match streamed {
+                Err(failure) => failure,
+                Ok(()) => return Ok(()),
+            };
+        }
+    }
+
+    /// Existing rows where they are due, and pauses where they are asked for. Does not end where no stream follows.
+    async fn before_stream(&mut self, snapshot: Option<SnapshotPlan>) -> Result<(), Failure> {
+        if let Some(plan) = snapshot {
+            self.snapshot(plan).await?;
+        }
+        if !self.settings.stream {
+            pending::<()>().await;
+        }
+        sleep(self.settings.streaming_delay).await;
+        Ok(())
+    }
+
+    async fn snapshot(&mut self, plan: SnapshotPlan) -> Result<(), Failure> {
+        let tables = plan.tables.len();
+        self.status.set_phase(status::Phase::Snapshot);
+        sleep(self.settings.snapshot_delay).await;
+        info!(tables, "reading existing rows");
+        let counters = &self.status.counters;
+        counters.snapshot_tables.store(tables as u64, Relaxed);
+        counters.snapshot_tables_left.store(tables as u64, Relaxed);
+        self.source.snapshot(plan, &self.port.chunks).await?;
+        info!("all existing rows are read");
+        Ok(())
+    }
+
+    /// One connection.
+    async fn stream(&mut self) -> Result<(), Failure> {
+        let from = self.origin.from.max(self.stored());
+        let (chunks, begun, phase) = (
+            self.port.chunks.clone(),
+            self.port.chunks.begun(),
+            self.port.phase.clone(),
+        );
+        tokio::select! {
+            ended = self.source.stream(from, &mut self.port) => ended,
+            never = connected(begun, self.status) => match never {},
+            never = tick(&chunks, self.settings.heartbeat, phase) => match never {},
+        }
+    }
+
+    fn stored(&self) -> Lsn {
+        self.stored.borrow().as_ref().map_or(Lsn::INVALID, Stored::confirmable)
+    }
+
+    /// While there was no connection, the server may have been replaced, and the slot moved or lost. Postgres starts at the
+    /// slot's position when asked for an older one, and says nothing: what lies between would be missing.
+    async fn check_slot(&mut self) -> Result<(), Failure> {
+        let found = self.source.inspect().await?;
+        let Origin { from, slot, system_id } = self.origin;
+        let here = StoredOffset {
+            connect: SourceOffset {
+                lsn_proc: Some(from.max(slot).max(self.stored()).into()),
+                ..SourceOffset::default()
+            },
+            position: None,
+            system_id: Some(system_id),
+        };
+        let s = self.settings;
+        match start::decide(&s.slot, &found, Some(&here), s.snapshot, s.mismatch)? {
+            Plan::Resume { .. } => Ok(()),
+            Plan::Create { .. } | Plan::Adopt { .. } => Err(Failure::new(
+                Disposition::Replay,
+                "slot_lost",
+                format!("replication slot {} is lost: existing rows are read again", s.slot),
+                None,
+            )),
+        }
+    }
+}
+
+async fn over(phase: &mut watch::Receiver<Phase>) {
+    let _ = phase.wait_for(|phase| *phase >= Phase::Drain).await;
+}
+
+/// Shows when a connection begins; for ever.
+async fn connected(mut begun: watch::Receiver<u64>, status: &Status) -> Infallible {
+    while begun.changed().await.is_ok() {
+        status.counters.connects.fetch_add(1, Relaxed);
+        status.counters.connected.store(1, Relaxed);
+        status.set_phase(status::Phase::Streaming);
+    }
+    pending().await
+}
+
+/// Tells the pipeline at intervals that time has passed, until the session is to end; then waits for ever.
+async fn tick(chunks: &ChunkSender, period: Option<Duration>, mut phase: watch::Receiver<Phase>) -> Infallible {
+    let Some(period) = period else { return pending().await };
+    let mut ticks = interval(period.max(Duration::from_millis(1)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = over(&mut phase) => return pending().await,
+        }
+        if chunks.send(Chunk::new(Bytes::new(), vec![Frame::Tick])).await.is_err() {
+            // The pipeline's end is told elsewhere.
+            return pending().await;
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What happens after a failure: a pause and another try, or the end.
+
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+
+use tracing::warn;
+
+use crate::{
+    failure::{Disposition, Exit, Failure},
+    status::{Phase, Status},
+};
+
+/// Tries in a row without progress, and the pauses between them, which double from a tenth of a second to half a minute.
+#[derive(Debug)]
+pub(crate) struct Retries {
+    /// `errors.max.retries`; `None` for no end.
+    most: Option<u32>,
+    in_a_row: u32,
+    pause: Duration,
+    /// How far the connector was at the last failure.
+    delivered_lsn: u64,
+}
+
+const FIRST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(30);
+
+impl Retries {
+    pub(crate) fn new(most: Option<u32>) -> Self {
+        Self {
+            most,
+            in_a_row: 0,
+            pause: FIRST,
+            delivered_lsn: 0,
+        }
+    }
+
+    /// Returns how long to wait before another try, and says so; or the failure, when there shall be none.
+    pub(crate) fn after(&mut self, failure: Failure, status: &Status) -> Result<Duration, Failure> {
+        if let Disposition::Stop(_) = failure.disposition {
+            return Err(failure);
+        }
+        let delivered_lsn = status.counters.delivered_lsn.load(Relaxed);
+        if delivered_lsn > self.delivered_lsn {
+            *self = Self::new(self.most);
+            self.delivered_lsn = delivered_lsn;
+        }
+        if self.most.is_some_and(|most| self.in_a_row >= most) {
+            return Err(Failure {
+                disposition: Disposition::Stop(Exit::Setup),
+                ..failure
+            });
+        }
+        self.in_a_row += 1;
+        let pause = self.pause;
+        self.pause = (pause * 2).min(LONGEST);
+        warn!(error.kind = failure.kind, error = %failure, pause_ms = pause.as_millis() as u64, "trying again after a pause");
+        status.set_phase(Phase::Waiting(failure));
+        Ok(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure() -> Failure {
+        Failure::retry("unreachable", "connection refused")
+    }
+
+    #[test]
+    fn pauses_double_up_to_half_a_minute_until_something_is_delivered() {
+        let (mut retries, status) = (Retries::new(None), Status::default());
+        let mut next = || retries.after(failure(), &status).map(|pause| pause.as_millis());
+        let pauses: Vec<_> = (0..11).map_while(|_| next().ok()).collect();
+        assert_eq!(
+            pauses,
+            [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]
+        );
+        status.counters.delivered_lsn.store(7, Relaxed);
+        assert_eq!(next(), Ok(100));
+        assert_eq!(next(), Ok(200));
+    }
+
+    #[test]
+    fn so_many_tries_and_no_more() {
+        for most in 0..4 {
+            let (mut retries, status) = (Retries::new(Some(most)), Status::default());
+            let tries = (0..10)
+                .take_while(|_| retries.after(failure(), &status).is_ok())
+                .count();
+            assert_eq!(tries, most as usize);
+            let given_up = retries.after(failure(), &status).map_err(|failure| failure.disposition);
+            assert_eq!(given_up, Err(Disposition::Stop(Exit::Setup)));
+        }
+    }
+
+    #[test]
+    fn what_a_person_has_to_mend_is_not_tried_again() {
+        let stop = Failure::stop(Exit::State, "disk_full", "no space", "make some");
+        assert_eq!(Retries::new(None).after(stop.clone(), &Status::default()), Err(stop));
+    }
+}

@@ -1,0 +1,138 @@
+//! The pipeline's thread: chunks → pipeline → producer.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    thread,
+};
+
+use tokio::sync::oneshot;
+
+use crate::{
+    batch::Batch,
+    failure::{Disposition, Failure},
+    pipeline::Pipeline,
+    progress::Progress,
+    sink::Sink,
+    source::{Chunk, ChunkReceiver},
+    status::{self, Status},
+};
+
+/// Size at which a batch goes to the producer.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// What works on the thread.
+pub(crate) struct Work<K> {
+    pub(crate) pipeline: Pipeline,
+    pub(crate) chunks: ChunkReceiver,
+    pub(crate) sink: K,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) status: Arc<Status>,
+}
+
+/// The thread as others see it.
+pub(crate) struct Worker {
+    end: oneshot::Receiver<Result<(), Failure>>,
+    gone: oneshot::Receiver<()>,
+    progress: Arc<Progress>,
+}
+
+impl Worker {
+    pub(crate) fn spawn<K: Sink + Send + 'static>(work: Work<K>) -> Result<Self, Failure> {
+        let (end, ended) = oneshot::channel();
+        let (last, gone) = oneshot::channel::<()>();
+        let progress = work.progress.clone();
+        let run = move || {
+            work.run(end);
+            drop(last);
+        };
+        thread::Builder::new()
+            .name("pipeline".into())
+            .spawn(run)
+            .map_err(|error| {
+                Failure::retry(
+                    "no_thread",
+                    format!("the pipeline's thread could not be started: {error}"),
+                )
+            })?;
+        Ok(Self {
+            end: ended,
+            gone,
+            progress,
+        })
+    }
+
+    /// How its work ended: `Ok` when it was told to. To be asked once.
+    pub(crate) async fn ended(&mut self) -> Result<(), Failure> {
+        (&mut self.end).await.unwrap_or_else(|_| Err(panicked()))
+    }
+
+    /// Waits until its producer is closed. Only after [`Progress::stop`], and when no chunk can come any more.
+    pub(crate) async fn gone(&mut self) {
+        // It sends nothing: that the other half is dropped is the news.
+        let _ = (&mut self.gone).await;
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // However the session ends, the thread does too.
+        self.progress.stop();
+    }
+}
+
+impl<K: Sink> Work<K> {
+    fn run(mut self, end: oneshot::Sender<Result<(), Failure>>) {
+        let _ = end.send(self.work());
+        drop(self.chunks);
+        // What the producer has queued may still be delivered: it is closed, and gives up the rest, when nobody waits for
+        // that any more.
+        self.progress.wait_until_over();
+    }
+
+    fn work(&mut self) -> Result<(), Failure> {
+        let mut batch = Batch::default();
+        while let Some(chunk) = self.chunks.blocking_recv() {
+            if !self.pipe(chunk, &mut batch)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One chunk through the pipeline. Returns whether there shall be another.
+    fn pipe(&mut self, mut chunk: Chunk, batch: &mut Batch) -> Result<bool, Failure> {
+        let now = status::now_us() * 1000;
+        for frame in std::mem::take(&mut chunk.frames) {
+            let result = self.pipeline.on_frame(frame, &chunk.bytes, now, batch);
+            // Also before a failure: the rows ahead of the one that fails are to arrive.
+            if (result.is_err() || batch.len() >= BATCH_BYTES) && !self.deliver(batch)? {
+                return Ok(false);
+            }
+            result?;
+        }
+        self.status
+            .counters
+            .received_bytes
+            .fetch_add(chunk.bytes.len() as u64, Relaxed);
+        self.pipeline.report(&self.status);
+        self.deliver(batch)
+    }
+
+    /// Gives the batch to the producer when there is room. Returns whether the pipeline shall go on.
+    fn deliver(&mut self, batch: &mut Batch) -> Result<bool, Failure> {
+        if !self.progress.wait_for_room() {
+            return Ok(false);
+        }
+        batch.deliver(&mut self.sink, &self.progress, &self.status)?;
+        Ok(true)
+    }
+}
+
+fn panicked() -> Failure {
+    Failure::new(
+        Disposition::Replay,
+        "panic",
+        "the pipeline's thread has panicked",
+        Some("this is a defect: please report it with the log's last lines".into()),
+    )
+}

@@ -1,0 +1,386 @@
+//! Postgres, Kafka and an offset store in memory, for a connector that runs as a whole.
+
+use std::{
+    collections::VecDeque,
+    future::pending,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use walferry_engine::{
+    Failure,
+    progress::Stored,
+    sink::{Acks, Outgoing, Sink, Sinks},
+    source::{
+        Chunk, ChunkSender, CreatedSlot, Found, FoundSlot, Frame, Phase, Port, SnapshotPlan, SnapshotTable, Source,
+        TableFilter,
+    },
+    store::{OffsetStore, StoredOffset},
+};
+use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
+use walferry_pgoutput::{Lsn, Oid};
+
+use crate::{
+    broker::Row,
+    fixture,
+    script::{self, Sent, TABLE, Unit},
+};
+
+/// What all edges of a test share, and what survives a connector.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Edges(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    // Postgres.
+    pub(crate) units: Vec<Unit>,
+    /// Rows that a snapshot reads.
+    pub(crate) existing: Vec<Row>,
+    pub(crate) system_id: u64,
+    pub(crate) slot: Option<Lsn>,
+    /// What the next looks at the server fail with.
+    pub(crate) inspects: VecDeque<Failure>,
+    /// What the next connections fail with, after so many frames.
+    pub(crate) connections: VecDeque<(usize, Failure)>,
+    /// What never answers.
+    pub(crate) hangs: Option<Hang>,
+    /// What happens to the server when a connection has failed.
+    pub(crate) meanwhile: Option<fn(&mut State)>,
+    pub(crate) snapshots: usize,
+    // Kafka.
+    pub(crate) log: Vec<Row>,
+    pub(crate) broker: BrokerIs,
+    /// Producers that are open now, and have been at most.
+    pub(crate) producers: (usize, usize),
+    // The store.
+    pub(crate) offset: Option<StoredOffset>,
+    pub(crate) store_fails: bool,
+    pub(crate) writes: (usize, usize),
+}
+
+/// What never answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hang {
+    Inspect,
+    Tables,
+    /// After all rows.
+    Snapshot,
+    Stream,
+}
+
+/// How the broker is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) enum BrokerIs {
+    /// It acknowledges after a while.
+    #[default]
+    Well,
+    Down,
+    /// It fails the producer at the record with this `n`, once.
+    Failing(i64, Failure),
+}
+
+/// Where the script of a test ends.
+pub(crate) const WAL_END: Lsn = Lsn(100_000);
+
+impl Edges {
+    pub(crate) fn new(units: Vec<Unit>) -> Self {
+        let edges = Self::default();
+        edges.lock().units = units;
+        edges.lock().system_id = 7;
+        edges
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn hang(&self, at: Hang) {
+        if self.lock().hangs == Some(at) {
+            pending::<()>().await;
+        }
+    }
+
+    fn confirm(&self, stored: Option<Stored>) {
+        if let Some(stored) = stored {
+            let mut state = self.lock();
+            let durable = state.offset.as_ref().and_then(|offset| offset.connect.lsn_proc);
+            assert!(durable >= Some(stored.confirmable().into()), "confirmed and not stored");
+            state.slot = state.slot.max(Some(stored.confirmable()));
+        }
+    }
+}
+
+impl Source for Edges {
+    async fn inspect(&mut self) -> Result<Found, Failure> {
+        self.hang(Hang::Inspect).await;
+        let mut state = self.lock();
+        if let Some(failure) = state.inspects.pop_front() {
+            return Err(failure);
+        }
+        let slot = state.slot.map(|confirmed| FoundSlot {
+            confirmed: Some(confirmed),
+            restart: Some(confirmed),
+            alive: true,
+            active_pid: None,
+        });
+        Ok(Found {
+            server_version: 160_000,
+            system_id: state.system_id,
+            wal_end: WAL_END,
+            slot,
+        })
+    }
+
+    async fn tables(&mut self, _: TableFilter) -> Result<Vec<TableFacts>, Failure> {
+        self.hang(Hang::Tables).await;
+        Ok(vec![facts()])
+    }
+
+    async fn ensure_publication(&mut self, _: TableFilter) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn create_slot(&mut self, _: bool) -> Result<CreatedSlot, Failure> {
+        let consistent_point = Lsn(10);
+        self.lock().slot = Some(consistent_point);
+        Ok(CreatedSlot { consistent_point })
+    }
+
+    async fn snapshot(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
+        let table = SnapshotTable {
+            catalog: Catalog {
+                table: plan.tables.into_iter().next(),
+                types: Vec::new(),
+            },
+            lsn: plan.lsn.unwrap_or(WAL_END),
+            xid: 3,
+            time_us: 1,
+            place: (true, true),
+        };
+        let (mut bytes, mut frames) = (Vec::new(), vec![Frame::Table(Box::new(table))]);
+        for (id, n) in self.lock().existing.clone() {
+            let start = bytes.len();
+            bytes.extend_from_slice(&2_u16.to_be_bytes());
+            for text in [id.to_string(), n.to_string()] {
+                bytes.push(b't');
+                bytes.extend_from_slice(&(text.len() as u32).to_be_bytes());
+                bytes.extend_from_slice(text.as_bytes());
+            }
+            frames.push(Frame::Row {
+                tuple: start..bytes.len(),
+            });
+        }
+        self.lock().snapshots += 1;
+        if self.lock().hangs != Some(Hang::Snapshot) {
+            frames.push(Frame::SnapshotEnd);
+        }
+        out.send(Chunk::new(bytes.into(), frames)).await.map_err(ended)?;
+        self.hang(Hang::Snapshot).await;
+        Ok(())
+    }
+
+    async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
+        self.hang(Hang::Stream).await;
+        let begin = Chunk::new(Bytes::new(), vec![Frame::Begin]);
+        port.chunks.send(begin).await.map_err(ended)?;
+        // Postgres never goes back behind the slot, and says nothing.
+        let from = self.lock().slot.unwrap_or_default().max(from);
+        let units = self.lock().units.clone();
+        let sent = script::relations().into_iter();
+        let units = units.into_iter().filter(|unit| unit.commit_lsn >= from);
+        let mut sent: Vec<Sent> = sent.chain(units.flat_map(|unit| unit.frames)).collect();
+        let broken = self.lock().connections.pop_front();
+        if let Some((frames, _)) = &broken {
+            sent.truncate(*frames);
+        }
+        for Sent { lsn, payload } in sent {
+            let frame = Frame::Wal {
+                lsn,
+                payload: 0..payload.len(),
+            };
+            port.chunks
+                .send(Chunk::new(payload.into(), vec![frame]))
+                .await
+                .map_err(ended)?;
+        }
+        if let Some((_, failure)) = broken {
+            let mut state = self.lock();
+            if let Some(meanwhile) = state.meanwhile.take() {
+                meanwhile(&mut state);
+            }
+            return Err(failure);
+        }
+        let keepalive = Frame::Keepalive { wal_end: WAL_END };
+        port.chunks
+            .send(Chunk::new(Bytes::new(), vec![keepalive]))
+            .await
+            .map_err(ended)?;
+        while *port.phase.borrow_and_update() < Phase::Close {
+            self.confirm(*port.confirmable.borrow_and_update());
+            tokio::select! {
+                _ = port.phase.changed() => {}
+                _ = port.confirmable.changed() => {}
+            }
+        }
+        self.confirm(*port.confirmable.borrow());
+        Ok(())
+    }
+
+    async fn advance_slot(&mut self, _: Lsn) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn drop_slot(&mut self) -> Result<(), Failure> {
+        self.lock().slot = None;
+        Ok(())
+    }
+}
+
+fn ended(error: walferry_engine::source::PipelineEnded) -> Failure {
+    Failure::retry("pipeline_ended", error.to_string())
+}
+
+fn facts() -> TableFacts {
+    let column = |name: &str, number, oid| ColumnFacts {
+        name: name.into(),
+        number,
+        type_oid: Oid(oid),
+        type_modifier: -1,
+        not_null: true,
+        default: None,
+        generated: false,
+        identity: false,
+        comment: None,
+    };
+    TableFacts {
+        oid: TABLE,
+        schema: "public".into(),
+        name: "t".into(),
+        columns: vec![column("id", 1, 23), column("n", 2, 20)],
+        primary_key: vec!["id".into()],
+        unique_indexes: Vec::new(),
+        comment: None,
+    }
+}
+
+/// A producer whose records are written and acknowledged by a thread of its own, some milliseconds later.
+pub(crate) struct Producer {
+    edges: Edges,
+    acks: Acks,
+    queue: Arc<Mutex<VecDeque<(u64, Row)>>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Sinks for Edges {
+    type Sink = Producer;
+
+    fn open(&mut self, acks: Acks) -> Result<Producer, Failure> {
+        let producers = &mut self.lock().producers;
+        producers.0 += 1;
+        producers.1 = producers.1.max(producers.0);
+        let queue = Arc::new(Mutex::new(VecDeque::new()));
+        let thread = {
+            let (edges, acks, queue) = (self.clone(), acks.clone(), queue.clone());
+            thread::spawn(move || {
+                // Ends with the producer, which is the other owner of the queue.
+                let mut works = true;
+                while works && Arc::strong_count(&queue) > 1 {
+                    thread::sleep(Duration::from_millis(2));
+                    works = edges.write(&queue, &acks);
+                }
+            })
+        };
+        Ok(Producer {
+            edges: self.clone(),
+            acks,
+            queue,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Edges {
+    /// Writes the next record of a producer. Returns whether the producer still works.
+    fn write(&self, queue: &Mutex<VecDeque<(u64, Row)>>, acks: &Acks) -> bool {
+        let mut state = self.lock();
+        if state.broker == BrokerIs::Down {
+            return true;
+        }
+        let Some((sequence, row)) = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front() else {
+            return true;
+        };
+        if let BrokerIs::Failing(at, failure) = state.broker.clone()
+            && at == row.1
+        {
+            state.broker = BrokerIs::Well;
+            drop(state);
+            acks.failed(failure);
+            return false;
+        }
+        state.log.push(row);
+        drop(state);
+        acks.delivered(sequence);
+        true
+    }
+}
+
+impl Sink for Producer {
+    fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {
+        let row = fixture::row(record.value.unwrap_or_default()).expect("only rows are sent");
+        self.queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_back((sequence, row));
+        // A broker that is down: the producer's queue is full, as it were.
+        while self.edges.lock().broker == BrokerIs::Down && !self.acks.is_stopping() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        // What is queued is given up, but not at once.
+        thread::sleep(Duration::from_millis(10));
+        self.queue = Arc::default();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.edges.lock().producers.0 -= 1;
+    }
+}
+
+impl OffsetStore for Edges {
+    async fn load(&mut self) -> Result<Option<StoredOffset>, Failure> {
+        Ok(self.lock().offset.clone())
+    }
+
+    async fn write(&mut self, offset: &StoredOffset) -> Result<(), Failure> {
+        let (edges, offset) = (self.clone(), offset.clone());
+        // Goes on when nobody waits for it any more, as a write on another thread does.
+        let written = tokio::task::spawn(async move {
+            {
+                let writes = &mut edges.lock().writes;
+                writes.0 += 1;
+                writes.1 = writes.1.max(writes.0);
+            }
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            let mut state = edges.lock();
+            state.writes.0 -= 1;
+            if state.store_fails {
+                return Err(Failure::stop(
+                    walferry_engine::Exit::State,
+                    "disk_full",
+                    "no space",
+                    "make some",
+                ));
+            }
+            state.offset = Some(offset);
+            Ok(())
+        });
+        written.await.expect("it does not panic")
+    }
+}

@@ -1,0 +1,382 @@
+//! The life of a connector as a whole: what ends a session, what the next one does, what a stop waits for.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::watch, task::LocalSet, time::sleep};
+use walferry_engine::{
+    Disposition, Exit, Failure, Pipeline,
+    run::{Connector, Settings},
+    start::{Mismatch, SnapshotPolicy},
+    status::{Phase, Status},
+    store::StoredOffset,
+};
+use walferry_pgoutput::Lsn;
+
+use crate::{
+    broker::Row,
+    edges::{BrokerIs, Edges, Hang, State, WAL_END},
+    fixture,
+    script::{Sent, Unit},
+};
+
+const NO_DATA: SnapshotPolicy = SnapshotPolicy {
+    at_first_start: false,
+    at_every_start: false,
+    when_lost: false,
+};
+const WHEN_NEEDED: SnapshotPolicy = SnapshotPolicy {
+    at_first_start: true,
+    at_every_start: false,
+    when_lost: true,
+};
+
+fn settings() -> Settings {
+    Settings {
+        slot: "s".into(),
+        snapshot: NO_DATA,
+        stream: true,
+        mismatch: Mismatch::Refuse,
+        tables: Arc::new(|_, table| table == "t"),
+        snapshot_tables: Arc::new(|_, _| true),
+        flush_interval: Duration::from_millis(10),
+        in_flight_bytes: 1 << 20,
+        max_retries: None,
+        confirm: true,
+        drop_slot_on_stop: false,
+        heartbeat: None,
+        snapshot_delay: Duration::ZERO,
+        streaming_delay: Duration::ZERO,
+    }
+}
+
+/// Three transactions of three rows each.
+fn three() -> Vec<Unit> {
+    (1..=3).map(|k| Unit::of(k * 1000, &rows(k))).collect()
+}
+fn rows(k: u64) -> [Row; 3] {
+    [1, 2, 3].map(|i| (1, (k * 10 + i) as i64))
+}
+fn all() -> Vec<Row> {
+    (1..=3).flat_map(rows).collect()
+}
+
+fn unreachable() -> Failure {
+    Failure::retry("unreachable", "connection refused")
+}
+
+/// Runs a connector; `stop_when` is asked again and again whether it shall be stopped.
+async fn run(edges: &Edges, settings: Settings, stop_when: impl Fn(&State, &Status) -> bool) -> Result<(), Failure> {
+    let status = Arc::new(Status::new("c", "s"));
+    let stop = watch::Sender::new(false);
+    let mut connector = Connector {
+        settings,
+        source: edges.clone(),
+        sinks: edges.clone(),
+        store: edges.clone(),
+        pipelines: |after: &StoredOffset| -> Result<Pipeline, Failure> { Ok(fixture::pipeline(after)) },
+        status: status.clone(),
+    };
+    let asking = async {
+        while !stop_when(&edges.lock(), &status) {
+            sleep(Duration::from_millis(1)).await;
+        }
+        stop.send_replace(true);
+        std::future::pending::<()>().await;
+    };
+    let ended = tokio::select! {
+        ended = connector.run(stop.subscribe()) => ended,
+        () = asking => unreachable!("it waits for ever"),
+    };
+    let phase = match &ended {
+        Ok(()) => Phase::Stopped,
+        Err(failure) => Phase::Failed(failure.clone()),
+    };
+    assert_eq!(status.phase(), phase);
+    // A clock that leaps does not wait for the thread that closes the last one.
+    while edges.lock().producers.0 > 0 {
+        std::thread::yield_now();
+    }
+    let state = edges.lock();
+    assert!(state.producers.1 <= 1, "two producers at once");
+    assert!(state.writes.1 <= 1, "two writes of the offset at once");
+    ended
+}
+
+fn never(_: &State, _: &Status) -> bool {
+    false
+}
+fn is_read(_: &State, status: &Status) -> bool {
+    status.counters.changes.load(std::sync::atomic::Ordering::Relaxed) >= 9
+}
+fn is_in_kafka(state: &State, _: &Status) -> bool {
+    state.log.last() == all().last()
+}
+
+/// In a runtime of its own, as the process has it.
+fn block_on(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    LocalSet::new().block_on(&runtime.expect("a runtime"), test);
+}
+/// The same with a clock that leaps over all waiting.
+fn block_on_paused(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    LocalSet::new().block_on(&runtime.expect("a runtime"), test);
+}
+
+#[test]
+fn a_stop_delivers_stores_and_confirms_what_was_read() {
+    block_on(async {
+        let edges = Edges::new(three());
+        assert_eq!(run(&edges, settings(), is_read).await, Ok(()));
+        let state = edges.lock();
+        assert_eq!(state.log, all());
+        let stored = state.offset.as_ref().and_then(|offset| offset.connect.lsn_proc);
+        assert!(stored >= Some(3008), "{stored:?}");
+        assert_eq!(state.slot.map(u64::from), stored);
+    });
+}
+
+#[test]
+fn a_stop_without_a_connection_delivers_what_was_read() {
+    block_on(async {
+        let edges = Edges::new(three());
+        edges.lock().connections.push_back((usize::MAX, unreachable()));
+        let waits =
+            |state: &State, status: &Status| is_read(state, status) && matches!(status.phase(), Phase::Waiting(_));
+        // The server is gone for good once the stream has broken.
+        edges.lock().meanwhile = Some(|state| state.hangs = Some(Hang::Inspect));
+        assert_eq!(run(&edges, settings(), waits).await, Ok(()));
+        let state = edges.lock();
+        assert_eq!(state.log, all());
+        assert_eq!(
+            state.offset.as_ref().and_then(|offset| offset.connect.lsn_proc),
+            Some(3008)
+        );
+    });
+}
+
+#[test]
+fn a_stop_is_heard_whatever_hangs() {
+    let cases = [
+        ("Postgres", Some(Hang::Inspect), BrokerIs::Well),
+        ("the catalog", Some(Hang::Tables), BrokerIs::Well),
+        ("the snapshot", Some(Hang::Snapshot), BrokerIs::Well),
+        ("the stream", Some(Hang::Stream), BrokerIs::Well),
+        ("Kafka", None, BrokerIs::Down),
+    ];
+    for (name, hangs, broker) in cases {
+        block_on_paused(async {
+            let edges = Edges::new(three());
+            edges.lock().existing = rows(0).to_vec();
+            edges.lock().hangs = hangs;
+            edges.lock().broker = broker;
+            let settings = Settings {
+                snapshot: WHEN_NEEDED,
+                ..settings()
+            };
+            let begun = tokio::time::Instant::now();
+            let late = |_: &State, _: &Status| begun.elapsed() > Duration::from_secs(5);
+            assert_eq!(run(&edges, settings, late).await, Ok(()), "{name}");
+        });
+    }
+}
+
+#[test]
+fn rows_ahead_of_one_that_cannot_be_read_arrive() {
+    block_on(async {
+        let mut units = three();
+        units[2].frames[3] = Sent {
+            lsn: Lsn(2900),
+            payload: b"?".to_vec(),
+        };
+        let edges = Edges::new(units);
+        let failure = run(&edges, settings(), never).await.unwrap_err();
+        assert_eq!(failure.disposition, Disposition::Stop(Exit::Record));
+        assert_eq!(edges.lock().log, all()[..8]);
+    });
+}
+
+#[test]
+fn a_producer_that_fails_is_closed_before_the_next_one_replays() {
+    for n in all().iter().map(|row| row.1) {
+        block_on(async {
+            let edges = Edges::new(three());
+            let lost = Failure::new(Disposition::Replay, "kafka_producer", "sequence lost", None);
+            edges.lock().broker = BrokerIs::Failing(n, lost);
+            assert_eq!(run(&edges, settings(), is_in_kafka).await, Ok(()));
+            let log = edges.lock().log.clone();
+            let mut furthest = 0;
+            for row in &log {
+                let at = all().iter().position(|known| known == row).expect("a committed row");
+                assert!(at <= furthest, "{row:?} comes too early: {log:?}");
+                furthest = furthest.max(at + 1);
+            }
+            assert_eq!(furthest, all().len(), "{log:?}");
+        });
+    }
+}
+
+#[test]
+fn a_kafka_that_refuses_for_good_ends_the_connector_with_its_reason() {
+    for _ in 0..20 {
+        block_on(async {
+            let edges = Edges::new(three());
+            let denied = Failure::stop(Exit::Setup, "kafka_denied", "not allowed", "grant it");
+            edges.lock().broker = BrokerIs::Failing(12, denied.clone());
+            assert_eq!(run(&edges, settings(), never).await, Err(denied));
+        });
+    }
+}
+
+#[test]
+fn an_offset_that_cannot_be_stored_ends_the_connector_unconfirmed() {
+    block_on(async {
+        let edges = Edges::new(three());
+        edges.lock().store_fails = true;
+        let failure = run(&edges, settings(), never).await.unwrap_err();
+        assert_eq!(failure.disposition, Disposition::Stop(Exit::State));
+        assert_eq!(edges.lock().slot, Some(Lsn(10)));
+    });
+}
+
+#[test]
+fn a_broken_connection_repeats_and_skips_nothing() {
+    for frames in 0..17 {
+        block_on(async {
+            let edges = Edges::new(three());
+            edges.lock().connections.push_back((frames, unreachable()));
+            assert_eq!(run(&edges, settings(), is_in_kafka).await, Ok(()));
+            assert_eq!(edges.lock().log, all(), "after {frames} frames");
+        });
+    }
+}
+
+#[test]
+fn a_server_that_changed_while_there_was_no_connection_is_refused() {
+    let cases: [(fn(&mut State), _); 3] = [
+        (|state| state.slot = Some(Lsn(5000)), "slot_ahead_of_offset"),
+        (|state| state.slot = None, "slot_lost"),
+        (|state| state.system_id = 8, "other_server"),
+    ];
+    for (meanwhile, expected) in cases {
+        block_on(async {
+            let edges = Edges::new(three());
+            edges.lock().connections.push_back((8, unreachable()));
+            edges.lock().meanwhile = Some(meanwhile);
+            let failure = run(&edges, settings(), never).await.unwrap_err();
+            assert_eq!(
+                (failure.kind, failure.disposition),
+                (expected, Disposition::Stop(Exit::Setup))
+            );
+        });
+    }
+}
+
+#[test]
+fn so_many_retries_as_are_allowed() {
+    block_on_paused(async {
+        for most in 0..3 {
+            let limited = || Settings {
+                max_retries: Some(most),
+                ..settings()
+            };
+            let edges = Edges::new(three());
+            edges.lock().inspects = vec![unreachable(); 10].into();
+            let failure = run(&edges, limited(), never).await.unwrap_err();
+            assert_eq!(failure.disposition, Disposition::Stop(Exit::Setup));
+            assert_eq!(edges.lock().inspects.len(), 9 - most as usize, "at start");
+
+            let edges = Edges::new(three());
+            edges.lock().connections = vec![(0, unreachable()); 10].into();
+            run(&edges, limited(), never).await.unwrap_err();
+            assert_eq!(edges.lock().connections.len(), 9 - most as usize, "in the stream");
+        }
+    });
+}
+
+#[test]
+fn a_snapshot_that_is_interrupted_is_read_again() {
+    let lost = StoredOffset {
+        connect: serde_json::from_str(r#"{"lsn": 5, "lsn_proc": 5}"#).expect("an offset"),
+        position: None,
+        system_id: Some(7),
+    };
+    for offset in [None, Some(lost)] {
+        block_on(async {
+            let edges = Edges::new(three());
+            let existing = rows(0).to_vec();
+            {
+                let mut state = edges.lock();
+                state.existing.clone_from(&existing);
+                state.hangs = Some(Hang::Snapshot);
+                state.offset.clone_from(&offset);
+            }
+            let settings = || Settings {
+                snapshot: WHEN_NEEDED,
+                ..settings()
+            };
+            // Time for many a write of the offset.
+            let begun = tokio::time::Instant::now();
+            let interrupted =
+                |state: &State, _: &Status| state.log.len() == 2 && begun.elapsed() > Duration::from_millis(100);
+            assert_eq!(run(&edges, settings(), interrupted).await, Ok(()));
+            edges.lock().hangs = None;
+            edges.lock().log.clear();
+            assert_eq!(run(&edges, settings(), is_in_kafka).await, Ok(()));
+            assert_eq!(edges.lock().log, [existing, all()].concat());
+            assert_eq!(edges.lock().snapshots, 2);
+            // Once complete, it is not read again.
+            assert_eq!(
+                run(&edges, settings(), |state, _| state.slot >= Some(WAL_END)).await,
+                Ok(())
+            );
+            assert_eq!(edges.lock().snapshots, 2);
+        });
+    }
+}
+
+#[test]
+fn existing_rows_alone_are_delivered_by_a_stop() {
+    block_on(async {
+        let edges = Edges::new(three());
+        edges.lock().existing = rows(0).to_vec();
+        let settings = Settings {
+            snapshot: WHEN_NEEDED,
+            stream: false,
+            ..settings()
+        };
+        let is_read =
+            |_: &State, status: &Status| status.counters.snapshot_rows.load(std::sync::atomic::Ordering::Relaxed) == 3;
+        assert_eq!(run(&edges, settings, is_read).await, Ok(()));
+        let state = edges.lock();
+        assert_eq!(state.log, rows(0));
+        let offset = state.offset.as_ref().map(|offset| &offset.connect);
+        assert_eq!(offset.and_then(|offset| offset.snapshot_completed), Some(true));
+    });
+}
+
+#[test]
+fn the_slot_stays_where_somebody_else_moves_it_and_goes_where_that_is_asked() {
+    block_on(async {
+        let edges = Edges::new(three());
+        let manual = Settings {
+            confirm: false,
+            ..settings()
+        };
+        assert_eq!(run(&edges, manual, is_in_kafka).await, Ok(()));
+        assert_eq!(edges.lock().slot, Some(Lsn(10)));
+
+        let dropped = Settings {
+            drop_slot_on_stop: true,
+            ..settings()
+        };
+        assert_eq!(run(&edges, dropped, is_read_again).await, Ok(()));
+        assert_eq!(edges.lock().slot, None);
+    });
+}
+fn is_read_again(_: &State, status: &Status) -> bool {
+    status.phase() == Phase::Streaming
+}
