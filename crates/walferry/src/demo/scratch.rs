@@ -20,7 +20,8 @@ use uuid::Uuid;
 
 use super::programs::Account;
 
-/// `INT` ends `initdb` at once, and a server as soon as it has told its clients; `QUIT` ends it whatever its clients do.
+/// `INT` ends `initdb` at once, and a server as soon as it has told its clients; `QUIT` ends it whatever its clients do. What
+/// was started in the background of a script ignores both, and heeds `TERM`.
 const SWEEP: &str = r#"
 trap '' HUP INT TERM QUIT
 cat >/dev/null
@@ -28,6 +29,7 @@ kill -s INT 0
 n=0
 while [ -e "$1/data/postmaster.pid" ] && [ $n -lt 20 ]; do sleep 0.05; n=$((n+1)); done
 kill -s QUIT 0
+kill -s TERM 0
 n=0
 while [ -e "$1" ] && [ $n -lt 100 ]; do rm -rf "$1" || sleep 0.05; n=$((n+1)); done
 "#;
