@@ -83,6 +83,8 @@ fn a_slot_in_use_is_waited_for() {
     assert_ne!(second.get("/ready").map(|answer| answer.status), Some(200));
     outbox.insert("k", 1, 5);
     world.kafka.wait_for_records(&outbox.topic("order"), 5);
+    // The first moves the slot after the second has seen where it stood.
+    outbox.wait_until_confirmed();
     first.kill();
     wait_for("the second to read the slot", || {
         assert!(second.runs(), "{}", second.output());

@@ -46,6 +46,8 @@ impl<S: Source> Reader<'_, S> {
     /// Ends with `Ok` only when the phase says so.
     pub(crate) async fn read(mut self, snapshot: Option<SnapshotPlan>) -> Result<(), Failure> {
         let mut phase = self.port.phase.clone();
+        let begun = self.port.chunks.begun();
+        let nothing_read = snapshot.is_none();
         tokio::select! {
             done = self.before_stream(snapshot) => done?,
             () = over(&mut phase) => return Ok(()),
@@ -56,7 +58,10 @@ impl<S: Source> Reader<'_, S> {
         };
         loop {
             self.status.counters.connected.store(0, Relaxed);
-            if failure.disposition != Disposition::Retry {
+            // As long as nothing is read, what was found at the start may change without harm (another process reads the slot
+            // and moves it, say): the next session looks again.
+            let unbegun = nothing_read && *begun.borrow() == 0;
+            if unbegun || failure.disposition != Disposition::Retry {
                 return Err(failure);
             }
             let pause = self.retries.after(failure, self.status)?;
