@@ -209,7 +209,7 @@ fn pipeline(connector: &Connector) -> Pipeline {
         .0
         .expect("the transforms are known");
     let events = Arc::new(Settings::new(connector, VERSION, RUN_ID));
-    Pipeline::new(events, chain, converters, Tolerance::None, &StoredOffset::default())
+    Pipeline::new(events, chain, converters, Tolerance::default(), &StoredOffset::default())
 }
 
 fn connector(config: &str) -> Connector {

@@ -215,7 +215,7 @@ fn slots(status: &Status, server: u64, delivered: u64) -> Vec<Slot> {
         retained_wal_bytes: Some(retained).filter(|_| !lost),
         wal_status: Some(if lost { "lost" } else { "reserved" }.into()),
         safe_wal_size: Some((2 * GIB) as i64 - retained as i64).filter(|_| !lost),
-        inactive_seconds: None,
+        ..Slot::default()
     };
     let standby = Slot {
         name: "standby_1".into(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use walferry_engine::status::{Slot, Status};
+use walferry_engine::status::{Invalidation, Slot, Status};
 use walferry_pgoutput::Lsn;
 
 use crate::{look::Look, words};
@@ -87,16 +87,22 @@ impl SeenBy {
 
 impl Shown {
     fn new(slot: Slot, own: &BTreeSet<String>) -> Self {
-        let gone = matches!(slot.wal_status.as_deref(), Some("lost"));
+        let lost = slot
+            .is_lost()
+            .then(|| Invalidation::of(slot.invalidation_reason.as_deref()));
+        let copied = slot.synced == Some(true);
         let retained = slot.retained_wal_bytes.unwrap_or_default();
         let unread = match slot.inactive_seconds {
             Some(seconds) => seconds >= FORGOTTEN_SECONDS,
             None => retained >= FORGOTTEN_BYTES,
         };
-        let forgotten = !slot.ours && !slot.active && !own.contains(&slot.name) && (gone || unread);
-        let remark = match slot.wal_status.as_deref() {
-            Some("lost") => Some("lost: Postgres has removed WAL that it needs".to_owned()),
-            Some("unreserved") => Some("will be lost at the next checkpoint".to_owned()),
+        // A copy of the primary's slot goes with that; nobody may drop it here.
+        let forgotten =
+            !slot.ours && !slot.active && !copied && !own.contains(&slot.name) && (lost.is_some() || unread);
+        let remark = match (lost, slot.wal_status.as_deref()) {
+            (Some(lost), _) => Some(format!("lost: {}", lost.why)),
+            (None, Some("unreserved")) => Some("will be lost at the next checkpoint".to_owned()),
+            _ if copied => Some("a copy of the primary's slot, kept for a failover".to_owned()),
             _ if forgotten => Some(match slot.inactive_seconds {
                 Some(seconds) => format!(
                     "unread for {}, and {} of WAL are kept for it",
@@ -174,6 +180,10 @@ mod tests {
             wal_status: Some("lost".into()),
             ..slot("lost", false, Some(5.0), 0)
         };
+        let idle = Slot {
+            invalidation_reason: Some("idle_timeout".into()),
+            ..slot("idle", false, Some(5.0), 0)
+        };
         let cases = [
             (slot("in_use", true, None, 1 << 40), None),
             (slot("short_pause", false, Some(3_599.0), 1 << 40), None),
@@ -187,7 +197,11 @@ mod tests {
                 Some("nothing reads it, and 1.0 GiB of WAL are kept for it"),
             ),
             (slot("read_here", false, Some(1e6), 1 << 40), None),
-            (lost, Some("lost: Postgres has removed WAL that it needs")),
+            (lost, Some("lost: Postgres has removed WAL that was not read yet")),
+            (
+                idle,
+                Some("lost: nothing read it for longer than `idle_replication_slot_timeout`"),
+            ),
         ];
         let own = BTreeSet::from(["read_here".to_owned()]);
         for (slot, remark) in cases {
@@ -197,5 +211,19 @@ mod tests {
             let sql = remark.map(|_| format!("SELECT pg_drop_replication_slot('{name}');"));
             assert_eq!((shown.forgotten, shown.drop_sql), (remark.is_some(), sql), "{name}");
         }
+    }
+
+    #[test]
+    fn a_standbys_copy_of_a_slot_is_never_to_be_dropped() {
+        let copy = Slot {
+            synced: Some(true),
+            ..slot("copy", false, Some(1e6), 1 << 40)
+        };
+        let shown = Shown::new(copy, &BTreeSet::new());
+        assert_eq!((shown.forgotten, shown.drop_sql), (false, None));
+        assert_eq!(
+            shown.remark.as_deref(),
+            Some("a copy of the primary's slot, kept for a failover")
+        );
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use walferry_engine::{
     Disposition, Failure,
-    status::{Phase, Slot, Trouble},
+    status::{Invalidation, Phase, Slot, Trouble},
 };
 
 use crate::{
@@ -185,15 +185,15 @@ impl Verdict {
         let keep = "give it more room: `ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT pg_reload_conf();`";
         match (slot.wal_status.as_deref(), slot.safe_wal_size) {
             // A connector that has stopped says so itself.
-            (Some("lost"), _) if matches!(look.course.phase, Phase::Failed(_)) => {}
-            (Some("lost"), _) => {
-                let text = format!(
-                    "Slot {} is lost: Postgres has removed WAL that was not read yet.",
-                    slot.name
+            _ if slot.is_lost() && matches!(look.course.phase, Phase::Failed(_)) => {}
+            _ if slot.is_lost() => {
+                let Invalidation { why, prevention } = Invalidation::of(slot.invalidation_reason.as_deref());
+                let text = format!("Slot {} is lost: {why}.", slot.name);
+                let hint = format!(
+                    "set `snapshot.mode=when_needed` and start again: a new slot is made and all rows are read once more; \
+                     to keep it from happening again, {prevention}"
                 );
-                let hint = "set `snapshot.mode=when_needed` and start again: a new slot is made and all rows are read once more; \
-                            to keep it from happening again, raise `max_slot_wal_keep_size`";
-                self.raise(Level::Bad, &text, Some(hint));
+                self.raise(Level::Bad, &text, Some(&hint));
                 self.ready = false;
             }
             (Some("unreserved"), _) => {
@@ -245,7 +245,7 @@ fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
     let retained = words::bytes(slot.retained_wal_bytes?);
     let kept = format!("{retained} of WAL are kept for the slot");
     let safe = match slot.safe_wal_size {
-        _ if slot.wal_status.as_deref() == Some("lost") => return None,
+        _ if slot.is_lost() => return None,
         None => return Some(format!("{kept}, without limit: watch the server's disk.")),
         Some(safe) => safe.max(0) as u64,
     };

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
+use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, Part};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Record, Typed};
@@ -26,17 +27,15 @@ pub struct Converters {
     pub header: Box<dyn Converter>,
 }
 
-/// `errors.tolerance`: what becomes of a record that cannot be transformed or converted.
+/// What becomes of what cannot be sent: by default the connector stops.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Tolerance {
-    /// The connector stops.
-    #[default]
-    None,
-    /// The record is set aside: counted, and told to the dead-letter topic where one is named.
-    All {
-        /// `errors.deadletterqueue.topic.name`.
-        dead_letters: Option<String>,
-    },
+pub struct Tolerance {
+    /// `errors.tolerance=all`: whatever fails is set aside, that is counted and told to the dead-letter topic.
+    pub all: bool,
+    /// `event.processing.failure.handling.mode`: whether a change that no event can be made of is set aside at least.
+    pub changes: FailureHandling,
+    /// `errors.deadletterqueue.topic.name`.
+    pub dead_letters: Option<String>,
 }
 
 /// Where records go on.
@@ -100,7 +99,8 @@ impl Outlet {
             Ok(parts) => parts,
             Err(failed) => {
                 out.back_to(mark);
-                self.set_aside(failed, from, out)?
+                let aside = self.tolerance.all.then_some(Log::Failure);
+                self.set_aside(failed, aside, from, out)?
             }
         };
         self.put(mark, parts, from, place, out);
@@ -120,8 +120,13 @@ impl Outlet {
             hint: None,
             what: Failure::chain(error),
         };
+        let aside = match self.tolerance.changes {
+            FailureHandling::Fail => self.tolerance.all.then_some(Log::Failure),
+            FailureHandling::Warn => Some(Log::Failure),
+            FailureHandling::Skip => Some(Log::Detail),
+        };
         let mark = out.mark();
-        let parts = self.set_aside(failed, from, out)?;
+        let parts = self.set_aside(failed, aside, from, out)?;
         self.put(mark, parts, from, place, out);
         Ok(())
     }
@@ -155,10 +160,16 @@ impl Outlet {
         }
     }
 
-    /// A record failed. Stops, or makes a record for the dead-letter topic, or counts it only.
-    fn set_aside(&mut self, failed: Failed, from: From<'_>, out: &mut Batch) -> Result<Option<Parts>, Failure> {
+    /// A record failed. Stops unless told to set it aside; then makes a record for the dead-letter topic, or counts it only.
+    fn set_aside(
+        &mut self,
+        failed: Failed,
+        aside: Option<Log>,
+        from: From<'_>,
+        out: &mut Batch,
+    ) -> Result<Option<Parts>, Failure> {
         let at = Lsn::to_string(&from.position.lsn);
-        let Tolerance::All { dead_letters } = &self.tolerance else {
+        let Some(log) = aside else {
             let what = format!("a row of {} at LSN {at} cannot be sent: {}", from.table, failed.what);
             let hint = failed.hint.unwrap_or_else(|| {
                 "mend the row's configuration, or set `errors.tolerance=all` (with `errors.deadletterqueue.topic.name` to keep \
@@ -173,14 +184,14 @@ impl Outlet {
             ));
         };
         self.counts.set_aside += 1;
-        tracing::error!(
-            table = from.table,
-            lsn = at,
-            stage = failed.stage,
-            error = failed.what,
-            "record set aside"
-        );
-        let Some(topic) = dead_letters else { return Ok(None) };
+        let Failed { stage, what, .. } = &failed;
+        match log {
+            Log::Failure => tracing::error!(table = from.table, lsn = at, stage, error = what, "record set aside"),
+            Log::Detail => tracing::debug!(table = from.table, lsn = at, stage, error = what, "record set aside"),
+        }
+        let Some(topic) = &self.tolerance.dead_letters else {
+            return Ok(None);
+        };
         let headers = [
             ("__connect.errors.stage", failed.stage),
             ("__connect.errors.exception.message", &failed.what),
@@ -201,6 +212,13 @@ impl Outlet {
             timestamp_ms: None,
         }))
     }
+}
+
+/// How loudly it is said that a record was set aside.
+#[derive(Debug, Clone, Copy)]
+enum Log {
+    Failure,
+    Detail,
 }
 
 /// Why a record was not made.

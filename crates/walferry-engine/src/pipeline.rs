@@ -5,6 +5,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tracing::warn;
+use walferry_config::connector::GuardrailAction;
 use walferry_event::{Context, Messages, Outcome, Settings as EventSettings, Transaction, catalog::TableFacts};
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
 use walferry_transform::Chain;
@@ -33,6 +35,8 @@ pub struct Pipeline {
     metadata: Option<Transaction>,
     snapshot: Option<Snapshot>,
     heartbeats: Option<Heartbeats>,
+    /// How many tables may be captured.
+    limit: Option<(u32, GuardrailAction)>,
     place: Place,
     outlet: Outlet,
     counts: Counts,
@@ -54,6 +58,7 @@ impl Pipeline {
             plans: Plans::new(events),
             snapshot: None,
             heartbeats: None,
+            limit: None,
             place: Place::after(after.position, last_commit),
             outlet: Outlet::new(chain, converters, tolerance),
             counts: Counts::default(),
@@ -63,6 +68,12 @@ impl Pipeline {
     /// The same with heartbeats at this interval.
     pub fn with_heartbeats(mut self, interval: Duration) -> Self {
         self.heartbeats = Some(Heartbeats::new(self.plans.settings(), interval));
+        self
+    }
+
+    /// The same with a limit to the number of captured tables.
+    pub const fn with_table_limit(mut self, most: u32, action: GuardrailAction) -> Self {
+        self.limit = Some((most, action));
         self
     }
 
@@ -276,14 +287,24 @@ impl Pipeline {
         record.map_or(Ok(()), |record| self.outlet.send(record, from, &mut self.place, out))
     }
 
-    /// Whether a transform asks for an outbox among the captured tables.
+    /// Whether the captured tables have to be looked at before the start: a transform asks for an outbox among them, or there
+    /// must not be too many.
     pub fn has_outbox(&self) -> bool {
-        self.outlet.chain.has_outbox()
+        self.outlet.chain.has_outbox() || self.limit.is_some()
     }
 
-    /// Looks for the outbox among the captured tables; the start is refused where there is none, or where it lacks a column.
+    /// Counts the captured tables and looks for the outbox among them; the start is refused where they are too many, where there
+    /// is none, or where it lacks a column.
     pub fn check_tables(&self, tables: &[TableFacts]) -> Result<(), Failure> {
-        self.plans.check_tables(&self.outlet.chain, tables)
+        if let Some((most, action)) = self.limit
+            && tables.len() > most as usize
+        {
+            too_many(tables.len(), most, action)?;
+        }
+        if self.outlet.chain.has_outbox() {
+            self.plans.check_tables(&self.outlet.chain, tables)?;
+        }
+        Ok(())
     }
 
     /// Tells what has been counted since the last time.
@@ -323,6 +344,26 @@ fn context<'a>(place: &Place, origin: Option<Origin<'a>>, lsn: Lsn, now_ns: i64)
         xmin: None,
         origin,
         snapshot: None,
+    }
+}
+
+fn too_many(tables: usize, most: u32, action: GuardrailAction) -> Result<(), Failure> {
+    match action {
+        GuardrailAction::Warn => {
+            warn!(
+                tables,
+                guardrail.collections.max = most,
+                "more tables are captured than `guardrail.collections.max` says"
+            );
+            Ok(())
+        }
+        GuardrailAction::Fail => Err(Failure::stop(
+            Exit::Setup,
+            "too_many_tables",
+            format!("{tables} tables are captured, and `guardrail.collections.max` is {most}"),
+            "name fewer tables in `table.include.list`, raise `guardrail.collections.max`, or set `guardrail.collections.limit.action` \
+             to warn",
+        )),
     }
 }
 

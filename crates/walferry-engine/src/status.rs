@@ -2,6 +2,7 @@
 //!
 //! Writers never wait for readers: counters are atomic, the rest changes seldom and stands behind short locks.
 
+mod invalidation;
 mod latency;
 mod wal_clock;
 
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
+pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
 pub use wal_clock::WalClock;
 
@@ -210,6 +212,20 @@ pub struct Slot {
     pub safe_wal_size: Option<i64>,
     /// Seconds since it was last in use (Postgres 17 and later).
     pub inactive_seconds: Option<f64>,
+    /// Why the server has given it up: `wal_removed`, `rows_removed`, `wal_level_insufficient`, `idle_timeout` (Postgres 17 and
+    /// later); `conflict`, of which Postgres 16 says no more.
+    pub invalidation_reason: Option<String>,
+    /// Whether standbys keep a copy of it (Postgres 17 and later).
+    pub failover: Option<bool>,
+    /// Whether it is such a copy.
+    pub synced: Option<bool>,
+}
+
+impl Slot {
+    /// Whether it can no longer be read.
+    pub fn is_lost(&self) -> bool {
+        self.wal_status.as_deref() == Some("lost") || self.invalidation_reason.is_some()
+    }
 }
 
 impl Status {

@@ -1,8 +1,9 @@
 //! `walferry check`: what a start would create, what it lacks, and what it would do to the application. Changes nothing.
 
 use walferry_config::Connector;
-use walferry_config::connector::PublicationAutocreate;
+use walferry_config::connector::{GuardrailAction, PublicationAutocreate, SlotSection};
 use walferry_engine::source::TableFilter;
+use walferry_engine::status::Invalidation;
 use walferry_engine::{Failure, Remark, Weight};
 
 use crate::connect::{Endpoint, Purpose, Sql};
@@ -40,8 +41,10 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
         }));
     }
     remarks.extend(slot_remarks(&server, slot));
+    remarks.extend(version_remarks(&server, &connector.slot));
     let tables = captured(&sql, wanted).await?;
     remarks.push(table_remark(&tables));
+    remarks.extend(guardrail_remark(tables.len(), connector.streaming.max_tables));
     remarks.extend(publication_remarks(&sql, &server, &publication, wanted, &tables).await?);
     if snapshot {
         remarks.extend(select_remark(&server, &tables));
@@ -73,16 +76,15 @@ fn slot_remarks(server: &Server, slot: &str) -> Vec<Remark> {
             Weight::Change,
             format!("replication slot {slot:?} would be created"),
         )),
-        Some(found) if !found.alive => remarks.push(
-            Remark::new(
-                Weight::Obstacle,
-                format!("replication slot {slot:?} is lost: its WAL has been removed"),
-            )
-            .remedy(format!(
-                "set `snapshot.mode` to \"when_needed\" to read all rows again, and: SELECT \
-                     pg_drop_replication_slot('{slot}');"
-            )),
-        ),
+        Some(found) if !found.alive => {
+            let Invalidation { why, prevention } = Invalidation::of(server.invalidation());
+            remarks.push(
+                Remark::new(Weight::Obstacle, format!("replication slot {slot:?} is lost: {why}")).remedy(format!(
+                    "set `snapshot.mode` to \"when_needed\" to read all rows again, and: SELECT \
+                     pg_drop_replication_slot('{slot}'); to keep it from happening again, {prevention}"
+                )),
+            );
+        }
         Some(found) => {
             let behind = found
                 .confirmed
@@ -116,6 +118,68 @@ fn slot_remarks(server: &Server, slot: &str) -> Vec<Remark> {
         );
     }
     remarks
+}
+
+/// What the server's version makes of the slot's properties.
+fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    let version = server.version / 10_000;
+    if slot.failover && !server.has_failover() {
+        let why = if server.standby {
+            "a standby".to_owned()
+        } else {
+            format!("Postgres {version}")
+        };
+        remarks.push(
+            Remark::new(
+                Weight::Caution,
+                format!("`slot.failover` has no effect on {why}: after a failover the slot is gone"),
+            )
+            .remedy("it takes the primary of Postgres 17 or later; leave it out here"),
+        );
+    }
+    if slot.failover && server.lacks_failover() {
+        let text = format!(
+            "replication slot {:?} was made without failover, and `slot.failover` counts only when it is made: after a failover the \
+             slot is gone",
+            slot.name.as_str()
+        );
+        // Only a replication connection takes the command.
+        remarks.push(Remark::new(Weight::Caution, text).remedy(format!(
+            "psql \"dbname={} replication=database\" -c 'ALTER_REPLICATION_SLOT {} (FAILOVER true)', while nothing reads it",
+            server.database,
+            slot.name.as_str()
+        )));
+    }
+    if slot.stream_params.contains_key("origin") && server.version < 160_000 {
+        remarks.push(
+            Remark::new(
+                Weight::Obstacle,
+                format!("`slot.stream.params` names `origin`, which Postgres {version} does not know"),
+            )
+            .remedy("take it out, or upgrade the server to 16 or later"),
+        );
+    }
+    if let Some(seconds @ 1..) = server.idle_slot_s {
+        remarks.push(
+            Remark::new(
+                Weight::Caution,
+                format!("the server gives up slots that nothing reads for {seconds} s: a connector that is stopped for longer loses its slot"),
+            )
+            .remedy("ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();"),
+        );
+    }
+    remarks
+}
+
+fn guardrail_remark(tables: usize, limit: Option<(u32, GuardrailAction)>) -> Option<Remark> {
+    let (most, action) = limit.filter(|(most, _)| tables > *most as usize)?;
+    let weight = match action {
+        GuardrailAction::Warn => Weight::Caution,
+        GuardrailAction::Fail => Weight::Obstacle,
+    };
+    let text = format!("{tables} tables are captured, and `guardrail.collections.max` is {most}");
+    Some(Remark::new(weight, text).remedy("name fewer tables in `table.include.list`, or raise the limit"))
 }
 
 fn table_remark(tables: &[Captured]) -> Remark {

@@ -31,6 +31,8 @@ pub(crate) struct Server {
     rds: bool,
     /// `max_slot_wal_keep_size` in MB, negative for no limit; absent before 13.
     pub(crate) keep_mb: Option<i64>,
+    /// `idle_replication_slot_timeout` in seconds, 0 for none; absent before 18.
+    pub(crate) idle_slot_s: Option<i64>,
     /// `max_replication_slots`.
     pub(crate) max_slots: i64,
     /// Slots that there are.
@@ -62,6 +64,12 @@ struct SlotRow {
     conflicting: Option<bool>,
     /// From 17.
     invalidation_reason: Option<String>,
+    /// From 17: standbys keep a copy of it.
+    #[serde(default)]
+    failover: bool,
+    /// From 17: it is such a copy.
+    #[serde(default)]
+    synced: bool,
 }
 
 /// An LSN as the server writes it.
@@ -86,6 +94,7 @@ SELECT pg_catalog.json_build_object(
   'superuser', (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = current_user),
   'may_create', pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE'),
   'keep_mb', (SELECT g.setting::int8 FROM pg_catalog.pg_settings g WHERE g.name = 'max_slot_wal_keep_size'),
+  'idle_slot_s', (SELECT g.setting::int8 FROM pg_catalog.pg_settings g WHERE g.name = 'idle_replication_slot_timeout'),
   'rds', EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'rds_replication'),
   'max_slots', pg_catalog.current_setting('max_replication_slots')::int,
   'slots', (SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots),
@@ -153,6 +162,8 @@ impl Server {
                 database: database.clone(),
                 ours: self.database.clone(),
             }),
+            // A standby that was promoted reads it as any other.
+            _ if row.synced && self.standby => Some(Problem::SlotSynced { slot }),
             _ => None,
         }
     }
@@ -183,6 +194,24 @@ impl Server {
             alive: row.is_alive(),
             active_pid: row.active_pid,
         })
+    }
+
+    /// Why the server has given our slot up, in its own word.
+    pub(crate) fn invalidation(&self) -> Option<&str> {
+        let row = self.slot.as_ref()?;
+        row.invalidation_reason
+            .as_deref()
+            .or_else(|| (row.conflicting == Some(true)).then_some("conflict"))
+    }
+
+    /// Whether `slot.failover` has been asked for and our slot, which is there already, is none that standbys keep.
+    pub(crate) fn lacks_failover(&self) -> bool {
+        self.has_failover() && self.slot.as_ref().is_some_and(|row| !row.failover)
+    }
+
+    /// Whether slots can be made that standbys keep a copy of: not on a standby, and not before 17.
+    pub(crate) fn has_failover(&self) -> bool {
+        self.version >= 170_000 && !self.standby
     }
 
     /// The last position in its log.

@@ -59,6 +59,12 @@ pub enum Problem {
         /// Ours.
         ours: String,
     },
+    /// The slot is a copy that a standby keeps of the primary's (17 and later): nobody can read it before the standby is promoted.
+    #[error("replication slot {slot:?} is this standby's copy of a slot of the primary")]
+    SlotSynced {
+        /// The slot.
+        slot: String,
+    },
     /// The slot cannot be dropped.
     #[error("replication slot {slot:?} was not dropped, because another process still reads it")]
     SlotStillRead {
@@ -135,7 +141,10 @@ impl Problem {
             Self::NoReplication { .. } | Self::NoSelect { .. } | Self::PublicationNotAllowed { .. } => {
                 "privilege_missing"
             }
-            Self::SlotPlugin { .. } | Self::SlotPhysical { .. } | Self::SlotDatabase { .. } => "slot_mismatch",
+            Self::SlotPlugin { .. }
+            | Self::SlotPhysical { .. }
+            | Self::SlotDatabase { .. }
+            | Self::SlotSynced { .. } => "slot_mismatch",
             Self::SlotStillRead { .. } => "slot_in_use",
             Self::NoFreeSlots { .. } => "no_free_slot",
             Self::PublicationMissing { .. }
@@ -165,6 +174,9 @@ impl Problem {
                 "slots are named once in a server: set `slot.name` to a name of its own for each connector, or correct \
                  `database.dbname`"
                     .to_owned()
+            }
+            Self::SlotSynced { .. } => {
+                "connect to the primary; or set `slot.name` to another name, for a slot of the standby's own".to_owned()
             }
             Self::SlotStillRead { slot } => format!(
                 "stop that process, then: SELECT pg_drop_replication_slot({0}); (SELECT active_pid FROM pg_replication_slots \

@@ -64,6 +64,8 @@ impl ServerError {
             "57P01" | "57P02" | "57P03" => "server_not_ready",
             "57014" | "55P03" => "timeout",
             _ if self.is_slot_lost() => "slot_lost",
+            _ if self.is_stream_option() => "stream_option",
+            _ if self.is_synced_slot() => "slot_mismatch",
             "42704" if self.message.starts_with("publication") => "publication",
             _ => "server_error",
         }
@@ -79,7 +81,7 @@ impl ServerError {
             "55006" | "55P03" | "57014" => true,
             _ => matches!(class, "08" | "40" | "53" | "57" | "58" | "XX"),
         };
-        if passes && !self.is_slot_lost() {
+        if passes && !self.is_slot_lost() && !self.is_stream_option() {
             Disposition::Retry
         } else {
             Disposition::Stop(Exit::Setup)
@@ -98,6 +100,21 @@ impl ServerError {
             }
             _ => false,
         }
+    }
+
+    /// pgoutput does not know an option, or a value of one. It says so as an internal error.
+    fn is_stream_option(&self) -> bool {
+        match self.code.as_str() {
+            "XX000" => self.message.starts_with("unrecognized pgoutput option"),
+            "22023" => self.message.starts_with("unrecognized origin value"),
+            _ => false,
+        }
+    }
+
+    /// The slot is a copy of the primary's on a standby (17 and later).
+    fn is_synced_slot(&self) -> bool {
+        let detail = self.detail.as_deref().unwrap_or_default();
+        self.code == "55000" && detail.contains("being synchronized from the primary")
     }
 
     /// What an operator can do.
@@ -151,6 +168,10 @@ impl ServerError {
                 "the WAL that the slot needs is gone: drop the slot (`SELECT pg_drop_replication_slot('NAME')`) and read all rows \
                  again with `snapshot.mode` = \"when_needed\"; a larger `max_slot_wal_keep_size` keeps more"
             }
+            _ if self.is_stream_option() => {
+                "take the option out of `slot.stream.params`, or correct it: pgoutput knows `origin` (`none` or `any`) from Postgres 16 on"
+            }
+            _ if self.is_synced_slot() => "connect to the primary, or set `slot.name` to another name",
             "42704" if self.message.starts_with("publication") => {
                 "the publication has to exist at the position from which the slot is read, not only now: create it, and if it was \
                  dropped in between, drop the slot and read all rows again with `snapshot.mode` = \"when_needed\""
@@ -319,6 +340,27 @@ mod tests {
                 STOP,
                 "publication",
                 "publication",
+            ),
+            (
+                "55000",
+                "can no longer access replication slot \"s\"",
+                STOP,
+                "slot_lost",
+                "when_needed",
+            ),
+            (
+                "XX000",
+                "unrecognized pgoutput option: origin",
+                STOP,
+                "stream_option",
+                "slot.stream.params",
+            ),
+            (
+                "22023",
+                "unrecognized origin value: \"some\"",
+                STOP,
+                "stream_option",
+                "slot.stream.params",
             ),
             ("08006", "connection failure", RETRY, "server_error", ""),
             ("XX000", "cache lookup failed", RETRY, "server_error", ""),

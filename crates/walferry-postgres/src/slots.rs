@@ -93,6 +93,10 @@ struct Row {
     wal_status: Option<String>,
     safe_wal_size: Option<i64>,
     inactive_seconds: Option<f64>,
+    conflicting: Option<bool>,
+    invalidation_reason: Option<String>,
+    failover: Option<bool>,
+    synced: Option<bool>,
 }
 
 impl Found {
@@ -127,6 +131,12 @@ impl Row {
             wal_status: self.wal_status,
             safe_wal_size: self.safe_wal_size,
             inactive_seconds: self.inactive_seconds,
+            // 16 says only that there was a conflict.
+            invalidation_reason: self
+                .invalidation_reason
+                .or_else(|| (self.conflicting == Some(true)).then(|| "conflict".to_owned())),
+            failover: self.failover,
+            synced: self.synced,
         }
     }
 }

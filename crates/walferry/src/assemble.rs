@@ -152,13 +152,13 @@ fn pipelines(config: &Config) -> Pipelines {
         env!("CARGO_PKG_VERSION"),
         &Uuid::now_v7().to_string(),
     ));
-    let tolerance = match config.errors.tolerance {
-        OnError::None => Tolerance::None,
-        OnError::All => Tolerance::All {
-            dead_letters: config.errors.dead_letter_topic.as_ref().map(ToString::to_string),
-        },
+    let tolerance = Tolerance {
+        all: config.errors.tolerance == OnError::All,
+        changes: config.events.on_processing_failure,
+        dead_letters: config.errors.dead_letter_topic.as_ref().map(ToString::to_string),
     };
     let (plugins, heartbeat) = (config.plugins.clone(), config.heartbeat.interval);
+    let table_limit = config.streaming.max_tables;
     Box::new(move |after| {
         let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
         let converters = converters(&plugins);
@@ -170,11 +170,14 @@ fn pipelines(config: &Config) -> Pipelines {
                 "transforms or converters cannot be built",
             ));
         };
-        let pipeline = Pipeline::new(events.clone(), chain, converters, tolerance.clone(), after);
-        Ok(match heartbeat {
-            Some(interval) => pipeline.with_heartbeats(interval),
-            None => pipeline,
-        })
+        let mut pipeline = Pipeline::new(events.clone(), chain, converters, tolerance.clone(), after);
+        if let Some(interval) = heartbeat {
+            pipeline = pipeline.with_heartbeats(interval);
+        }
+        if let Some((most, action)) = table_limit {
+            pipeline = pipeline.with_table_limit(most, action);
+        }
+        Ok(pipeline)
     })
 }
 

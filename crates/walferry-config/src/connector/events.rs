@@ -26,8 +26,6 @@ pub struct EventSection {
     pub unavailable_value: Placeholder,
     /// `include.unknown.datatypes`
     pub include_unknown_datatypes: bool,
-    /// `include.schema.comments`
-    pub include_schema_comments: bool,
     /// `schema.name.adjustment.mode`
     pub schema_names: NameAdjustment,
     /// `field.name.adjustment.mode`; Avro where the connector names an Avro converter, as in Debezium.
@@ -231,7 +229,8 @@ properties! {
     const UNKNOWN_DATATYPES: Property<bool> = Property::new("include.unknown.datatypes").default("false")
         .text("Sends columns of unknown types as raw bytes instead of leaving them out.");
     const SCHEMA_COMMENTS: Property<bool> = Property::new("include.schema.comments").default("false")
-        .text("Adds the comments of tables and columns to the schemas.");
+        .text("Whether Debezium keeps the comments of tables and columns in its history of DDL.")
+        .support(Support::Accepted { why: "Debezium's connector for Postgres reads no comments either" });
     const SCHEMA_NAMES: Property<NameAdjustment> = Property::new("schema.name.adjustment.mode").default("none")
         .text("How names of schemas are changed that Avro does not take.");
     const FIELD_NAMES: Property<NameAdjustment> = Property::new("field.name.adjustment.mode").default("none")
@@ -240,8 +239,9 @@ properties! {
     const ON_CONVERTING: Property<FailureHandling> = Property::new("event.converting.failure.handling.mode").default("warn")
         .text("What happens when a value cannot be converted: stop, or send the event without it. The default `warn` loses the value.");
     const ON_PROCESSING: Property<FailureHandling> = Property::new("event.processing.failure.handling.mode").default("fail")
-        .text("What happens to a change that cannot be processed: stop, or leave it out.")
-        .support(Support::Except { values: &["warn", "skip", "ignore"], hint: "not implemented yet: use `errors.tolerance=all`, which sets such records aside" });
+        .text("What happens to a change that no event can be made of: stop, or set it aside with a line in the log (`warn`) or without \
+               (`skip`). What is set aside is counted, and kept in `errors.deadletterqueue.topic.name` if that is set. Transforms and \
+               converters go by `errors.tolerance`.");
     const TOMBSTONES: Property<bool> = Property::new("tombstones.on.delete").default("true")
         .text("Sends an empty record with the same key after each delete, for compacted topics.");
     const SKIPPED_OPERATIONS: Property<SkippedOperations> = Property::new("skipped.operations").default("t")
@@ -309,7 +309,6 @@ pub(super) fn read(reader: &mut Reader<'_>) -> EventSection {
         money_fraction_digits: reader.get(&MONEY_DIGITS),
         unavailable_value: reader.get(&UNAVAILABLE),
         include_unknown_datatypes: reader.get(&UNKNOWN_DATATYPES),
-        include_schema_comments: reader.get(&SCHEMA_COMMENTS),
         schema_names: reader.get(&SCHEMA_NAMES),
         field_names,
         on_converting_failure: reader.get(&ON_CONVERTING),

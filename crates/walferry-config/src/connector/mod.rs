@@ -127,6 +127,7 @@ impl Connector {
             plugins,
             sanitizer: elsewhere::sanitizer(&mut reader),
         };
+        streaming::warn_of_unused_dead_letters(&mut reader, &connector.errors, connector.events.on_processing_failure);
         connector.force_heartbeat(&mut reader);
         let (connector, more) = reader.finish(connector);
         findings.extend(more);

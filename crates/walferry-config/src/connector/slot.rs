@@ -85,18 +85,39 @@ pub(super) struct StreamParams(BTreeMap<String, String>);
 impl Value for StreamParams {
     const TYPE: &'static str = "pairs";
     fn parse(text: &str) -> Result<Self, ValueError> {
-        let pairs = text
-            .split(';')
-            .map(str::trim)
-            .filter(|pair| !pair.is_empty())
-            .map(|pair| {
-                let (name, value) = pair
-                    .split_once('=')
-                    .ok_or_else(|| ValueError::new("a list of name=value pairs with ; between them"))?;
-                Ok((name.trim().to_owned(), value.trim().to_owned()))
-            });
-        pairs.collect::<Result<_, _>>().map(Self)
+        let pairs = text.split(';').map(str::trim).filter(|pair| !pair.is_empty());
+        pairs.map(stream_param).collect::<Result<_, _>>().map(Self)
     }
+}
+
+fn stream_param(pair: &str) -> Result<(String, String), ValueError> {
+    /// Options that Walferry sets itself: twice, the server refuses them.
+    const OURS: [&str; 3] = ["proto_version", "publication_names", "messages"];
+    /// Options that change how the stream is to be read, of later versions of the protocol. Off, they say nothing.
+    const UNREAD: [&str; 3] = ["binary", "streaming", "two_phase"];
+    /// Postgres' words for it.
+    const OFF: [&str; 4] = ["false", "off", "no", "0"];
+
+    let (name, value) = pair
+        .split_once('=')
+        .ok_or_else(|| ValueError::new("a list of name=value pairs with ; between them"))?;
+    let (name, value) = (name.trim(), value.trim());
+    let is_off = OFF.iter().any(|off| value.eq_ignore_ascii_case(off));
+    if OURS.contains(&name) {
+        return Err(
+            ValueError::new(format!("a list without `{name}`, which Walferry sets itself")).hint(format!(
+                "leave `{name}` out: the stream is read as version 1 of the protocol, with messages"
+            )),
+        );
+    }
+    if UNREAD.contains(&name) && !is_off {
+        return Err(
+            ValueError::new(format!("a list without `{name}={value}`")).hint(format!(
+                "leave `{name}` out: values are read as text, and transactions once they are committed"
+            )),
+        );
+    }
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -160,7 +181,8 @@ properties! {
         .text("Creates the slot so that standbys of Postgres 17 and later keep a copy of it. An older server, a standby, and a slot \
                that exists already get an ordinary one.");
     const STREAM_PARAMS: Property<StreamParams> = Property::new("slot.stream.params")
-        .text("Further options for START_REPLICATION, as `name=value` with `;` between them, such as `origin=none`.");
+        .text("Further options of pgoutput for START_REPLICATION, as `name=value` with `;` between them. `origin=none` (Postgres 16 and \
+               later) leaves out what the server has itself received by replication.");
     const MAX_RETRIES: Property<Option<u32>> = Property::new("slot.max.retries")
         .text("How often to try again when the slot is still in use. Not set, Walferry keeps trying; Debezium tries 6 times.");
     const RETRY_DELAY: Property<Duration> = Property::new("slot.retry.delay.ms").default("10000")
@@ -252,5 +274,22 @@ mod tests {
             ])
         );
         assert!(StreamParams::parse("origin").is_err());
+    }
+
+    #[test]
+    fn stream_parameters_that_would_change_how_the_stream_is_read_are_refused_by_name() {
+        for refused in [
+            "proto_version=2",
+            "binary=true",
+            "streaming=parallel",
+            "two_phase=on",
+            "messages=false",
+            "publication_names=p",
+        ] {
+            let error = StreamParams::parse(&format!("origin=none;{refused}")).unwrap_err();
+            let (name, _) = refused.split_once('=').unwrap();
+            assert!(format!("{error:?}").contains(name), "{refused}: {error:?}");
+        }
+        assert!(StreamParams::parse("streaming=off;two_phase=false;origin=any").is_ok());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::events::FailureHandling;
 use crate::name::TopicPart;
 use crate::property::{Group, Property, Support};
 use crate::reader::Reader;
@@ -137,10 +138,9 @@ properties! {
         .text("How many rows a cursor fetches at a time.")
         .support(Support::Accepted { why: "catalog queries are small" });
     const GUARDRAIL_MAX: Property<u32> = Property::new("guardrail.collections.max").default("0")
-        .text("How many tables may be captured; 0 means as many as there are.")
-        .support(Support::Refused { hint: "not implemented yet: name the tables in `table.include.list`" });
+        .text("How many tables may be captured; 0 means as many as there are. The start counts them, not the stream.");
     const GUARDRAIL_ACTION: Property<GuardrailAction> = Property::new("guardrail.collections.limit.action").default("warn")
-        .text("What happens if there are more.");
+        .text("What happens if there are more: a warning, or no start (`fail`).");
     const MAX_RETRIES: Property<i32> = Property::new("errors.max.retries").default("-1")
         .text("How often to try again after failures that may pass, such as an unreachable host, before giving up; -1 never gives up.");
     const RESTART_WAIT: Property<Duration> = Property::new("retriable.restart.connector.wait.ms").default("10000")
@@ -202,6 +202,19 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (StreamingSection, ErrorSection) 
     (streaming, errors(reader))
 }
 
+/// Says that nothing would ever be sent to the dead-letter topic.
+pub(super) fn warn_of_unused_dead_letters(
+    reader: &mut Reader<'_>,
+    errors: &ErrorSection,
+    on_processing: FailureHandling,
+) {
+    let stops = errors.tolerance == Tolerance::None && on_processing == FailureHandling::Fail;
+    if errors.dead_letter_topic.is_some() && stops {
+        let finding = reader.warning(DEAD_LETTER.name(), "is never used while errors.tolerance is none");
+        finding.hint("set errors.tolerance=all");
+    }
+}
+
 fn flush_mode(reader: &mut Reader<'_>) -> LsnFlushMode {
     let flushes = reader.get(&FLUSH_SOURCE);
     let mode = match reader.get(&FLUSH_MODE) {
@@ -222,15 +235,10 @@ fn flush_mode(reader: &mut Reader<'_>) -> LsnFlushMode {
 }
 
 fn errors(reader: &mut Reader<'_>) -> ErrorSection {
-    let errors = ErrorSection {
+    ErrorSection {
         max_retries: u32::try_from(reader.get(&MAX_RETRIES)).ok(),
         tolerance: reader.get(&TOLERANCE),
         dead_letter_topic: reader.get(&DEAD_LETTER),
         dead_letter_replication_factor: reader.get(&DEAD_LETTER_REPLICATION).filter(|factor| *factor > 0),
-    };
-    if errors.dead_letter_topic.is_some() && errors.tolerance == Tolerance::None {
-        let finding = reader.warning(DEAD_LETTER.name(), "is never used while errors.tolerance is none");
-        finding.hint("set errors.tolerance=all");
     }
-    errors
 }

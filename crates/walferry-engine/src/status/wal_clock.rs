@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn growth_is_measured_over_the_window_or_what_is_known() {
-        let cases: [(&[(i64, u64)], Option<f64>); 4] = [
+        type Samples = &'static [(i64, u64)];
+        let cases: [(Samples, Option<f64>); 4] = [
             (&[], None),
             (&[(0, 100)], None),
             (&[(0, 100), (2, 300)], Some(100.0)),

@@ -242,7 +242,7 @@ fn ended(error: walferry_engine::source::PipelineEnded) -> Failure {
     Failure::retry("pipeline_ended", error.to_string())
 }
 
-fn facts() -> TableFacts {
+pub(crate) fn facts() -> TableFacts {
     let column = |name: &str, number, oid| ColumnFacts {
         name: name.into(),
         number,

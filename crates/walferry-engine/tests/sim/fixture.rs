@@ -9,6 +9,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use walferry_config::connector::Tolerance as OnError;
 use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker};
 use walferry_converter::{Role, converter};
 use walferry_engine::{Converters, Pipeline, Tolerance, status::Status, store::StoredOffset};
@@ -41,7 +42,16 @@ pub(crate) fn pipeline_of(connector: &Connector, after: &StoredOffset) -> Pipeli
         header: json(Role::Header),
     };
     let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
-    Pipeline::new(events, chain.unwrap_or_default(), converters, Tolerance::None, after)
+    let tolerance = Tolerance {
+        all: connector.errors.tolerance == OnError::All,
+        changes: connector.events.on_processing_failure,
+        dead_letters: connector.errors.dead_letter_topic.as_ref().map(ToString::to_string),
+    };
+    let pipeline = Pipeline::new(events, chain.unwrap_or_default(), converters, tolerance, after);
+    match connector.streaming.max_tables {
+        Some((most, action)) => pipeline.with_table_limit(most, action),
+        None => pipeline,
+    }
 }
 
 /// A connector with these properties beside those that each one has.

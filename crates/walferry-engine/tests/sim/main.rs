@@ -11,6 +11,7 @@ mod life;
 mod random;
 mod resume;
 mod script;
+mod set_aside;
 mod world;
 
 use random::Random;

@@ -165,7 +165,11 @@ fn transaction(writer: &Writer, commit_lsn: Lsn, end_lsn: Lsn) -> Unit {
 
 /// A row `(id, n)`.
 pub(crate) fn insert(lsn: Lsn, relation: Oid, (id, n): (i32, i64)) -> Sent {
-    let (id, n) = (id.to_string(), n.to_string());
+    insert_text(lsn, relation, &id.to_string(), &n.to_string())
+}
+
+/// The same of any text.
+pub(crate) fn insert_text(lsn: Lsn, relation: Oid, id: &str, n: &str) -> Sent {
     let row = TupleBuf::new([Column::Text(id.as_bytes()), Column::Text(n.as_bytes())]).expect("a small row");
     let operation = Operation::Insert { new: row.as_tuple() };
     frame(lsn, &Message::Change(Change { relation, operation }))
