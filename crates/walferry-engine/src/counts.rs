@@ -13,6 +13,7 @@ use crate::status::Status;
 pub(crate) struct Counts {
     pub(crate) snapshot_rows: u64,
     pub(crate) snapshot_tables: u64,
+    pub(crate) heartbeats: u64,
     changes: [u64; 4],
     transactions: u64,
     unconverted: u64,
@@ -74,6 +75,9 @@ impl Counts {
         add(&counters.truncates, truncates);
         add(&counters.transactions, &mut self.transactions);
         add(&counters.snapshot_rows, &mut self.snapshot_rows);
+        if std::mem::take(&mut self.heartbeats) > 0 {
+            status.heartbeat_sent.notify_one();
+        }
         for _ in 0..std::mem::take(&mut self.unconverted) {
             status.count_error("unconverted_value");
         }

@@ -8,6 +8,7 @@ use walferry_event::{Heartbeat, Settings};
 
 use crate::{
     batch::Batch,
+    counts::Counts,
     failure::Failure,
     outlet::{From, Outlet},
     place::Place,
@@ -38,6 +39,7 @@ impl Heartbeats {
         force: bool,
         place: &mut Place,
         outlet: &mut Outlet,
+        counts: &mut Counts,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let last_ns = *self.last_ns.get_or_insert(now_ns);
@@ -46,6 +48,7 @@ impl Heartbeats {
             return Ok(());
         }
         self.last_ns = Some(now_ns);
+        counts.heartbeats += 1;
         // It comes from no change, so it moves no position.
         let from = From {
             table: "",

@@ -22,9 +22,11 @@ pub mod start;
 pub mod status;
 pub mod store;
 mod worker;
+mod xmin;
 
 pub use failure::{Cause, Disposition, Exit, Failure};
 pub use outlet::{Converters, Tolerance};
 pub use pipeline::Pipeline;
 pub use position::Position;
 pub use remark::{Remark, Weight};
+pub use xmin::SlotXmin;

@@ -25,6 +25,7 @@ use crate::{
     source::Frame,
     status::Status,
     store::StoredOffset,
+    xmin::SlotXmin,
 };
 
 /// Turns frames into records. One lives as long as a session.
@@ -37,6 +38,7 @@ pub struct Pipeline {
     heartbeats: Option<Heartbeats>,
     /// How many tables may be captured.
     limit: Option<(u32, GuardrailAction)>,
+    xmin: Option<SlotXmin>,
     place: Place,
     outlet: Outlet,
     counts: Counts,
@@ -51,7 +53,6 @@ impl Pipeline {
         tolerance: Tolerance,
         after: &StoredOffset,
     ) -> Self {
-        let last_commit = after.connect.lsn_commit.map(Lsn);
         Self {
             messages: Messages::new(&events),
             metadata: events.events.transaction_metadata.then(|| Transaction::new(&events)),
@@ -59,7 +60,8 @@ impl Pipeline {
             snapshot: None,
             heartbeats: None,
             limit: None,
-            place: Place::after(after.position, last_commit),
+            xmin: None,
+            place: Place::after(after),
             outlet: Outlet::new(chain, converters, tolerance),
             counts: Counts::default(),
         }
@@ -77,6 +79,12 @@ impl Pipeline {
         self
     }
 
+    /// The same with `source.xmin` of rows and messages of the stream.
+    pub fn with_xmin(mut self, xmin: SlotXmin) -> Self {
+        self.xmin = Some(xmin);
+        self
+    }
+
     /// One frame of the source. `bytes` is what its ranges point into, `now_ns` the time of processing in nanoseconds since
     /// 1970.
     pub fn on_frame(&mut self, frame: Frame, bytes: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
@@ -88,9 +96,10 @@ impl Pipeline {
             Frame::Catalog(catalog) => self.plans.facts(catalog),
             Frame::Begin => {
                 self.plans.forget();
-                self.place.reconnected();
+                self.place.reconnected(now_ns / 1000);
             }
             Frame::Table(mut table) => {
+                self.place.snapshot_taken(table.time_us);
                 let plan = self.plans.snapshot(&mut table.catalog)?;
                 self.snapshot.get_or_insert_default().table(*table, plan);
             }
@@ -120,7 +129,9 @@ impl Pipeline {
 
     fn beat(&mut self, now_ns: i64, force: bool, out: &mut Batch) -> Result<(), Failure> {
         match &mut self.heartbeats {
-            Some(heartbeats) => heartbeats.beat(now_ns, force, &mut self.place, &mut self.outlet, out),
+            Some(heartbeats) => {
+                heartbeats.beat(now_ns, force, &mut self.place, &mut self.outlet, &mut self.counts, out)
+            }
             None => Ok(()),
         }
     }
@@ -176,7 +187,7 @@ impl Pipeline {
             message,
         };
         let origin = self.place.origin_name();
-        let context = context(&self.place, origin.as_origin(), lsn, now_ns);
+        let context = context(&self.place, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
         // Envelope, key, tombstone. What was delivered before is counted again, for the numbers within its transaction.
         let outcome = plan.records(change, &context, self.metadata.as_mut());
         if met.is_delivered() {
@@ -203,7 +214,7 @@ impl Pipeline {
                 message: "TRUNCATE",
             };
             let origin = self.place.origin_name();
-            let context = context(&self.place, origin.as_origin(), lsn, now_ns);
+            let context = context(&self.place, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
             let outcome = plan.truncate(&context, self.metadata.as_mut());
             if !met.is_delivered() {
                 self.counts.change("TRUNCATE", lsn, now_ns);
@@ -228,7 +239,7 @@ impl Pipeline {
             self.place.commit(lsn);
         }
         let origin = self.place.origin_name();
-        let context = context(&self.place, origin.as_origin(), lsn, now_ns);
+        let context = context(&self.place, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
         let record = self.messages.record(message, &context, self.metadata.as_mut());
         if met.is_delivered() {
             return Ok(());
@@ -247,7 +258,7 @@ impl Pipeline {
             None => self.outlet.skip("message_prefix"),
         }
         if !message.transactional {
-            let time_us = self.place.transaction().time_us;
+            let time_us = self.place.time_us();
             out.step(Step::Commit {
                 end: lsn,
                 time_us,
@@ -270,7 +281,7 @@ impl Pipeline {
             return Ok(());
         };
         let origin = self.place.origin_name();
-        let context = context(&self.place, origin.as_origin(), lsn, now_ns);
+        let context = context(&self.place, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
         let record = edge(metadata, &context);
         if is_delivered {
             return Ok(());
@@ -333,15 +344,20 @@ pub(crate) fn emit(
     Ok(())
 }
 
-fn context<'a>(place: &Place, origin: Option<Origin<'a>>, lsn: Lsn, now_ns: i64) -> Context<'a> {
-    let transaction = place.transaction();
+fn context<'a>(
+    place: &Place,
+    xmin: Option<&SlotXmin>,
+    origin: Option<Origin<'a>>,
+    lsn: Lsn,
+    now_ns: i64,
+) -> Context<'a> {
     Context {
         lsn: Some(lsn),
         last_commit_lsn: place.last_commit(),
         xid: place.open().map(|open| Xid(open.transaction.xid)),
-        source_time_ns: transaction.time_us.saturating_mul(1000),
+        source_time_ns: place.time_us().saturating_mul(1000),
         processed_time_ns: now_ns,
-        xmin: None,
+        xmin: xmin.and_then(SlotXmin::get),
         origin,
         snapshot: None,
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use walferry_pgoutput::{Begin, Lsn, Origin};
 
-use crate::{position::Position, progress::Transaction};
+use crate::{position::Position, progress::Transaction, store::StoredOffset};
 
 /// The pipeline's place in the stream.
 #[derive(Debug, Default)]
@@ -20,8 +20,9 @@ pub(crate) struct Place {
     ended: Option<Lsn>,
     /// LSN behind the last commit seen in the stream; `source.sequence[0]`.
     last_commit: Option<Lsn>,
-    /// The transaction that was read last; messages outside transactions carry its time, as Debezium's do.
-    transaction: Transaction,
+    /// Commit time of the transaction that was read last, microseconds since 1970; before the first one, the time of the
+    /// snapshot or of the offset. Messages outside transactions carry it, as Debezium's do.
+    time_us: Option<i64>,
     origin: Option<OriginName>,
 }
 
@@ -60,19 +61,27 @@ pub(crate) struct Open {
 }
 
 impl Place {
-    /// Goes on after `position`, with the last commit that the offset knows of.
-    pub(crate) fn after(position: Option<Position>, last_commit: Option<Lsn>) -> Self {
+    /// Goes on after an offset.
+    pub(crate) fn after(offset: &StoredOffset) -> Self {
         Self {
-            resume: position,
-            last_commit,
+            resume: offset.position,
+            last_commit: offset.connect.lsn_commit.map(Lsn),
+            time_us: offset.connect.ts_usec,
             ..Self::default()
         }
     }
 
     /// A new connection: the server sends again from an earlier commit; a transaction left open comes again whole.
-    pub(crate) fn reconnected(&mut self) {
+    pub(crate) fn reconnected(&mut self, now_us: i64) {
         self.open = None;
         self.resume = self.resume.max(self.last.take());
+        // Debezium's first offset, too, has the time at which it was made.
+        self.time_us.get_or_insert(now_us);
+    }
+
+    /// A snapshot was taken at this time.
+    pub(crate) fn snapshot_taken(&mut self, time_us: i64) {
+        self.time_us = Some(time_us);
     }
 
     /// Returns whether the transaction's beginning has been delivered before: a change of it has.
@@ -81,7 +90,7 @@ impl Place {
             xid: begin.xid.0,
             time_us: begin.commit_time.unix_micros(),
         };
-        self.transaction = transaction;
+        self.time_us = Some(transaction.time_us);
         self.origin = None;
         self.open = Some(Open {
             final_lsn: begin.final_lsn,
@@ -148,8 +157,9 @@ impl Place {
         Some(open.transaction)
     }
 
-    pub(crate) const fn transaction(&self) -> Transaction {
-        self.transaction
+    /// When what is read was committed, microseconds since 1970.
+    pub(crate) fn time_us(&self) -> i64 {
+        self.time_us.unwrap_or_default()
     }
 
     pub(crate) fn origin_name(&self) -> Option<OriginName> {
@@ -189,6 +199,13 @@ mod tests {
         };
         place.begin(&begin);
     }
+    fn after(position: Option<Position>) -> Place {
+        let offset = StoredOffset {
+            position,
+            ..StoredOffset::default()
+        };
+        Place::after(&offset)
+    }
     fn at(unit: u64, lsn: u64, ordinal: u32) -> Option<Position> {
         Some(Position {
             unit: Lsn::from(unit),
@@ -214,7 +231,7 @@ mod tests {
 
     #[test]
     fn delivery_goes_on_inside_a_transaction() {
-        let mut place = Place::after(at(40, 10, 1), None);
+        let mut place = after(at(40, 10, 1));
         begin(&mut place, 40);
         let got = new(&mut place, [10, 10, 10, 30]);
         assert_eq!(got, [None, None, at(40, 10, 2), at(40, 30, 0)]);
@@ -222,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_later_transaction_is_read_though_its_changes_have_lower_lsns() {
-        let mut place = Place::after(at(40, 30, 0), None);
+        let mut place = after(at(40, 30, 0));
         begin(&mut place, 50);
         assert_eq!(new(&mut place, [20]), [at(50, 20, 0)]);
     }
@@ -231,7 +248,7 @@ mod tests {
     fn a_transaction_whose_commit_follows_a_message_is_read_after_it() {
         let mut place = Place::default();
         let [message] = new(&mut place, [40]);
-        let mut place = Place::after(message, None);
+        let mut place = after(message);
         begin(&mut place, 40);
         assert_eq!(new(&mut place, [10]), [at(40, 10, 0)]);
     }
@@ -241,9 +258,27 @@ mod tests {
         let mut place = Place::default();
         begin(&mut place, 40);
         new(&mut place, [10, 10]);
-        place.reconnected();
+        place.reconnected(0);
         begin(&mut place, 40);
         let got = new(&mut place, [10, 10, 10]);
         assert_eq!(got, [None, None, at(40, 10, 2)]);
+    }
+
+    #[test]
+    fn messages_outside_transactions_carry_the_time_of_what_was_read_last() {
+        let mut first = Place::default();
+        first.reconnected(5);
+        assert_eq!(first.time_us(), 5);
+        first.snapshot_taken(7);
+        first.reconnected(9);
+        assert_eq!(first.time_us(), 7);
+        begin(&mut first, 40);
+        assert_eq!(first.time_us(), 0, "the transaction's");
+
+        let mut offset = StoredOffset::default();
+        offset.connect.ts_usec = Some(3);
+        let mut resumed = Place::after(&offset);
+        resumed.reconnected(9);
+        assert_eq!(resumed.time_us(), 3);
     }
 }

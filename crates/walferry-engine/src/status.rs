@@ -16,8 +16,9 @@ use std::{
 };
 
 use serde::Serialize;
+use tokio::sync::Notify;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, xmin::SlotXmin};
 
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
@@ -34,6 +35,10 @@ pub struct Status {
     pub counters: Counters,
     /// Commit in Postgres to acknowledgement by Kafka, over all sessions.
     pub latency: Arc<Latency>,
+    /// A heartbeat is on its way: `heartbeat.action.query` is due.
+    pub heartbeat_sent: Notify,
+    /// Where `xmin.fetch.interval.ms` asks for it.
+    pub xmin: SlotXmin,
     course: Mutex<Course>,
     kafka: Mutex<Option<Trouble>>,
     incidents: Mutex<VecDeque<Incident>>,

@@ -68,7 +68,7 @@ pub(crate) async fn catalogs(sql: &Sql, oids: &[Oid]) -> Result<Vec<(Oid, Catalo
 /// under that path, as for Debezium.
 ///
 /// Unique indexes are those that pgjdbc lists and Debezium makes keys of: without expressions, but with partial ones and with
-/// included columns, sorted by name.
+/// included columns, sorted by name after the one that the table is clustered on.
 const QUERY: &str = "
 SELECT pg_catalog.json_build_object(
   'oid', c.oid::int8, 'schema', n.nspname, 'name', c.relname,
@@ -87,7 +87,7 @@ SELECT pg_catalog.json_build_object(
       SELECT pg_catalog.json_agg(a.attname ORDER BY k.place)
       FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place)
       JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
-      WHERE k.place <= i.indnkeyatts OR NOT i.indisprimary)) ORDER BY x.relname)
+      WHERE k.place <= i.indnkeyatts OR NOT i.indisprimary)) ORDER BY NOT i.indisclustered, x.relname)
     FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid
     WHERE i.indrelid = c.oid AND i.indisunique AND i.indexprs IS NULL),
   'types', (

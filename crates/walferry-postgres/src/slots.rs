@@ -3,10 +3,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
+use tokio_postgres::types::Type;
 use walferry_config::connector::{PostgresSection, SlotSection};
 use walferry_engine::Failure;
 use walferry_engine::status::{Slot, Slots};
-use walferry_pgoutput::Lsn;
+use walferry_pgoutput::{Lsn, Xid};
 
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
@@ -39,13 +40,38 @@ impl SlotWatch {
         slots.map_err(Failure::from)
     }
 
+    /// `catalog_xmin` of our slot; `None` where the slot is not there, or keeps none. After a failure the next call connects
+    /// again.
+    pub async fn catalog_xmin(&mut self) -> Result<Option<Xid>, Failure> {
+        let xmin = self.read_xmin().await;
+        if xmin.is_err() {
+            self.sql = None;
+        }
+        xmin.map_err(Failure::from)
+    }
+
+    async fn read_xmin(&mut self) -> Result<Option<Xid>, Error> {
+        const DOING: &str = "reading the slot's xmin";
+        const QUERY: &str = "
+            SELECT catalog_xmin::text::int8 FROM pg_catalog.pg_replication_slots
+            WHERE slot_name = $1 AND database = pg_catalog.current_database()";
+        let ours = self.ours.clone();
+        let rows = self.sql().await?.rows(DOING, QUERY, &[(&ours, Type::TEXT)]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let xmin: Option<i64> = row.try_get(0).map_err(|error| Error::sql(DOING, error))?;
+        Ok(xmin.and_then(|xmin| u32::try_from(xmin).ok()).map(Xid))
+    }
+
+    async fn sql(&mut self) -> Result<&Sql, Error> {
+        if self.sql.as_ref().is_none_or(Sql::is_closed) {
+            self.sql = Some(self.endpoint.sql(Purpose::SlotInfo).await?);
+        }
+        Ok(self.sql.as_ref().expect("opened above"))
+    }
+
     async fn read(&mut self) -> Result<Slots, Error> {
         const DOING: &str = "reading the replication slots";
-        let sql = match &self.sql {
-            Some(sql) if !sql.is_closed() => sql,
-            _ => self.sql.insert(self.endpoint.sql(Purpose::SlotInfo).await?),
-        };
-        let text: String = sql.value(DOING, QUERY, &[]).await?;
+        let text: String = self.sql().await?.value(DOING, QUERY, &[]).await?;
         let at_us = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()

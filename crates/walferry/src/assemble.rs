@@ -59,7 +59,7 @@ pub(crate) fn connector(loaded: &Loaded, data_dir: &Path, status: Arc<Status>) -
         source: Postgres::new(config),
         sinks: Producers::new(kafka),
         store,
-        pipelines: pipelines(config),
+        pipelines: pipelines(config, &status),
         status,
     })
 }
@@ -104,8 +104,8 @@ pub(crate) fn snapshot_policy(config: &Config) -> SnapshotPolicy {
         at_first_start: matches!(
             mode,
             SnapshotMode::Initial | SnapshotMode::InitialOnly | SnapshotMode::WhenNeeded
-        ) || by_flags && flags.data,
-        at_every_start: mode == SnapshotMode::Always,
+        ),
+        at_every_start: mode == SnapshotMode::Always || by_flags && flags.data,
         when_lost: mode == SnapshotMode::WhenNeeded || by_flags && flags.on_data_error,
     }
 }
@@ -146,7 +146,7 @@ fn settings(loaded: &Loaded) -> Settings {
 }
 
 /// Makes the pipeline of each session. The run id, as in Debezium, is new at each start of the process.
-fn pipelines(config: &Config) -> Pipelines {
+fn pipelines(config: &Config, status: &Status) -> Pipelines {
     let events = Arc::new(EventSettings::new(
         config,
         env!("CARGO_PKG_VERSION"),
@@ -159,6 +159,7 @@ fn pipelines(config: &Config) -> Pipelines {
     };
     let (plugins, heartbeat) = (config.plugins.clone(), config.heartbeat.interval);
     let table_limit = config.streaming.max_tables;
+    let xmin = config.streaming.xmin_interval.map(|_| status.xmin.clone());
     Box::new(move |after| {
         let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
         let converters = converters(&plugins);
@@ -177,6 +178,9 @@ fn pipelines(config: &Config) -> Pipelines {
         if let Some((most, action)) = table_limit {
             pipeline = pipeline.with_table_limit(most, action);
         }
+        if let Some(xmin) = &xmin {
+            pipeline = pipeline.with_xmin(xmin.clone());
+        }
         Ok(pipeline)
     })
 }
@@ -190,4 +194,60 @@ fn converters(plugins: &Plugins) -> Option<Converters> {
         value: build(&plugins.value_converter, Role::Value)?,
         header: build(&plugins.header_converter, Role::Header)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, path::Path};
+
+    use walferry_config::{Lookup, Submitted};
+
+    use super::*;
+
+    /// There is nothing to look up.
+    struct Nowhere;
+
+    impl Lookup for Nowhere {
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+        fn file(&self, _: &Path) -> io::Result<String> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+    }
+
+    fn policy(mode: &str) -> SnapshotPolicy {
+        let text = format!(
+            r#"{{"name": "c", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "plugin.name": "pgoutput", "database.hostname": "db", "database.user": "u", "database.dbname": "db",
+            "topic.prefix": "t", "snapshot.mode": {mode}}}"#
+        );
+        let (submitted, _) = Submitted::read(&text).expect("it is JSON");
+        let (connector, findings) =
+            Config::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
+        snapshot_policy(&connector.unwrap_or_else(|| panic!("{findings:?}")))
+    }
+
+    #[test]
+    fn snapshots_are_taken_when_the_mode_says() {
+        let flag = |name| format!(r#""configuration_based", "snapshot.mode.configuration.based.{name}": "true""#);
+        let cases = [
+            (r#""initial""#.to_owned(), (true, false, false)),
+            (r#""initial_only""#.to_owned(), (true, false, false)),
+            (r#""no_data""#.to_owned(), (false, false, false)),
+            (r#""when_needed""#.to_owned(), (true, false, true)),
+            (r#""always""#.to_owned(), (false, true, false)),
+            (flag("start.stream"), (false, false, false)),
+            (flag("snapshot.data"), (false, true, false)),
+            (flag("snapshot.on.data.error"), (false, false, true)),
+        ];
+        for (mode, expected) in cases {
+            let SnapshotPolicy {
+                at_first_start,
+                at_every_start,
+                when_lost,
+            } = policy(&mode);
+            assert_eq!((at_first_start, at_every_start, when_lost), expected, "{mode}");
+        }
+    }
 }

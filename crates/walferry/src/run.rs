@@ -32,6 +32,8 @@ use crate::{
 
 /// How often the server is asked for its slots.
 const SLOTS_INTERVAL: Duration = Duration::from_secs(2);
+/// How long to wait for a slot that is not there yet.
+const NO_SLOT_PAUSE: Duration = Duration::from_millis(20);
 /// How often the Kafka client is asked how it is.
 const HEALTH_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -76,6 +78,7 @@ async fn serve(
     for (loaded, status) in loaded.iter().zip(&statuses) {
         tokio::task::spawn_local(watch_slots(loaded.clone(), status.clone()));
         tokio::task::spawn_local(run_heartbeat_query(loaded.clone(), status.clone()));
+        tokio::task::spawn_local(fetch_xmin(loaded.clone(), status.clone()));
     }
     let alone = connectors.len() == 1;
     let mut running = Vec::new();
@@ -154,21 +157,38 @@ pub(crate) async fn watch_slots(loaded: Loaded, status: Arc<Status>) {
     }
 }
 
-/// `heartbeat.action.query`: runs at the interval of heartbeats, on a connection of its own, while the stream is connected.
+/// `xmin.fetch.interval.ms`: keeps the slot's `catalog_xmin` fresh for `source.xmin`.
+async fn fetch_xmin(loaded: Loaded, status: Arc<Status>) {
+    let Some(interval) = loaded.connector.streaming.xmin_interval else {
+        return;
+    };
+    let mut watch = SlotWatch::new(&loaded.connector.postgres, &loaded.connector.slot);
+    loop {
+        let pause = match watch.catalog_xmin().await {
+            Ok(Some(xmin)) => {
+                status.xmin.set(xmin);
+                interval
+            }
+            // The first start has still to create the slot.
+            Ok(None) => NO_SLOT_PAUSE,
+            Err(failure) => {
+                debug!(error = %failure, "the slot's xmin could not be fetched");
+                SLOTS_INTERVAL
+            }
+        };
+        sleep(pause).await;
+    }
+}
+
+/// `heartbeat.action.query`: runs with each heartbeat, on a connection of its own.
 async fn run_heartbeat_query(loaded: Loaded, status: Arc<Status>) {
-    let (Some(interval), Some(query)) = (
-        loaded.connector.heartbeat.interval,
-        loaded.connector.heartbeat.action_query,
-    ) else {
+    let Some(query) = loaded.connector.heartbeat.action_query else {
         return;
     };
     let endpoint = Endpoint::new(loaded.connector.postgres);
     let mut connection = None;
     loop {
-        sleep(interval).await;
-        if status.counters.connected.load(Relaxed) == 0 {
-            continue;
-        }
+        status.heartbeat_sent.notified().await;
         let sql = match connection.take() {
             Some(sql) => Ok(sql),
             None => endpoint.sql(Purpose::Heartbeat).await,
@@ -186,7 +206,7 @@ async fn run_heartbeat_query(loaded: Loaded, status: Arc<Status>) {
                 status.count_error("heartbeat_query");
                 warn!(
                     error = Failure::chain(&error),
-                    "`heartbeat.action.query` failed; it is tried again"
+                    "`heartbeat.action.query` failed; it runs again with the next heartbeat"
                 );
             }
         }

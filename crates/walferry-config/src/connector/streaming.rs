@@ -112,8 +112,7 @@ properties! {
     const POSITION_CHECK: Property<bool> = Property::new("internal.log.position.check.enable").default("true")
         .text("Whether the start checks that the server still has the log from the stored offset on.");
     const XMIN_INTERVAL: Property<Duration> = Property::new("xmin.fetch.interval.ms").default("0")
-        .text("How often the slot's `xmin` is fetched for the source block; 0 never.")
-        .support(Support::Refused { hint: "not implemented yet: without it `source.xmin` is null, as by default" });
+        .text("How often the slot's `catalog_xmin` is fetched for `source.xmin`; 0 never, and `source.xmin` is null.");
     const IN_FLIGHT: Property<Option<ByteCount>> = Property::new("walferry.in.flight.max.bytes")
         .text("How many bytes may be on their way from Postgres to Kafka. What does not fit waits in Postgres. Walferry's own; \
                16777216 (16 MiB) unless `max.queue.size.in.bytes` says otherwise.");

@@ -12,6 +12,7 @@ mod random;
 mod resume;
 mod script;
 mod set_aside;
+mod source;
 mod world;
 
 use random::Random;

@@ -1,0 +1,86 @@
+//! What records tell of where they come from, beside the row.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use walferry_engine::{
+    Failure, SlotXmin,
+    batch::Batch,
+    progress::Progress,
+    sink::{Outgoing, Sink},
+    source::Frame,
+    store::StoredOffset,
+};
+use walferry_pgoutput::{LogicalMessage, Lsn, Message, Xid};
+
+use crate::{fixture, script};
+
+/// Keeps the values that it gets.
+#[derive(Default)]
+struct Values(Vec<Value>);
+
+impl Sink for Values {
+    fn send(&mut self, record: &Outgoing<'_>, _: u64) -> Result<(), Failure> {
+        let value = record.value.map(|value| serde_json::from_slice(value).expect("JSON"));
+        self.0.extend(value);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_message_outside_transactions_has_the_time_of_what_was_read_last_and_the_slots_xmin() {
+    let message = Message::Logical(LogicalMessage {
+        transactional: false,
+        lsn: Lsn(100),
+        prefix: "p",
+        content: b"x",
+    });
+    let sent = script::frame(Lsn(100), &message);
+    let mut from_debezium = StoredOffset::default();
+    from_debezium.connect.ts_usec = Some(1_700_000_000_123_456);
+    let xmin = SlotXmin::default();
+    xmin.set(Xid(730));
+    let now_ns = 5_000_000_000;
+    let cases = [
+        (
+            "nothing was ever read",
+            StoredOffset::default(),
+            None,
+            (5000_i64, json!(null)),
+        ),
+        ("an offset", from_debezium, None, (1_700_000_000_123, json!(null))),
+        (
+            "nothing fetched yet",
+            StoredOffset::default(),
+            Some(SlotXmin::default()),
+            (5000, json!(null)),
+        ),
+        ("a slot's xmin", StoredOffset::default(), Some(xmin), (5000, json!(730))),
+    ];
+    for (name, after, xmin, (ts_ms, expected)) in cases {
+        let mut pipeline = fixture::pipeline(&after);
+        if let Some(xmin) = xmin {
+            pipeline = pipeline.with_xmin(xmin);
+        }
+        let (mut batch, mut sink) = (Batch::default(), Values::default());
+        let payload = 0..sent.payload.len();
+        for (frame, bytes) in [
+            (Frame::Begin, &[][..]),
+            (Frame::Wal { lsn: sent.lsn, payload }, &sent.payload),
+        ] {
+            pipeline
+                .on_frame(frame, bytes, now_ns, &mut batch)
+                .expect("the stream is legal");
+        }
+        let progress = Arc::new(Progress::new(after, usize::MAX));
+        batch
+            .deliver(&mut sink, &progress, &fixture::status())
+            .expect("all is kept");
+        let source = &sink.0[0]["source"];
+        assert_eq!(
+            (&source["ts_ms"], &source["xmin"]),
+            (&json!(ts_ms), &expected),
+            "{name}"
+        );
+    }
+}
