@@ -99,6 +99,7 @@ fn type_facts(value: &Value) -> TypeFacts {
         oid: oid(&value["oid"]),
         schema: text(&value["schema"]),
         name: text(&value["name"]),
+        on_path: value["on_path"] != false,
         kind,
     }
 }

@@ -68,6 +68,8 @@ pub struct TypeFacts {
     pub schema: String,
     /// `pg_type.typname`.
     pub name: String,
+    /// Whether its schema is in the role's search path.
+    pub on_path: bool,
     /// What it is.
     pub kind: TypeKind,
 }

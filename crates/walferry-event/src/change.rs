@@ -10,7 +10,7 @@ use crate::outcome::{Failure, Outcome, Skipped};
 use crate::source::{self, CONNECTOR, Context};
 use crate::table::TablePlan;
 use crate::transaction::Transaction;
-use crate::types::{Decoder, Reason, Unavailable};
+use crate::types::{Reason, Unavailable};
 
 /// A row and its key.
 struct Row<'a> {
@@ -309,8 +309,10 @@ impl<'a> Emit<'_, 'a, '_> {
 /// The value of a column.
 fn read<'a>(column: &'a ColumnPlan, field: &'a FieldPlan, value: Column<'a>) -> Result<Value<'a>, Reason> {
     let value = match value {
-        Column::Text(_) if matches!(column.decoder, Decoder::Nothing) => return Ok(field.null.reborrow()),
-        Column::Text(text) => column.decoder.decode(text, &field.schema)?,
+        Column::Text(text) => match column.decoder.decode(text, &field.schema)? {
+            Value::Null => return Ok(field.null.reborrow()),
+            value => value,
+        },
         Column::Null => return Ok(field.null.reborrow()),
         Column::Unchanged => {
             return match &field.unavailable {

@@ -89,7 +89,7 @@ impl Columns<'_> {
         // In the stream Debezium knows nothing of a column that is filtered out, not even of one in the key.
         let facts = self.facts(column).filter(|_| passes || self.stage == Stage::Snapshot);
         let column_type = ColumnType::new(column.type_oid, column.type_modifier, self.stage, self.catalog);
-        let type_name = self.driver_type_name(&column_type, facts);
+        let type_name = self.driver_type_name(column, &column_type.name, facts);
         let mapping = resolve(&column_type, &self.settings.events, self.stage, self.catalog);
         let why = match mapping {
             None => Some(LeftOutReason::UnknownType),
@@ -169,17 +169,21 @@ impl Columns<'_> {
             .default_value(default.unwrap_or_default())
     }
 
-    /// The type's name as the driver has it: to a snapshot, integers that a sequence fills are serials.
-    fn driver_type_name(&self, column_type: &ColumnType, facts: Option<&ColumnFacts>) -> String {
+    /// The type's name as the driver has it: to a snapshot, integers that a sequence fills are serials, and types of schemas
+    /// outside the search path have quoted names with the schema's.
+    fn driver_type_name(&self, column: &RelationColumn, name: &str, facts: Option<&ColumnFacts>) -> String {
+        if self.stage != Stage::Snapshot {
+            return name.to_owned();
+        }
         let default = facts.and_then(|facts| facts.default.as_deref());
-        let serial = self.stage == Stage::Snapshot && default.is_some_and(|default| default.contains("nextval("));
-        let name = match &*column_type.name {
-            "int2" if serial => "smallserial",
-            "int4" if serial => "serial",
-            "int8" if serial => "bigserial",
-            name => name,
-        };
-        name.to_owned()
+        let serial = default.is_some_and(|default| default.contains("nextval("));
+        match (name, self.catalog.and_then(|catalog| catalog.type_of(column.type_oid))) {
+            ("int2", _) if serial => "smallserial".to_owned(),
+            ("int4", _) if serial => "serial".to_owned(),
+            ("int8", _) if serial => "bigserial".to_owned(),
+            (name, Some(facts)) if !facts.on_path => format!("\"{}\".\"{name}\"", facts.schema),
+            (name, _) => name.to_owned(),
+        }
     }
 }
 

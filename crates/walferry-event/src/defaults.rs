@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use walferry_record::{Decimal, Value};
 
-use crate::types::{ColumnType, Decoder, Mapping, RootKind, infinite_default, oid};
+use crate::types::{ColumnType, Decoder, Mapping, RootKind, infinite_default, oid, plain_default};
 
 /// The default of a column, from `pg_get_expr`; `None` where the schema has none.
 pub(crate) fn default_value(expression: &str, column: &ColumnType, mapping: &Mapping) -> Option<Value<'static>> {
@@ -42,23 +42,31 @@ fn convert(text: &str, column: &ColumnType, mapping: &Mapping) -> Option<Value<'
         (oid::UUID, _) => Some(Value::string(text.to_ascii_lowercase())),
         // Connect cannot have structs as defaults (KAFKA-12694).
         (_, Decoder::VariableDecimal) => None,
-        (oid::NUMERIC, Decoder::DecimalText { .. }) => {
-            let number = Decimal::parse(text)?;
-            let number = if column.is_variable_numeric() {
-                number
-            } else {
-                number.rescale(column.digits())?
-            };
-            Some(Value::string(number.to_plain_string()))
-        }
+        (oid::NUMERIC, Decoder::DecimalText { .. }) => Some(Value::string(
+            of_scale(Decimal::parse(text)?, column)?.to_plain_string(),
+        )),
         (oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ, decoder) if text.ends_with("infinity") => {
             infinite_default(decoder, text == "infinity")
+        }
+        (oid::DATE | oid::TIME, decoder) => plain_default(decoder, text),
+        (oid::NUMERIC, Decoder::DecimalFloat) => {
+            let number = of_scale(Decimal::parse(text)?, column)?;
+            number.to_plain_string().parse().ok().map(Value::Float64)
         }
         (_, decoder) => {
             let schema = mapping.schema.clone().build();
             let value = decoder.decode(text.as_bytes(), &schema).ok()?.into_owned();
             (!value.is_null()).then_some(value)
         }
+    }
+}
+
+/// The number with the digits of its column; `None` where it has more of them.
+fn of_scale(number: Decimal, column: &ColumnType) -> Option<Decimal> {
+    if column.is_variable_numeric() {
+        Some(number)
+    } else {
+        number.rescale(column.digits())
     }
 }
 

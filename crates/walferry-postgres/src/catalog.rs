@@ -102,6 +102,7 @@ SELECT pg_catalog.json_build_object(
       WHERE made_of.oid <> 0)
     SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
       'oid', t.oid::int8, 'schema', s.nspname, 'name', t.typname, 'kind', t.typtype,
+      'on_path', s.nspname = ANY (pg_catalog.current_schemas(true)),
       'element', CASE WHEN e.typarray = t.oid THEN e.oid::int8 END, 'delimiter', e.typdelim,
       'base', t.typbasetype::int8, 'modifier', t.typtypmod, 'not_null', t.typnotnull,
       'subtype', g.rngsubtype::int8,
@@ -152,6 +153,7 @@ struct FoundType {
     oid: u32,
     schema: String,
     name: String,
+    on_path: bool,
     kind: char,
     element: Option<u32>,
     delimiter: Option<char>,
@@ -234,6 +236,7 @@ impl From<FoundType> for TypeFacts {
             oid: Oid(found.oid),
             schema: found.schema,
             name: found.name,
+            on_path: found.on_path,
             kind,
         }
     }

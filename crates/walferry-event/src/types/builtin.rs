@@ -37,9 +37,11 @@ builtins! {
     NAME = 19, "name";
     INT8 = 20, "int8";
     INT2 = 21, "int2";
+    INT2VECTOR = 22, "int2vector";
     INT4 = 23, "int4";
     TEXT = 25, "text";
     OID = 26, "oid";
+    OIDVECTOR = 30, "oidvector";
     JSON = 114, "json";
     XML = 142, "xml";
     POINT = 600, "point";

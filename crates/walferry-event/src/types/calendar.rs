@@ -8,6 +8,45 @@ pub(super) const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 /// A year as astronomers count (0 is 1 BC), a month and a day.
 pub(super) type Date = (i64, u32, u32);
 
+/// A point in time without time zone, as far as Postgres counts: beyond what 64 bits of microseconds since 1970 hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Moment {
+    /// Days since 1970.
+    pub(super) days: i64,
+    /// Microseconds since midnight, less than a day.
+    pub(super) micros_of_day: i64,
+}
+
+impl Moment {
+    /// A number of microseconds, of more than a day or less than none too, behind the midnight at which a day begins.
+    pub(super) fn new(days: i64, micros: i64) -> Self {
+        Self {
+            days: days + micros.div_euclid(MICROS_PER_DAY),
+            micros_of_day: micros.rem_euclid(MICROS_PER_DAY),
+        }
+    }
+
+    /// Milliseconds since 1970.
+    pub(super) fn millis(self) -> i64 {
+        self.days * (MICROS_PER_DAY / 1000) + self.micros_of_day / 1000
+    }
+
+    /// Microseconds since 1970 as Debezium counts them: whole seconds end at the largest number (`TimeUnit.toMicros`), to which
+    /// the fraction is added all the same.
+    pub(super) fn micros(self) -> i64 {
+        let seconds = self.days * 86_400 + self.micros_of_day / MICROS_PER_SECOND;
+        seconds
+            .saturating_mul(MICROS_PER_SECOND)
+            .wrapping_add(self.micros_of_day % MICROS_PER_SECOND)
+    }
+
+    /// Nanoseconds since 1970, where 64 bits count them.
+    pub(super) fn nanos(self) -> Option<i64> {
+        let micros = self.days.checked_mul(MICROS_PER_DAY)?.checked_add(self.micros_of_day)?;
+        micros.checked_mul(1000)
+    }
+}
+
 /// Reads text from the front.
 pub(super) struct Scanner<'a>(pub(super) &'a [u8]);
 

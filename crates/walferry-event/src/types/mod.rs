@@ -23,7 +23,7 @@ pub(crate) use binary::{encode, hex};
 pub(crate) use builtin::oid;
 pub(crate) use column_type::{ColumnType, RootKind};
 pub(crate) use resolve::resolve;
-pub(crate) use temporal::infinite_default;
+pub(crate) use temporal::{infinite_default, plain_default};
 
 /// Where the rows of a plan come from. Debezium reads them by different ways, which shows for a few types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +112,8 @@ pub(crate) enum Decoder {
     Vector(vector::Element),
     SparseVector,
     Array(Box<array::ArrayDecoder>),
+    /// An array without elements, whatever the text is.
+    EmptyArray,
 }
 
 impl Stage {
@@ -151,6 +153,8 @@ impl Decoder {
             }
             Self::DecimalFloat => number::float(bytes).map(Value::Float64),
             Self::Money { mode, fraction_digits } => number::read_money(bytes, *mode, *fraction_digits),
+            // A `varbit(1)` may be empty, which is neither.
+            Self::Bit if bytes.is_empty() => Ok(Value::Null),
             Self::Bit => Ok(Value::Boolean(bytes.contains(&b'1'))),
             Self::Bits => binary::read_bits(bytes),
             Self::Text => Ok(Value::String(text::utf8(bytes))),
@@ -175,6 +179,7 @@ impl Decoder {
             Self::Vector(element) => vector::read_vector(bytes, *element),
             Self::SparseVector => vector::read_sparse_vector(bytes, schema),
             Self::Array(array) => array.read(bytes, schema),
+            Self::EmptyArray => Ok(Value::Array(Vec::new())),
         }
     }
 }

@@ -67,6 +67,8 @@ pub(super) fn scalar(column: &ColumnType, modes: &EventSection, stage: Stage) ->
             decoder: Decoder::Nothing,
             ..text.plain()
         },
+        oid::INT2VECTOR => array::vector(Schema::int16()),
+        oid::OIDVECTOR => array::vector(Schema::int64()),
         oid::CHAR | oid::BPCHAR | oid::VARCHAR | oid::TEXT | oid::NAME => text.plain(),
         oid::JSON | oid::JSONB => text.named("io.debezium.data.Json"),
         oid::UUID => text.named("io.debezium.data.Uuid"),

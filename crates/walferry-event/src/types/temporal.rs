@@ -4,7 +4,7 @@ use walferry_config::connector::TimePrecision;
 use walferry_record::{Schema, Value};
 
 use super::calendar::{
-    MICROS_PER_DAY, MICROS_PER_SECOND, Scanner, civil_from_days, days_from_civil, days_from_old_calendar,
+    Date, MICROS_PER_DAY, MICROS_PER_SECOND, Moment, Scanner, civil_from_days, days_from_civil, days_from_old_calendar,
     iso_timestamp, push_date, push_time,
 };
 use super::{Decoder, Mapping, Reason, Stage};
@@ -62,6 +62,22 @@ pub(crate) fn infinite_default(decoder: &Decoder, positive: bool) -> Option<Valu
     })
 }
 
+/// The default of a column that is a date or a time of day, for which it makes no difference where rows come from;
+/// `24:00:00` is the last moment of the day.
+pub(crate) fn plain_default(decoder: &Decoder, text: &str) -> Option<Value<'static>> {
+    match decoder {
+        Decoder::Date(unit, _) => read_date(text.as_bytes(), *unit, Path::Text).ok(),
+        Decoder::Time(unit, _) if text.starts_with("24:") => Some(match unit {
+            TimeUnit::Millis => Value::Int32(86_399_999),
+            TimeUnit::Micros => Value::Int64(86_399_999_999),
+            TimeUnit::Nanos => Value::Int64(86_399_999_999_999),
+            TimeUnit::Iso => Value::str("23:59:59.999999999Z"),
+        }),
+        Decoder::Time(unit, path) => read_time(text.as_bytes(), *unit, *path).ok(),
+        _ => None,
+    }
+}
+
 /// How a value comes to Debezium: the elements of arrays, and dates in snapshots, are objects of the driver (`java.sql.Date`
 /// and its like), which lose some of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,8 +100,11 @@ pub(super) fn read_date<'a>(bytes: &[u8], unit: DateUnit, path: Path) -> Result<
             let mut scanner = Scanner(bytes);
             let written = scanner.date().ok_or(MALFORMED)?;
             let date = scanner.era(written).ok_or(MALFORMED)?;
-            // `java.sql.Date.toLocalDate` forgets the era.
-            if path == Path::Driver { written } else { date }
+            match path {
+                Path::Text => date,
+                // `java.sql.Date.toLocalDate` forgets the era.
+                Path::Driver => skip_calendar_gap(date, written),
+            }
         }
     };
     Ok(match unit {
@@ -98,6 +117,14 @@ pub(super) fn read_date<'a>(bytes: &[u8], unit: DateUnit, path: Path) -> Result<
             Value::string(out)
         }
     })
+}
+
+/// A date as the calendar of `java.util` writes it: it has no 5 to 14 October 1582, and takes them for ten days later.
+fn skip_calendar_gap(date: Date, written: Date) -> Date {
+    match date {
+        (1582, 10, day @ 5..=14) => (1582, 10, day + 10),
+        _ => written,
+    }
 }
 
 /// A time of day; `24:00:00` is one.
@@ -148,7 +175,7 @@ pub(super) fn read_zoned_time<'a>(bytes: &[u8], path: Path) -> Result<Value<'a>,
 
 /// A timestamp without time zone, taken for UTC.
 pub(super) fn read_timestamp<'a>(bytes: &[u8], unit: TimestampUnit, path: Path) -> Result<Value<'a>, Reason> {
-    let micros = match bytes {
+    let time = match bytes {
         b"infinity" => {
             return Ok(infinite(
                 unit,
@@ -165,16 +192,13 @@ pub(super) fn read_timestamp<'a>(bytes: &[u8], unit: TimestampUnit, path: Path) 
                 "-290308-12-21T19:59:27.6Z",
             ));
         }
-        _ => timestamp_micros(bytes, path).ok_or(Reason::Malformed("timestamp"))?,
+        _ => local_timestamp(bytes, path).ok_or(Reason::Malformed("timestamp"))?,
     };
     Ok(match unit {
-        TimestampUnit::Millis => Value::Int64(micros.div_euclid(1000)),
-        TimestampUnit::Micros => Value::Int64(micros),
-        TimestampUnit::Nanos => Value::Int64(micros.checked_mul(1000).ok_or(Reason::OutOfRange("nanoseconds"))?),
-        TimestampUnit::Iso => {
-            let date = civil_from_days(micros.div_euclid(MICROS_PER_DAY));
-            Value::string(iso_timestamp(date, micros.rem_euclid(MICROS_PER_DAY), None))
-        }
+        TimestampUnit::Millis => Value::Int64(time.millis()),
+        TimestampUnit::Micros => Value::Int64(time.micros()),
+        TimestampUnit::Nanos => Value::Int64(time.nanos().ok_or(Reason::OutOfRange("nanoseconds"))?),
+        TimestampUnit::Iso => Value::string(iso_timestamp(civil_from_days(time.days), time.micros_of_day, None)),
     })
 }
 
@@ -187,8 +211,8 @@ fn infinite<'a>(unit: TimestampUnit, micros: i64, nanos: i64, iso: &'static str)
     }
 }
 
-/// Microseconds since 1970 of a timestamp without time zone.
-fn timestamp_micros(bytes: &[u8], path: Path) -> Option<i64> {
+/// A timestamp without time zone.
+fn local_timestamp(bytes: &[u8], path: Path) -> Option<Moment> {
     let mut scanner = Scanner(bytes);
     let date = scanner.date()?;
     scanner.literal(b' ')?;
@@ -198,7 +222,7 @@ fn timestamp_micros(bytes: &[u8], path: Path) -> Option<i64> {
         Path::Text => days_from_civil(date),
         Path::Driver => days_from_old_calendar(date),
     };
-    days.checked_mul(MICROS_PER_DAY)?.checked_add(micros)
+    Some(Moment::new(days, micros))
 }
 
 /// A timestamp with time zone in UTC, with as many digits of the second's fraction as the column has; with as many as it
@@ -220,8 +244,8 @@ pub(super) fn read_zoned_timestamp(bytes: &[u8], fraction_digits: usize, path: P
     if let Some(text) = utc_timestamp(bytes, fraction_digits) {
         return Ok(Value::string(text));
     }
-    let micros = zoned_timestamp_micros(bytes).ok_or(Reason::Malformed("timestamp with time zone"))?;
-    let (year, month, day) = civil_from_days(micros.div_euclid(MICROS_PER_DAY));
+    let time = zoned_moment(bytes).ok_or(Reason::Malformed("timestamp with time zone"))?;
+    let (year, month, day) = civil_from_days(time.days);
     // `java.sql.Timestamp.toLocalDateTime` forgets the era.
     let year = if path == Path::Driver && year < 1 {
         1 - year
@@ -230,7 +254,7 @@ pub(super) fn read_zoned_timestamp(bytes: &[u8], fraction_digits: usize, path: P
     };
     Ok(Value::string(iso_timestamp(
         (year, month, day),
-        micros.rem_euclid(MICROS_PER_DAY),
+        time.micros_of_day,
         digits,
     )))
 }
@@ -262,15 +286,14 @@ fn utc_timestamp(bytes: &[u8], fraction_digits: usize) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-fn zoned_timestamp_micros(bytes: &[u8]) -> Option<i64> {
+fn zoned_moment(bytes: &[u8]) -> Option<Moment> {
     let mut scanner = Scanner(bytes);
     let date = scanner.date()?;
     scanner.literal(b' ')?;
     let micros = scanner.time()?;
     let offset = scanner.offset()?;
     let date = scanner.era(date)?;
-    let local = days_from_civil(date).checked_mul(MICROS_PER_DAY)?.checked_add(micros)?;
-    local.checked_sub(offset * MICROS_PER_SECOND)
+    Some(Moment::new(days_from_civil(date), micros - offset * MICROS_PER_SECOND))
 }
 
 /// `date`.

@@ -19,7 +19,9 @@ pub(super) fn dense(element: Element) -> Mapping {
 
 /// `sparsevec`.
 pub(super) fn sparse() -> Mapping {
-    Mapping::new(sparse_schema(), Decoder::SparseVector, Value::Null)
+    let schema = sparse_schema();
+    let empty = Struct::new(schema.clone().build(), vec![Value::Int16(0), Value::Map(Vec::new())]);
+    Mapping::new(schema, Decoder::SparseVector, Value::Struct(empty))
 }
 
 /// What a vector is made of.

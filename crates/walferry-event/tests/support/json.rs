@@ -180,6 +180,7 @@ fn type_facts(json: &Json) -> TypeFacts {
         oid: oid(&json["oid"]),
         schema: text(&json["schema"]),
         name: text(&json["name"]),
+        on_path: true,
         kind,
     }
 }

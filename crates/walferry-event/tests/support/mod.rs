@@ -148,6 +148,7 @@ impl Table {
             oid: Oid(oid),
             schema: "public".to_owned(),
             name: name.to_owned(),
+            on_path: true,
             kind,
         });
         self
