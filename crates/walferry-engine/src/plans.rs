@@ -7,7 +7,7 @@ use walferry_event::{
     Catalog, LeftOutReason, Settings, TablePlan,
     catalog::{EnumLabels, TableFacts},
 };
-use walferry_pgoutput::{Oid, Relation};
+use walferry_pgoutput::{Oid, Relation, RelationColumn};
 use walferry_transform::{Chain, Table};
 
 use crate::failure::{Cause, Disposition, Exit, Failure};
@@ -15,11 +15,18 @@ use crate::failure::{Cause, Disposition, Exit, Failure};
 /// The plans of the relations that this connection has described.
 pub(crate) struct Plans {
     settings: Arc<Settings>,
-    plans: HashMap<Oid, TablePlan>,
+    plans: HashMap<Oid, Described>,
     /// What the catalog knows of the relation that is described next.
     facts: Option<Box<Catalog>>,
     /// Labels of enums as they were read first, which Debezium keeps.
     labels: EnumLabels,
+}
+
+/// A relation as this connection knows it.
+struct Described {
+    plan: TablePlan,
+    /// The columns that the plan was made for; none where the relation is not captured.
+    columns: Vec<RelationColumn>,
 }
 
 impl Plans {
@@ -48,16 +55,29 @@ impl Plans {
     }
 
     /// A new version of a relation.
+    ///
+    /// A captured table that gets a name that is not captured goes on under its old name for as long as its columns stay what
+    /// they were: Debezium passes over the description of what is not captured.
     pub(crate) fn learn(&mut self, relation: Relation) -> Result<(), Failure> {
         let facts = self.facts.take();
         let plan = TablePlan::new(&self.settings, &relation, facts.as_deref()).map_err(|error| refused(&error))?;
+        let known = self.plans.get(&relation.oid);
+        let same = known.is_some_and(|known| known.plan.is_captured() && known.has(&relation.columns));
+        if !plan.is_captured() && same {
+            return Ok(());
+        }
         tell_left_out(&plan);
-        self.plans.insert(relation.oid, plan);
+        let columns = if plan.is_captured() {
+            relation.columns
+        } else {
+            Vec::new()
+        };
+        self.plans.insert(relation.oid, Described { plan, columns });
         Ok(())
     }
 
     pub(crate) fn of(&self, relation: Oid) -> Result<&TablePlan, Failure> {
-        self.plans.get(&relation).ok_or_else(|| {
+        self.plans.get(&relation).map(|known| &known.plan).ok_or_else(|| {
             Failure::retry(
                 "unknown_relation",
                 format!("no Relation message has described relation {}", relation.0),
@@ -71,6 +91,16 @@ impl Plans {
         let plan = TablePlan::snapshot(&self.settings, catalog).map_err(|error| refused(&error))?;
         plan.iter().for_each(tell_left_out);
         Ok(plan)
+    }
+}
+
+impl Described {
+    /// Whether these are its columns, whichever of them are part of the key.
+    fn has(&self, columns: &[RelationColumn]) -> bool {
+        let same = |a: &RelationColumn, b: &RelationColumn| {
+            (&a.name, a.type_oid, a.type_modifier) == (&b.name, b.type_oid, b.type_modifier)
+        };
+        self.columns.len() == columns.len() && self.columns.iter().zip(columns).all(|(a, b)| same(a, b))
     }
 }
 

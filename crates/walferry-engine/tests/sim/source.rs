@@ -11,9 +11,12 @@ use walferry_engine::{
     source::Frame,
     store::StoredOffset,
 };
-use walferry_pgoutput::{LogicalMessage, Lsn, Message, Xid};
+use walferry_pgoutput::{LogicalMessage, Lsn, Message, Oid, Relation, RelationColumn, ReplicaIdentity, Xid};
 
-use crate::{fixture, script};
+use crate::{
+    fixture,
+    script::{self, Sent, TABLE},
+};
 
 /// Keeps the values that it gets.
 #[derive(Default)]
@@ -82,5 +85,70 @@ fn a_message_outside_transactions_has_the_time_of_what_was_read_last_and_the_slo
             (&json!(ts_ms), &expected),
             "{name}"
         );
+    }
+}
+
+/// A description of the table under this name.
+fn described(name: &str, columns: &[&str]) -> Sent {
+    let columns = columns.iter().map(|column| RelationColumn {
+        name: (*column).to_owned(),
+        part_of_key: *column == "id",
+        type_oid: Oid(20),
+        type_modifier: -1,
+    });
+    let relation = Relation {
+        oid: TABLE,
+        namespace: "public".to_owned(),
+        name: name.to_owned(),
+        replica_identity: ReplicaIdentity::Default,
+        columns: columns.collect(),
+    };
+    script::frame(Lsn(0), &Message::Relation(relation))
+}
+
+#[test]
+fn a_captured_table_goes_on_under_a_name_that_is_not_captured_while_its_columns_stay() {
+    let cases = [
+        ("captured", vec![described("t", &["id", "n"])], Some("t")),
+        ("never captured", vec![described("u", &["id", "n"])], None),
+        (
+            "renamed",
+            vec![described("t", &["id", "n"]), described("u", &["id", "n"])],
+            Some("t"),
+        ),
+        (
+            "renamed, then changed",
+            vec![
+                described("t", &["id", "n"]),
+                described("u", &["id", "n"]),
+                described("u", &["id", "m"]),
+            ],
+            None,
+        ),
+        (
+            "renamed and back",
+            vec![
+                described("t", &["id", "n"]),
+                described("u", &["id", "m"]),
+                described("t", &["id", "m"]),
+            ],
+            Some("t"),
+        ),
+    ];
+    for (name, descriptions, expected) in cases {
+        let mut pipeline = fixture::pipeline(&StoredOffset::default());
+        let (mut batch, mut sink) = (Batch::default(), Values::default());
+        for sent in descriptions.iter().chain([&script::insert(Lsn(200), TABLE, (1, 1))]) {
+            let payload = 0..sent.payload.len();
+            pipeline
+                .on_frame(Frame::Wal { lsn: sent.lsn, payload }, &sent.payload, 0, &mut batch)
+                .expect("the stream is legal");
+        }
+        let progress = Arc::new(Progress::new(StoredOffset::default(), usize::MAX));
+        batch
+            .deliver(&mut sink, &progress, &fixture::status())
+            .expect("all is kept");
+        let table = sink.0.first().and_then(|value| value["source"]["table"].as_str());
+        assert_eq!(table, expected, "{name}");
     }
 }
