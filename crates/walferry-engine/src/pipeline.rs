@@ -20,7 +20,7 @@ use crate::{
     place::{AsOrigin, Place},
     plans::Plans,
     position::Position,
-    progress::Step,
+    progress::{self, Step},
     snapshot::Snapshot,
     source::Frame,
     status::Status,
@@ -99,7 +99,8 @@ impl Pipeline {
                 self.place.reconnected(now_ns / 1000);
             }
             Frame::Table(mut table) => {
-                self.place.snapshot_taken(table.time_us);
+                let (xid, time_us) = (table.xid, table.time_us);
+                self.place.snapshot_taken(progress::Transaction { xid, time_us });
                 let plan = self.plans.snapshot(&mut table.catalog)?;
                 self.snapshot.get_or_insert_default().table(*table, plan);
             }
@@ -251,6 +252,10 @@ impl Pipeline {
         };
         match record {
             Some(record) => {
+                if !message.transactional {
+                    // The offset carries its time, too, also where nothing of that transaction was sent.
+                    out.step(Step::Begin(self.place.transaction()));
+                }
                 let before = out.records();
                 self.outlet.send(record, from, &mut self.place, out)?;
                 out.end_change(before);
@@ -258,7 +263,7 @@ impl Pipeline {
             None => self.outlet.skip("message_prefix"),
         }
         if !message.transactional {
-            let time_us = self.place.time_us();
+            let time_us = self.place.transaction().time_us;
             out.step(Step::Commit {
                 end: lsn,
                 time_us,
@@ -355,7 +360,7 @@ fn context<'a>(
         lsn: Some(lsn),
         last_commit_lsn: place.last_commit(),
         xid: place.open().map(|open| Xid(open.transaction.xid)),
-        source_time_ns: place.time_us().saturating_mul(1000),
+        source_time_ns: place.transaction().time_us.saturating_mul(1000),
         processed_time_ns: now_ns,
         xmin: xmin.and_then(SlotXmin::get),
         origin,

@@ -20,9 +20,9 @@ pub(crate) struct Place {
     ended: Option<Lsn>,
     /// LSN behind the last commit seen in the stream; `source.sequence[0]`.
     last_commit: Option<Lsn>,
-    /// Commit time of the transaction that was read last, microseconds since 1970; before the first one, the time of the
-    /// snapshot or of the offset. Messages outside transactions carry it, as Debezium's do.
-    time_us: Option<i64>,
+    /// The transaction that was read last; before the first one, that of the snapshot or of the offset. Messages outside
+    /// transactions carry its time, as Debezium's do.
+    transaction: Option<Transaction>,
     origin: Option<OriginName>,
 }
 
@@ -66,7 +66,10 @@ impl Place {
         Self {
             resume: offset.position,
             last_commit: offset.connect.lsn_commit.map(Lsn),
-            time_us: offset.connect.ts_usec,
+            transaction: offset.connect.ts_usec.map(|time_us| Transaction {
+                xid: offset.connect.tx_id.unwrap_or_default(),
+                time_us,
+            }),
             ..Self::default()
         }
     }
@@ -76,12 +79,15 @@ impl Place {
         self.open = None;
         self.resume = self.resume.max(self.last.take());
         // Debezium's first offset, too, has the time at which it was made.
-        self.time_us.get_or_insert(now_us);
+        self.transaction.get_or_insert(Transaction {
+            xid: 0,
+            time_us: now_us,
+        });
     }
 
-    /// A snapshot was taken at this time.
-    pub(crate) fn snapshot_taken(&mut self, time_us: i64) {
-        self.time_us = Some(time_us);
+    /// A snapshot was taken in this transaction.
+    pub(crate) fn snapshot_taken(&mut self, transaction: Transaction) {
+        self.transaction = Some(transaction);
     }
 
     /// Returns whether the transaction's beginning has been delivered before: a change of it has.
@@ -90,7 +96,7 @@ impl Place {
             xid: begin.xid.0,
             time_us: begin.commit_time.unix_micros(),
         };
-        self.time_us = Some(transaction.time_us);
+        self.transaction = Some(transaction);
         self.origin = None;
         self.open = Some(Open {
             final_lsn: begin.final_lsn,
@@ -157,9 +163,9 @@ impl Place {
         Some(open.transaction)
     }
 
-    /// When what is read was committed, microseconds since 1970.
-    pub(crate) fn time_us(&self) -> i64 {
-        self.time_us.unwrap_or_default()
+    /// The transaction that is read, or was read last.
+    pub(crate) fn transaction(&self) -> Transaction {
+        self.transaction.unwrap_or_default()
     }
 
     pub(crate) fn origin_name(&self) -> Option<OriginName> {
@@ -268,17 +274,17 @@ mod tests {
     fn messages_outside_transactions_carry_the_time_of_what_was_read_last() {
         let mut first = Place::default();
         first.reconnected(5);
-        assert_eq!(first.time_us(), 5);
-        first.snapshot_taken(7);
+        assert_eq!(first.transaction().time_us, 5);
+        first.snapshot_taken(Transaction { xid: 1, time_us: 7 });
         first.reconnected(9);
-        assert_eq!(first.time_us(), 7);
+        assert_eq!(first.transaction().time_us, 7);
         begin(&mut first, 40);
-        assert_eq!(first.time_us(), 0, "the transaction's");
+        assert_eq!(first.transaction().time_us, 0, "the transaction's");
 
         let mut offset = StoredOffset::default();
         offset.connect.ts_usec = Some(3);
         let mut resumed = Place::after(&offset);
         resumed.reconnected(9);
-        assert_eq!(resumed.time_us(), 3);
+        assert_eq!(resumed.transaction().time_us, 3);
     }
 }

@@ -7,11 +7,13 @@ use walferry_engine::{
     Failure, SlotXmin,
     batch::Batch,
     progress::Progress,
-    sink::{Outgoing, Sink},
+    sink::{Acks, Outgoing, Sink},
     source::Frame,
     store::StoredOffset,
 };
-use walferry_pgoutput::{LogicalMessage, Lsn, Message, Oid, Relation, RelationColumn, ReplicaIdentity, Xid};
+use walferry_pgoutput::{
+    Begin, Commit, LogicalMessage, Lsn, Message, Oid, PgTimestamp, Relation, RelationColumn, ReplicaIdentity, Xid,
+};
 
 use crate::{
     fixture,
@@ -86,6 +88,50 @@ fn a_message_outside_transactions_has_the_time_of_what_was_read_last_and_the_slo
             "{name}"
         );
     }
+}
+
+#[test]
+fn the_offset_of_a_message_has_the_time_of_a_transaction_that_sent_nothing() {
+    let (final_lsn, end_lsn) = (Lsn(90), Lsn(98));
+    let commit_time = PgTimestamp::from_unix_micros(1_700_000_000_000_000);
+    let begin = Begin {
+        final_lsn,
+        commit_time,
+        xid: Xid(7),
+    };
+    let commit = Commit {
+        commit_lsn: final_lsn,
+        end_lsn,
+        commit_time,
+    };
+    let message = LogicalMessage {
+        transactional: false,
+        lsn: Lsn(120),
+        prefix: "p",
+        content: b"x",
+    };
+    let stream = [
+        script::frame(Lsn(80), &Message::Begin(begin)),
+        script::frame(end_lsn, &Message::Commit(commit)),
+        script::frame(Lsn(120), &Message::Logical(message)),
+    ];
+    let mut after = StoredOffset::default();
+    after.connect.ts_usec = Some(5);
+    let mut pipeline = fixture::pipeline(&after);
+    let progress = Arc::new(Progress::new(after, usize::MAX));
+    let (acks, mut batch) = (Acks::new(progress.clone()), Batch::default());
+    for sent in stream {
+        let payload = 0..sent.payload.len();
+        pipeline
+            .on_frame(Frame::Wal { lsn: sent.lsn, payload }, &sent.payload, 0, &mut batch)
+            .expect("the stream is legal");
+    }
+    batch
+        .deliver(&mut Values::default(), &progress, &fixture::status())
+        .expect("all is kept");
+    acks.delivered(0);
+    let stored = progress.delivered().expect("the message is");
+    assert_eq!(stored.offset().connect.ts_usec, Some(1_700_000_000_000_000));
 }
 
 /// A description of the table under this name.
