@@ -92,9 +92,11 @@ fn replay(folder: &Path) -> String {
                     lsn: Lsn(0),
                     xid: 0,
                     time_us: NOW_MS * 1000,
-                    place: (false, false),
+                    ordered: true,
+                    begun: false,
+                    goes_on: false,
                 };
-                play(Frame::Table(Box::new(table)), &[]);
+                play(Frame::Table(Arc::new(table)), &[]);
             }
             let tuple = tuple(&row["row"]);
             play(Frame::Row { tuple: 0..tuple.len() }, &tuple);

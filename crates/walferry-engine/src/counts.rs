@@ -11,9 +11,10 @@ use crate::status::Status;
 /// Plain numbers, added to the shared ones once a chunk.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) snapshot_rows: u64,
-    pub(crate) snapshot_tables: u64,
     pub(crate) heartbeats: u64,
+    /// Rows of the snapshot by table: mostly one table.
+    snapshot_rows: Vec<(String, u64)>,
+    snapshot_tables: u64,
     changes: [u64; 4],
     transactions: u64,
     unconverted: u64,
@@ -35,6 +36,17 @@ impl Counts {
         self.changes[index] += 1;
         self.last_lsn = lsn;
         self.last_change_us = now_ns / 1000;
+    }
+
+    pub(crate) fn snapshot_row(&mut self, table: &str) {
+        match self.snapshot_rows.iter_mut().rev().find(|(name, _)| name == table) {
+            Some((_, rows)) => *rows += 1,
+            None => self.snapshot_rows.push((table.to_owned(), 1)),
+        }
+    }
+
+    pub(crate) const fn snapshot_table(&mut self) {
+        self.snapshot_tables += 1;
     }
 
     pub(crate) fn commit(&mut self, time_us: i64) {
@@ -74,7 +86,10 @@ impl Counts {
         add(&counters.deletes, deletes);
         add(&counters.truncates, truncates);
         add(&counters.transactions, &mut self.transactions);
-        add(&counters.snapshot_rows, &mut self.snapshot_rows);
+        for (table, mut rows) in self.snapshot_rows.drain(..) {
+            status.count_snapshot_rows(&table, rows);
+            add(&counters.snapshot_rows, &mut rows);
+        }
         if std::mem::take(&mut self.heartbeats) > 0 {
             status.heartbeat_sent.notify_one();
         }

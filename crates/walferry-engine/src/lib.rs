@@ -13,6 +13,7 @@ pub mod position;
 pub mod progress;
 mod reader;
 mod remark;
+pub mod rest;
 mod retries;
 pub mod run;
 pub mod sink;

@@ -21,6 +21,7 @@ use crate::{
     plans::Plans,
     position::Position,
     progress::{self, Step},
+    rest::{self, Rest},
     snapshot::Snapshot,
     source::Frame,
     status::Status,
@@ -35,6 +36,8 @@ pub struct Pipeline {
     /// Counts records by transaction, where `provide.transaction.metadata` asks for it.
     metadata: Option<Transaction>,
     snapshot: Option<Snapshot>,
+    /// While an interrupted snapshot is still to go on.
+    rest: Option<Rest>,
     heartbeats: Option<Heartbeats>,
     /// How many tables may be captured.
     limit: Option<(u32, GuardrailAction)>,
@@ -58,6 +61,7 @@ impl Pipeline {
             metadata: events.events.transaction_metadata.then(|| Transaction::new(&events)),
             plans: Plans::new(events),
             snapshot: None,
+            rest: None,
             heartbeats: None,
             limit: None,
             xmin: None,
@@ -85,6 +89,12 @@ impl Pipeline {
         self
     }
 
+    /// The same while an interrupted snapshot is still to go on: finds the rows that it has to read again.
+    pub fn before_the_rest(mut self, again: rest::Shared) -> Self {
+        self.rest = Some(Rest::new(again));
+        self
+    }
+
     /// One frame of the source. `bytes` is what its ranges point into, `now_ns` the time of processing in nanoseconds since
     /// 1970.
     pub fn on_frame(&mut self, frame: Frame, bytes: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
@@ -98,11 +108,10 @@ impl Pipeline {
                 self.plans.forget();
                 self.place.reconnected(now_ns / 1000);
             }
-            Frame::Table(mut table) => {
+            Frame::Table(table) => {
                 let (xid, time_us) = (table.xid, table.time_us);
                 self.place.snapshot_taken(progress::Transaction { xid, time_us });
-                let plan = self.plans.snapshot(&mut table.catalog)?;
-                self.snapshot.get_or_insert_default().table(*table, plan);
+                self.snapshot.get_or_insert_default().table(table, &mut self.plans)?;
             }
             Frame::Row { tuple } => {
                 let snapshot = self
@@ -118,7 +127,17 @@ impl Pipeline {
                     out,
                 )?;
             }
+            Frame::Part { step, completes } => {
+                if completes {
+                    self.counts.snapshot_table();
+                }
+                match &mut self.snapshot {
+                    Some(snapshot) => snapshot.part(step, out),
+                    None => out.step(Step::Snapshot(step)),
+                }
+            }
             Frame::SnapshotEnd => {
+                self.rest = None;
                 let snapshot = self.snapshot.take().unwrap_or_default();
                 snapshot.end(now_ns, &mut self.place, &mut self.outlet, &mut self.counts, out)?;
                 return self.beat(now_ns, true, out);
@@ -159,7 +178,12 @@ impl Pipeline {
                 Ok(())
             }
             // The reader has put the catalog's facts beside the relation, in stream order.
-            Message::Relation(relation) => self.plans.learn(relation),
+            Message::Relation(relation) => {
+                if let Some(rest) = &mut self.rest {
+                    rest.learn(&relation, self.plans.next_facts());
+                }
+                self.plans.learn(relation)
+            }
             Message::Truncate(truncate) => self.on_truncate(lsn, &truncate, now_ns, out),
             Message::Logical(message) => self.on_logical_message(lsn, &message, now_ns, out),
             Message::Origin(origin) => {
@@ -195,6 +219,9 @@ impl Pipeline {
             return Ok(());
         }
         self.counts.change(message, lsn, now_ns);
+        if let Some(rest) = &mut self.rest {
+            rest.note(plan.name(), change, out);
+        }
         let before = out.records();
         match outcome {
             Ok(outcome) => emit(outcome, from, &mut self.place, &mut self.outlet, &mut self.counts, out)?,

@@ -54,6 +54,11 @@ impl Plans {
         self.facts = Some(catalog);
     }
 
+    /// What the catalog knows of the relation that is described next.
+    pub(crate) fn next_facts(&self) -> Option<&Catalog> {
+        self.facts.as_deref()
+    }
+
     /// A new version of a relation.
     ///
     /// A captured table that gets a name that is not captured goes on under its old name for as long as its columns stay what

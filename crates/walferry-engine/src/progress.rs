@@ -11,6 +11,7 @@ use std::{
 
 use tokio::sync::Notify;
 use walferry_pgoutput::Lsn;
+use walferry_snapshot as snapshot;
 
 use crate::{
     failure::Failure,
@@ -53,6 +54,8 @@ pub enum Step {
     },
     /// Everything committed before this has been sent by the server.
     Idle(Lsn),
+    /// A part of the initial snapshot is complete, or is not what it was.
+    Snapshot(snapshot::Step),
     /// The initial snapshot is complete: its last row was read at this position.
     SnapshotEnd {
         /// Where the stream goes on.
@@ -434,8 +437,10 @@ impl State {
                 return;
             }
             Step::Commit { end, .. } => {
-                // The transaction tells that the snapshot is behind.
-                (offset.snapshot, offset.snapshot_completed, offset.last_snapshot_record) = (None, None, None);
+                // The transaction tells that the snapshot is behind, unless one that was interrupted is still to go on.
+                if self.delivered.snapshot.is_none() {
+                    (offset.snapshot, offset.snapshot_completed, offset.last_snapshot_record) = (None, None, None);
+                }
                 offset.lsn_commit = Some(end.into());
                 offset.lsn_proc = offset.lsn_proc.max(Some(end.into()));
             }
@@ -445,7 +450,13 @@ impl State {
                 }
                 offset.lsn_proc = Some(lsn.into());
             }
+            Step::Snapshot(step) => {
+                if let Some(done) = &mut self.delivered.snapshot {
+                    done.step(step);
+                }
+            }
             Step::SnapshotEnd { lsn, transaction } => {
+                self.delivered.snapshot = None;
                 self.transaction = transaction;
                 // The stream goes on where the slot stands, which may be before the snapshot.
                 offset.lsn = Some(lsn.into());

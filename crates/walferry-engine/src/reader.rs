@@ -8,12 +8,15 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 use tracing::info;
+use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
+use walferry_snapshot::{Keys, Step};
 
 use crate::{
     failure::{Disposition, Failure},
     progress::Stored,
+    rest,
     retries::Retries,
     run::Settings,
     source::{Chunk, ChunkSender, Frame, Phase, Port, SnapshotPlan, Source},
@@ -21,6 +24,11 @@ use crate::{
     status::{self, Status},
     store::StoredOffset,
 };
+
+/// How often the log tells how far a snapshot is.
+const PROGRESS: Duration = Duration::from_secs(10);
+/// How often is looked whether the pipeline has dealt with what was read.
+const LOOK: Duration = Duration::from_millis(2);
 
 pub(crate) struct Reader<'a, S> {
     pub(crate) source: &'a mut S,
@@ -30,6 +38,7 @@ pub(crate) struct Reader<'a, S> {
     pub(crate) port: Port,
     pub(crate) stored: watch::Receiver<Option<Stored>>,
     pub(crate) origin: Origin,
+    pub(crate) again: rest::Shared,
 }
 
 /// What the session has found and begun with.
@@ -86,26 +95,61 @@ impl<S: Source> Reader<'_, S> {
 
     /// Existing rows where they are due, and pauses where they are asked for. Does not end where no stream follows.
     async fn before_stream(&mut self, snapshot: Option<SnapshotPlan>) -> Result<(), Failure> {
-        if let Some(plan) = snapshot {
+        if let Some(mut plan) = snapshot {
+            if plan.goes_on {
+                self.catch_up(&mut plan).await?;
+            }
             self.snapshot(plan).await?;
         }
-        if !self.settings.stream {
+        if !self.settings.snapshot.stream {
             pending::<()>().await;
         }
         sleep(self.settings.streaming_delay).await;
         Ok(())
     }
 
+    /// Brings the topics to the watermark of the snapshot that goes on.
+    async fn catch_up(&mut self, plan: &mut SnapshotPlan) -> Result<(), Failure> {
+        let watermark = self.source.watermark().await?;
+        info!(lsn.watermark = %watermark, "a snapshot was interrupted: reading the stream up to where it goes on");
+        self.port.until = Some(watermark);
+        let caught_up = self.stream().await;
+        self.port.until = None;
+        caught_up?;
+        // What the pipeline finds on its way decides what is to be read again.
+        while !self.port.chunks.is_empty() {
+            sleep(LOOK).await;
+        }
+        plan.lsn = Some(watermark);
+        for (table, keys) in rest::take(&self.again).into_tables() {
+            if keys == Keys::All {
+                plan.done.step(Step::Restart(table));
+            } else if plan.done.has_begun(table) {
+                plan.again.insert(table, keys);
+            }
+        }
+        Ok(())
+    }
+
     async fn snapshot(&mut self, plan: SnapshotPlan) -> Result<(), Failure> {
-        let tables = plan.tables.len();
         self.status.set_phase(status::Phase::Snapshot);
         sleep(self.settings.snapshot_delay).await;
-        info!(tables, "reading existing rows");
+        let left = |table: &&TableFacts| !plan.done.is_complete(table.oid);
+        let (tables, left) = (plan.tables.len() as u64, plan.tables.iter().filter(left).count() as u64);
+        info!(tables, tables_left = left, "reading existing rows");
         let counters = &self.status.counters;
-        counters.snapshot_tables.store(tables as u64, Relaxed);
-        counters.snapshot_tables_left.store(tables as u64, Relaxed);
-        self.source.snapshot(plan, &self.port.chunks).await?;
-        info!("all existing rows are read");
+        counters.snapshot_tables.store(tables, Relaxed);
+        counters.snapshot_tables_left.store(left, Relaxed);
+        counters.snapshot_begun_us.store(status::now_us(), Relaxed);
+        tokio::select! {
+            read = self.source.snapshot(plan, &self.port.chunks) => read?,
+            never = tell_progress(self.status) => match never {},
+        }
+        counters.snapshot_ended_us.store(status::now_us(), Relaxed);
+        info!(
+            rows = counters.snapshot_rows.load(Relaxed),
+            "all existing rows are read"
+        );
         Ok(())
     }
 
@@ -138,19 +182,36 @@ impl<S: Source> Reader<'_, S> {
                 lsn_proc: Some(from.max(slot).max(self.stored()).into()),
                 ..SourceOffset::default()
             },
-            position: None,
             system_id: Some(system_id),
+            ..StoredOffset::default()
         };
         let s = self.settings;
         match start::decide(&s.slot, &found, Some(&here), s.snapshot, s.mismatch)? {
             Plan::Resume { .. } => Ok(()),
-            Plan::Create { .. } | Plan::Adopt { .. } => Err(Failure::new(
+            _ => Err(Failure::new(
                 Disposition::Replay,
                 "slot_lost",
                 format!("replication slot {} is lost: existing rows are read again", s.slot),
                 None,
             )),
         }
+    }
+}
+
+/// Tells at intervals how far the snapshot is; for ever.
+async fn tell_progress(status: &Status) -> Infallible {
+    let mut ticks = interval(PROGRESS);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        let counters = &status.counters;
+        info!(
+            rows = counters.snapshot_rows.load(Relaxed),
+            rows_estimate = counters.snapshot_rows_estimate.load(Relaxed),
+            tables = counters.snapshot_tables.load(Relaxed),
+            tables_left = counters.snapshot_tables_left.load(Relaxed),
+            "reading existing rows"
+        );
     }
 }
 

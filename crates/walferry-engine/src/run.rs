@@ -24,6 +24,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 use walferry_pgoutput::Lsn;
+use walferry_snapshot::Done;
 
 use crate::{
     failure::Failure,
@@ -31,9 +32,10 @@ use crate::{
     pipeline::Pipeline,
     progress::Progress,
     reader::{Origin, Reader},
+    rest,
     retries::Retries,
     sink::{Acks, Sinks},
-    source::{self, ChunkSender, Phase, Port, SnapshotPlan, Source, TableFilter},
+    source::{self, ChunkSender, Found, Phase, Port, SnapshotPlan, Source, TableFilter},
     start::{self, Mismatch, Plan, SnapshotPolicy},
     status::{self, Status},
     store::{OffsetStore, StoredOffset},
@@ -47,8 +49,6 @@ pub struct Settings {
     pub slot: String,
     /// When existing rows are read.
     pub snapshot: SnapshotPolicy,
-    /// Whether the stream follows (`initial_only`: no).
-    pub stream: bool,
     /// `offset.mismatch.strategy`.
     pub mismatch: Mismatch,
     /// Which tables are captured.
@@ -143,6 +143,7 @@ where
             origin,
             snapshot,
         } = prepared;
+        let goes_on = snapshot.as_ref().is_some_and(|plan| plan.goes_on);
 
         let Self {
             settings,
@@ -158,7 +159,11 @@ where
             .counters
             .in_flight_limit_bytes
             .store(records_bytes as u64, Relaxed);
-        let pipeline = pipelines(&offset)?;
+        let again = rest::Shared::default();
+        let mut pipeline = pipelines(&offset)?;
+        if goes_on {
+            pipeline = pipeline.before_the_rest(again.clone());
+        }
         let progress = Arc::new(Progress::new(offset, records_bytes).with_latency(status.latency.clone()));
         let (chunks, receiver) = source::chunks(frames_bytes);
         let stored = watch::Sender::new(None);
@@ -184,7 +189,9 @@ where
                 confirmable: confirmable.subscribe(),
                 phase: phase.subscribe(),
                 server_end: server_end.clone(),
+                until: None,
             },
+            again,
             stored: stored.subscribe(),
             origin,
         };
@@ -252,17 +259,39 @@ where
         let s = &self.settings;
         let plan = start::decide(&s.slot, &found, stored.as_ref(), s.snapshot, s.mismatch)?;
         self.check_outbox().await?;
+        if matches!(plan, Plan::Rest | Plan::ReadOnly) {
+            return self.prepare_reading(plan == Plan::ReadOnly, &found).await;
+        }
         let s = &self.settings;
         self.source.ensure_publication(s.tables.clone()).await?;
         let slot = found.slot.and_then(|slot| slot.confirmed).unwrap_or_default();
         let (mut offset, from, slot, snapshot) = match plan {
             Plan::Resume { from, snapshot } => {
                 info!(lsn.stored = %from, slot = s.slot, "going on from the stored offset");
-                (stored.unwrap_or_default(), from, slot, snapshot.then_some(None))
+                let snapshot = snapshot.then(SnapshotPlan::default);
+                (stored.unwrap_or_default(), from, slot, snapshot)
+            }
+            Plan::Continue { from } => {
+                let mut offset = stored.unwrap_or_default();
+                let mut done = offset.snapshot.take().unwrap_or_default();
+                for table in done.forget_incomplete() {
+                    warn!(
+                        table.oid = table.0,
+                        "rows have been changed without their TOASTed values and were not read again: the table is read from its beginning"
+                    );
+                }
+                offset.snapshot = Some(done.clone());
+                let plan = SnapshotPlan {
+                    goes_on: true,
+                    done,
+                    ..SnapshotPlan::default()
+                };
+                (offset, from, slot, Some(plan))
             }
             Plan::Adopt { snapshot, from } => {
                 warn!(lsn.confirmed = %from, slot = s.slot, "the slot is there but no offset: going on from the slot's position");
-                (StoredOffset::default(), from, slot, snapshot.then_some(None))
+                let snapshot = snapshot.then(SnapshotPlan::default);
+                (StoredOffset::default(), from, slot, snapshot)
             }
             Plan::Create { snapshot, replace } => {
                 if let Some(old) = stored.filter(|_| snapshot) {
@@ -273,21 +302,56 @@ where
                     self.source.drop_slot().await?;
                 }
                 let from = self.source.create_slot(snapshot).await?.consistent_point;
-                info!(lsn.consistent = %from, slot = s.slot, "slot created");
-                (StoredOffset::default(), from, from, snapshot.then_some(Some(from)))
+                let plan = SnapshotPlan {
+                    lsn: Some(from),
+                    ..SnapshotPlan::default()
+                };
+                (StoredOffset::default(), from, from, snapshot.then_some(plan))
             }
+            Plan::ReadOnly | Plan::Rest => unreachable!("dealt with above"),
         };
         offset.system_id = Some(found.system_id);
         // Nothing before it will be asked for, so nothing before it is missing; nor is anything after it dealt with, though an
         // offset of Debezium's that lies inside a transaction says so.
         offset.connect.lsn_proc = Some(from.into());
+        if snapshot.is_some() && matches!(plan, Plan::Create { .. } | Plan::Adopt { .. }) {
+            // From here on an interrupted snapshot goes on.
+            offset.connect.lsn = Some(from.into());
+            offset = offset.interrupted();
+            offset.snapshot = Some(Done::default());
+            self.store.write(&offset).await?;
+        }
         let snapshot = match snapshot {
-            Some(lsn) => Some(self.snapshot_plan(lsn).await?),
+            Some(plan) => Some(self.with_tables(plan).await?),
             None => None,
         };
         let origin = Origin {
             from,
             slot,
+            system_id: found.system_id,
+        };
+        Ok(Prepared {
+            offset,
+            origin,
+            snapshot,
+        })
+    }
+
+    /// Where no stream follows, there is neither slot nor publication.
+    async fn prepare_reading(&mut self, read: bool, found: &Found) -> Result<Prepared, Failure> {
+        let (mut offset, snapshot) = if read {
+            (
+                StoredOffset::default(),
+                Some(self.with_tables(SnapshotPlan::default()).await?),
+            )
+        } else {
+            info!("all existing rows have been read, and no stream is asked for: there is nothing to do");
+            (self.store.load().await?.unwrap_or_default(), None)
+        };
+        offset.system_id = Some(found.system_id);
+        let origin = Origin {
+            from: Lsn::default(),
+            slot: Lsn::default(),
             system_id: found.system_id,
         };
         Ok(Prepared {
@@ -306,11 +370,12 @@ where
         Ok(())
     }
 
-    /// Tables that a snapshot reads.
-    async fn snapshot_plan(&mut self, lsn: Option<Lsn>) -> Result<SnapshotPlan, Failure> {
+    /// With the tables that the snapshot reads.
+    async fn with_tables(&mut self, mut plan: SnapshotPlan) -> Result<SnapshotPlan, Failure> {
         let mut tables = self.source.tables(self.settings.tables.clone()).await?;
         tables.retain(|table| (self.settings.snapshot_tables)(&table.schema, &table.name));
-        Ok(SnapshotPlan { tables, lsn })
+        plan.tables = tables;
+        Ok(plan)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Rows of a snapshot on their way to records.
 
-use std::{mem, sync::Arc};
+use std::{collections::HashMap, mem, sync::Arc};
 
 use walferry_event::{Context, SnapshotMarker, TablePlan};
-use walferry_pgoutput::{Lsn, Tuple, Xid};
+use walferry_pgoutput::{Lsn, Oid, Tuple, Xid};
+use walferry_snapshot as snapshot;
 
 use crate::{
     batch::Batch,
@@ -12,6 +13,7 @@ use crate::{
     outlet::{From, Outlet},
     pipeline::emit,
     place::Place,
+    plans::Plans,
     position::Position,
     progress::{Step, Transaction},
     source::SnapshotTable,
@@ -22,39 +24,63 @@ use crate::{
 /// Whether a row is the last of its table, or of all, shows only when the next frame comes; so one row is held back.
 #[derive(Default)]
 pub(crate) struct Snapshot {
+    tables: HashMap<Oid, Arc<Planned>>,
+    /// The table that the next rows are of; `None` where it is gone, and has none.
     table: Option<Arc<Planned>>,
+    /// Whether rows of it have come.
+    in_table: bool,
+    /// Whether any row has been sent.
+    begun: bool,
     held: Option<Held>,
-    /// Rows of the table so far.
-    rows: u64,
-    /// Rows of all tables so far.
-    all_rows: u64,
+    /// Parts that are complete with the row that is held.
+    parts: Vec<Step>,
     /// Memory of the last row that was held, to be used again.
     spare: Vec<u8>,
-    tables: u64,
     /// Where the stream goes on, and the transaction that reads: the same for all tables.
     moment: Option<(Lsn, Transaction)>,
 }
 
 struct Planned {
-    facts: SnapshotTable,
+    facts: Arc<SnapshotTable>,
     plan: TablePlan,
 }
 
 struct Held {
     table: Arc<Planned>,
     tuple: Vec<u8>,
-    first_of_table: bool,
-    first_of_all: bool,
+    marker: SnapshotMarker,
 }
 
 impl Snapshot {
-    /// The rows that follow are of this table; without a plan it is gone, and has none.
-    pub(crate) fn table(&mut self, facts: SnapshotTable, plan: Option<TablePlan>) {
-        let SnapshotTable { lsn, xid, time_us, .. } = facts;
-        self.moment = Some((lsn, Transaction { xid, time_us }));
-        self.table = plan.map(|plan| Arc::new(Planned { facts, plan }));
-        self.rows = 0;
-        self.tables += 1;
+    /// The rows that follow are of this table. It may have been met before.
+    pub(crate) fn table(&mut self, facts: Arc<SnapshotTable>, plans: &mut Plans) -> Result<(), Failure> {
+        let Some(oid) = facts.catalog.table.as_ref().map(|table| table.oid) else {
+            self.table = None;
+            return Ok(());
+        };
+        let is_same = |table: &Arc<Planned>| Arc::ptr_eq(&table.facts, &facts);
+        if self.table.as_ref().is_some_and(is_same) {
+            return Ok(());
+        }
+        let known = self.tables.get(&oid).filter(|table| is_same(table)).cloned();
+        let table = match known {
+            Some(table) => Some(table),
+            None => {
+                let plan = plans.snapshot(&mut facts.catalog.clone())?;
+                plan.map(|plan| {
+                    let facts = facts.clone();
+                    Arc::new(Planned { facts, plan })
+                })
+            }
+        };
+        if let Some(table) = &table {
+            self.tables.insert(oid, table.clone());
+        }
+        let (xid, time_us) = (facts.xid, facts.time_us);
+        self.moment = Some((facts.lsn, Transaction { xid, time_us }));
+        self.begun |= facts.goes_on;
+        (self.table, self.in_table) = (table, false);
+        Ok(())
     }
 
     pub(crate) fn row(
@@ -67,32 +93,37 @@ impl Snapshot {
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let Some(table) = self.table.clone() else { return Ok(()) };
+        let begins_table = table.facts.ordered && !std::mem::replace(&mut self.in_table, true);
+        counts.snapshot_row(table.plan.name());
+        if let Some(held) = &mut self.held
+            && begins_table
+        {
+            // What a row ends counts before what it begins.
+            held.marker = SnapshotMarker::LastInTable;
+        }
+        self.send(now_ns, place, outlet, counts, out)?;
+        let marker = match (std::mem::replace(&mut self.begun, true), begins_table) {
+            (false, _) => SnapshotMarker::First,
+            (true, true) if !table.facts.begun => SnapshotMarker::FirstInTable,
+            (true, _) => SnapshotMarker::True,
+        };
         let mut bytes = mem::take(&mut self.spare);
         bytes.clear();
         bytes.extend_from_slice(tuple);
-        let (first_of_table, first_of_all) = (self.rows == 0, self.all_rows == 0);
-        let held = self.held.replace(Held {
+        self.held = Some(Held {
             table,
             tuple: bytes,
-            first_of_table,
-            first_of_all,
+            marker,
         });
-        self.rows += 1;
-        self.all_rows += 1;
-        counts.snapshot_rows += 1;
-        counts.snapshot_tables += self.tables.saturating_sub(1);
-        self.tables = self.tables.min(1);
-        let Some(held) = held else { return Ok(()) };
-        // What a row ends counts before what it begins.
-        let marker = match (first_of_table, held.first_of_all, held.first_of_table) {
-            (true, ..) => SnapshotMarker::LastInTable,
-            (_, true, _) => SnapshotMarker::First,
-            (.., true) => SnapshotMarker::FirstInTable,
-            _ => SnapshotMarker::True,
-        };
-        held.send(marker, now_ns, place, outlet, counts, out)?;
-        self.spare = held.tuple;
         Ok(())
+    }
+
+    /// A part is complete: it counts as soon as all its rows do.
+    pub(crate) fn part(&mut self, step: snapshot::Step, out: &mut Batch) {
+        match self.held {
+            Some(_) => self.parts.push(Step::Snapshot(step)),
+            None => out.step(Step::Snapshot(step)),
+        }
     }
 
     /// All rows are read. The last one is marked so, whichever table it is of.
@@ -104,13 +135,29 @@ impl Snapshot {
         counts: &mut Counts,
         out: &mut Batch,
     ) -> Result<(), Failure> {
-        counts.snapshot_tables += self.tables;
-        if let Some(held) = self.held.take() {
-            held.send(SnapshotMarker::Last, now_ns, place, outlet, counts, out)?;
+        if let Some(held) = &mut self.held {
+            held.marker = SnapshotMarker::Last;
         }
+        self.send(now_ns, place, outlet, counts, out)?;
         if let Some((lsn, transaction)) = self.moment {
             out.step(Step::SnapshotEnd { lsn, transaction });
         }
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        now_ns: i64,
+        place: &mut Place,
+        outlet: &mut Outlet,
+        counts: &mut Counts,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        if let Some(held) = self.held.take() {
+            held.send(now_ns, place, outlet, counts, out)?;
+            self.spare = held.tuple;
+        }
+        self.parts.drain(..).for_each(|part| out.step(part));
         Ok(())
     }
 }
@@ -118,7 +165,6 @@ impl Snapshot {
 impl Held {
     fn send(
         &self,
-        marker: SnapshotMarker,
         now_ns: i64,
         place: &mut Place,
         outlet: &mut Outlet,
@@ -134,7 +180,7 @@ impl Held {
             processed_time_ns: now_ns,
             xmin: None,
             origin: None,
-            snapshot: Some(marker),
+            snapshot: Some(self.marker),
         };
         // Nor is it a change that ends, so that it leaves no offset: an unfinished snapshot is read again from its beginning.
         let position = Position {

@@ -1,11 +1,12 @@
 //! What the engine asks of the database side, and what it gets from it.
 
-use std::{future::Future, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, future::Future, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use walferry_event::catalog::{Catalog, TableFacts};
-use walferry_pgoutput::Lsn;
+use walferry_pgoutput::{Lsn, Oid};
+use walferry_snapshot::{self as snapshot, Done, Keys};
 
 use crate::{failure::Failure, progress::Stored};
 
@@ -29,12 +30,17 @@ pub trait Source: Send + 'static {
     /// imported it or the source is used for something else.
     fn create_slot(&mut self, export: bool) -> impl Future<Output = Result<CreatedSlot, Failure>> + Send;
 
-    /// Reads all rows of the tables and sends them, in order, as [`Frame::Table`] and [`Frame::Row`]; ends with
-    /// [`Frame::SnapshotEnd`]. One read-only transaction sees all of it: the exported snapshot where the slot has just been
-    /// created, otherwise one of its own.
+    /// Exports a snapshot at a position of its own, the watermark: what was committed before it is in the snapshot, and
+    /// nothing else. It stays open until [`Source::snapshot`] has imported it, also while the slot is streamed.
+    fn watermark(&mut self) -> impl Future<Output = Result<Lsn, Failure>> + Send;
+
+    /// Reads what is left of the tables and sends it as [`Frame::Table`], [`Frame::Row`] and [`Frame::Part`]; ends with
+    /// [`Frame::SnapshotEnd`]. All of it is seen by one snapshot: the exported one where there is one, otherwise one of its
+    /// own. With one thread rows come in the order of the tables and of their blocks; with several, in any order.
     fn snapshot(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Streams from `from` until the connection fails or [`Port::phase`] says to close. Never returns `Ok` before that.
+    /// Streams from `from` until the connection fails or [`Port::phase`] says to close. Never returns `Ok` before that, but
+    /// with [`Port::until`].
     ///
     /// Status updates go out by themselves: every few seconds, when the server asks, and when the confirmable position has
     /// moved; also while the engine takes no chunk and while the catalog is looked up.
@@ -84,12 +90,19 @@ pub struct CreatedSlot {
 }
 
 /// What a snapshot reads.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct SnapshotPlan {
     /// Tables in order.
     pub tables: Vec<TableFacts>,
-    /// The position that its rows carry: the new slot's consistent point, `None` for the server's position at its start.
+    /// The position that its rows carry: the new slot's consistent point or the watermark, `None` for the server's position
+    /// at its start.
     pub lsn: Option<Lsn>,
+    /// Whether it goes on with one that was interrupted.
+    pub goes_on: bool,
+    /// What is done of the tables.
+    pub done: Done,
+    /// Rows to be read again, of tables that have been begun.
+    pub again: BTreeMap<Oid, Keys>,
 }
 
 /// Frames in stream order, with the memory that they lie in.
@@ -133,13 +146,20 @@ pub enum Frame {
     },
     /// The catalog's facts for the relation that the next [`Frame::Wal`] describes.
     Catalog(Box<Catalog>),
-    /// A snapshot begins to read this table.
-    Table(Box<SnapshotTable>),
+    /// The rows that follow are of this table.
+    Table(Arc<SnapshotTable>),
     /// A row of the snapshot, as pgoutput's TupleData: 2 bytes for the number of columns, then for each `n`, or `t`, 4 bytes
     /// of length and the text. Columns as in the table's facts.
     Row {
         /// Where the tuple lies.
         tuple: Range<usize>,
+    },
+    /// A part of a table is complete.
+    Part {
+        /// Which.
+        step: snapshot::Step,
+        /// Whether the table is complete with it.
+        completes: bool,
     },
     /// All rows have been sent.
     SnapshotEnd,
@@ -158,8 +178,12 @@ pub struct SnapshotTable {
     pub xid: u32,
     /// `CURRENT_TIMESTAMP` in it, microseconds since 1970.
     pub time_us: i64,
-    /// Whether it is the first and the last table of the snapshot.
-    pub place: (bool, bool),
+    /// Whether the rows of each table come together, so that its first and its last are marked.
+    pub ordered: bool,
+    /// Whether rows of it have been sent by an earlier snapshot, which was interrupted.
+    pub begun: bool,
+    /// Whether any rows have been.
+    pub goes_on: bool,
 }
 
 /// The way from the source to the pipeline: bounded by the bytes that wait in it.
@@ -236,6 +260,9 @@ pub struct Port {
     pub phase: watch::Receiver<Phase>,
     /// What has arrived: set by the stream to the server's last known WAL position.
     pub server_end: watch::Sender<Lsn>,
+    /// Where to end, in order and with `Ok`: before the first transaction that was committed there or later, once all before
+    /// it have been sent.
+    pub until: Option<Lsn>,
 }
 
 /// What is wanted of a stream.

@@ -17,6 +17,8 @@ pub struct SnapshotPolicy {
     pub at_every_start: bool,
     /// Reads them again when the stream cannot go on from the stored offset (`when_needed`).
     pub when_lost: bool,
+    /// Whether the stream follows (`initial_only`: no, and no slot is made).
+    pub stream: bool,
 }
 
 /// What `offset.mismatch.strategy` asks for when the slot is ahead of the stored offset.
@@ -54,6 +56,15 @@ pub enum Plan {
         /// Whether to read all rows again first (`always`).
         snapshot: bool,
     },
+    /// Goes on with a snapshot that was interrupted: first the stream, then what is left of the tables.
+    Continue {
+        /// Everything before this is dealt with.
+        from: Lsn,
+    },
+    /// Reads existing rows without a slot: no stream follows (`initial_only`).
+    ReadOnly,
+    /// Has nothing to do any more (`initial_only`, when all rows are read).
+    Rest,
 }
 
 /// Decides. `slot` is the slot's name, for what is said.
@@ -64,10 +75,24 @@ pub fn decide(
     policy: SnapshotPolicy,
     mismatch: Mismatch,
 ) -> Result<Plan, Failure> {
-    // A snapshot that was interrupted starts again, whatever it was begun for; what its offset says is of no use.
     let interrupted = stored.is_some_and(|offset| offset.connect.is_unfinished_snapshot());
     let first = policy.at_first_start || policy.at_every_start || (policy.when_lost && interrupted);
-    let stored = stored.filter(|_| !interrupted);
+    // One that was interrupted goes on where it is known what of it was done, and the slot still has what came after.
+    // Otherwise it starts again, whatever it was begun for; what its offset says is of no use.
+    let continues = interrupted
+        && first
+        && policy.stream
+        && !policy.at_every_start
+        && stored.is_some_and(|offset| offset.snapshot.is_some())
+        && found.slot.as_ref().is_some_and(|slot| slot.alive);
+    let stored = stored.filter(|_| !interrupted || continues);
+    if !policy.stream {
+        return Ok(match stored {
+            Some(_) if !policy.at_every_start => Plan::Rest,
+            _ if first => Plan::ReadOnly,
+            _ => Plan::Rest,
+        });
+    }
     let Some((stored, from)) = stored.and_then(|offset| Some((offset, offset.start()?))) else {
         return match &found.slot {
             None => Ok(Plan::Create {
@@ -136,9 +161,12 @@ pub fn decide(
                     ),
                 ));
             }
-            Ok(Plan::Resume {
-                from,
-                snapshot: policy.at_every_start,
+            Ok(match continues {
+                true => Plan::Continue { from },
+                false => Plan::Resume {
+                    from,
+                    snapshot: policy.at_every_start,
+                },
             })
         }
     }
@@ -181,21 +209,25 @@ mod tests {
         at_first_start: true,
         at_every_start: false,
         when_lost: false,
+        stream: true,
     };
     const NO_DATA: SnapshotPolicy = SnapshotPolicy {
         at_first_start: false,
         at_every_start: false,
         when_lost: false,
+        stream: true,
     };
     const WHEN_NEEDED: SnapshotPolicy = SnapshotPolicy {
         at_first_start: true,
         at_every_start: false,
         when_lost: true,
+        stream: true,
     };
     const ALWAYS: SnapshotPolicy = SnapshotPolicy {
         at_first_start: false,
         at_every_start: true,
         when_lost: false,
+        stream: true,
     };
 
     fn server(slot: Option<FoundSlot>) -> Found {

@@ -46,6 +46,7 @@ pub struct Status {
     topics: Mutex<BTreeMap<String, TopicCount>>,
     skipped: Mutex<BTreeMap<&'static str, u64>>,
     errors: Mutex<BTreeMap<&'static str, u64>>,
+    snapshot_rows: Mutex<BTreeMap<String, u64>>,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -108,6 +109,12 @@ pub struct Counters {
     pub snapshot_tables: AtomicU64,
     /// Tables still to come.
     pub snapshot_tables_left: AtomicU64,
+    /// How many rows the tables of the snapshot have by the server's estimate, 0 while it has none.
+    pub snapshot_rows_estimate: AtomicU64,
+    /// When the snapshot began to read, microseconds since 1970; 0 before.
+    pub snapshot_begun_us: AtomicI64,
+    /// When it had read everything; 0 before.
+    pub snapshot_ended_us: AtomicI64,
 }
 
 /// What the connector is doing.
@@ -347,6 +354,19 @@ impl Status {
     /// Counts a failure that did not end anything.
     pub fn count_error(&self, kind: &'static str) {
         *lock(&self.errors).entry(kind).or_default() += 1;
+    }
+
+    /// Rows that the snapshot has read, by `schema.table`.
+    pub fn snapshot_rows(&self) -> BTreeMap<String, u64> {
+        lock(&self.snapshot_rows).clone()
+    }
+    /// Counts rows of a table that the snapshot has read.
+    pub fn count_snapshot_rows(&self, table: &str, rows: u64) {
+        let mut counted = lock(&self.snapshot_rows);
+        match counted.get_mut(table) {
+            Some(count) => *count += rows,
+            None => drop(counted.insert(table.to_owned(), rows)),
+        }
     }
 
     /// Settings that weaken a guarantee, to be shown as long as they are in force.

@@ -4,6 +4,7 @@ use std::future::Future;
 
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
+use walferry_snapshot::Done;
 
 use crate::{failure::Failure, position::Position};
 
@@ -25,11 +26,15 @@ pub struct StoredOffset {
     pub position: Option<Position>,
     /// System identifier of the server that the LSNs belong to; `None` when the offset came from Debezium.
     pub system_id: Option<u64>,
+    /// What of an unfinished snapshot has been delivered; `None` when there is none, or when it starts again from its
+    /// beginning.
+    pub snapshot: Option<Done>,
 }
 
 impl StoredOffset {
-    /// The same, marked as that of a snapshot that is not complete: the next start reads all rows again.
+    /// The same, marked as that of a snapshot that is not complete: as it is, the next start reads all rows again.
     pub(crate) fn interrupted(mut self) -> Self {
+        self.snapshot = None;
         self.connect.snapshot = Some("INITIAL".into());
         (self.connect.snapshot_completed, self.connect.last_snapshot_record) = (Some(false), Some(false));
         self

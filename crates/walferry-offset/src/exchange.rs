@@ -89,8 +89,7 @@ pub fn import(partition: &SourcePartition, text: &str) -> Result<Import, ImportE
     Ok(Import {
         offset: StoredOffset {
             connect,
-            position: None,
-            system_id: None,
+            ..StoredOffset::default()
         },
         warnings,
     })

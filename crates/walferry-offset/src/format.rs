@@ -8,7 +8,8 @@
 //!   "key": "[\"orders\",{\"server\":\"shop\"}]",
 //!   "value": { "lsn_proc": 24023128, "lsn": 24023128, … },
 //!   "position": { "unit": "0/16E9058", "lsn": "0/16E8F18", "ordinal": 2 },
-//!   "system_id": 7423423423423423423
+//!   "system_id": 7423423423423423423,
+//!   "snapshot": { "16391": { "storage": 16391, "blocks": [[0, 4096]] } }
 //! }
 //! }
 //! ```
@@ -20,6 +21,7 @@ use serde_json::value::RawValue;
 use walferry_engine::{Position, store::StoredOffset};
 use walferry_pgoutput::Lsn;
 use walferry_record::{SourceOffset, SourcePartition};
+use walferry_snapshot::Done;
 
 /// The format that is written.
 pub(crate) const FORMAT: u32 = 1;
@@ -55,6 +57,8 @@ struct Content {
     position: Option<Place>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     system_id: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    snapshot: Option<Done>,
 }
 
 /// A position, with LSNs as people read them.
@@ -77,6 +81,7 @@ pub(crate) fn encode(partition: &SourcePartition, offset: &StoredOffset) -> Vec<
             ordinal: position.ordinal,
         }),
         system_id: offset.system_id,
+        snapshot: offset.snapshot.clone(),
     };
     let content = serde_json::to_string_pretty(&content).expect("strings and numbers always have a JSON form");
     let crc32 = crc32fast::hash(content.as_bytes());
@@ -115,6 +120,7 @@ pub(crate) fn decode(partition: &SourcePartition, bytes: &[u8]) -> Result<Stored
         connect: content.value,
         position: position.transpose()?,
         system_id: content.system_id,
+        snapshot: content.snapshot,
     })
 }
 
@@ -141,6 +147,7 @@ mod tests {
                 ordinal: 7,
             }),
             system_id: Some(u64::MAX),
+            snapshot: Some(serde_json::from_str(r#"{"7":{"storage":3,"blocks":[[0,4096]]}}"#).unwrap()),
         }
     }
 

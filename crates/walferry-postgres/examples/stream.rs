@@ -45,6 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     SnapshotPlan {
                         tables,
                         lsn: Some(created.consistent_point),
+                        ..SnapshotPlan::default()
                     },
                     &sender,
                 )
@@ -61,6 +62,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         confirmable,
         phase: phases,
         server_end,
+        until: None,
     };
     tokio::spawn(async move {
         let _ = tokio::signal::ctrl_c().await;

@@ -158,6 +158,14 @@ pub enum Error {
         /// The limit.
         seconds: u64,
     },
+    /// `snapshot.select.statement.overrides` has a statement that cannot be run.
+    #[error("the SELECT for table {table} is refused by the server: {problem}")]
+    SelectOverride {
+        /// `schema.table`.
+        table: String,
+        /// The server's words.
+        problem: String,
+    },
     /// A table was dropped or altered between being listed and being read.
     #[error("table {table} has changed since the snapshot was planned")]
     TableChanged {
@@ -254,6 +262,7 @@ impl Error {
             Self::Server { source, .. } => source.kind(),
             Self::TlsRequestFailed { .. } | Self::Lost { .. } => "connection_lost",
             Self::SlotTimeout { .. } => "timeout",
+            Self::SelectOverride { .. } => "select_override",
             Self::TableChanged { .. } => "table_changed",
             Self::Protocol { .. } => "protocol",
             Self::Problems(problems) => problems.first().map_or("setup", Problem::kind),
@@ -288,7 +297,8 @@ impl Error {
             | Self::AuthenticationMethod { .. }
             | Self::Scram { .. }
             | Self::Authentication { .. }
-            | Self::ChannelBinding => STOP,
+            | Self::ChannelBinding
+            | Self::SelectOverride { .. } => STOP,
             Self::Server { source, .. } => source.disposition(),
             Self::Problems(_) => STOP,
         }
@@ -352,6 +362,7 @@ impl Error {
                  interval '1 minute' ORDER BY xact_start; SELECT pg_terminate_backend(PID);"
                     .to_owned()
             }
+            Self::SelectOverride { table, .. } => format!("mend `snapshot.select.statement.overrides.{table}`"),
             Self::Server { source, .. } => return source.remedy(),
             Self::Problems(problems) => return problems.first().map(Problem::hint),
             Self::TlsRequestFailed { .. }

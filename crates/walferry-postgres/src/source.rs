@@ -12,13 +12,13 @@ use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 
 use crate::catalog::{Lookup, catalogs};
-use crate::connect::{Endpoint, Purpose, within};
+use crate::connect::{Endpoint, within};
 use crate::error::Error;
 use crate::identity;
 use crate::inspect::Server;
 use crate::problem::Problem;
 use crate::publication::{self, Publication};
-use crate::replication::{self, Identity, StreamPlan};
+use crate::replication::{self, Identity, Lifetime, StreamPlan};
 use crate::snapshot;
 use crate::tables::captured;
 use crate::wire::Wire;
@@ -36,6 +36,11 @@ pub struct Postgres {
     server: Option<Server>,
     /// Name of the snapshot that `link` exports until its next command.
     exported: Option<String>,
+    /// A connection of its own that exports a snapshot, and its name.
+    watermark: Option<(Link, String)>,
+    reading: snapshot::Options,
+    /// Whether there is a slot: not where rows are only read.
+    streams: bool,
 }
 
 /// A replication connection that is ready for a command.
@@ -73,6 +78,9 @@ impl Postgres {
             link: None,
             server: None,
             exported: None,
+            watermark: None,
+            reading: snapshot::Options::new(&connector.snapshot),
+            streams: connector.snapshot.streams(),
         }
     }
 
@@ -87,6 +95,7 @@ impl Postgres {
     async fn look(&mut self) -> Result<Found, Error> {
         self.link = None;
         self.exported = None;
+        self.watermark = None;
         let (endpoint, lookup, publication) = (&self.endpoint, &mut self.lookup, &self.publication);
         let slot = self.slot.name.as_str();
         // Both at once, and all that is wrong in one report: what the role lacks is known only to the SQL connection when the
@@ -147,7 +156,12 @@ impl Postgres {
         let (slot, timeout) = (self.slot.name.as_str(), self.slot.create_timeout);
         let created = within(
             timeout,
-            replication::create_slot(&mut link.wire, slot, export, failover),
+            replication::create_slot(
+                &mut link.wire,
+                slot,
+                if export { Lifetime::Exporting } else { Lifetime::Slot },
+                failover,
+            ),
         )
         .await;
         let Some(created) = created else {
@@ -158,7 +172,7 @@ impl Postgres {
             });
         };
         let created = created?;
-        info!(slot.name = %slot, slot.consistent_point = %created.consistent_point, "replication slot created");
+        info!(slot.name = %slot, lsn.consistent = %created.consistent_point, "replication slot created");
         self.link = Some(link);
         self.exported = created.snapshot;
         Ok(CreatedSlot {
@@ -167,8 +181,45 @@ impl Postgres {
     }
 
     async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Error> {
-        let sql = self.endpoint.sql(Purpose::General).await?;
-        snapshot::snapshot(&sql, self.exported.as_deref(), &plan, out).await
+        let watermark = self.watermark.take();
+        let exported = match &watermark {
+            Some((_, name)) => Some(name.as_str()),
+            None => self.exported.as_deref(),
+        };
+        let origin = match exported {
+            Some(name) => snapshot::Origin::Exported(name),
+            None if self.streams => snapshot::Origin::Slot,
+            None => snapshot::Origin::NoSlot,
+        };
+        let version = self.server.as_ref().map_or(0, |server| server.version);
+        snapshot::snapshot(&self.endpoint, origin, &plan, &self.reading.on(version), out).await
+    }
+
+    /// A temporary slot is the only thing that exports a snapshot at a position that is known to be its.
+    async fn mark(&mut self) -> Result<Lsn, Error> {
+        self.watermark = None;
+        let slot = watermark_slot(self.slot.name.as_str());
+        let mut link = Link::open(&self.endpoint).await?;
+        let timeout = self.slot.create_timeout;
+        let created = within(
+            timeout,
+            replication::create_slot(&mut link.wire, &slot, Lifetime::Temporary, false),
+        )
+        .await;
+        let Some(created) = created else {
+            self.endpoint.cancel(&link.wire).await?;
+            return Err(Error::SlotTimeout {
+                slot,
+                seconds: timeout.as_secs(),
+            });
+        };
+        let created = created?;
+        let name = created.snapshot.ok_or_else(|| Error::Protocol {
+            doing: "exporting a snapshot",
+            problem: "no name".to_owned(),
+        })?;
+        self.watermark = Some((link, name));
+        Ok(created.consistent_point)
     }
 
     async fn follow(&mut self, from: Lsn, port: &mut Port) -> Result<(), Error> {
@@ -183,7 +234,11 @@ impl Postgres {
         )
         .await?;
         info!(slot.name = %slot, lsn.from = %from, "streaming");
-        let plan = StreamPlan::new(self.status_interval, link.wal_sender_timeout);
+        let mut plan = StreamPlan::new(self.status_interval, link.wal_sender_timeout);
+        if port.until.is_some() {
+            // The server's answer to a status update is what tells that a quiet stream is there.
+            plan.status_interval = plan.status_interval.min(UNTIL_INTERVAL);
+        }
         replication::stream(link.wire, plan, &mut self.lookup, port).await
     }
 
@@ -217,6 +272,16 @@ impl Postgres {
     }
 }
 
+/// How often the server is asked where it is when the stream is read up to a position.
+const UNTIL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A name that no other connector's watermark has: its slot's, as far as a name of 63 bytes has room for it.
+fn watermark_slot(slot: &str) -> String {
+    const SUFFIX: &str = "_watermark";
+    let most = 63 - SUFFIX.len();
+    format!("{}{SUFFIX}", &slot[..slot.len().min(most)])
+}
+
 impl Source for Postgres {
     async fn inspect(&mut self) -> Result<Found, Failure> {
         self.look().await.map_err(Failure::from)
@@ -236,6 +301,10 @@ impl Source for Postgres {
 
     async fn snapshot(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
         self.read(plan, out).await.map_err(Failure::from)
+    }
+
+    async fn watermark(&mut self) -> Result<Lsn, Failure> {
+        self.mark().await.map_err(Failure::from)
     }
 
     async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {

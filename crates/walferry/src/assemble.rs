@@ -107,6 +107,7 @@ pub(crate) fn snapshot_policy(config: &Config) -> SnapshotPolicy {
         ),
         at_every_start: mode == SnapshotMode::Always || by_flags && flags.data,
         when_lost: mode == SnapshotMode::WhenNeeded || by_flags && flags.on_data_error,
+        stream: config.snapshot.streams(),
     }
 }
 
@@ -118,11 +119,6 @@ fn settings(loaded: &Loaded) -> Settings {
     Settings {
         slot: config.slot.name.to_string(),
         snapshot: snapshot_policy(config),
-        stream: match config.snapshot.mode {
-            SnapshotMode::InitialOnly => false,
-            SnapshotMode::ConfigurationBased => config.snapshot.configuration_based.stream,
-            _ => true,
-        },
         mismatch: match config.streaming.offset_mismatch {
             None => Mismatch::Refuse,
             Some(

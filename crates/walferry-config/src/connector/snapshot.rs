@@ -27,10 +27,23 @@ pub struct SnapshotSection {
     pub select_overrides: BTreeMap<String, String>,
     /// `snapshot.tables.order.by.row.count`
     pub order_by_row_count: RowCountOrder,
+    /// `snapshot.max.threads`
+    pub threads: u32,
     /// `snapshot.delay.ms`
     pub delay: Duration,
     /// `streaming.delay.ms`
     pub streaming_delay: Duration,
+}
+
+impl SnapshotSection {
+    /// Whether the stream follows the snapshot.
+    pub fn streams(&self) -> bool {
+        match self.mode {
+            SnapshotMode::InitialOnly => false,
+            SnapshotMode::ConfigurationBased => self.configuration_based.stream,
+            _ => true,
+        }
+    }
 }
 
 /// The five switches of `snapshot.mode=configuration_based`.
@@ -126,10 +139,10 @@ properties! {
         .text("Java class for `snapshot.mode=custom`.")
         .support(Support::Refused { hint: "Walferry runs no Java classes; choose one of the other modes" });
     const ISOLATION: Property<SnapshotIsolation> = Property::new("snapshot.isolation.mode").default("serializable")
-        .text("Isolation of the snapshot where the slot exists already. With a new slot its exported snapshot decides.");
+        .text("Isolation of the snapshot where there is no slot (`snapshot.mode=initial_only`). With one, its exported snapshot decides.");
     const LOCKING: Property<SnapshotLocking> = Property::new("snapshot.locking.mode").default("none")
         .text("Whether the tables are locked against changes of their structure while they are read.")
-        .support(Support::Except { values: &["custom", "shared"], hint: "not implemented yet: leave it at none, which takes no lock" });
+        .support(Support::Except { values: &["custom"], hint: "Walferry runs no Java classes; use none or shared" });
     const LOCKING_CUSTOM: Property<Option<String>> = Property::new("snapshot.locking.mode.custom.name")
         .text("Java class for `snapshot.locking.mode=custom`.")
         .support(Support::Refused { hint: "Walferry runs no Java classes; use none or shared" });
@@ -137,20 +150,19 @@ properties! {
         .text("How long to wait for such a lock.");
     const QUERY_MODE: Property<String> = Property::new("snapshot.query.mode").default("select_all")
         .text("How the rows of a table are selected.")
-        .support(Support::Refused { hint: "Walferry runs no Java classes; use snapshot.select.statement.overrides" });
+        .support(Support::Except { values: &["custom"], hint: "Walferry runs no Java classes; use snapshot.select.statement.overrides" });
     const QUERY_CUSTOM: Property<Option<String>> = Property::new("snapshot.query.mode.custom.name")
         .text("Java class for `snapshot.query.mode=custom`.")
         .support(Support::Refused { hint: "Walferry runs no Java classes; use snapshot.select.statement.overrides" });
     const INCLUDE: Property<RegexList> = Property::new("snapshot.include.collection.list")
         .text("Which of the captured tables are read, matched as `schema.table`; streaming has them all.");
     const OVERRIDES: Property<Vec<String>> = Property::new("snapshot.select.statement.overrides")
-        .text("Tables with a SELECT of their own, as `schema.table` with commas between them.")
-        .support(Support::Refused { hint: "not implemented yet: read these rows another way, or set `snapshot.mode=no_data`" });
+        .text("Tables with a SELECT of their own, as `schema.table` with commas between them.");
     const OVERRIDE: Property<String> = Property::new("snapshot.select.statement.overrides.<table>")
-        .text("The SELECT of such a table, with all the columns it has.");
+        .text("The SELECT of such a table. Its columns are found by name; those that it lacks are NULL.");
     const ROW_COUNT: Property<RowCountOrder> = Property::new("snapshot.tables.order.by.row.count").default("disabled")
         .text("Reads small or large tables first instead of following `table.include.list`.")
-        .support(Support::Except { values: &["ascending", "descending"], hint: "not implemented yet: the order is that of `table.include.list`" });
+        .support(Support::Accepted { why: "Debezium counts no rows of Postgres tables, so that the order is that of `table.include.list` there too" });
     const DELAY: Property<Duration> = Property::new("snapshot.delay.ms").default("0")
         .text("How long to wait before the snapshot.");
     const STREAMING_DELAY: Property<Duration> = Property::new("streaming.delay.ms").default("0")
@@ -159,20 +171,20 @@ properties! {
         .text("How many rows a cursor fetches at a time.")
         .support(Support::Accepted { why: "rows are read with COPY, which has no such size" });
     const THREADS: Property<u32> = Property::new("snapshot.max.threads").default("1")
-        .text("How many tables are read at a time.")
-        .support(Support::Accepted { why: "tables are read one after another, with COPY; the rows are the same" });
+        .text("How many tables, or chunks of one table, are read at a time, each over a connection of its own. With more than one \
+               rows come in no particular order, and only the first and the last of all are marked.");
     const THREADS_MULTIPLIER: Property<u32> = Property::new("snapshot.max.threads.multiplier").default("1")
         .text("How many chunks a table has for each thread.")
-        .support(Support::Accepted { why: "it belongs to snapshot.max.threads" });
+        .support(Support::Accepted { why: "chunks have 32 MiB, however many threads there are" });
     const THREADS_MULTIPLIER_TABLE: Property<u32> = Property::new("snapshot.max.threads.multiplier.<table>")
         .text("The same for one table.")
-        .support(Support::Accepted { why: "it belongs to snapshot.max.threads" });
+        .support(Support::Accepted { why: "chunks have 32 MiB, however many threads there are" });
     const LEGACY_THREADS: Property<bool> = Property::new("legacy.snapshot.max.threads").default("false")
         .text("Whether threads share out tables only, and not chunks of one table.")
-        .support(Support::Accepted { why: "it belongs to snapshot.max.threads" });
+        .support(Support::Accepted { why: "how the threads share the work out does not change what is read" });
     const LEGACY_THREADS_INTERNAL: Property<bool> = Property::new("internal.legacy.snapshot.max.threads").default("false")
         .text("Older name of `legacy.snapshot.max.threads`.")
-        .support(Support::Accepted { why: "it belongs to snapshot.max.threads" });
+        .support(Support::Accepted { why: "how the threads share the work out does not change what is read" });
     const SCAN_ALL: Property<bool> = Property::new("internal.snapshot.scan.all.columns.force").default("false")
         .text("Reads the columns of all tables of the database at once.")
         .support(Support::Accepted { why: "Walferry reads those of the captured tables in one query" });
@@ -201,6 +213,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> SnapshotSection {
         include: reader.get(&INCLUDE),
         select_overrides: select_overrides(reader),
         order_by_row_count: reader.get(&ROW_COUNT),
+        threads: reader.get(&THREADS),
         delay: reader.get(&DELAY),
         streaming_delay: reader.get(&STREAMING_DELAY),
     }

@@ -148,6 +148,10 @@ impl Source for Edges {
         Ok(CreatedSlot { consistent_point })
     }
 
+    async fn watermark(&mut self) -> Result<Lsn, Failure> {
+        Ok(Lsn(10))
+    }
+
     async fn snapshot(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
         let table = SnapshotTable {
             catalog: Catalog {
@@ -157,9 +161,11 @@ impl Source for Edges {
             lsn: plan.lsn.unwrap_or(WAL_END),
             xid: 3,
             time_us: 1,
-            place: (true, true),
+            ordered: true,
+            begun: false,
+            goes_on: plan.goes_on,
         };
-        let (mut bytes, mut frames) = (Vec::new(), vec![Frame::Table(Box::new(table))]);
+        let (mut bytes, mut frames) = (Vec::new(), vec![Frame::Table(Arc::new(table))]);
         for (id, n) in self.lock().existing.clone() {
             let start = bytes.len();
             bytes.extend_from_slice(&2_u16.to_be_bytes());

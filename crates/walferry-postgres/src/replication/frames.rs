@@ -125,6 +125,27 @@ impl FrameBuffer {
 }
 
 impl Piece {
+    /// Drops everything from the first transaction on that was committed at `until` or later. Returns whether all before it
+    /// has come.
+    pub(super) fn cut(&mut self, until: Lsn) -> bool {
+        let is_reached = |frame: &Frame| match frame {
+            // Its message begins with the LSN of the commit, and transactions are sent in the order of their commits.
+            Frame::Wal { payload, .. } => match self.bytes.get(payload.clone()) {
+                Some([b'B', lsn @ ..]) => lsn.first_chunk().is_some_and(|&lsn| u64::from_be_bytes(lsn) >= until.0),
+                _ => false,
+            },
+            // The server has read so far, and sent what was committed until then.
+            Frame::Keepalive { wal_end } => *wal_end >= until,
+            _ => false,
+        };
+        let Some(at) = self.frames.iter().position(is_reached) else {
+            return false;
+        };
+        self.frames.truncate(at);
+        self.relations.retain(|(index, _)| *index < at);
+        true
+    }
+
     fn copy_data(&mut self, bytes: &[u8], body: std::ops::Range<usize>) -> Result<(), DecodeError> {
         match ServerMessage::parse(&bytes[body.clone()])? {
             ServerMessage::XLogData(data) => {
@@ -224,6 +245,27 @@ mod tests {
             pieces.push(buffer.take().unwrap());
         }
         pieces
+    }
+
+    #[test]
+    fn a_stream_is_cut_before_the_first_commit_that_is_too_late() {
+        let begin = |lsn: u64| [&b"B"[..], &lsn.to_be_bytes(), &[0; 12]].concat();
+        let reading = |messages: &[Vec<u8>]| {
+            let mut piece = FrameBuffer::new(&messages.concat()).take().unwrap();
+            (piece.cut(Lsn(50)), piece.frames.len())
+        };
+        let (early, late) = (xlog(10, &begin(49)), xlog(20, &begin(50)));
+        let (row, quiet, further) = (xlog(60, b"I"), keepalive(49, false), keepalive(50, false));
+        let cases: [(&[Vec<u8>], _); 5] = [
+            (&[early.clone(), row.clone(), quiet], (false, 3)),
+            (&[early.clone(), row.clone(), late.clone(), row.clone()], (true, 2)),
+            (&[early, row, further, late.clone()], (true, 2)),
+            (&[late], (true, 0)),
+            (&[], (false, 0)),
+        ];
+        for (index, (messages, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(reading(messages), expected, "case {index}");
+        }
     }
 
     #[tokio::test]

@@ -52,9 +52,14 @@ pub(crate) async fn wal_sender_timeout(wire: &mut Wire) -> Result<Duration, Erro
 }
 
 /// Creates a logical slot for pgoutput. Takes as long as the transactions that run when it begins.
-pub(crate) async fn create_slot(wire: &mut Wire, slot: &str, export: bool, failover: bool) -> Result<NewSlot, Error> {
+pub(crate) async fn create_slot(
+    wire: &mut Wire,
+    slot: &str,
+    lifetime: Lifetime,
+    failover: bool,
+) -> Result<NewSlot, Error> {
     const DOING: &str = "creating the replication slot";
-    let sql = create_slot_command(slot, export, failover, wire.server_version);
+    let sql = create_slot_command(slot, lifetime, failover, wire.server_version);
     let rows = wire.command(DOING, &sql).await?;
     let row = only_row(DOING, &rows)?;
     Ok(NewSlot {
@@ -63,8 +68,23 @@ pub(crate) async fn create_slot(wire: &mut Wire, slot: &str, export: bool, failo
     })
 }
 
-fn create_slot_command(slot: &str, export: bool, failover: bool, server_version: u32) -> String {
-    let slot = identifier(slot);
+/// What a new slot is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// It stays.
+    Slot,
+    /// It stays, and exports the snapshot that fits it, until the connection's next command.
+    Exporting,
+    /// It is there for its snapshot only, and goes with the connection.
+    Temporary,
+}
+
+fn create_slot_command(slot: &str, lifetime: Lifetime, failover: bool, server_version: u32) -> String {
+    let slot = match lifetime {
+        Lifetime::Temporary => format!("{} TEMPORARY", identifier(slot)),
+        _ => identifier(slot),
+    };
+    let export = lifetime != Lifetime::Slot;
     if server_version >= 150_000 {
         let snapshot = if export { "export" } else { "nothing" };
         let failover = if failover && server_version >= 170_000 {
@@ -149,44 +169,50 @@ mod tests {
         let cases = [
             (
                 140_000,
-                true,
+                Lifetime::Exporting,
                 true,
                 "CREATE_REPLICATION_SLOT \"s\" LOGICAL pgoutput EXPORT_SNAPSHOT",
             ),
             (
                 140_000,
-                false,
+                Lifetime::Slot,
                 false,
                 "CREATE_REPLICATION_SLOT \"s\" LOGICAL pgoutput NOEXPORT_SNAPSHOT",
             ),
             (
                 150_018,
-                true,
+                Lifetime::Exporting,
                 true,
                 "CREATE_REPLICATION_SLOT \"s\" LOGICAL pgoutput (SNAPSHOT 'export')",
             ),
             (
                 150_018,
-                false,
+                Lifetime::Slot,
                 false,
                 "CREATE_REPLICATION_SLOT \"s\" LOGICAL pgoutput (SNAPSHOT 'nothing')",
             ),
             (
                 170_002,
-                true,
+                Lifetime::Exporting,
                 true,
                 "CREATE_REPLICATION_SLOT \"s\" LOGICAL pgoutput (SNAPSHOT 'export', FAILOVER true)",
             ),
             (
                 170_002,
-                true,
+                Lifetime::Exporting,
                 false,
                 "CREATE_REPLICATION_SLOT \"s\" LOGICAL pgoutput (SNAPSHOT 'export')",
             ),
+            (
+                150_018,
+                Lifetime::Temporary,
+                false,
+                "CREATE_REPLICATION_SLOT \"s\" TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')",
+            ),
         ];
-        for (version, export, failover, expected) in cases {
+        for (version, lifetime, failover, expected) in cases {
             assert_eq!(
-                create_slot_command("s", export, failover, version),
+                create_slot_command("s", lifetime, failover, version),
                 expected,
                 "{version}"
             );

@@ -51,6 +51,7 @@ pub(crate) async fn stream(wire: Wire, plan: StreamPlan, catalog: &mut Lookup, p
         confirmable,
         phase,
         server_end,
+        until,
     } = port;
     let reporter = Reporter::new(writer, confirmable, phase, plan.status_interval);
     let mut session = Session {
@@ -63,7 +64,9 @@ pub(crate) async fn stream(wire: Wire, plan: StreamPlan, catalog: &mut Lookup, p
     let begin = Chunk::new(bytes::Bytes::new(), vec![Frame::Begin]);
     if let Attended::Done(sent) = session.reporter.attend(Phase::Run, chunks.send(begin)).await? {
         sent.map_err(|_| Error::PipelineEnded)?;
-        session.run(catalog, chunks, server_end).await?;
+        if session.run(catalog, chunks, server_end, *until).await? == Ended::Reached {
+            return session.close().await;
+        }
     }
     session.reporter.attend(Phase::Drain, pending::<()>()).await?;
     session.close().await
@@ -76,16 +79,27 @@ struct Session<'a, R, W> {
     pace: Pace,
 }
 
+/// Why a stream is read no more.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    /// Something else than reading is wanted.
+    GivenUp,
+    /// It has come as far as it was to.
+    Reached,
+}
+
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
-    /// Reads until something else than [`Phase::Run`] is wanted.
+    /// Reads until something else than [`Phase::Run`] is wanted, or up to a position ([`Port::until`]).
     async fn run(
         &mut self,
         catalog: &mut Lookup,
         chunks: &ChunkSender,
         server_end: &watch::Sender<Lsn>,
-    ) -> Result<(), Error> {
+        until: Option<Lsn>,
+    ) -> Result<Ended, Error> {
         loop {
             let mut piece = self.buffer.take()?;
+            let reached = until.is_some_and(|until| piece.cut(until));
             self.reporter.received = self.reporter.received.max(piece.server_end);
             server_end.send_if_modified(|end| {
                 let further = piece.server_end > *end;
@@ -99,7 +113,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 let oids: Vec<Oid> = piece.relations.iter().map(|(_, oid)| *oid).collect();
                 match self.reporter.attend(Phase::Run, catalog.catalogs(&oids)).await? {
                     Attended::Done(found) => insert_facts(&mut piece, &found?),
-                    Attended::GivenUp => return Ok(()),
+                    Attended::GivenUp => return Ok(Ended::GivenUp),
                 }
             }
             let end = piece.end.take();
@@ -107,8 +121,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 let chunk = Chunk::new(piece.bytes, piece.frames);
                 match self.reporter.attend(Phase::Run, chunks.send(chunk)).await? {
                     Attended::Done(sent) => sent.map_err(|_| Error::PipelineEnded)?,
-                    Attended::GivenUp => return Ok(()),
+                    Attended::GivenUp => return Ok(Ended::GivenUp),
                 }
+            }
+            if reached {
+                return Ok(Ended::Reached);
             }
             match end {
                 None => {}
@@ -125,7 +142,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 .await?
             {
                 Attended::Done(count) => self.pace.read(count?),
-                Attended::GivenUp => return Ok(()),
+                Attended::GivenUp => return Ok(Ended::GivenUp),
             }
         }
     }
@@ -161,12 +178,14 @@ fn insert_facts(piece: &mut Piece, found: &[(Oid, Catalog)]) {
 }
 
 /// Decides when to let bytes gather. A walsender writes each message by itself; a reader that is faster than it would wake
-/// for every single row, which costs more than all the rest of the row's way. Timers and requests wait for the pause too: it is
-/// short, and there is none while the stream is quiet.
+/// for every single row, which costs both of them more than all the rest of the row's way. Timers and requests wait for the
+/// pause too: it is short, and there is none while the stream is quiet.
 #[derive(Debug)]
 struct Pace {
     last: Instant,
     small_reads: u32,
+    /// Bytes that have come since the last pause began.
+    gathered: usize,
 }
 
 /// Reads below this are small.
@@ -175,12 +194,17 @@ const SMALL_READ_BYTES: usize = 16 * 1024;
 const SMALL_READS: u32 = 8;
 const SUSTAINED: Duration = Duration::from_millis(3);
 const PAUSE: Duration = Duration::from_millis(1);
+/// So much between two pauses is a server that has much to send: it is left alone for long enough that its own buffer, and not
+/// the network, takes what it writes. A row waits longer for its turn than for this pause.
+const MUCH_BYTES: usize = 32 * 1024;
+const LONG_PAUSE: Duration = Duration::from_millis(8);
 
 impl Default for Pace {
     fn default() -> Self {
         Self {
             last: Instant::now(),
             small_reads: 0,
+            gathered: 0,
         }
     }
 }
@@ -188,6 +212,7 @@ impl Default for Pace {
 impl Pace {
     fn read(&mut self, count: usize) {
         let now = Instant::now();
+        self.gathered += count;
         if now.duration_since(self.last) > SUSTAINED {
             self.small_reads = 0;
         } else if count < SMALL_READ_BYTES {
@@ -197,8 +222,15 @@ impl Pace {
     }
 
     /// How long to wait before the next read.
-    fn pause(&self) -> Option<Duration> {
-        (self.small_reads >= SMALL_READS).then_some(PAUSE)
+    fn pause(&mut self) -> Option<Duration> {
+        if self.small_reads < SMALL_READS {
+            return None;
+        }
+        if std::mem::take(&mut self.gathered) < MUCH_BYTES {
+            return Some(PAUSE);
+        }
+        self.small_reads = 0;
+        Some(LONG_PAUSE)
     }
 }
 
@@ -289,7 +321,7 @@ mod tests {
         let mut server = std::mem::replace(&mut setup.server, duplex(1).0);
         let mut session = setup.session(Duration::from_secs(10));
         let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
-        let run = session.run(&mut catalog, &sender, &server_end);
+        let run = session.run(&mut catalog, &sender, &server_end, None);
         let script = async {
             // The first fills the channel, the second waits.
             send(&mut server, &xlog(5)).await;
@@ -318,7 +350,7 @@ mod tests {
         let mut session = setup.session(Duration::from_secs(3600));
         let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
         let begun = Instant::now();
-        let run = session.run(&mut catalog, &sender, &server_end);
+        let run = session.run(&mut catalog, &sender, &server_end, None);
         let script = async {
             for (wal_end, reply_requested) in [(8, false), (9, true)] {
                 let (wal_end, server_time) = (Lsn(wal_end), PgTimestamp(0));
@@ -347,7 +379,7 @@ mod tests {
         let mut session = setup.session(Duration::from_secs(10));
         let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
         let whole = async {
-            session.run(&mut catalog, &sender, &server_end).await?;
+            session.run(&mut catalog, &sender, &server_end, None).await?;
             session.reporter.attend(Phase::Drain, pending::<()>()).await?;
             session.close().await
         };

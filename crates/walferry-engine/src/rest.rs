@@ -1,0 +1,102 @@
+//! What the stream leaves to a snapshot that is still to go on.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tracing::info;
+use walferry_event::Catalog;
+use walferry_pgoutput::{Change, Column, Oid, Operation, Relation, ReplicaIdentity, Tuple};
+use walferry_snapshot::{Again, Step};
+
+use crate::{batch::Batch, progress};
+
+/// Rows that the snapshot has to read again, shared by the pipeline (which finds them) and the reader (which reads them).
+pub type Shared = Arc<Mutex<Again>>;
+
+/// Takes what has been found.
+pub(crate) fn take(shared: &Shared) -> Again {
+    std::mem::take(&mut *shared.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Watches the changes that bring the topics to a snapshot's watermark.
+pub(crate) struct Rest {
+    again: Shared,
+    keys: HashMap<Oid, Key>,
+}
+
+/// The columns that tell a table's rows apart.
+#[derive(Debug, Default)]
+struct Key {
+    places: Vec<usize>,
+    names: Vec<String>,
+}
+
+impl Rest {
+    pub(crate) fn new(again: Shared) -> Self {
+        let keys = HashMap::new();
+        Self { again, keys }
+    }
+
+    pub(crate) fn learn(&mut self, relation: &Relation, facts: Option<&Catalog>) {
+        let table = facts.and_then(|catalog| catalog.table.as_ref());
+        let place_of = |name: &String| relation.columns.iter().position(|column| column.name == *name);
+        let primary: Option<Vec<usize>> = table.and_then(|table| table.primary_key.iter().map(place_of).collect());
+        let identity = || match relation.replica_identity {
+            ReplicaIdentity::Default | ReplicaIdentity::Index => {
+                let columns = relation.columns.iter().enumerate();
+                columns
+                    .filter(|(_, column)| column.part_of_key)
+                    .map(|(place, _)| place)
+                    .collect()
+            }
+            _ => Vec::new(),
+        };
+        let places = primary.filter(|places| !places.is_empty()).unwrap_or_else(identity);
+        let names = places
+            .iter()
+            .map(|&place| relation.columns[place].name.clone())
+            .collect();
+        self.keys.insert(relation.oid, Key { places, names });
+    }
+
+    /// Remembers the row of a change that does not carry all its values: the topic may lack the row that had them, as it may
+    /// have been, or may still be, in a part of the table that is not read yet.
+    pub(crate) fn note(&mut self, table: &str, change: &Change<'_>, out: &mut Batch) {
+        let Operation::Update { new, .. } = &change.operation else {
+            return;
+        };
+        if !new.columns().any(|column| matches!(column, Column::Unchanged)) {
+            return;
+        }
+        let none = Key::default();
+        let key = self.keys.get(&change.relation).unwrap_or(&none);
+        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = again.note(change.relation, &key.names, key.of(new));
+        let oid = change.relation;
+        if noted.first {
+            // With the change, not after it: once its offset is stored, nobody else knows of it.
+            out.step(progress::Step::Snapshot(Step::Incomplete(oid)));
+        }
+        if noted.whole {
+            info!(
+                table,
+                "too many rows have been changed without their TOASTed values: the snapshot reads the table again as a whole"
+            );
+            out.step(progress::Step::Snapshot(Step::Restart(oid)));
+        }
+    }
+}
+
+impl Key {
+    /// The key of a row, as text; `None` where a value of it is not known.
+    fn of(&self, row: &Tuple<'_>) -> Option<Vec<String>> {
+        let columns: Vec<Column<'_>> = row.columns().collect();
+        let text = |&place: &usize| match columns.get(place) {
+            Some(Column::Text(text)) => std::str::from_utf8(text).ok().map(str::to_owned),
+            _ => None,
+        };
+        self.places.iter().map(text).collect()
+    }
+}

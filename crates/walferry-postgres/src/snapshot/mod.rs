@@ -1,0 +1,299 @@
+//! Existing rows: the captured tables read with COPY, all in one snapshot of the database.
+
+mod queue;
+mod rows;
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use futures_util::future::try_join_all;
+use tokio::sync::Mutex;
+use tokio_postgres::types::Type;
+use walferry_config::connector::{SnapshotIsolation, SnapshotLocking, SnapshotSection};
+use walferry_engine::source::{ChunkSender, Frame, SnapshotPlan};
+use walferry_event::catalog::{Catalog, TableFacts};
+use walferry_pgoutput::{Lsn, Oid};
+
+use self::queue::{Job, Queue};
+use self::rows::{Rows, send};
+use crate::catalog::catalogs;
+use crate::connect::{Endpoint, Purpose, Sql};
+use crate::error::Error;
+use crate::problem::Problem;
+use crate::quote::{literal, qualified};
+use crate::tables::TableName;
+
+const DOING: &str = "reading a table";
+
+/// How existing rows are read.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// How many statements run at a time, each on a connection of its own.
+    threads: usize,
+    /// The SELECT of a table, by `schema.table`.
+    overrides: BTreeMap<String, String>,
+    /// How long to wait for the locks that `snapshot.locking.mode=shared` asks for.
+    lock: Option<Duration>,
+    /// The isolation where there is no slot; with one its snapshot decides.
+    isolation: SnapshotIsolation,
+    /// `server_version_num`.
+    server_version: u32,
+}
+
+impl Options {
+    pub(crate) fn new(section: &SnapshotSection) -> Self {
+        Self {
+            threads: section.threads.max(1) as usize,
+            overrides: section.select_overrides.clone(),
+            lock: (section.locking == SnapshotLocking::Shared).then_some(section.lock_timeout),
+            isolation: section.isolation,
+            server_version: 0,
+        }
+    }
+
+    /// As it is on this server.
+    pub(crate) fn on(&self, server_version: u32) -> Self {
+        Self {
+            server_version,
+            ..self.clone()
+        }
+    }
+}
+
+/// Where the snapshot of the database comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin<'a> {
+    /// A slot has exported it.
+    Exported(&'a str),
+    /// It is taken now; the slot was there before.
+    Slot,
+    /// It is taken now, and no slot has to do with it.
+    NoSlot,
+}
+
+/// Reads what is left of the plan's tables.
+pub(crate) async fn snapshot(
+    endpoint: &Endpoint,
+    origin: Origin<'_>,
+    plan: &SnapshotPlan,
+    options: &Options,
+    out: &ChunkSender,
+) -> Result<(), Error> {
+    let sql = endpoint.sql(Purpose::General).await?;
+    demand_select(&sql, &plan.tables).await?;
+    let isolation = isolation(origin, options.isolation);
+    let imported = match origin {
+        Origin::Exported(name) => Some(name.to_owned()),
+        Origin::Slot | Origin::NoSlot => None,
+    };
+    let moment = begin(&sql, isolation, imported.as_deref(), plan.lsn).await?;
+    if let Some(timeout) = options.lock {
+        lock(&sql, &plan.tables, timeout).await?;
+    }
+    let queue = Mutex::new(Queue::new(plan, options, moment));
+    if options.threads <= 1 {
+        work(&sql, &sql, &queue, out).await?;
+    } else {
+        let name = match imported {
+            Some(name) => name,
+            None => sql.value(DOING, "SELECT pg_catalog.pg_export_snapshot()", &[]).await?,
+        };
+        let workers = (0..options.threads).map(|_| async {
+            let own = endpoint.sql(Purpose::General).await?;
+            own.execute(DOING, LIFT_LIMITS).await?;
+            own.execute(DOING, &beginning(isolation, Some(&name))).await?;
+            work(&own, &sql, &queue, out).await
+        });
+        try_join_all(workers).await?;
+    }
+    send(out, Bytes::new(), vec![Frame::SnapshotEnd]).await?;
+    sql.execute("ending the snapshot", "COMMIT").await
+}
+
+/// Runs jobs until none is left. `planner` cuts the tables into them.
+async fn work(sql: &Sql, planner: &Sql, queue: &Mutex<Queue<'_>>, out: &ChunkSender) -> Result<(), Error> {
+    loop {
+        let Some(job) = queue.lock().await.next(planner).await? else {
+            return Ok(());
+        };
+        let rows = run(sql, &job, out).await?;
+        let frame = queue.lock().await.done(&job, rows);
+        if let Some(frame) = frame {
+            send(out, Bytes::new(), vec![frame]).await?;
+        }
+    }
+}
+
+/// Runs a job. Returns how many rows it has read.
+async fn run(sql: &Sql, job: &Job, out: &ChunkSender) -> Result<u64, Error> {
+    let failed = |error| match &job.table.catalog.table {
+        Some(table) => reading_failed(table, error),
+        None => Error::sql(DOING, error),
+    };
+    let mut lines = pin!(sql.copy_out(&job.statement).await.map_err(failed)?);
+    let mut rows = Rows::new(out, job.table.clone(), job.columns);
+    let mut count = 0;
+    while let Some(line) = lines.try_next().await.map_err(failed)? {
+        rows.push(&line).await?;
+        count += 1;
+    }
+    rows.send().await?;
+    Ok(count)
+}
+
+/// What all rows of a snapshot share.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    lsn: Lsn,
+    xid: u32,
+    time_us: i64,
+}
+
+/// Not one of these may end a transaction that lasts as long as its tables are large. Those that the server's version does
+/// not have are left out.
+const LIFT_LIMITS: &str = "
+    SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings
+    WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')";
+
+/// `snapshot.isolation.mode` counts only where no slot has to do with it, as in Debezium.
+fn isolation(origin: Origin<'_>, asked: SnapshotIsolation) -> &'static str {
+    match (origin, asked) {
+        (Origin::Exported(_) | Origin::Slot, _) | (_, SnapshotIsolation::RepeatableRead) => "REPEATABLE READ READ ONLY",
+        (_, SnapshotIsolation::Serializable) => "SERIALIZABLE READ ONLY DEFERRABLE",
+        (_, SnapshotIsolation::ReadCommitted) => "READ COMMITTED READ ONLY",
+        (_, SnapshotIsolation::ReadUncommitted) => "READ UNCOMMITTED READ ONLY",
+    }
+}
+
+fn beginning(isolation: &str, snapshot: Option<&str>) -> String {
+    match snapshot {
+        // A snapshot of another transaction can be had from REPEATABLE READ on.
+        Some(name) if isolation.starts_with("READ ") => beginning("REPEATABLE READ READ ONLY", Some(name)),
+        Some(name) => format!(
+            "BEGIN ISOLATION LEVEL {isolation}; SET TRANSACTION SNAPSHOT {}",
+            literal(name)
+        ),
+        None => format!("BEGIN ISOLATION LEVEL {isolation}"),
+    }
+}
+
+/// Opens the transaction that sees all of the snapshot.
+async fn begin(sql: &Sql, isolation: &str, imported: Option<&str>, lsn: Option<Lsn>) -> Result<Moment, Error> {
+    const DOING: &str = "beginning the snapshot";
+    sql.execute(DOING, LIFT_LIMITS).await?;
+    let lsn = match lsn {
+        Some(lsn) => lsn,
+        // Before the transaction sees anything: what is committed in between is then in the snapshot and streamed again.
+        None => wal_position(sql).await?,
+    };
+    sql.execute(DOING, &beginning(isolation, imported)).await?;
+    // Debezium's `source.txId` of a snapshot is the transaction that reads it; a standby has no ids to give.
+    const MOMENT: &str = "
+        SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE pg_catalog.txid_current() END,
+          (EXTRACT(epoch FROM CURRENT_TIMESTAMP) * 1000000)::int8";
+    let rows = sql.rows(DOING, MOMENT, &[]).await?;
+    let row = rows.first().ok_or_else(|| Error::Protocol {
+        doing: DOING,
+        problem: "no row".to_owned(),
+    })?;
+    let read = || -> Result<Moment, tokio_postgres::Error> {
+        // The lower half is the transaction id; the upper counts how often these have wrapped around.
+        let xid: i64 = row.try_get(0)?;
+        Ok(Moment {
+            lsn,
+            xid: xid as u32,
+            time_us: row.try_get(1)?,
+        })
+    };
+    read().map_err(|error| Error::sql(DOING, error))
+}
+
+/// The last position in the server's log, as Debezium reads it for a snapshot.
+async fn wal_position(sql: &Sql) -> Result<Lsn, Error> {
+    const DOING: &str = "reading the server's position";
+    const QUERY: &str = "
+        SELECT (CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_receive_lsn()
+          ELSE pg_catalog.pg_current_wal_lsn() END)::text";
+    let text: String = sql.value(DOING, QUERY, &[]).await?;
+    text.parse().map_err(|_| Error::Protocol {
+        doing: DOING,
+        problem: text,
+    })
+}
+
+/// All tables that may not be read, before the first is.
+async fn demand_select(sql: &Sql, tables: &[TableFacts]) -> Result<(), Error> {
+    const DOING: &str = "checking the privileges on the captured tables";
+    const QUERY: &str = "
+        SELECT current_user::text, n.nspname::text, c.relname::text
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.oid = ANY($1)
+          AND NOT (pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND (pg_catalog.has_table_privilege(c.oid, 'SELECT')
+            OR NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
+              AND NOT a.attisdropped AND NOT pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT'))))
+        ORDER BY 2, 3";
+    let oids: Vec<u32> = tables.iter().map(|table| table.oid.0).collect();
+    let rows = sql.rows(DOING, QUERY, &[(&oids, Type::OID_ARRAY)]).await?;
+    let mut denied = Vec::new();
+    let mut role = String::new();
+    for row in &rows {
+        let read = || {
+            Ok((
+                row.try_get(0)?,
+                TableName {
+                    schema: row.try_get(1)?,
+                    name: row.try_get(2)?,
+                },
+            ))
+        };
+        let table;
+        (role, table) = read().map_err(|error| Error::sql(DOING, error))?;
+        denied.push(table);
+    }
+    if denied.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Problems(vec![Problem::NoSelect { role, tables: denied }]))
+    }
+}
+
+/// Locks the tables against changes of their structure (`snapshot.locking.mode=shared`).
+async fn lock(sql: &Sql, tables: &[TableFacts], timeout: Duration) -> Result<(), Error> {
+    const DOING: &str = "locking the tables";
+    if tables.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = tables
+        .iter()
+        .map(|table| qualified(&table.schema, &table.name))
+        .collect();
+    let statement = format!(
+        "SET LOCAL lock_timeout = {}; LOCK TABLE ONLY {} IN ACCESS SHARE MODE; SET LOCAL lock_timeout = 0",
+        timeout.as_millis(),
+        names.join(", ONLY ")
+    );
+    sql.execute(DOING, &statement).await
+}
+
+/// The table as the snapshot sees it.
+async fn facts(sql: &Sql, table: &TableFacts) -> Result<Catalog, Error> {
+    let found = catalogs(sql, &[Oid(table.oid.0)]).await?;
+    let catalog = found.into_iter().next().map(|(_, catalog)| catalog);
+    catalog.ok_or_else(|| Error::TableChanged {
+        table: qualified(&table.schema, &table.name),
+    })
+}
+
+fn reading_failed(table: &TableFacts, error: tokio_postgres::Error) -> Error {
+    match error.code().map(tokio_postgres::error::SqlState::code) {
+        // Dropped, renamed or altered since the tables were listed. The names are resolved when they are used, and not as of
+        // the snapshot.
+        Some("42P01" | "42703" | "3F000") => Error::TableChanged {
+            table: qualified(&table.schema, &table.name),
+        },
+        _ => Error::sql(DOING, error),
+    }
+}

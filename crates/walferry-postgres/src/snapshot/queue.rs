@@ -1,0 +1,304 @@
+//! What is read next: tables in order, each cut into chunks when its turn comes.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio_postgres::types::Type;
+use tracing::{info, warn};
+use walferry_engine::source::{Frame, SnapshotPlan, SnapshotTable};
+use walferry_event::catalog::{ColumnFacts, TableFacts};
+use walferry_pgoutput::Oid;
+use walferry_snapshot::{Blocks, Done, Keys, Step};
+
+use super::{Moment, Options, facts, reading_failed};
+use crate::connect::Sql;
+use crate::error::Error;
+use crate::quote::{identifier, literal, qualified};
+
+/// How many blocks a chunk has: 32 MiB of those that Postgres has by default. What is read of a chunk when a snapshot is
+/// interrupted is read again.
+const CHUNK_BLOCKS: u32 = 4096;
+/// How many keys one statement names.
+const KEYS_AT_ONCE: usize = 1000;
+/// TID range scans, without which each chunk would read the whole table.
+const TID_RANGES_SINCE: u32 = 140_000;
+
+/// One statement to run.
+pub(super) struct Job {
+    pub(super) table: Arc<SnapshotTable>,
+    pub(super) columns: usize,
+    pub(super) statement: String,
+    /// What is done with it; `None` while more of the same follows.
+    step: Option<Step>,
+}
+
+/// Tables and chunks that are left.
+pub(super) struct Queue<'a> {
+    tables: VecDeque<&'a TableFacts>,
+    jobs: VecDeque<Job>,
+    plan: &'a SnapshotPlan,
+    options: &'a Options,
+    moment: Moment,
+    /// Of the tables that are being read: the jobs that are left, and the rows that have been read.
+    under_way: HashMap<Oid, (usize, u64)>,
+}
+
+impl<'a> Queue<'a> {
+    pub(super) fn new(plan: &'a SnapshotPlan, options: &'a Options, moment: Moment) -> Self {
+        Self {
+            tables: plan.tables.iter().collect(),
+            jobs: VecDeque::new(),
+            plan,
+            options,
+            moment,
+            under_way: HashMap::new(),
+        }
+    }
+
+    /// The next job; `None` when all have been given out.
+    pub(super) async fn next(&mut self, sql: &Sql) -> Result<Option<Job>, Error> {
+        loop {
+            if let Some(job) = self.jobs.pop_front() {
+                return Ok(Some(job));
+            }
+            let Some(table) = self.tables.pop_front() else {
+                return Ok(None);
+            };
+            self.begin(sql, table).await?;
+        }
+    }
+
+    /// A job is done: what the engine is to know of it.
+    pub(super) fn done(&mut self, job: &Job, rows: u64) -> Option<Frame> {
+        let oid = job.table.catalog.table.as_ref()?.oid;
+        let (left, all_rows) = self.under_way.get_mut(&oid)?;
+        *left -= 1;
+        *all_rows += rows;
+        let completes = *left == 0;
+        if completes {
+            let table = job.table.catalog.table.as_ref()?;
+            info!(snapshot.table = %format!("{}.{}", table.schema, table.name), snapshot.rows = *all_rows, "table read");
+        }
+        Some(Frame::Part {
+            step: job.step?,
+            completes,
+        })
+    }
+
+    /// The jobs of a table.
+    async fn begin(&mut self, sql: &Sql, table: &TableFacts) -> Result<(), Error> {
+        let oid = table.oid;
+        let again = self.plan.again.get(&oid);
+        if self.plan.done.is_complete(oid) && again.is_none() {
+            return Ok(());
+        }
+        let catalog = facts(sql, table).await?;
+        let columns = catalog.table.as_ref().map_or(&[][..], |table| &table.columns).to_vec();
+        let select = self.options.overrides.get(&format!("{}.{}", table.schema, table.name));
+        let source = match select {
+            Some(select) => Select::overridden(sql, table, &columns, select).await?,
+            None => Select::plain(table, &columns),
+        };
+        let storage = match select {
+            Some(_) => Storage::default(),
+            None => Storage::of(sql, table, self.options.server_version).await?,
+        };
+        let done = &self.plan.done;
+        if done.is_rewritten(oid, storage.file) {
+            warn!(
+                snapshot.table = %format!("{}.{}", table.schema, table.name),
+                "the table was rewritten since the snapshot was interrupted: it is read from its beginning"
+            );
+        }
+        let chunks = match storage.file {
+            0 if done.is_complete(oid) => Vec::new(),
+            // In one piece: none of it counts until all does.
+            0 => vec![Blocks::ALL],
+            file => done.left(oid, file, storage.blocks, CHUNK_BLOCKS),
+        };
+        let described = Arc::new(SnapshotTable {
+            catalog,
+            lsn: self.moment.lsn,
+            xid: self.moment.xid,
+            time_us: self.moment.time_us,
+            ordered: self.options.threads <= 1,
+            begun: done.has_begun(oid) && !done.is_rewritten(oid, storage.file),
+            goes_on: self.plan.goes_on && *done != Done::default(),
+        });
+        let job = |statement, step| Job {
+            table: described.clone(),
+            columns: columns.len(),
+            statement,
+            step,
+        };
+        let rewritten = done.is_rewritten(oid, storage.file);
+        if let Some(Keys::Of { columns, values }) = again.filter(|_| !rewritten) {
+            let values: Vec<&Vec<String>> = values.iter().collect();
+            let batches = values.chunks(KEYS_AT_ONCE);
+            let last = batches.len().saturating_sub(1);
+            for (index, values) in batches.enumerate() {
+                let step = (index == last).then_some(Step::ReadAgain(oid));
+                self.jobs.push_back(job(source.of_keys(columns, values), step));
+            }
+        }
+        for blocks in chunks {
+            let step = Step::Chunk {
+                table: oid,
+                storage: storage.file,
+                blocks,
+            };
+            self.jobs.push_back(job(source.of_blocks(blocks), Some(step)));
+        }
+        let rows = self.under_way.entry(oid).or_default();
+        rows.0 = self.jobs.len();
+        Ok(())
+    }
+}
+
+/// Where the rows of a table come from.
+struct Select {
+    columns: String,
+    from: String,
+}
+
+impl Select {
+    fn plain(table: &TableFacts, columns: &[ColumnFacts]) -> Self {
+        let names: Vec<String> = columns.iter().map(|column| identifier(&column.name)).collect();
+        Self {
+            columns: names.join(", "),
+            from: qualified(&table.schema, &table.name),
+        }
+    }
+
+    /// A SELECT of the user's. Debezium finds its columns by their names, and has no value for those that it lacks.
+    async fn overridden(sql: &Sql, table: &TableFacts, columns: &[ColumnFacts], select: &str) -> Result<Self, Error> {
+        let select = select.trim().trim_end_matches(';');
+        let refused = |error: tokio_postgres::Error| Error::SelectOverride {
+            table: format!("{}.{}", table.schema, table.name),
+            problem: error
+                .as_db_error()
+                .map_or_else(|| error.to_string(), |error| error.message().to_owned()),
+        };
+        let found = match sql.prepare(select).await {
+            Ok(statement) => statement,
+            Err(error) if error.as_db_error().is_some() => return Err(refused(error)),
+            Err(error) => return Err(Error::sql(super::DOING, error)),
+        };
+        let has = |name: &str| found.columns().iter().any(|column| column.name() == name);
+        let names: Vec<String> = columns
+            .iter()
+            .map(|column| match has(&column.name) {
+                true => identifier(&column.name),
+                false => "NULL".to_owned(),
+            })
+            .collect();
+        Ok(Self {
+            columns: names.join(", "),
+            from: format!("({select}) AS \"rows\""),
+        })
+    }
+
+    fn of_blocks(&self, blocks: Blocks) -> String {
+        let Blocks { first, end } = blocks;
+        let mut conditions = Vec::new();
+        if first > 0 {
+            conditions.push(format!("ctid >= '({first},0)'::pg_catalog.tid"));
+        }
+        if !blocks.is_open() {
+            conditions.push(format!("ctid < '({end},0)'::pg_catalog.tid"));
+        }
+        self.copy(&conditions.join(" AND "))
+    }
+
+    fn of_keys(&self, columns: &[String], values: &[&Vec<String>]) -> String {
+        let names: Vec<String> = columns.iter().map(|name| identifier(name)).collect();
+        let row = |values: &Vec<String>| {
+            let values: Vec<String> = values.iter().map(|value| literal(value)).collect();
+            format!("({})", values.join(", "))
+        };
+        let values: Vec<String> = values.iter().map(|values| row(values)).collect();
+        self.copy(&format!("({}) IN ({})", names.join(", "), values.join(", ")))
+    }
+
+    fn copy(&self, condition: &str) -> String {
+        let Self { columns, from } = self;
+        let condition = match condition {
+            "" => String::new(),
+            condition => format!(" WHERE {condition}"),
+        };
+        format!("COPY (SELECT {columns} FROM {from}{condition}) TO STDOUT")
+    }
+}
+
+/// What a table's rows lie in.
+#[derive(Debug, Clone, Copy, Default)]
+struct Storage {
+    /// `pg_relation_filenode`; 0 where the table is read in one piece.
+    file: u32,
+    blocks: u32,
+}
+
+impl Storage {
+    /// Locks the table against being rewritten, as COPY does too, so that blocks mean the same for all its chunks.
+    async fn of(sql: &Sql, table: &TableFacts, server_version: u32) -> Result<Self, Error> {
+        let name = qualified(&table.schema, &table.name);
+        sql.batch_execute(&format!("SELECT FROM {name} LIMIT 0"))
+            .await
+            .map_err(|error| reading_failed(table, error))?;
+        // Rows of partitions and children lie elsewhere, and other access methods need not have blocks.
+        const QUERY: &str = "
+            SELECT CASE WHEN c.relkind = 'r' AND a.amname = 'heap'
+                AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
+              THEN pg_catalog.pg_relation_filenode(c.oid) END,
+              pg_catalog.pg_relation_size(c.oid) / pg_catalog.current_setting('block_size')::int8
+            FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_am a ON a.oid = c.relam WHERE c.oid = $1";
+        let oid = table.oid.0;
+        let rows = sql.rows(super::DOING, QUERY, &[(&oid, Type::OID)]).await?;
+        let Some(row) = rows.first() else {
+            return Ok(Self::default());
+        };
+        let read = || -> Result<Self, tokio_postgres::Error> {
+            let (file, blocks): (Option<u32>, i64) = (row.try_get(0)?, row.try_get(1)?);
+            Ok(Self {
+                file: file.filter(|_| server_version >= TID_RANGES_SINCE).unwrap_or(0),
+                blocks: u32::try_from(blocks).unwrap_or(Blocks::NO_END),
+            })
+        };
+        read().map_err(|error| Error::sql(super::DOING, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_name_blocks_and_keys() {
+        let select = Select {
+            columns: "\"id\", \"t\"".to_owned(),
+            from: "\"s\".\"t\"".to_owned(),
+        };
+        let blocks = |first, end| select.of_blocks(Blocks { first, end });
+        let head = "COPY (SELECT \"id\", \"t\" FROM \"s\".\"t\"";
+        let (key, other) = (
+            vec!["1".to_owned(), "it's".to_owned()],
+            vec!["2".to_owned(), "b".to_owned()],
+        );
+        let cases = [
+            (blocks(0, Blocks::NO_END), ""),
+            (blocks(0, 8), " WHERE ctid < '(8,0)'::pg_catalog.tid"),
+            (
+                blocks(8, 16),
+                " WHERE ctid >= '(8,0)'::pg_catalog.tid AND ctid < '(16,0)'::pg_catalog.tid",
+            ),
+            (blocks(8, Blocks::NO_END), " WHERE ctid >= '(8,0)'::pg_catalog.tid"),
+            (
+                select.of_keys(&["a".to_owned(), "b".to_owned()], &[&key, &other]),
+                " WHERE (\"a\", \"b\") IN (('1', 'it''s'), ('2', 'b'))",
+            ),
+        ];
+        for (statement, condition) in cases {
+            assert_eq!(statement, format!("{head}{condition}) TO STDOUT"));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Rows on their way from a COPY to the engine.
+
+use std::mem;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use walferry_engine::source::{Chunk, ChunkSender, Frame, SnapshotTable};
+
+use crate::copy::append_tuple;
+use crate::error::Error;
+
+/// Rows are handed on in pieces of this size.
+const PIECE_BYTES: usize = 256 * 1024;
+/// Bytes that a value has in a tuple beside its text.
+const VALUE_HEADER_BYTES: usize = 5;
+
+/// Rows of one table that wait to be handed on together.
+pub(super) struct Rows<'a> {
+    out: &'a ChunkSender,
+    table: Arc<SnapshotTable>,
+    columns: usize,
+    bytes: Vec<u8>,
+    frames: Vec<Frame>,
+}
+
+impl<'a> Rows<'a> {
+    /// Rows with so many columns.
+    pub(super) fn new(out: &'a ChunkSender, table: Arc<SnapshotTable>, columns: usize) -> Self {
+        Self {
+            out,
+            table,
+            columns,
+            bytes: Vec::new(),
+            frames: Vec::new(),
+        }
+    }
+
+    /// Adds a line of COPY.
+    pub(super) async fn push(&mut self, line: &[u8]) -> Result<(), Error> {
+        if !self.bytes.is_empty() && self.bytes.len() + line.len() > PIECE_BYTES {
+            self.send().await?;
+        }
+        let most = line.len() + self.columns * VALUE_HEADER_BYTES;
+        if self.bytes.capacity() == 0 {
+            // One row that is larger than a piece gets the room it needs, and not twice as much.
+            self.bytes.reserve_exact(most.max(PIECE_BYTES + PIECE_BYTES / 4));
+        }
+        let start = self.bytes.len();
+        append_tuple(line, self.columns, &mut self.bytes).map_err(|error| Error::Protocol {
+            doing: super::DOING,
+            problem: error.to_string(),
+        })?;
+        if self.frames.is_empty() {
+            self.frames.push(Frame::Table(self.table.clone()));
+        }
+        let tuple = start..self.bytes.len();
+        self.frames.push(Frame::Row { tuple });
+        Ok(())
+    }
+
+    /// Hands on what waits.
+    pub(super) async fn send(&mut self) -> Result<(), Error> {
+        if self.frames.is_empty() {
+            return Ok(());
+        }
+        let capacity = self.frames.len();
+        let frames = mem::replace(&mut self.frames, Vec::with_capacity(capacity));
+        send(self.out, mem::take(&mut self.bytes).into(), frames).await
+    }
+}
+
+pub(super) async fn send(out: &ChunkSender, bytes: Bytes, frames: Vec<Frame>) -> Result<(), Error> {
+    out.send(Chunk::new(bytes, frames))
+        .await
+        .map_err(|_| Error::PipelineEnded)
+}

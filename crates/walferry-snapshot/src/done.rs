@@ -1,0 +1,178 @@
+//! What of a snapshot has been delivered.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use walferry_pgoutput::Oid;
+
+use crate::blocks::Blocks;
+
+/// What of an unfinished snapshot has been delivered, by the tables' oids.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Done(BTreeMap<u32, TableDone>);
+
+/// The same of one table.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableDone {
+    /// `pg_relation_filenode`: the blocks are those of this file. 0 for a table that is read in one piece.
+    storage: u32,
+    /// Sorted and without overlaps.
+    blocks: Vec<Blocks>,
+    /// Changes have left TOASTed values out that the topic may not have, and their rows have not been read again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    again: bool,
+}
+
+/// A step forward, or back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// All rows of a chunk.
+    Chunk {
+        /// The table.
+        table: Oid,
+        /// See [`TableDone`].
+        storage: u32,
+        /// Its blocks.
+        blocks: Blocks,
+    },
+    /// The stream has brought a change without all values.
+    Incomplete(Oid),
+    /// All rows of such changes have been read again.
+    ReadAgain(Oid),
+    /// Nothing of the table counts any more.
+    Restart(Oid),
+}
+
+impl Done {
+    /// Takes a step.
+    pub fn step(&mut self, step: Step) {
+        match step {
+            Step::Chunk { table, storage, blocks } => {
+                let done = self.0.entry(table.0).or_default();
+                if done.storage != storage {
+                    done.blocks.clear();
+                    done.storage = storage;
+                }
+                blocks.add(&mut done.blocks);
+            }
+            // Where nothing has been read, everything will be.
+            Step::Incomplete(table) => {
+                if let Some(done) = self.0.get_mut(&table.0) {
+                    done.again = true;
+                }
+            }
+            Step::ReadAgain(table) => {
+                if let Some(done) = self.0.get_mut(&table.0) {
+                    done.again = false;
+                }
+            }
+            Step::Restart(table) => {
+                self.0.remove(&table.0);
+            }
+        }
+    }
+
+    /// Which keys were to be read again is forgotten with the process that knew them: such tables begin again. Returns them.
+    pub fn forget_incomplete(&mut self) -> Vec<Oid> {
+        let incomplete: Vec<Oid> = self
+            .0
+            .iter()
+            .filter(|(_, done)| done.again)
+            .map(|(&oid, _)| Oid(oid))
+            .collect();
+        for table in &incomplete {
+            self.0.remove(&table.0);
+        }
+        incomplete
+    }
+
+    /// Whether anything of the table is done.
+    pub fn has_begun(&self, table: Oid) -> bool {
+        self.0.contains_key(&table.0)
+    }
+
+    /// Whether all of the table is done.
+    pub fn is_complete(&self, table: Oid) -> bool {
+        self.0.get(&table.0).is_some_and(|done| done.blocks == [Blocks::ALL])
+    }
+
+    /// Whether the table has another storage than when it was begun, so that it begins again.
+    pub fn is_rewritten(&self, table: Oid, storage: u32) -> bool {
+        self.0.get(&table.0).is_some_and(|done| done.storage != storage)
+    }
+
+    /// The chunks that are left of a table, in order.
+    ///
+    /// `blocks` is its size, `most` that of a chunk.
+    pub fn left(&self, table: Oid, storage: u32, blocks: u32, most: u32) -> Vec<Blocks> {
+        let done = self.0.get(&table.0).filter(|done| done.storage == storage);
+        Blocks::left(done.map_or(&[][..], |done| &done.blocks), blocks, most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: Oid = Oid(7);
+
+    fn chunk(storage: u32, first: u32, end: u32) -> Step {
+        Step::Chunk {
+            table: TABLE,
+            storage,
+            blocks: Blocks { first, end },
+        }
+    }
+
+    fn after(steps: &[Step]) -> Done {
+        let mut done = Done::default();
+        steps.iter().for_each(|&step| done.step(step));
+        done
+    }
+
+    #[test]
+    fn a_table_goes_on_behind_what_is_done() {
+        let done = after(&[chunk(3, 0, 10), chunk(3, 10, 20)]);
+        let left = done.left(TABLE, 3, 25, 10);
+        assert_eq!(
+            left,
+            [Blocks {
+                first: 20,
+                end: Blocks::NO_END
+            }]
+        );
+        assert!(done.has_begun(TABLE) && !done.is_complete(TABLE));
+        assert!(after(&[chunk(3, 0, 10), chunk(3, 10, Blocks::NO_END)]).is_complete(TABLE));
+    }
+
+    #[test]
+    fn a_table_that_was_rewritten_begins_again() {
+        let mut done = after(&[chunk(3, 0, 20)]);
+        assert!(done.is_rewritten(TABLE, 4) && !done.is_rewritten(TABLE, 3) && !done.is_rewritten(Oid(8), 4));
+        assert_eq!(done.left(TABLE, 4, 25, 30), [Blocks::ALL]);
+        done.step(chunk(4, 0, 10));
+        assert_eq!(done, after(&[chunk(4, 0, 10)]));
+    }
+
+    #[test]
+    fn a_table_with_incomplete_changes_begins_again_unless_their_rows_were_read_again() {
+        let mut done = after(&[chunk(3, 0, 20), Step::Incomplete(TABLE), Step::ReadAgain(TABLE)]);
+        assert_eq!(done.forget_incomplete(), []);
+        done.step(Step::Incomplete(TABLE));
+        assert_eq!(done.forget_incomplete(), [TABLE]);
+        assert_eq!(done, Done::default());
+        // It has not begun: nothing to forget.
+        done.step(Step::Incomplete(TABLE));
+        assert_eq!(done, Done::default());
+    }
+
+    #[test]
+    fn it_is_kept_as_json() {
+        let done = after(&[chunk(3, 0, 10), chunk(3, 20, 30), Step::Incomplete(TABLE)]);
+        let json = r#"{"7":{"storage":3,"blocks":[[0,10],[20,30]],"again":true}}"#;
+        assert_eq!(serde_json::to_string(&done).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Done>(json).unwrap(), done);
+    }
+}
