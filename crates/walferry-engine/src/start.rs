@@ -263,6 +263,7 @@ mod tests {
             connect,
             position: Some(Position::default()),
             system_id: Some(7),
+            ..StoredOffset::default()
         })
     }
     fn debezium(lsn: u64, lsn_commit: u64) -> Option<StoredOffset> {
@@ -283,7 +284,71 @@ mod tests {
     fn start_follows_what_is_found() {
         let at = Lsn::from;
         let create = |snapshot, replace| Ok(Plan::Create { snapshot, replace });
+        let unfinished = |done: bool| {
+            own(500).map(|offset| StoredOffset {
+                snapshot: done.then(Default::default),
+                connect: SourceOffset {
+                    snapshot: Some("INITIAL".into()),
+                    ..offset.connect
+                },
+                ..offset
+            })
+        };
+        let only = SnapshotPolicy {
+            stream: false,
+            ..INITIAL
+        };
         let cases = [
+            (
+                "interrupted snapshot",
+                slot_at(400),
+                unfinished(true),
+                INITIAL,
+                Ok(Plan::Continue { from: at(500) }),
+            ),
+            (
+                "interrupted, slot ahead",
+                slot_at(600),
+                unfinished(true),
+                INITIAL,
+                Err("slot_ahead_of_offset"),
+            ),
+            (
+                "interrupted, slot gone",
+                None,
+                unfinished(true),
+                INITIAL,
+                create(true, false),
+            ),
+            (
+                "interrupted, nothing known",
+                slot_at(400),
+                unfinished(false),
+                INITIAL,
+                Ok(Plan::Adopt {
+                    snapshot: true,
+                    from: at(400),
+                }),
+            ),
+            (
+                "interrupted, each start reads all",
+                slot_at(400),
+                unfinished(true),
+                ALWAYS,
+                Ok(Plan::Adopt {
+                    snapshot: true,
+                    from: at(400),
+                }),
+            ),
+            ("only rows", None, None, only, Ok(Plan::ReadOnly)),
+            (
+                "only rows, interrupted",
+                None,
+                unfinished(false),
+                only,
+                Ok(Plan::ReadOnly),
+            ),
+            ("only rows, all read", None, own(500), only, Ok(Plan::Rest)),
             ("first start", None, None, NO_DATA, create(false, false)),
             ("first start, rows wanted", None, None, INITIAL, create(true, false)),
             (

@@ -21,6 +21,7 @@ use walferry_engine::{
 };
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
+use walferry_snapshot::Step;
 
 use crate::{
     broker::Row,
@@ -49,6 +50,8 @@ pub(crate) struct State {
     /// What happens to the server when a connection has failed.
     pub(crate) meanwhile: Option<fn(&mut State)>,
     pub(crate) snapshots: usize,
+    /// Where an interrupted snapshot goes on.
+    pub(crate) watermark: Lsn,
     // Kafka.
     pub(crate) log: Vec<Row>,
     pub(crate) broker: BrokerIs,
@@ -81,6 +84,8 @@ pub(crate) enum BrokerIs {
     Failing(i64, Failure),
 }
 
+/// What the blocks of the table's rows are of.
+const STORAGE: u32 = 1;
 /// Where the script of a test ends.
 pub(crate) const WAL_END: Lsn = Lsn(100_000);
 
@@ -149,11 +154,16 @@ impl Source for Edges {
     }
 
     async fn watermark(&mut self) -> Result<Lsn, Failure> {
-        Ok(Lsn(10))
+        Ok(self.lock().watermark)
     }
 
+    /// Two rows a block, a block a chunk.
     async fn snapshot(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
-        let table = SnapshotTable {
+        self.lock().snapshots += 1;
+        let existing = self.lock().existing.clone();
+        let left = plan.done.left(TABLE, STORAGE, existing.len().div_ceil(2) as u32, 1);
+        let last = left.last().copied();
+        let table = Arc::new(SnapshotTable {
             catalog: Catalog {
                 table: plan.tables.into_iter().next(),
                 types: Vec::new(),
@@ -162,29 +172,37 @@ impl Source for Edges {
             xid: 3,
             time_us: 1,
             ordered: true,
-            begun: false,
+            begun: plan.done.has_begun(TABLE),
             goes_on: plan.goes_on,
-        };
-        let (mut bytes, mut frames) = (Vec::new(), vec![Frame::Table(Arc::new(table))]);
-        for (id, n) in self.lock().existing.clone() {
-            let start = bytes.len();
-            bytes.extend_from_slice(&2_u16.to_be_bytes());
-            for text in [id.to_string(), n.to_string()] {
-                bytes.push(b't');
-                bytes.extend_from_slice(&(text.len() as u32).to_be_bytes());
-                bytes.extend_from_slice(text.as_bytes());
+        });
+        for blocks in left {
+            let (mut bytes, mut frames) = (Vec::new(), vec![Frame::Table(table.clone())]);
+            let end = (blocks.end as usize).saturating_mul(2).min(existing.len());
+            for (id, n) in &existing[(blocks.first as usize * 2).min(end)..end] {
+                let start = bytes.len();
+                bytes.extend_from_slice(&2_u16.to_be_bytes());
+                for text in [id.to_string(), n.to_string()] {
+                    bytes.push(b't');
+                    bytes.extend_from_slice(&(text.len() as u32).to_be_bytes());
+                    bytes.extend_from_slice(text.as_bytes());
+                }
+                frames.push(Frame::Row {
+                    tuple: start..bytes.len(),
+                });
             }
-            frames.push(Frame::Row {
-                tuple: start..bytes.len(),
+            frames.push(Frame::Part {
+                step: Step::Chunk {
+                    table: TABLE,
+                    storage: STORAGE,
+                    blocks,
+                },
+                completes: Some(blocks) == last,
             });
+            out.send(Chunk::new(bytes.into(), frames)).await.map_err(ended)?;
         }
-        self.lock().snapshots += 1;
-        if self.lock().hangs != Some(Hang::Snapshot) {
-            frames.push(Frame::SnapshotEnd);
-        }
-        out.send(Chunk::new(bytes.into(), frames)).await.map_err(ended)?;
         self.hang(Hang::Snapshot).await;
-        Ok(())
+        let end = Chunk::new(Bytes::new(), vec![Frame::SnapshotEnd]);
+        out.send(end).await.map_err(ended)
     }
 
     async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
@@ -195,7 +213,10 @@ impl Source for Edges {
         let from = self.lock().slot.unwrap_or_default().max(from);
         let units = self.lock().units.clone();
         let sent = script::relations().into_iter();
-        let units = units.into_iter().filter(|unit| unit.commit_lsn >= from);
+        let until = port.until;
+        let units = units
+            .into_iter()
+            .filter(|unit| unit.commit_lsn >= from && until.is_none_or(|until| unit.commit_lsn < until));
         let mut sent: Vec<Sent> = sent.chain(units.flat_map(|unit| unit.frames)).collect();
         let broken = self.lock().connections.pop_front();
         if let Some((frames, _)) = &broken {
@@ -217,6 +238,9 @@ impl Source for Edges {
                 meanwhile(&mut state);
             }
             return Err(failure);
+        }
+        if until.is_some() {
+            return Ok(());
         }
         let keepalive = Frame::Keepalive { wal_end: WAL_END };
         port.chunks

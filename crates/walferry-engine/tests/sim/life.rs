@@ -23,18 +23,19 @@ const NO_DATA: SnapshotPolicy = SnapshotPolicy {
     at_first_start: false,
     at_every_start: false,
     when_lost: false,
+    stream: true,
 };
 const WHEN_NEEDED: SnapshotPolicy = SnapshotPolicy {
     at_first_start: true,
     at_every_start: false,
     when_lost: true,
+    stream: true,
 };
 
 fn settings() -> Settings {
     Settings {
         slot: "s".into(),
         snapshot: NO_DATA,
-        stream: true,
         mismatch: Mismatch::Refuse,
         tables: Arc::new(|_, table| table == "t"),
         snapshot_tables: Arc::new(|_, _| true),
@@ -298,11 +299,11 @@ fn so_many_retries_as_are_allowed() {
 }
 
 #[test]
-fn a_snapshot_that_is_interrupted_is_read_again() {
+fn a_snapshot_that_is_interrupted_goes_on_at_its_watermark() {
     let lost = StoredOffset {
         connect: serde_json::from_str(r#"{"lsn": 5, "lsn_proc": 5}"#).expect("an offset"),
-        position: None,
         system_id: Some(7),
+        ..StoredOffset::default()
     };
     for offset in [None, Some(lost)] {
         block_on(async {
@@ -313,6 +314,7 @@ fn a_snapshot_that_is_interrupted_is_read_again() {
                 state.existing.clone_from(&existing);
                 state.hangs = Some(Hang::Snapshot);
                 state.offset.clone_from(&offset);
+                state.watermark = Lsn(2500);
             }
             let settings = || Settings {
                 snapshot: WHEN_NEEDED,
@@ -323,10 +325,16 @@ fn a_snapshot_that_is_interrupted_is_read_again() {
             let interrupted =
                 |state: &State, _: &Status| state.log.len() == 2 && begun.elapsed() > Duration::from_millis(100);
             assert_eq!(run(&edges, settings(), interrupted).await, Ok(()));
+            let unfinished = edges.lock().offset.clone().expect("what is done is stored");
+            assert!(
+                unfinished.connect.is_unfinished_snapshot(),
+                "Debezium would begin again"
+            );
             edges.lock().hangs = None;
-            edges.lock().log.clear();
             assert_eq!(run(&edges, settings(), is_in_kafka).await, Ok(()));
-            assert_eq!(edges.lock().log, [existing, all()].concat());
+            // Two of its rows, what was committed before the watermark, the third row, the rest.
+            let expected = [&existing[..2], &rows(1), &rows(2), &existing[2..], &rows(3)].concat();
+            assert_eq!(edges.lock().log, expected);
             assert_eq!(edges.lock().snapshots, 2);
             // Once complete, it is not read again.
             assert_eq!(
@@ -339,13 +347,38 @@ fn a_snapshot_that_is_interrupted_is_read_again() {
 }
 
 #[test]
+fn a_snapshot_that_debezium_left_unfinished_begins_again() {
+    block_on(async {
+        let edges = Edges::new(three());
+        {
+            let mut state = edges.lock();
+            state.existing = rows(0).to_vec();
+            state.slot = Some(Lsn(10));
+            let unfinished = r#"{"lsn": 5, "snapshot": "INITIAL", "snapshot_completed": false}"#;
+            state.offset = Some(StoredOffset {
+                connect: serde_json::from_str(unfinished).expect("an offset"),
+                ..StoredOffset::default()
+            });
+        }
+        let settings = Settings {
+            snapshot: WHEN_NEEDED,
+            ..settings()
+        };
+        assert_eq!(run(&edges, settings, is_in_kafka).await, Ok(()));
+        assert_eq!(edges.lock().log, [rows(0).to_vec(), all()].concat());
+    });
+}
+
+#[test]
 fn existing_rows_alone_are_delivered_by_a_stop() {
     block_on(async {
         let edges = Edges::new(three());
         edges.lock().existing = rows(0).to_vec();
         let settings = Settings {
-            snapshot: WHEN_NEEDED,
-            stream: false,
+            snapshot: SnapshotPolicy {
+                stream: false,
+                ..WHEN_NEEDED
+            },
             ..settings()
         };
         let is_read =
@@ -355,6 +388,7 @@ fn existing_rows_alone_are_delivered_by_a_stop() {
         assert_eq!(state.log, rows(0));
         let offset = state.offset.as_ref().map(|offset| &offset.connect);
         assert_eq!(offset.and_then(|offset| offset.snapshot_completed), Some(true));
+        assert_eq!(state.slot, None, "no slot is made");
     });
 }
 
