@@ -211,7 +211,13 @@ fn pipeline(connector: &Connector) -> Pipeline {
         .0
         .expect("the transforms are known");
     let events = Arc::new(Settings::new(connector, VERSION, RUN_ID));
-    Pipeline::new(events, chain, converters, Tolerance::default(), &StoredOffset::default())
+    Pipeline::new(
+        events,
+        chain,
+        converters,
+        Tolerance::default(),
+        &StoredOffset::default(),
+    )
 }
 
 fn connector(config: &str) -> Connector {

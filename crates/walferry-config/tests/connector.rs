@@ -288,7 +288,6 @@ fn each_finding_names_the_property_and_the_remedy() {
             "snapshot.select.statement.overrides",
             "public.a",
             &[
-                "Problem: snapshot.select.statement.overrides is not supported by Walferry (not implemented yet: read these rows another way, or set `snapshot.mode=no_data`)",
                 "Warning: snapshot.select.statement.overrides names public.a, for which there is no statement; all its rows are read (set snapshot.select.statement.overrides.public.a)",
             ],
         ),

@@ -228,22 +228,23 @@ mod tests {
     fn snapshots_are_taken_when_the_mode_says() {
         let flag = |name| format!(r#""configuration_based", "snapshot.mode.configuration.based.{name}": "true""#);
         let cases = [
-            (r#""initial""#.to_owned(), (true, false, false)),
-            (r#""initial_only""#.to_owned(), (true, false, false)),
-            (r#""no_data""#.to_owned(), (false, false, false)),
-            (r#""when_needed""#.to_owned(), (true, false, true)),
-            (r#""always""#.to_owned(), (false, true, false)),
-            (flag("start.stream"), (false, false, false)),
-            (flag("snapshot.data"), (false, true, false)),
-            (flag("snapshot.on.data.error"), (false, false, true)),
+            (r#""initial""#.to_owned(), (true, false, false, true)),
+            (r#""initial_only""#.to_owned(), (true, false, false, false)),
+            (r#""no_data""#.to_owned(), (false, false, false, true)),
+            (r#""when_needed""#.to_owned(), (true, false, true, true)),
+            (r#""always""#.to_owned(), (false, true, false, true)),
+            (flag("start.stream"), (false, false, false, true)),
+            (flag("snapshot.data"), (false, true, false, false)),
+            (flag("snapshot.on.data.error"), (false, false, true, false)),
         ];
         for (mode, expected) in cases {
             let SnapshotPolicy {
                 at_first_start,
                 at_every_start,
                 when_lost,
+                stream,
             } = policy(&mode);
-            assert_eq!((at_first_start, at_every_start, when_lost), expected, "{mode}");
+            assert_eq!((at_first_start, at_every_start, when_lost, stream), expected, "{mode}");
         }
     }
 }
