@@ -11,4 +11,5 @@ mod postgres;
 mod secure;
 mod servers;
 mod start;
+mod versions;
 mod world;

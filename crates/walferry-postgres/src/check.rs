@@ -12,7 +12,7 @@ use crate::inspect::Server;
 use crate::problem::Problem;
 use crate::publication::{self, Publication};
 use crate::quote::identifier;
-use crate::tables::{Captured, TableName, captured};
+use crate::tables::{Captured, TableName, captured, unpublished_identities};
 
 /// Looks at server, role, slot, publication and tables. `snapshot` says whether rows of the captured tables would be read.
 /// Fails only where nothing can be looked at.
@@ -259,6 +259,12 @@ async fn publication_remarks(
         tables.to_vec()
     };
     remarks.extend(identity_remark(name, &published));
+    if server.version >= 180_000 {
+        let stored = server.publishes_generated.unwrap_or_default();
+        let unpublished = unpublished_identities(sql, stored).await?;
+        let harmed = published.iter().filter(|table| unpublished.contains(&table.oid));
+        remarks.extend(generated_remark(name, &harmed.collect::<Vec<_>>()));
+    }
     Ok(remarks)
 }
 
@@ -314,6 +320,22 @@ fn identity_remark(publication: &str, published: &[Captured]) -> Option<Remark> 
         )
         .remedy(format!("for each: ALTER TABLE {} REPLICA IDENTITY FULL;", first.name.quoted())),
     )
+}
+
+/// The same, since Postgres 18, where the replica identity has columns that nobody is sent.
+fn generated_remark(publication: &str, harmed: &[&Captured]) -> Option<Remark> {
+    let first = harmed.first()?;
+    let text = format!(
+        "UPDATE and DELETE fail on tables of publication {publication:?} whose replica identity has generated columns that it does \
+         not send: {}",
+        names(harmed.iter().copied())
+    );
+    Some(Remark::new(Weight::Caution, text).remedy(format!(
+        "ALTER PUBLICATION {} SET (publish_generated_columns = stored); virtual columns are never sent: for each of these tables, \
+         ALTER TABLE {} REPLICA IDENTITY DEFAULT;",
+        identifier(publication),
+        first.name.quoted()
+    )))
 }
 
 fn select_remark(server: &Server, tables: &[Captured]) -> Option<Remark> {

@@ -46,6 +46,8 @@ pub(crate) struct Server {
     slot: Option<SlotRow>,
     /// Whether our publication exists, and if so whether it is for all tables.
     pub(crate) publication: Option<bool>,
+    /// Whether our publication sends stored generated columns (18 and later).
+    pub(crate) publishes_generated: Option<bool>,
 }
 
 /// What is read of `pg_replication_slots`, whose columns differ between versions.
@@ -104,7 +106,8 @@ SELECT pg_catalog.json_build_object(
     THEN GREATEST(pg_catalog.pg_last_wal_receive_lsn(), pg_catalog.pg_last_wal_replay_lsn())
     ELSE pg_catalog.pg_current_wal_lsn() END,
   'slot', (SELECT pg_catalog.to_jsonb(s) FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1),
-  'publication', (SELECT p.puballtables FROM pg_catalog.pg_publication p WHERE p.pubname = $2)
+  'publication', (SELECT p.puballtables FROM pg_catalog.pg_publication p WHERE p.pubname = $2),
+  'publishes_generated', (SELECT pg_catalog.to_jsonb(p) ->> 'pubgencols' = 's' FROM pg_catalog.pg_publication p WHERE p.pubname = $2)
 )::text";
 
 impl Server {

@@ -1,5 +1,8 @@
 //! The tables of the database that are captured.
 
+use std::collections::HashSet;
+
+use tokio_postgres::types::Type;
 use walferry_engine::source::TableFilter;
 use walferry_pgoutput::Oid;
 
@@ -76,6 +79,22 @@ pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Capt
     }
     tables.sort_by_cached_key(|table| table.name.dotted());
     Ok(tables)
+}
+
+/// Tables whose replica identity has generated columns that a publication does not send: none sends virtual ones, stored ones if
+/// `stored` says so. From Postgres 18 on, UPDATE and DELETE fail on such a table while it is published.
+pub(crate) async fn unpublished_identities(sql: &Sql, stored: bool) -> Result<HashSet<Oid>, Error> {
+    const DOING: &str = "looking for generated columns";
+    const QUERY: &str = "
+        SELECT DISTINCT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
+        WHERE c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
+        AND (a.attgenerated = 'v' OR a.attgenerated = 's' AND NOT $1)
+        AND CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
+          SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)
+          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END";
+    let rows = sql.rows(DOING, QUERY, &[(&stored, Type::BOOL)]).await?;
+    let oids = rows.iter().map(|row| row.try_get(0).map(Oid));
+    oids.collect::<Result<_, _>>().map_err(|error| Error::sql(DOING, error))
 }
 
 impl TableName {
