@@ -62,7 +62,7 @@ struct SlotRow {
     confirmed_flush_lsn: Option<Lsn>,
     /// From 13.
     wal_status: Option<String>,
-    /// Of 16 and later: a conflict with recovery has invalidated it.
+    /// Of 16 and later: a conflict with recovery has invalidated it. 16 says so of everything that has.
     conflicting: Option<bool>,
     /// From 17.
     invalidation_reason: Option<String>,
@@ -204,7 +204,7 @@ impl Server {
         let row = self.slot.as_ref()?;
         row.invalidation_reason
             .as_deref()
-            .or_else(|| (row.conflicting == Some(true)).then_some("conflict"))
+            .or_else(|| (self.standby && row.conflicting == Some(true)).then_some("conflict"))
     }
 
     /// Whether `slot.failover` has been asked for and our slot, which is there already, is none that standbys keep.

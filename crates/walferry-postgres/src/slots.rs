@@ -84,15 +84,17 @@ impl SlotWatch {
     }
 }
 
-/// Columns that a version does not have are absent from `to_jsonb`.
+/// Columns that a version does not have are absent from `to_jsonb`. To 16 every slot that it gives up is `conflicting`, but only a
+/// standby has anything that a slot could be in conflict with.
 const QUERY: &str = "
 SELECT pg_catalog.json_build_object(
   'wal_end', CASE WHEN pg_catalog.pg_is_in_recovery()
     THEN GREATEST(pg_catalog.pg_last_wal_receive_lsn(), pg_catalog.pg_last_wal_replay_lsn())
     ELSE pg_catalog.pg_current_wal_lsn() END,
   'slots', (
-    SELECT pg_catalog.json_agg(s.facts || pg_catalog.jsonb_build_object('inactive_seconds',
-      EXTRACT(epoch FROM pg_catalog.clock_timestamp() - (s.facts ->> 'inactive_since')::timestamptz)::float8)
+    SELECT pg_catalog.json_agg(s.facts || pg_catalog.jsonb_build_object(
+      'inactive_seconds', EXTRACT(epoch FROM pg_catalog.clock_timestamp() - (s.facts ->> 'inactive_since')::timestamptz)::float8,
+      'conflicting', (s.facts ->> 'conflicting')::bool AND pg_catalog.pg_is_in_recovery())
       ORDER BY s.slot_name)
     FROM (SELECT r.slot_name, pg_catalog.to_jsonb(r) AS facts FROM pg_catalog.pg_replication_slots r) s)
 )::text";
