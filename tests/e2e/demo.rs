@@ -34,6 +34,23 @@ fn every_row_is_shown_as_a_record_and_nothing_is_left() {
 }
 
 #[test]
+fn a_demo_that_nobody_reads_any_more_ends_quietly() {
+    let temporary = folder("demo-unread");
+    let mut demo = demo(&temporary)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it can be run");
+    let mut lines = BufReader::new(demo.stdout.take().expect("it is piped")).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("  key "))));
+    drop(lines);
+    let output = demo.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(is_empty(&temporary));
+}
+
+#[test]
 fn a_killed_demo_leaves_nothing_either() {
     let temporary = folder("demo-killed");
     let mut demo = demo(&temporary).stdout(Stdio::piped()).spawn().expect("it can be run");

@@ -138,7 +138,7 @@ fn stop_at_signals() -> watch::Sender<bool> {
     stop
 }
 
-/// Nobody reads any more, as with `walferry demo | head`: then the demo ends.
+/// The output cannot be written, to a disk that is full, say.
 fn shown(written: io::Result<()>) -> Result<(), Error> {
     written.map_err(|error| Error::setup("the demo cannot be shown any more").cause(error.to_string(), None))
 }

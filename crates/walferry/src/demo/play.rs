@@ -137,7 +137,7 @@ impl<'a> Play<'a> {
                     }
                 }
             }
-            if self.args.rows.is_some_and(|rows| self.received >= rows) {
+            if self.screen.is_closed() || self.args.rows.is_some_and(|rows| self.received >= rows) {
                 break Ok(());
             }
         };

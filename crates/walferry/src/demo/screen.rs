@@ -14,6 +14,8 @@ pub(super) struct Screen {
     paint: Paint,
     /// The line that stays; empty where there is no terminal.
     status: String,
+    /// Nobody reads any more, as with `walferry demo | head`.
+    closed: bool,
 }
 
 impl Screen {
@@ -26,7 +28,13 @@ impl Screen {
             terminal,
             paint: Paint(terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())),
             status: String::new(),
+            closed: false,
         }
+    }
+
+    /// Whether nobody reads any more. What is shown then is shown to nobody.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// A heading with an empty line above it.
@@ -81,6 +89,16 @@ impl Screen {
     }
 
     fn text(&mut self, text: &str) -> io::Result<()> {
+        match self.write(text) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed = true;
+                Ok(())
+            }
+            written => written,
+        }
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
         let mut out = self.out.lock();
         if self.terminal {
             // To the beginning of the line, which is then erased; the line that stays is written again below the text.
