@@ -6,6 +6,7 @@ use walferry_record::{Header, Record, SchemaRef, Struct, Typed, Value};
 
 use crate::Error;
 use crate::column::{ColumnPlan, FieldPlan};
+use crate::java;
 use crate::outcome::{Failure, Outcome, Skipped};
 use crate::source::{self, CONNECTOR, Context};
 use crate::table::TablePlan;
@@ -151,12 +152,12 @@ impl<'a> Emit<'_, 'a, '_> {
             self.envelope(Op::Update, key, (Value::Null, Value::Struct(new.value)), None);
             return Ok(());
         };
-        if self.plan.settings.events.skip_without_change && old.value == new.value {
+        if self.plan.settings.events.skip_without_change && java::equals(old.value.values(), new.value.values()) {
             self.outcome.skipped = Some(Skipped::Unchanged);
             return Ok(());
         }
         match (old.key, new.key) {
-            (Some(old_key), Some(new_key)) if old_key != new_key => {
+            (Some(old_key), Some(new_key)) if !java::equals(old_key.values(), new_key.values()) => {
                 let (old_key, new_key) = (self.key(Some(old_key)), self.key(Some(new_key)));
                 let old_row = Value::Struct(old.value);
                 let new_row = Value::Struct(new.value);

@@ -48,17 +48,44 @@ fn convert(text: &str, column: &ColumnType, mapping: &Mapping) -> Option<Value<'
         (oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ, decoder) if text.ends_with("infinity") => {
             infinite_default(decoder, text == "infinity")
         }
-        (oid::DATE | oid::TIME, decoder) => plain_default(decoder, text),
+        (oid::DATE, decoder) => plain_default(decoder, &coerced(text, column)),
+        (oid::TIME, decoder) => plain_default(decoder, text),
+        (oid::TIMESTAMP | oid::TIMESTAMPTZ, _) => decoded(&coerced(text, column), mapping),
         (oid::NUMERIC, Decoder::DecimalFloat) => {
             let number = of_scale(Decimal::parse(text)?, column)?;
             number.to_plain_string().parse().ok().map(Value::Float64)
         }
-        (_, decoder) => {
-            let schema = mapping.schema.clone().build();
-            let value = decoder.decode(text.as_bytes(), &schema).ok()?.into_owned();
-            (!value.is_null()).then_some(value)
-        }
+        (oid::BIT | oid::VARBIT, Decoder::Bit) if text.contains(|c| !matches!(c, '0' | '1')) => None,
+        (oid::BIT | oid::VARBIT, Decoder::Bits) => decoded(&ones(text), mapping),
+        (_, _) => decoded(text, mapping),
     }
+}
+
+fn decoded(text: &str, mapping: &Mapping) -> Option<Value<'static>> {
+    let schema = mapping.schema.clone().build();
+    let value = mapping.decoder.decode(text.as_bytes(), &schema).ok()?.into_owned();
+    (!value.is_null()).then_some(value)
+}
+
+/// The literal of a date or a timestamp as the column's type would write it: Postgres leaves the type of the literal as it
+/// was, so that a `date` can have the default `'2020-01-01 00:00:00'::timestamp without time zone`.
+fn coerced(text: &str, column: &ColumnType) -> String {
+    let (text, era) = match text.strip_suffix(" BC") {
+        Some(text) => (text, " BC"),
+        None => (text, ""),
+    };
+    let (date, time) = text.split_once(' ').unwrap_or((text, "00:00:00"));
+    let time = time.strip_suffix("+00").unwrap_or(time);
+    match column.root {
+        oid::DATE => format!("{date}{era}"),
+        oid::TIMESTAMP => format!("{date} {time}{era}"),
+        _ => format!("{date} {time}+00{era}"),
+    }
+}
+
+/// Of a text that is an expression rather than a literal (`(5)::bit(5)`), Debezium takes the ones, too.
+fn ones(text: &str) -> String {
+    text.chars().map(|c| if c == '1' { '1' } else { '0' }).collect()
 }
 
 /// The number with the digits of its column; `None` where it has more of them.

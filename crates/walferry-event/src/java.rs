@@ -1,9 +1,26 @@
 //! Habits of Java's standard library that show in Debezium's bytes.
 
+use walferry_record::Value;
+
 /// `String.hashCode`.
 pub(crate) fn string_hash(text: &str) -> i32 {
     text.encode_utf16()
         .fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()))
+}
+
+/// `Struct.equals` of two structs of one schema. To `Double.equals` NaN is itself, and zero is not its negative.
+pub(crate) fn equals(one: &[Value<'_>], other: &[Value<'_>]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equal(one, other))
+}
+
+fn equal(one: &Value<'_>, other: &Value<'_>) -> bool {
+    match (one, other) {
+        (Value::Float32(one), Value::Float32(other)) => one.total_cmp(other).is_eq(),
+        (Value::Float64(one), Value::Float64(other)) => one.total_cmp(other).is_eq(),
+        (Value::Array(one), Value::Array(other)) => equals(one, other),
+        (Value::Struct(one), Value::Struct(other)) => equals(one.values(), other.values()),
+        (one, other) => one == other,
+    }
 }
 
 /// The order in which a `java.util.HashMap` yields keys that were put into it in order: by bucket, then by age. The table's

@@ -8,7 +8,7 @@ use sha2::{Sha224, Sha256, Sha384, Sha512};
 use walferry_config::connector::{ColumnSection, HashAlgorithm, HashRule, HashVersion};
 use walferry_record::{Schema, Value};
 
-use crate::types::{ColumnType, hex};
+use crate::types::{ColumnType, hex, oid};
 
 /// The rule for a column.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +70,8 @@ impl Rule<'_> {
     /// What the rule does to the values of a column of that type.
     pub(crate) fn edit(self, column: &ColumnType) -> Option<Edit> {
         match self {
+            // Debezium cuts bytes that it holds in a buffer, which bits are not.
+            Self::Truncate(_) if matches!(column.root, oid::BIT | oid::VARBIT) => None,
             Self::Truncate(length) => truncates(length, column).then_some(Edit::Truncate(length)),
             Self::Mask(length) => column.is_character().then(|| Edit::Mask("*".repeat(length))),
             Self::Propagate => None,

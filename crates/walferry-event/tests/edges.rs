@@ -13,6 +13,7 @@ use walferry_record::{Schema, Value};
 const INT4: u32 = 23;
 const INT2VECTOR: u32 = 22;
 const OIDVECTOR: u32 = 30;
+const BIT: u32 = 1560;
 const DATE: u32 = 1082;
 const TIME: u32 = 1083;
 const TIMESTAMP: u32 = 1114;
@@ -134,6 +135,54 @@ fn defaults_do_not_depend_on_where_rows_come_from() {
     }
 }
 
+/// Postgres keeps the type of a literal that it makes a default of.
+#[test]
+fn a_default_may_be_a_literal_of_another_type() {
+    let micros = |days: i64| Some(Value::Int64(days * 86_400_000_000));
+    let cases = [
+        (
+            DATE,
+            -1,
+            "'2020-01-01 05:06:07'::timestamp without time zone",
+            Some(Value::Int32(18_262)),
+        ),
+        (
+            DATE,
+            -1,
+            "'0044-03-15 01:02:03 BC'::timestamp without time zone",
+            Some(Value::Int32(-735_160)),
+        ),
+        (TIMESTAMP, -1, "'2020-01-01'::date", micros(18_262)),
+        (TIMESTAMP, -1, "'0044-03-15 BC'::date", micros(-735_160)),
+        (
+            TIMESTAMP,
+            -1,
+            "'2020-01-01 00:00:00+00'::timestamp with time zone",
+            micros(18_262),
+        ),
+        (
+            TIMESTAMPTZ,
+            -1,
+            "'2020-01-01'::date",
+            Some(Value::str("2020-01-01T00:00:00.000000Z")),
+        ),
+        (
+            TIMESTAMPTZ,
+            2,
+            "'2020-01-01 05:06:07'::timestamp without time zone",
+            Some(Value::str("2020-01-01T05:06:07.00Z")),
+        ),
+        (BIT, 1, "'1000'::\"bit\"::bit(1)", Some(Value::Boolean(true))),
+        (BIT, 1, "(1)::bit(1)", None),
+        (BIT, 5, "(5)::bit(5)", Some(Value::bytes(Vec::new()))),
+        (BIT, 5, "'00101'::\"bit\"", Some(Value::bytes(vec![5]))),
+    ];
+    for (type_oid, modifier, expression, expected) in cases {
+        let table = with(col("v", type_oid).modifier(modifier).default(expression));
+        assert_eq!(schema(&table.plan(&settings(&[]))).default, expected, "{expression}");
+    }
+}
+
 #[test]
 fn defaults_that_are_no_decimals_of_the_column_are_left_out_of_doubles_too() {
     let cases = [
@@ -157,6 +206,16 @@ fn an_empty_bit_is_null_where_that_is_allowed() {
         assert_eq!(sent(&plan, Column::Text(b"")), expected);
         assert_eq!(sent(&plan, Column::Text(b"1")), Value::Boolean(true));
     }
+}
+
+#[test]
+fn bits_are_not_truncated() {
+    let table = with(col("v", BIT).modifier(20));
+    let plan = table.plan(&settings(&[("column.truncate.to.1.chars", ".*")]));
+    let parameters = &schema(&plan).parameters;
+    assert!(parameters.iter().any(|(name, _)| &**name == "truncateLength"));
+    let sent = sent(&plan, Column::Text(b"10000000000000000001"));
+    assert_eq!(sent, Value::bytes(vec![1, 0, 8]));
 }
 
 #[test]
