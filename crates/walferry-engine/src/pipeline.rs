@@ -20,7 +20,7 @@ use crate::{
     place::{AsOrigin, Place},
     plans::Plans,
     position::Position,
-    progress::{self, Step},
+    progress::Step,
     rest::{self, Rest},
     snapshot::Snapshot,
     source::Frame,
@@ -108,11 +108,7 @@ impl Pipeline {
                 self.plans.forget();
                 self.place.reconnected(now_ns / 1000);
             }
-            Frame::Table(table) => {
-                let (xid, time_us) = (table.xid, table.time_us);
-                self.place.snapshot_taken(progress::Transaction { xid, time_us });
-                self.snapshot.get_or_insert_default().table(table, &mut self.plans)?;
-            }
+            Frame::Table(table) => self.snapshot.get_or_insert_default().table(table, &mut self.plans)?,
             Frame::Row { tuple } => {
                 let snapshot = self
                     .snapshot
@@ -136,10 +132,12 @@ impl Pipeline {
                     None => out.step(Step::Snapshot(step)),
                 }
             }
-            Frame::SnapshotEnd => {
+            Frame::SnapshotEnd { lsn, transaction } => {
                 self.rest = None;
                 let snapshot = self.snapshot.take().unwrap_or_default();
                 snapshot.end(now_ns, &mut self.place, &mut self.outlet, &mut self.counts, out)?;
+                self.place.snapshot_taken(transaction);
+                out.step(Step::SnapshotEnd { lsn, transaction });
                 return self.beat(now_ns, true, out);
             }
             Frame::Tick => {}

@@ -268,7 +268,7 @@ where
         let (mut offset, from, slot, snapshot) = match plan {
             Plan::Resume { from, snapshot } => {
                 info!(lsn.stored = %from, slot = s.slot, "going on from the stored offset");
-                let snapshot = snapshot.then(SnapshotPlan::default);
+                let (from, snapshot) = self.existing_rows(snapshot, from).await?;
                 (stored.unwrap_or_default(), from, slot, snapshot)
             }
             Plan::Continue { from } => {
@@ -290,7 +290,7 @@ where
             }
             Plan::Adopt { snapshot, from } => {
                 warn!(lsn.confirmed = %from, slot = s.slot, "the slot is there but no offset: going on from the slot's position");
-                let snapshot = snapshot.then(SnapshotPlan::default);
+                let (from, snapshot) = self.existing_rows(snapshot, from).await?;
                 (StoredOffset::default(), from, slot, snapshot)
             }
             Plan::Create { snapshot, replace } => {
@@ -368,6 +368,20 @@ where
             pipeline.check_tables(&self.source.tables(self.settings.tables.clone()).await?)?;
         }
         Ok(())
+    }
+
+    /// Where the stream begins beside a slot that was there before, and what is read ahead of it. What the slot holds from
+    /// before existing rows are read is in them: as in Debezium, it is not sent once more.
+    async fn existing_rows(&mut self, snapshot: bool, from: Lsn) -> Result<(Lsn, Option<SnapshotPlan>), Failure> {
+        if !snapshot {
+            return Ok((from, None));
+        }
+        let watermark = self.source.watermark().await?;
+        let plan = SnapshotPlan {
+            lsn: Some(watermark),
+            ..SnapshotPlan::default()
+        };
+        Ok((watermark, Some(plan)))
     }
 
     /// With the tables that the snapshot reads.

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, mem, sync::Arc};
 
 use walferry_event::{Context, SnapshotMarker, TablePlan};
-use walferry_pgoutput::{Lsn, Oid, Tuple, Xid};
+use walferry_pgoutput::{Oid, Tuple, Xid};
 use walferry_snapshot as snapshot;
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     place::Place,
     plans::Plans,
     position::Position,
-    progress::{Step, Transaction},
+    progress::Step,
     source::SnapshotTable,
 };
 
@@ -29,15 +29,13 @@ pub(crate) struct Snapshot {
     table: Option<Arc<Planned>>,
     /// Whether rows of it have come.
     in_table: bool,
-    /// Whether any row has been sent.
+    /// Whether the first row of the first table has come.
     begun: bool,
     held: Option<Held>,
     /// Parts that are complete with the row that is held.
     parts: Vec<Step>,
     /// Memory of the last row that was held, to be used again.
     spare: Vec<u8>,
-    /// Where the stream goes on, and the transaction that reads: the same for all tables.
-    moment: Option<(Lsn, Transaction)>,
 }
 
 struct Planned {
@@ -76,9 +74,6 @@ impl Snapshot {
         if let Some(table) = &table {
             self.tables.insert(oid, table.clone());
         }
-        let (xid, time_us) = (facts.xid, facts.time_us);
-        self.moment = Some((facts.lsn, Transaction { xid, time_us }));
-        self.begun |= facts.goes_on;
         (self.table, self.in_table) = (table, false);
         Ok(())
     }
@@ -93,19 +88,21 @@ impl Snapshot {
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let Some(table) = self.table.clone() else { return Ok(()) };
-        let begins_table = table.facts.ordered && !std::mem::replace(&mut self.in_table, true);
+        let begins_table = table.facts.ordered && !mem::replace(&mut self.in_table, true);
         counts.snapshot_row(table.plan.name());
         if let Some(held) = &mut self.held
             && begins_table
+            && held.marker != SnapshotMarker::First
         {
-            // What a row ends counts before what it begins.
             held.marker = SnapshotMarker::LastInTable;
         }
         self.send(now_ns, place, outlet, counts, out)?;
-        let marker = match (std::mem::replace(&mut self.begun, true), begins_table) {
-            (false, _) => SnapshotMarker::First,
-            (true, true) if !table.facts.begun => SnapshotMarker::FirstInTable,
-            (true, _) => SnapshotMarker::True,
+        let marker = if table.facts.first && !mem::replace(&mut self.begun, true) {
+            SnapshotMarker::First
+        } else if begins_table && !table.facts.begun {
+            SnapshotMarker::FirstInTable
+        } else {
+            SnapshotMarker::True
         };
         let mut bytes = mem::take(&mut self.spare);
         bytes.clear();
@@ -138,11 +135,7 @@ impl Snapshot {
         if let Some(held) = &mut self.held {
             held.marker = SnapshotMarker::Last;
         }
-        self.send(now_ns, place, outlet, counts, out)?;
-        if let Some((lsn, transaction)) = self.moment {
-            out.step(Step::SnapshotEnd { lsn, transaction });
-        }
-        Ok(())
+        self.send(now_ns, place, outlet, counts, out)
     }
 
     fn send(

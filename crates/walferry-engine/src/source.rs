@@ -8,7 +8,10 @@ use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{self as snapshot, Done, Keys};
 
-use crate::{failure::Failure, progress::Stored};
+use crate::{
+    failure::Failure,
+    progress::{Stored, Transaction},
+};
 
 /// One Postgres server, database, slot and publication. `walferry-postgres` implements it.
 ///
@@ -161,8 +164,13 @@ pub enum Frame {
         /// Whether the table is complete with it.
         completes: bool,
     },
-    /// All rows have been sent.
-    SnapshotEnd,
+    /// All rows have been sent, also where there were none.
+    SnapshotEnd {
+        /// The snapshot's position: where the stream goes on.
+        lsn: Lsn,
+        /// The transaction that read them, and `CURRENT_TIMESTAMP` in it.
+        transaction: Transaction,
+    },
     /// Time has passed; the engine's own, so that heartbeats beat while the stream is quiet.
     Tick,
 }
@@ -182,8 +190,8 @@ pub struct SnapshotTable {
     pub ordered: bool,
     /// Whether rows of it have been sent by an earlier snapshot, which was interrupted.
     pub begun: bool,
-    /// Whether any rows have been.
-    pub goes_on: bool,
+    /// Whether it is the first of all, empty or not: no other table's first row is marked as the snapshot's.
+    pub first: bool,
 }
 
 /// The way from the source to the pipeline: bounded by the bytes that wait in it.

@@ -1,9 +1,11 @@
 //! The catalog's facts about relations: one query, one answer for each relation, however large the database is.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use tokio_postgres::types::Type;
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
-use walferry_pgoutput::Oid;
+use walferry_pgoutput::{Oid, Relation};
 
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
@@ -33,32 +35,82 @@ impl Lookup {
         Ok(self.sql.as_ref().expect("opened above"))
     }
 
-    /// Facts about each of the relations, as they are now. One that is gone has none.
-    pub(crate) async fn catalogs(&mut self, oids: &[Oid]) -> Result<Vec<(Oid, Catalog)>, Error> {
+    /// Facts about each of the relations and the types of its columns, as they are now. A table that is gone has none.
+    pub(crate) async fn facts(&mut self, relations: &[Relation]) -> Result<Vec<Catalog>, Error> {
         // A server closes idle connections as it likes; that is no failure of the look-up.
         let reused = self.sql.as_ref().is_some_and(|sql| !sql.is_closed());
-        match catalogs(self.sql().await?, oids).await {
+        match facts(self.sql().await?, relations).await {
             Err(Error::Lost { .. }) if reused => {
                 self.sql = None;
-                catalogs(self.sql().await?, oids).await
+                facts(self.sql().await?, relations).await
             }
             other => other,
         }
     }
 }
 
+/// Facts about each of the relations, in their order.
+async fn facts(sql: &Sql, relations: &[Relation]) -> Result<Vec<Catalog>, Error> {
+    let oids: Vec<Oid> = relations.iter().map(|relation| relation.oid).collect();
+    let found = catalogs(sql, &oids).await?;
+    let mut catalogs: Vec<Catalog> = oids
+        .iter()
+        .map(|oid| found.iter().find(|(known, _)| known == oid))
+        .map(|known| known.map(|(_, catalog)| catalog.clone()).unwrap_or_default())
+        .collect();
+    // A column of the stream may have had another type than it has by now, or its table may be gone.
+    let missing: BTreeSet<Oid> = relations
+        .iter()
+        .zip(&catalogs)
+        .flat_map(|(relation, catalog)| relation.columns.iter().map(move |column| (column.type_oid, catalog)))
+        .filter(|(oid, catalog)| catalog.type_of(*oid).is_none())
+        .map(|(oid, _)| oid)
+        .collect();
+    if missing.is_empty() {
+        return Ok(catalogs);
+    }
+    let types = types(sql, &missing).await?;
+    for catalog in &mut catalogs {
+        let new: Vec<TypeFacts> = types
+            .iter()
+            .filter(|facts| catalog.type_of(facts.oid).is_none())
+            .cloned()
+            .collect();
+        catalog.types.extend(new);
+    }
+    Ok(catalogs)
+}
+
+/// Facts about those of the types that exist, and about what they are made of.
+async fn types(sql: &Sql, oids: &BTreeSet<Oid>) -> Result<Vec<TypeFacts>, Error> {
+    const DOING: &str = "looking types up in the catalog";
+    let oids: Vec<u32> = oids.iter().map(|oid| oid.0).collect();
+    let query = format!("SELECT ({})::text", types_of("SELECT pg_catalog.unnest($1)"));
+    let rows = sql.rows(DOING, &query, &[(&oids, Type::OID_ARRAY)]).await?;
+    let text: Option<&str> = match rows.first() {
+        Some(row) => row.try_get(0).map_err(|error| Error::sql(DOING, error))?,
+        None => None,
+    };
+    let found: Vec<FoundType> = parse(DOING, text.unwrap_or("[]"))?;
+    Ok(found.into_iter().map(TypeFacts::from).collect())
+}
+
+fn parse<T: serde::de::DeserializeOwned>(doing: &'static str, text: &str) -> Result<T, Error> {
+    serde_json::from_str(text).map_err(|error| Error::Protocol {
+        doing,
+        problem: error.to_string(),
+    })
+}
+
 /// Facts about each of the relations that exist, in the order of their oids.
 pub(crate) async fn catalogs(sql: &Sql, oids: &[Oid]) -> Result<Vec<(Oid, Catalog)>, Error> {
     const DOING: &str = "looking relations up in the catalog";
     let oids: Vec<u32> = oids.iter().map(|oid| oid.0).collect();
-    let rows = sql.rows(DOING, QUERY, &[(&oids, Type::OID_ARRAY)]).await?;
+    let rows = sql.rows(DOING, &query(), &[(&oids, Type::OID_ARRAY)]).await?;
     rows.iter()
         .map(|row| {
             let text: &str = row.try_get(0).map_err(|error| Error::sql(DOING, error))?;
-            let found: Found = serde_json::from_str(text).map_err(|error| Error::Protocol {
-                doing: DOING,
-                problem: error.to_string(),
-            })?;
+            let found: Found = parse(DOING, text)?;
             Ok((Oid(found.oid), found.into()))
         })
         .collect()
@@ -69,7 +121,13 @@ pub(crate) async fn catalogs(sql: &Sql, oids: &[Oid]) -> Result<Vec<(Oid, Catalo
 ///
 /// Unique indexes are those that pgjdbc lists and Debezium makes keys of: without expressions, but with partial ones and with
 /// included columns, sorted by name after the one that the table is clustered on.
-const QUERY: &str = "
+fn query() -> String {
+    let types = types_of(
+        "SELECT a.atttypid FROM pg_catalog.pg_attribute a
+         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped",
+    );
+    format!(
+        "
 SELECT pg_catalog.json_build_object(
   'oid', c.oid::int8, 'schema', n.nspname, 'name', c.relname,
   'comment', pg_catalog.obj_description(c.oid, 'pg_class'),
@@ -90,10 +148,20 @@ SELECT pg_catalog.json_build_object(
       WHERE k.place <= i.indnkeyatts OR NOT i.indisprimary)) ORDER BY NOT i.indisclustered, x.relname)
     FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class x ON x.oid = i.indexrelid
     WHERE i.indrelid = c.oid AND i.indisunique AND i.indexprs IS NULL),
-  'types', (
+  'types', ({types})
+)::text
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = ANY($1)
+ORDER BY c.oid"
+    )
+}
+
+/// A query for the types that another one names, and for what they are made of: one JSON document.
+fn types_of(names: &str) -> String {
+    format!(
+        "
     WITH RECURSIVE reached(oid) AS (
-      SELECT a.atttypid FROM pg_catalog.pg_attribute a
-      WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+      {names}
       UNION
       SELECT made_of.oid FROM reached r
       JOIN pg_catalog.pg_type t ON t.oid = r.oid
@@ -112,11 +180,9 @@ SELECT pg_catalog.json_build_object(
     JOIN pg_catalog.pg_type t ON t.oid = reached.oid
     JOIN pg_catalog.pg_namespace s ON s.oid = t.typnamespace
     LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem
-    LEFT JOIN pg_catalog.pg_range g ON g.rngtypid = t.oid)
-)::text
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid = ANY($1)
-ORDER BY c.oid";
+    LEFT JOIN pg_catalog.pg_range g ON g.rngtypid = t.oid"
+    )
+}
 
 #[derive(Debug, Deserialize)]
 struct Found {

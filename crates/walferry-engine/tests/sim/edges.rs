@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use walferry_engine::{
     Failure,
-    progress::Stored,
+    progress::{Stored, Transaction},
     sink::{Acks, Outgoing, Sink, Sinks},
     source::{
         Chunk, ChunkSender, CreatedSlot, Found, FoundSlot, Frame, Phase, Port, SnapshotPlan, SnapshotTable, Source,
@@ -163,22 +163,26 @@ impl Source for Edges {
         let existing = self.lock().existing.clone();
         let left = plan.done.left(TABLE, STORAGE, existing.len().div_ceil(2) as u32, 1);
         let last = left.last().copied();
+        let lsn = plan.lsn.unwrap_or(WAL_END);
         let table = Arc::new(SnapshotTable {
             catalog: Catalog {
                 table: plan.tables.into_iter().next(),
                 types: Vec::new(),
             },
-            lsn: plan.lsn.unwrap_or(WAL_END),
+            lsn,
             xid: 3,
             time_us: 1,
             ordered: true,
             begun: plan.done.has_begun(TABLE),
-            goes_on: plan.goes_on,
+            first: true,
         });
         for blocks in left {
-            let (mut bytes, mut frames) = (Vec::new(), vec![Frame::Table(table.clone())]);
+            let (mut bytes, mut frames) = (Vec::new(), Vec::new());
             let end = (blocks.end as usize).saturating_mul(2).min(existing.len());
             for (id, n) in &existing[(blocks.first as usize * 2).min(end)..end] {
+                if frames.is_empty() {
+                    frames.push(Frame::Table(table.clone()));
+                }
                 let start = bytes.len();
                 bytes.extend_from_slice(&2_u16.to_be_bytes());
                 for text in [id.to_string(), n.to_string()] {
@@ -201,7 +205,8 @@ impl Source for Edges {
             out.send(Chunk::new(bytes.into(), frames)).await.map_err(ended)?;
         }
         self.hang(Hang::Snapshot).await;
-        let end = Chunk::new(Bytes::new(), vec![Frame::SnapshotEnd]);
+        let transaction = Transaction { xid: 3, time_us: 1 };
+        let end = Chunk::new(Bytes::new(), vec![Frame::SnapshotEnd { lsn, transaction }]);
         out.send(end).await.map_err(ended)
     }
 

@@ -347,6 +347,48 @@ fn a_snapshot_that_is_interrupted_goes_on_at_its_watermark() {
 }
 
 #[test]
+fn a_snapshot_of_empty_tables_is_complete() {
+    block_on(async {
+        let edges = Edges::new(three());
+        let settings = || Settings {
+            snapshot: WHEN_NEEDED,
+            ..settings()
+        };
+        assert_eq!(run(&edges, settings(), is_in_kafka).await, Ok(()));
+        let offset = edges.lock().offset.clone().expect("it is stored");
+        assert!(!offset.connect.is_unfinished_snapshot());
+        assert_eq!(offset.snapshot, None);
+        // Rows that come before the next start are changes.
+        edges.lock().existing = rows(0).to_vec();
+        assert_eq!(
+            run(&edges, settings(), |state, _| state.slot >= Some(WAL_END)).await,
+            Ok(())
+        );
+        assert_eq!(edges.lock().snapshots, 1);
+        assert_eq!(edges.lock().log, all());
+    });
+}
+
+#[test]
+fn what_a_slot_holds_from_before_the_snapshot_is_not_sent_beside_it() {
+    block_on(async {
+        let edges = Edges::new(three());
+        {
+            let mut state = edges.lock();
+            state.slot = Some(Lsn(10));
+            state.existing = [rows(0), rows(1), rows(2)].concat();
+            state.watermark = Lsn(2500);
+        }
+        let settings = Settings {
+            snapshot: WHEN_NEEDED,
+            ..settings()
+        };
+        assert_eq!(run(&edges, settings, is_in_kafka).await, Ok(()));
+        assert_eq!(edges.lock().log, [rows(0), rows(1), rows(2), rows(3)].concat());
+    });
+}
+
+#[test]
 fn a_snapshot_that_debezium_left_unfinished_begins_again() {
     block_on(async {
         let edges = Edges::new(three());

@@ -6,16 +6,18 @@ use serde_json::{Value, json};
 use walferry_engine::{
     Failure, SlotXmin,
     batch::Batch,
-    progress::Progress,
+    progress::{Progress, Transaction},
     sink::{Acks, Outgoing, Sink},
-    source::Frame,
+    source::{Frame, SnapshotTable},
     store::StoredOffset,
 };
+use walferry_event::catalog::Catalog;
 use walferry_pgoutput::{
     Begin, Commit, LogicalMessage, Lsn, Message, Oid, PgTimestamp, Relation, RelationColumn, ReplicaIdentity, Xid,
 };
 
 use crate::{
+    edges::facts,
     fixture,
     script::{self, Sent, TABLE},
 };
@@ -132,6 +134,69 @@ fn the_offset_of_a_message_has_the_time_of_a_transaction_that_sent_nothing() {
     acks.delivered(0);
     let stored = progress.delivered().expect("the message is");
     assert_eq!(stored.offset().connect.ts_usec, Some(1_700_000_000_000_000));
+}
+
+#[test]
+fn only_the_first_table_has_the_first_row_of_a_snapshot() {
+    let cases = [
+        ("one row in each", vec![1, 1, 1], "first,last_in_data_collection,last"),
+        (
+            "several",
+            vec![2, 3, 2],
+            "first,last_in_data_collection,first_in_data_collection,true,last_in_data_collection,first_in_data_collection,last",
+        ),
+        (
+            "the first is empty",
+            vec![0, 1, 2],
+            "last_in_data_collection,first_in_data_collection,last",
+        ),
+        ("the last is empty", vec![2, 0], "first,last"),
+        ("one row in all", vec![1], "last"),
+        ("none", vec![0, 0], ""),
+    ];
+    for (name, tables, expected) in cases {
+        let mut pipeline = fixture::pipeline(&StoredOffset::default());
+        let mut batch = Batch::default();
+        let mut feed = |frame, bytes: &[u8]| {
+            pipeline
+                .on_frame(frame, bytes, 0, &mut batch)
+                .expect("the snapshot is legal");
+        };
+        // Two columns of text: 1 and 2.
+        let row = b"\0\x02t\0\0\0\x011t\0\0\0\x012";
+        for (index, &rows) in tables.iter().enumerate().filter(|(_, rows)| **rows > 0) {
+            let table = SnapshotTable {
+                catalog: Catalog {
+                    table: Some(facts()),
+                    types: Vec::new(),
+                },
+                lsn: Lsn(10),
+                xid: 3,
+                time_us: 1,
+                ordered: true,
+                begun: false,
+                first: index == 0,
+            };
+            feed(Frame::Table(Arc::new(table)), &[]);
+            for _ in 0..rows {
+                feed(Frame::Row { tuple: 0..row.len() }, row);
+            }
+        }
+        let transaction = Transaction { xid: 3, time_us: 1 };
+        let lsn = Lsn(10);
+        feed(Frame::SnapshotEnd { lsn, transaction }, &[]);
+        let mut sink = Values::default();
+        let progress = Arc::new(Progress::new(StoredOffset::default(), usize::MAX));
+        batch
+            .deliver(&mut sink, &progress, &fixture::status())
+            .expect("all is kept");
+        let markers: Vec<&str> = sink
+            .0
+            .iter()
+            .filter_map(|row| row["source"]["snapshot"].as_str())
+            .collect();
+        assert_eq!(markers.join(","), expected, "{name}");
+    }
 }
 
 /// A description of the table under this name.

@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use postgres_protocol::message::backend::Message;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use walferry_engine::source::Frame;
-use walferry_pgoutput::{DecodeError, Lsn, Oid, ServerMessage};
+use walferry_pgoutput::{self as pgoutput, DecodeError, Lsn, Relation, ServerMessage};
 
 use crate::error::Error;
 use crate::server_error::ServerError;
@@ -34,8 +34,8 @@ pub(super) struct Piece {
     pub(super) bytes: Bytes,
     /// Frames in order.
     pub(super) frames: Vec<Frame>,
-    /// Which frames are Relation messages, and of what relation.
-    pub(super) relations: Vec<(usize, Oid)>,
+    /// Which frames are Relation messages.
+    pub(super) relations: Vec<usize>,
     /// The last position that the server has told.
     pub(super) server_end: Lsn,
     /// The server wants to hear from us at once.
@@ -142,17 +142,28 @@ impl Piece {
             return false;
         };
         self.frames.truncate(at);
-        self.relations.retain(|(index, _)| *index < at);
+        self.relations.retain(|index| *index < at);
         true
+    }
+
+    /// The Relation messages with their places. One that cannot be read is told by whoever reads the frames.
+    pub(super) fn described(&self) -> Vec<(usize, Relation)> {
+        let read = |&index: &usize| match self.frames.get(index)? {
+            Frame::Wal { payload, .. } => match pgoutput::decode(self.bytes.get(payload.clone())?) {
+                Ok(pgoutput::Message::Relation(relation)) => Some((index, relation)),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.relations.iter().filter_map(read).collect()
     }
 
     fn copy_data(&mut self, bytes: &[u8], body: std::ops::Range<usize>) -> Result<(), DecodeError> {
         match ServerMessage::parse(&bytes[body.clone()])? {
             ServerMessage::XLogData(data) => {
                 self.server_end = self.server_end.max(data.start);
-                if let [b'R', a, b, c, d, ..] = *data.data {
-                    self.relations
-                        .push((self.frames.len(), Oid(u32::from_be_bytes([a, b, c, d]))));
+                if data.data.first() == Some(&b'R') {
+                    self.relations.push(self.frames.len());
                 }
                 self.frames.push(Frame::Wal {
                     lsn: data.start,
@@ -271,28 +282,23 @@ mod tests {
     #[tokio::test]
     async fn messages_become_frames_in_order_wherever_reads_end() {
         let mut bytes = xlog(0x10, b"B-begin");
-        bytes.extend(xlog(0, b"R\x00\x00\x40\x01rest"));
+        bytes.extend(xlog(0, b"R-relation"));
         bytes.extend(tagged(b'N', b"notice"));
         bytes.extend(xlog(0x20, b"I-insert"));
         bytes.extend(keepalive(0x30, true));
-        let expected = [
-            "0/10 B-begin",
-            "0/0 R\\x00\\x00@\\x01rest",
-            "0/20 I-insert",
-            "keepalive 0/30",
-        ];
+        let expected = ["0/10 B-begin", "0/0 R-relation", "0/20 I-insert", "keepalive 0/30"];
         for step in 1..=bytes.len() {
             let mut buffer = FrameBuffer::new(&[]);
             let (mut frames, mut relations, mut replies) = (Vec::new(), Vec::new(), 0);
             for part in bytes.chunks(step) {
                 for piece in read_all(&mut buffer, part).await {
-                    relations.extend(piece.relations.iter().map(|(index, oid)| (frames.len() + index, *oid)));
+                    relations.extend(piece.relations.iter().map(|index| frames.len() + index));
                     frames.extend(told(&piece));
                     replies += usize::from(piece.reply_requested);
                 }
             }
             assert_eq!(frames, expected, "reads of {step} bytes");
-            assert_eq!(relations, [(1, Oid(0x4001))], "reads of {step} bytes");
+            assert_eq!(relations, [1], "reads of {step} bytes");
             assert_eq!(replies, 1, "reads of {step} bytes");
         }
     }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use walferry_engine::source::{Chunk, ChunkSender, Frame, Phase, Port};
 use walferry_event::catalog::Catalog;
-use walferry_pgoutput::{Lsn, Oid};
+use walferry_pgoutput::{Lsn, Relation};
 
 use super::frames::{End, FrameBuffer, Piece};
 use super::reporter::{Attended, Reporter};
@@ -110,9 +110,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 self.reporter.report(false).await?;
             }
             if !piece.relations.is_empty() {
-                let oids: Vec<Oid> = piece.relations.iter().map(|(_, oid)| *oid).collect();
-                match self.reporter.attend(Phase::Run, catalog.catalogs(&oids)).await? {
-                    Attended::Done(found) => insert_facts(&mut piece, &found?),
+                let (places, relations): (Vec<usize>, Vec<Relation>) = piece.described().into_iter().unzip();
+                match self.reporter.attend(Phase::Run, catalog.facts(&relations)).await? {
+                    Attended::Done(found) => insert_facts(&mut piece, places.into_iter().zip(found?)),
                     Attended::GivenUp => return Ok(Ended::GivenUp),
                 }
             }
@@ -160,18 +160,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     }
 }
 
-/// Puts the catalog's facts before each Relation message.
-fn insert_facts(piece: &mut Piece, found: &[(Oid, Catalog)]) {
-    let mut relations = std::mem::take(&mut piece.relations).into_iter().peekable();
+/// Puts the catalog's facts before the Relation messages at these places.
+fn insert_facts(piece: &mut Piece, found: impl Iterator<Item = (usize, Catalog)>) {
+    let mut found = found.peekable();
     let frames = std::mem::take(&mut piece.frames);
-    piece.frames.reserve(frames.len() + relations.len());
+    piece.frames.reserve(frames.len() + piece.relations.len());
     for (index, frame) in frames.into_iter().enumerate() {
-        if let Some((_, oid)) = relations.next_if(|(at, _)| *at == index) {
-            let facts = found
-                .iter()
-                .find(|(known, _)| *known == oid)
-                .map(|(_, facts)| facts.clone());
-            piece.frames.push(Frame::Catalog(Box::new(facts.unwrap_or_default())));
+        if let Some((_, facts)) = found.next_if(|(at, _)| *at == index) {
+            piece.frames.push(Frame::Catalog(Box::new(facts)));
         }
         piece.frames.push(frame);
     }
@@ -435,14 +431,9 @@ mod tests {
         };
         let mut piece = Piece {
             frames: vec![wal(1), wal(2), wal(3), wal(4)],
-            relations: vec![(1, Oid(7)), (3, Oid(8))],
             ..Piece::default()
         };
-        let known = Catalog {
-            table: None,
-            types: vec![],
-        };
-        insert_facts(&mut piece, &[(Oid(7), known)]);
+        insert_facts(&mut piece, [1, 3].map(|at| (at, Catalog::default())).into_iter());
         let kinds: Vec<_> = piece
             .frames
             .iter()

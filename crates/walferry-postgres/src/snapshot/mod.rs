@@ -13,6 +13,7 @@ use futures_util::future::try_join_all;
 use tokio::sync::Mutex;
 use tokio_postgres::types::Type;
 use walferry_config::connector::{SnapshotIsolation, SnapshotLocking, SnapshotSection};
+use walferry_engine::progress::Transaction;
 use walferry_engine::source::{ChunkSender, Frame, SnapshotPlan};
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
@@ -109,7 +110,12 @@ pub(crate) async fn snapshot(
         });
         try_join_all(workers).await?;
     }
-    send(out, Bytes::new(), vec![Frame::SnapshotEnd]).await?;
+    let Moment { lsn, xid, time_us } = moment;
+    let end = Frame::SnapshotEnd {
+        lsn,
+        transaction: Transaction { xid, time_us },
+    };
+    send(out, Bytes::new(), vec![end]).await?;
     sql.execute("ending the snapshot", "COMMIT").await
 }
 

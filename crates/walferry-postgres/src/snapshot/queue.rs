@@ -123,7 +123,7 @@ impl<'a> Queue<'a> {
             time_us: self.moment.time_us,
             ordered: self.options.threads <= 1,
             begun: done.has_begun(oid) && !done.is_rewritten(oid, storage.file),
-            goes_on: self.plan.goes_on && *done != Done::default(),
+            first: *done == Done::default() && self.plan.tables.first().is_some_and(|first| first.oid == oid),
         });
         let job = |statement, step| Job {
             table: described.clone(),
