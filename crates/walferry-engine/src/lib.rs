@@ -5,6 +5,7 @@ mod counts;
 pub mod failure;
 mod heartbeat;
 mod keeper;
+mod metadata;
 mod outlet;
 pub mod pipeline;
 mod place;

@@ -213,6 +213,7 @@ impl Pipeline {
         let context = context(&self.place, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
         // Envelope, key, tombstone. What was delivered before is counted again, for the numbers within its transaction.
         let outcome = plan.records(change, &context, self.metadata.as_mut());
+        let counted = counted(self.metadata.as_mut(), context.xid);
         if met.is_delivered() {
             return Ok(());
         }
@@ -226,6 +227,7 @@ impl Pipeline {
             Err(error) => self.outlet.reject(&error, from, &mut self.place, out)?,
         }
         out.end_change(before);
+        counted.for_each(|step| out.step(step));
         Ok(())
     }
 
@@ -242,11 +244,13 @@ impl Pipeline {
             let origin = self.place.origin_name();
             let context = context(&self.place, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
             let outcome = plan.truncate(&context, self.metadata.as_mut());
+            let counted = counted(self.metadata.as_mut(), context.xid);
             if !met.is_delivered() {
                 self.counts.change("TRUNCATE", lsn, now_ns);
                 let before = out.records();
                 emit(outcome, from, &mut self.place, &mut self.outlet, &mut self.counts, out)?;
                 out.end_change(before);
+                counted.for_each(|step| out.step(step));
             }
         }
         Ok(())
@@ -267,6 +271,7 @@ impl Pipeline {
         let origin = self.place.origin_name();
         let context = context(&self.place, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
         let record = self.messages.record(message, &context, self.metadata.as_mut());
+        let counted = counted(self.metadata.as_mut(), context.xid);
         if met.is_delivered() {
             return Ok(());
         }
@@ -284,6 +289,7 @@ impl Pipeline {
                 let before = out.records();
                 self.outlet.send(record, from, &mut self.place, out)?;
                 out.end_change(before);
+                counted.for_each(|step| out.step(step));
             }
             None => self.outlet.skip("message_prefix"),
         }
@@ -325,7 +331,13 @@ impl Pipeline {
             },
             message: "TRANSACTION",
         };
-        record.map_or(Ok(()), |record| self.outlet.send(record, from, &mut self.place, out))
+        let Some(record) = record else { return Ok(()) };
+        self.outlet.send(record, from, &mut self.place, out)?;
+        if let Some(open) = self.place.open() {
+            let xid = open.transaction.xid;
+            out.step(Step::Counted { xid, table: None });
+        }
+        Ok(())
     }
 
     /// Whether the captured tables have to be looked at before the start: a transform asks for an outbox among them, or there
@@ -372,6 +384,16 @@ pub(crate) fn emit(
         outlet.send(record, from, place, out)?;
     }
     Ok(())
+}
+
+/// What the source offset keeps of the records that were counted last.
+fn counted(metadata: Option<&mut Transaction>, xid: Option<Xid>) -> impl Iterator<Item = Step> {
+    let xid = xid.map_or(0, |xid| xid.0);
+    let tables = metadata.into_iter().flat_map(Transaction::counted);
+    tables.map(move |table| Step::Counted {
+        xid,
+        table: Some(table),
+    })
 }
 
 fn context<'a>(

@@ -15,6 +15,7 @@ use walferry_snapshot as snapshot;
 
 use crate::{
     failure::Failure,
+    metadata::Metadata,
     position::Position,
     status::{Latency, now_us},
     store::{OffsetStore, StoredOffset},
@@ -28,10 +29,17 @@ const SETTLED_BYTES: usize = 192;
 const _: () = assert!(SETTLED_BYTES <= RECORD_OVERHEAD_BYTES);
 
 /// One step of the stream, in the order in which the pipeline met it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// The transaction that the following records belong to.
     Begin(Transaction),
+    /// With `provide.transaction.metadata`: the transaction has begun, or has so many records of a table.
+    Counted {
+        /// Transaction id.
+        xid: u32,
+        /// The table, as `schema.table`, and the number of its records.
+        table: Option<(Arc<str>, i64)>,
+    },
     /// A record for Kafka.
     Record {
         /// Place of the change that it comes from.
@@ -145,6 +153,7 @@ struct State {
     /// When Kafka last acknowledged something or the first record came under way, microseconds since 1970.
     acknowledged_us: i64,
     delivered: StoredOffset,
+    metadata: Metadata,
     /// The transaction of the last record that was delivered.
     transaction: Transaction,
     changed: bool,
@@ -163,7 +172,8 @@ struct Pending {
 
 impl Progress {
     /// Goes on from an offset. At most `limit` bytes of records are under way at a time (and always one record).
-    pub fn new(start: StoredOffset, limit: usize) -> Self {
+    pub fn new(mut start: StoredOffset, limit: usize) -> Self {
+        let metadata = Metadata::take_from(&mut start.connect);
         Self {
             state: Mutex::new(State {
                 records: VecDeque::new(),
@@ -175,6 +185,7 @@ impl Progress {
                 // What a stopped process had stored may not have been confirmed yet.
                 changed: start.connect.lsn.is_some(),
                 delivered: start,
+                metadata,
                 transaction: Transaction::default(),
                 failure: None,
                 stopping: false,
@@ -317,9 +328,13 @@ impl Progress {
     /// What has been delivered, when that has changed since it was asked for last.
     pub fn delivered(&self) -> Option<Delivered> {
         let mut state = self.lock();
-        std::mem::take(&mut state.changed).then(|| Delivered {
-            offset: state.delivered.clone(),
-            processed: Lsn::from(state.delivered.connect.lsn_proc.unwrap_or_default()),
+        std::mem::take(&mut state.changed).then(|| {
+            let mut offset = state.delivered.clone();
+            state.metadata.add_to(&mut offset.connect);
+            Delivered {
+                offset,
+                processed: Lsn::from(state.delivered.connect.lsn_proc.unwrap_or_default()),
+            }
         })
     }
 
@@ -332,11 +347,9 @@ impl Progress {
     fn advance(&self, state: &mut State) {
         let mut now = None;
         loop {
-            while let Some(&(at, step)) = state.marks.front()
-                && at == state.head
+            while state.marks.front().is_some_and(|(at, _)| *at == state.head)
+                && let Some((_, step)) = state.marks.pop_front()
             {
-                state.marks.pop_front();
-                state.reach(step);
                 if let Step::Commit {
                     time_us, sent: true, ..
                 } = step
@@ -344,6 +357,7 @@ impl Progress {
                     let now = *now.get_or_insert_with(now_us);
                     self.latency.observe(now - time_us);
                 }
+                state.reach(step);
             }
             match state.records.front() {
                 Some(record) if record.settled => {
@@ -394,8 +408,8 @@ impl State {
         // A stream that sends nothing must not fill the memory while a record before it is stuck: a later commit or
         // keepalive says all that an earlier one without records did.
         let next = self.next();
-        while let Some(&(at, last)) = self.marks.back()
-            && at == next
+        while let Some((at, last)) = self.marks.back()
+            && *at == next
             && step.replaces(last)
         {
             self.marks.pop_back();
@@ -434,6 +448,11 @@ impl State {
         match step {
             Step::Begin(transaction) => {
                 self.transaction = transaction;
+                self.metadata.enter(transaction.xid);
+                return;
+            }
+            Step::Counted { xid, table } => {
+                self.metadata.count(xid, table);
                 return;
             }
             Step::Commit { end, .. } => {
@@ -458,7 +477,6 @@ impl State {
             Step::SnapshotEnd { lsn, transaction } => {
                 self.delivered.snapshot = None;
                 self.transaction = transaction;
-                // The stream goes on where the slot stands, which may be before the snapshot.
                 offset.lsn = Some(lsn.into());
                 offset.tx_id = Some(transaction.xid);
                 offset.ts_usec = Some(transaction.time_us);
@@ -477,7 +495,7 @@ impl State {
 
 impl Step {
     /// Whether this says all that `earlier` said, when no record lies between them.
-    fn replaces(self, earlier: Self) -> bool {
+    fn replaces(&self, earlier: &Self) -> bool {
         match self {
             Self::Commit { .. } => matches!(earlier, Self::Idle(_) | Self::Commit { sent: false, .. }),
             Self::Idle(_) => matches!(earlier, Self::Idle(_)),
@@ -500,10 +518,10 @@ mod tests {
             last: true,
             bytes: 300,
         };
-        let stuck = progress.push([record]);
+        let stuck = progress.push([record.clone()]);
         let mut acknowledged = 0;
         while progress.in_flight().1 <= LIMIT {
-            progress.settle(progress.push([record]));
+            progress.settle(progress.push([record.clone()]));
             acknowledged += 1;
             assert!(acknowledged < LIMIT, "the queue grows without end");
         }

@@ -269,7 +269,12 @@ where
             Plan::Resume { from, snapshot } => {
                 info!(lsn.stored = %from, slot = s.slot, "going on from the stored offset");
                 let (from, snapshot) = self.existing_rows(snapshot, from).await?;
-                (stored.unwrap_or_default(), from, slot, snapshot)
+                let mut offset = stored.unwrap_or_default();
+                if snapshot.is_some() {
+                    // Of what was committed before the rows are read, the stream knows nothing.
+                    offset.connect.lsn_commit = None;
+                }
+                (offset, from, slot, snapshot)
             }
             Plan::Continue { from } => {
                 let mut offset = stored.unwrap_or_default();

@@ -1,5 +1,7 @@
 //! Transaction metadata: the block in records, and the records that mark where a transaction begins and ends.
 
+use std::sync::Arc;
+
 use walferry_pgoutput::Xid;
 use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
 
@@ -28,7 +30,9 @@ pub struct Transaction {
     schemas: Schemas,
     current: Option<Xid>,
     total: i64,
-    tables: Vec<(String, i64)>,
+    tables: Vec<(Arc<str>, i64)>,
+    /// The tables of records that were counted and not asked for yet, with their orders.
+    counted: Vec<(Arc<str>, i64)>,
     /// Size of the `HashMap` that Debezium counts tables in; it never shrinks, and decides the order of the tables.
     capacity: usize,
 }
@@ -74,6 +78,7 @@ impl Transaction {
             current: None,
             total: 0,
             tables: Vec::new(),
+            counted: Vec::new(),
             capacity: 16,
         }
     }
@@ -97,17 +102,10 @@ impl Transaction {
         Some(record)
     }
 
-    /// Counters by table, as the source offset keeps them (`transaction_data_collection_order_<schema.table>`).
-    pub fn counts(&self) -> impl Iterator<Item = (&str, i64)> {
-        self.tables.iter().map(|(table, count)| (&**table, *count))
-    }
-
-    /// Goes on in the transaction of a source offset; its begin is not sent again.
-    pub fn resume(&mut self, xid: Xid, counts: impl IntoIterator<Item = (String, i64)>) {
-        self.clear();
-        self.current = Some(xid);
-        self.tables.extend(counts);
-        self.total = self.tables.iter().map(|(_, count)| count).sum();
+    /// The tables of the records that were counted since this was asked for last, each with how many of its records the
+    /// transaction has so far: what the source offset keeps (`transaction_data_collection_order_<schema.table>`).
+    pub fn counted(&mut self) -> impl Iterator<Item = (Arc<str>, i64)> {
+        self.counted.drain(..)
     }
 
     /// The block of the next record of a table.
@@ -116,20 +114,21 @@ impl Transaction {
             return Value::Null;
         };
         self.total += 1;
-        let order = match self.tables.iter_mut().find(|(name, _)| name == table) {
-            Some((_, count)) => {
-                *count += 1;
-                // To Debezium every message is a collection of its own.
-                if table == MESSAGES { 1 } else { *count }
-            }
+        let place = match self.tables.iter().position(|(name, _)| **name == *table) {
+            Some(place) => place,
             None => {
-                self.tables.push((table.to_owned(), 1));
+                self.tables.push((table.into(), 0));
                 while self.tables.len() * 4 > self.capacity * 3 {
                     self.capacity *= 2;
                 }
-                1
+                self.tables.len() - 1
             }
         };
+        let (name, count) = &mut self.tables[place];
+        *count += 1;
+        self.counted.push((name.clone(), *count));
+        // To Debezium every message is a collection of its own.
+        let order = if table == MESSAGES { 1 } else { *count };
         let values = vec![
             Value::string(id(xid, context)),
             Value::Int64(self.total),
@@ -174,7 +173,7 @@ impl Transaction {
         let order = hash_map_order(&hashes, self.capacity);
         let tables = order.into_iter().map(|place| {
             let (table, count) = &self.tables[place];
-            let values = vec![Value::string(table.clone()), Value::Int64(*count)];
+            let values = vec![Value::string(table.to_string()), Value::Int64(*count)];
             Value::Struct(Struct::new(self.schemas.table.clone(), values))
         });
         Value::Array(tables.collect())
