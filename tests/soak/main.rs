@@ -4,6 +4,7 @@
 mod check;
 mod memory;
 mod random;
+mod snapshot;
 mod troubles;
 mod workload;
 mod world;
@@ -23,12 +24,18 @@ struct Args {
     memory: bool,
     #[arg(long, default_value_t = 120)]
     outage_s: u64,
+    #[arg(long)]
+    snapshot: bool,
+    #[arg(long, default_value_t = 1)]
+    threads: u32,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let problems = if args.memory {
         memory::run(args.rows, args.outage_s)
+    } else if args.snapshot {
+        snapshot::run(args.rows, args.kills, args.seed, args.threads)
     } else {
         troubles::run(args.rows, args.kills, args.seed)
     };

@@ -1,6 +1,6 @@
 //! Servers, the outbox, and the connector for it.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use walferry_testkit::servers::{Kafka, Postgres, PostgresOptions, Sql, Walferry, WalferryOptions};
 
@@ -21,6 +21,20 @@ pub(crate) struct World {
 impl World {
     /// Starts all three, with an empty outbox.
     pub(crate) fn new() -> Self {
+        let create = format!(
+            "create table outbox (id bigint primary key, aggregatetype text not null, aggregateid text not null,
+                 type text not null, payload text);
+             create table counters (key bigint primary key, n bigint not null) with (fillfactor = 50);
+             insert into counters select key, 0 from generate_series(0, {}) key",
+            KEYS - 1
+        );
+        let mut world = Self::with(|sql| sql.run(&create), outbox());
+        world.walferry.wait_until_ready();
+        world
+    }
+
+    /// Starts all three, the connector with some properties of its own.
+    pub(crate) fn with(create: impl FnOnce(&Sql), properties: Map<String, Value>) -> Self {
         let postgres = Postgres::start_with(&PostgresOptions {
             settings: vec!["wal_sender_timeout = 10s".into(), "max_wal_size = 4GB".into()],
             ..PostgresOptions::default()
@@ -30,15 +44,8 @@ impl World {
             kafka.create_topic(&topic, PARTITIONS);
         }
         let sql = postgres.sql();
-        sql.run(&format!(
-            "create table outbox (id bigint primary key, aggregatetype text not null, aggregateid text not null,
-                 type text not null, payload text);
-             create table counters (key bigint primary key, n bigint not null) with (fillfactor = 50);
-             insert into counters select key, 0 from generate_series(0, {}) key",
-            KEYS - 1
-        ));
-        let mut walferry = Walferry::start(options(&postgres, &kafka));
-        walferry.wait_until_ready();
+        create(&sql);
+        let walferry = Walferry::start(options(&postgres, &kafka, properties));
         Self {
             postgres,
             kafka,
@@ -102,8 +109,8 @@ fn number(sql: &Sql, query: &str) -> Option<u64> {
 }
 
 /// As a user writes it: what is not said here has its default.
-fn options(postgres: &Postgres, kafka: &Kafka) -> WalferryOptions {
-    let config = json!({
+fn options(postgres: &Postgres, kafka: &Kafka, properties: Map<String, Value>) -> WalferryOptions {
+    let mut config = object(json!({
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "database.hostname": "127.0.0.1",
         "database.port": postgres.port().to_string(),
@@ -111,26 +118,37 @@ fn options(postgres: &Postgres, kafka: &Kafka) -> WalferryOptions {
         "database.password": "unused",
         "database.dbname": "postgres",
         "topic.prefix": "soak",
-        "table.include.list": "public.outbox",
         "plugin.name": "pgoutput",
         "slot.name": SLOT,
         "publication.name": SLOT,
         "publication.autocreate.mode": "filtered",
-        "snapshot.mode": "no_data",
-        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-        "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-        "transforms": "outbox",
-        "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
-        "transforms.outbox.route.topic.replacement": "soak.${routedByValue}",
-    });
-    let Value::Object(config) = config else {
-        unreachable!("the literal is an object")
-    };
+    }));
+    config.extend(properties);
     WalferryOptions {
         name: "soak".into(),
         config,
         worker: Vec::new(),
         bootstrap: kafka.bootstrap(),
         env: Vec::new(),
+    }
+}
+
+fn outbox() -> Map<String, Value> {
+    object(json!({
+        "table.include.list": "public.outbox",
+        "snapshot.mode": "no_data",
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "transforms": "outbox",
+        "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+        "transforms.outbox.route.topic.replacement": "soak.${routedByValue}",
+    }))
+}
+
+/// A literal's properties.
+pub(crate) fn object(literal: Value) -> Map<String, Value> {
+    match literal {
+        Value::Object(properties) => properties,
+        other => unreachable!("{other} is no object"),
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Counts {
     /// Rows of the snapshot by table: mostly one table.
     snapshot_rows: Vec<(String, u64)>,
     snapshot_tables: u64,
+    /// Rows that a snapshot will read, by the server's estimate, when one has begun.
+    snapshot_rows_left: Option<u64>,
     changes: [u64; 4],
     transactions: u64,
     unconverted: u64,
@@ -43,6 +45,10 @@ impl Counts {
             Some((_, rows)) => *rows += 1,
             None => self.snapshot_rows.push((table.to_owned(), 1)),
         }
+    }
+
+    pub(crate) const fn snapshot_begin(&mut self, rows_left: u64) {
+        self.snapshot_rows_left = Some(rows_left);
     }
 
     pub(crate) const fn snapshot_table(&mut self) {
@@ -86,6 +92,10 @@ impl Counts {
         add(&counters.deletes, deletes);
         add(&counters.truncates, truncates);
         add(&counters.transactions, &mut self.transactions);
+        if let Some(left) = self.snapshot_rows_left.take() {
+            let all = counters.snapshot_rows.load(Relaxed) + left;
+            counters.snapshot_rows_estimate.store(all, Relaxed);
+        }
         for (table, mut rows) in self.snapshot_rows.drain(..) {
             status.count_snapshot_rows(&table, rows);
             add(&counters.snapshot_rows, &mut rows);

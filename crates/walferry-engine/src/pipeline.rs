@@ -108,6 +108,7 @@ impl Pipeline {
                 self.plans.forget();
                 self.place.reconnected(now_ns / 1000);
             }
+            Frame::SnapshotBegin { rows_left } => self.counts.snapshot_begin(rows_left),
             Frame::Table(table) => self.snapshot.get_or_insert_default().table(table, &mut self.plans)?,
             Frame::Row { tuple } => {
                 let snapshot = self

@@ -37,8 +37,8 @@ pub trait Source: Send + 'static {
     /// nothing else. It stays open until [`Source::snapshot`] has imported it, also while the slot is streamed.
     fn watermark(&mut self) -> impl Future<Output = Result<Lsn, Failure>> + Send;
 
-    /// Reads what is left of the tables and sends it as [`Frame::Table`], [`Frame::Row`] and [`Frame::Part`]; ends with
-    /// [`Frame::SnapshotEnd`]. All of it is seen by one snapshot: the exported one where there is one, otherwise one of its
+    /// Reads what is left of the tables and sends it as [`Frame::Table`], [`Frame::Row`] and [`Frame::Part`], between
+    /// [`Frame::SnapshotBegin`] and [`Frame::SnapshotEnd`]. All of it is seen by one snapshot: the exported one where there is one, otherwise one of its
     /// own. With one thread rows come in the order of the tables and of their blocks; with several, in any order.
     fn snapshot(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> impl Future<Output = Result<(), Failure>> + Send;
 
@@ -149,6 +149,11 @@ pub enum Frame {
     },
     /// The catalog's facts for the relation that the next [`Frame::Wal`] describes.
     Catalog(Box<Catalog>),
+    /// Existing rows follow.
+    SnapshotBegin {
+        /// How many by the server's estimate.
+        rows_left: u64,
+    },
     /// The rows that follow are of this table.
     Table(Arc<SnapshotTable>),
     /// A row of the snapshot, as pgoutput's TupleData: 2 bytes for the number of columns, then for each `n`, or `t`, 4 bytes

@@ -109,7 +109,7 @@ pub struct Counters {
     pub snapshot_tables: AtomicU64,
     /// Tables still to come.
     pub snapshot_tables_left: AtomicU64,
-    /// How many rows the tables of the snapshot have by the server's estimate, 0 while it has none.
+    /// How many rows the snapshot will have read in the end by the server's estimate, 0 while there is none.
     pub snapshot_rows_estimate: AtomicU64,
     /// When the snapshot began to read, microseconds since 1970; 0 before.
     pub snapshot_begun_us: AtomicI64,

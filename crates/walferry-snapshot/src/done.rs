@@ -110,6 +110,14 @@ impl Done {
         let done = self.0.get(&table.0).filter(|done| done.storage == storage);
         Blocks::left(done.map_or(&[][..], |done| &done.blocks), blocks, most)
     }
+
+    /// How many of a table's blocks are left.
+    pub fn blocks_left(&self, table: Oid, storage: u32, blocks: u32) -> u32 {
+        let left = self.left(table, storage, blocks, Blocks::NO_END);
+        left.iter()
+            .map(|left| left.end.min(blocks).saturating_sub(left.first))
+            .sum()
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,12 @@ pub(crate) struct Args {
     /// With --memory: how long Kafka is away, each time
     #[arg(long, default_value_t = 120)]
     outage_s: u64,
+    /// Kill it while it reads a table of that many rows instead, to which is written
+    #[arg(long, conflicts_with = "memory")]
+    snapshot: bool,
+    /// With --snapshot: `snapshot.max.threads`
+    #[arg(long, default_value_t = 1)]
+    threads: u32,
     /// Major version of Postgres; without it, one that is installed
     #[arg(long)]
     pg: Option<u32>,
@@ -39,11 +45,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("--kills", args.kills.into()),
         ("--seed", args.seed),
         ("--outage-s", args.outage_s),
+        ("--threads", args.threads.into()),
     ] {
         command.args([option, &value.to_string()]);
     }
-    if args.memory {
-        command.arg("--memory");
+    for (option, asked) in [("--memory", args.memory), ("--snapshot", args.snapshot)] {
+        if asked {
+            command.arg(option);
+        }
     }
     shell::run(&mut command)
 }

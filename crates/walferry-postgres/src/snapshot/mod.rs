@@ -1,5 +1,6 @@
 //! Existing rows: the captured tables read with COPY, all in one snapshot of the database.
 
+mod estimate;
 mod queue;
 mod rows;
 
@@ -18,6 +19,7 @@ use walferry_engine::source::{ChunkSender, Frame, SnapshotPlan};
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 
+use self::estimate::rows_left;
 use self::queue::{Job, Queue};
 use self::rows::{Rows, send};
 use crate::catalog::catalogs;
@@ -94,6 +96,10 @@ pub(crate) async fn snapshot(
     if let Some(timeout) = options.lock {
         lock(&sql, &plan.tables, timeout).await?;
     }
+    let begin = Frame::SnapshotBegin {
+        rows_left: rows_left(&sql, plan).await?,
+    };
+    send(out, Bytes::new(), vec![begin]).await?;
     let queue = Mutex::new(Queue::new(plan, options, moment));
     if options.threads <= 1 {
         work(&sql, &sql, &queue, out).await?;

@@ -198,6 +198,12 @@ impl Kafka {
         self.reader().read(&self.extents(topics))
     }
 
+    /// The same one by one, for topics that do not fit in memory: in order within a partition.
+    #[track_caller]
+    pub fn each(&self, topics: &[String], take: impl FnMut(Record)) {
+        self.reader().each(&self.extents(topics), take);
+    }
+
     /// Waits until a topic holds at least so many records, and returns all of them.
     #[track_caller]
     pub fn wait_for_records(&self, topic: &str, count: usize) -> Vec<Record> {

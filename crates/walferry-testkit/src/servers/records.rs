@@ -56,6 +56,8 @@ impl Record {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(20);
+/// Records that are read between two looks at how far that is.
+const BATCH: usize = 10_000;
 
 /// Where a partition begins and ends.
 #[derive(Debug)]
@@ -124,6 +126,15 @@ impl Reader {
     /// All records within some extents, by topic, partition and offset.
     #[track_caller]
     pub(super) fn read(&self, extents: &[Extent]) -> Vec<Record> {
+        let mut records = Vec::new();
+        self.each(extents, |record| records.push(record));
+        records.sort_by(|a: &Record, b| (&a.topic, a.partition, a.offset).cmp(&(&b.topic, b.partition, b.offset)));
+        records
+    }
+
+    /// The same one by one: in order within a partition.
+    #[track_caller]
+    pub(super) fn each(&self, extents: &[Extent], mut take: impl FnMut(Record)) {
         let mut assigned = TopicPartitionList::new();
         let mut left = HashMap::new();
         for extent in extents.iter().filter(|extent| extent.len() > 0) {
@@ -134,27 +145,30 @@ impl Reader {
             left.insert((extent.topic.clone(), partition), extent.high);
         }
         self.0.assign(&assigned).expect("the partitions exist");
-        let mut records = Vec::new();
-        wait_for("the end of the partitions", || {
-            while let Some(message) = self
-                .0
-                .poll(Duration::from_millis(if left.is_empty() { 0 } else { 100 }))
-            {
-                records.extend(message.ok().map(|message| copy(&message)));
-            }
-            // The position also passes what no message shows, such as the marks of transactions.
-            for at in self.0.position().expect("partitions are assigned").elements() {
-                let partition = (at.topic().to_owned(), at.partition());
-                if let (Offset::Offset(next), Some(high)) = (at.offset(), left.get(&partition))
-                    && next >= *high
+        while !left.is_empty() {
+            // Time runs anew for each batch: a topic may be long.
+            wait_for("more of the partitions", || {
+                let mut count = 0;
+                while count < BATCH
+                    && let Some(message) = self.0.poll(Duration::from_millis(100))
                 {
-                    left.remove(&partition);
+                    if let Ok(message) = message {
+                        take(copy(&message));
+                        count += 1;
+                    }
                 }
-            }
-            left.is_empty().then_some(())
-        });
-        records.sort_by(|a: &Record, b| (&a.topic, a.partition, a.offset).cmp(&(&b.topic, b.partition, b.offset)));
-        records
+                // The position also passes what no message shows, such as the marks of transactions.
+                for at in self.0.position().expect("partitions are assigned").elements() {
+                    let partition = (at.topic().to_owned(), at.partition());
+                    if let (Offset::Offset(next), Some(high)) = (at.offset(), left.get(&partition))
+                        && next >= *high
+                    {
+                        left.remove(&partition);
+                    }
+                }
+                (count > 0 || left.is_empty()).then_some(())
+            });
+        }
     }
 }
 

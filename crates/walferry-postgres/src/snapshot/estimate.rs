@@ -1,0 +1,35 @@
+//! How many rows a snapshot will read, for those who watch it.
+
+use tokio_postgres::types::Type;
+use walferry_engine::source::SnapshotPlan;
+use walferry_pgoutput::Oid;
+
+use crate::connect::Sql;
+use crate::error::Error;
+
+/// The rows that are left by the server's statistics (`pg_class.reltuples`), which know nothing of a table that was never
+/// analyzed, nor of a SELECT that chooses among its rows.
+pub(super) async fn rows_left(sql: &Sql, plan: &SnapshotPlan) -> Result<u64, Error> {
+    const DOING: &str = "estimating the rows of the captured tables";
+    const QUERY: &str = "
+        SELECT c.oid, c.reltuples::float8, c.relpages, COALESCE(pg_catalog.pg_relation_filenode(c.oid), 0)
+        FROM pg_catalog.pg_class c WHERE c.oid = ANY($1) AND c.reltuples > 0";
+    let oids: Vec<u32> = plan.tables.iter().map(|table| table.oid.0).collect();
+    let rows = sql.rows(DOING, QUERY, &[(&oids, Type::OID_ARRAY)]).await?;
+    let left = |row: &tokio_postgres::Row| -> Result<f64, tokio_postgres::Error> {
+        let (oid, rows, pages, storage): (u32, f64, i32, u32) =
+            (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+        let pages = pages.unsigned_abs();
+        let share = match pages {
+            0 if plan.done.is_complete(Oid(oid)) => 0.0,
+            0 => 1.0,
+            _ => f64::from(plan.done.blocks_left(Oid(oid), storage, pages)) / f64::from(pages),
+        };
+        Ok(rows * share)
+    };
+    let mut all = 0.0;
+    for row in &rows {
+        all += left(row).map_err(|error| Error::sql(DOING, error))?;
+    }
+    Ok(all.round() as u64)
+}
