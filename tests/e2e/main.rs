@@ -10,6 +10,7 @@ mod outbox;
 mod postgres;
 mod secure;
 mod servers;
+mod snapshot;
 mod start;
 mod versions;
 mod world;

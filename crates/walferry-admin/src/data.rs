@@ -9,7 +9,7 @@ use walferry_pgoutput::Lsn;
 use crate::{
     Admin,
     history::{Curves, History, Latencies},
-    look::{Look, load},
+    look::{Look, Snapshot, load},
     process::Process,
     slots::{self, SeenBy},
     verdict::Verdict,
@@ -80,13 +80,6 @@ struct Totals {
 }
 
 #[derive(Debug, Serialize)]
-struct Snapshot {
-    tables: u64,
-    tables_left: u64,
-    rows: u64,
-}
-
-#[derive(Debug, Serialize)]
 struct Topic {
     topic: String,
     records: u64,
@@ -151,11 +144,7 @@ impl Connector {
                 connects: load(&c.connects),
                 restarts: load(&c.restarts),
             },
-            snapshot: Snapshot {
-                tables: load(&c.snapshot_tables),
-                tables_left: load(&c.snapshot_tables_left),
-                rows: load(&c.snapshot_rows),
-            },
+            snapshot: look.snapshot(),
             topic_count: topics.len(),
             topics: topics
                 .into_iter()

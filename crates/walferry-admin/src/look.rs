@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use serde::Serialize;
 use walferry_engine::status::{Counters, Course, LatencyCounts, Phase, Slot, Slots, Status, Trouble};
 use walferry_pgoutput::Lsn;
 
@@ -26,6 +27,21 @@ pub(crate) struct Lag {
     pub(crate) bytes: Option<u64>,
     /// How long ago the oldest of it was committed; 0 when nothing waits.
     pub(crate) seconds: f64,
+}
+
+/// How far the snapshot is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Snapshot {
+    /// Rows read since the process began.
+    pub(crate) rows: u64,
+    /// How many these will be in the end, by the statistics of Postgres; `None` while it has none.
+    pub(crate) rows_estimate: Option<u64>,
+    pub(crate) tables: u64,
+    pub(crate) tables_left: u64,
+    /// How long it lasts, or has lasted.
+    pub(crate) seconds: f64,
+    /// How long it still lasts at its present pace, if the estimate is right.
+    pub(crate) seconds_left: Option<f64>,
 }
 
 /// Over how long the server's pace is measured.
@@ -90,6 +106,31 @@ impl<'a> Look<'a> {
         match load_i64(&self.counters().unacknowledged_since_us) {
             0 => 0,
             since_us => (self.now_us - since_us).max(0),
+        }
+    }
+
+    /// How far the snapshot is.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let c = self.counters();
+        let (rows, estimate) = (load(&c.snapshot_rows), load(&c.snapshot_rows_estimate));
+        let (begun_us, ended_us) = (load_i64(&c.snapshot_begun_us), load_i64(&c.snapshot_ended_us));
+        let runs = self.course.phase == Phase::Snapshot;
+        let us = match (begun_us, ended_us) {
+            (0, _) => 0,
+            (begun_us, ended_us) if ended_us >= begun_us => ended_us - begun_us,
+            (begun_us, _) if runs => self.now_us - begun_us,
+            _ => 0,
+        };
+        let seconds = us.max(0) as f64 / 1e6;
+        let read = rows.saturating_sub(load(&c.snapshot_rows_before));
+        let left = estimate.saturating_sub(rows);
+        Snapshot {
+            rows,
+            rows_estimate: Some(estimate).filter(|&estimate| estimate > 0),
+            tables: load(&c.snapshot_tables),
+            tables_left: load(&c.snapshot_tables_left),
+            seconds,
+            seconds_left: (runs && read > 0 && left > 0).then(|| seconds * left as f64 / read as f64),
         }
     }
 

@@ -190,11 +190,16 @@ impl Page<'_> {
     }
 
     fn snapshot(&mut self) {
-        self.value(&m::SNAPSHOT_ROWS, |look| Some(load(&look.counters().snapshot_rows)));
-        self.value(&m::SNAPSHOT_TABLES, |look| Some(load(&look.counters().snapshot_tables)));
-        self.value(&m::SNAPSHOT_LEFT, |look| {
-            Some(load(&look.counters().snapshot_tables_left))
+        self.value(&m::SNAPSHOT_ROWS, |look| Some(look.snapshot().rows));
+        self.value(&m::SNAPSHOT_ESTIMATE, |look| look.snapshot().rows_estimate);
+        self.each(&m::SNAPSHOT_TABLE_ROWS, |look, name, samples| {
+            for (table, rows) in look.status.snapshot_rows() {
+                samples.add(&[name, &table], rows);
+            }
         });
+        self.value(&m::SNAPSHOT_TABLES, |look| Some(look.snapshot().tables));
+        self.value(&m::SNAPSHOT_LEFT, |look| Some(look.snapshot().tables_left));
+        self.value(&m::SNAPSHOT_SECONDS, |look| Some(look.snapshot().seconds));
     }
 
     /// Under the names that Debezium's dashboards read.
@@ -230,10 +235,8 @@ impl Page<'_> {
 
         let snapshot = dbz::SNAPSHOT;
         let tables = |look: &Look<'_>| {
-            (
-                load(&look.counters().snapshot_tables),
-                load(&look.counters().snapshot_tables_left),
-            )
+            let snapshot = look.snapshot();
+            (snapshot.tables, snapshot.tables_left)
         };
         let running = |look: &Look<'_>| look.course.phase == Phase::Snapshot;
         self.dbz(&dbz::TABLES, snapshot, |look| Some(tables(look).0));
@@ -246,6 +249,14 @@ impl Page<'_> {
         self.dbz(&dbz::SNAPSHOT_ABORTED, snapshot, |look| {
             let ended = matches!(look.course.phase, Phase::Failed(_) | Phase::Waiting(_));
             Some(u8::from(ended && tables(look).1 > 0))
+        });
+        self.dbz(&dbz::SNAPSHOT_SECONDS, snapshot, |look| {
+            Some(look.snapshot().seconds.round())
+        });
+        self.each(&dbz::ROWS_SCANNED, |look, _, samples| {
+            for (table, rows) in look.status.snapshot_rows() {
+                samples.add(&["postgres", &look.status.server, snapshot, &table], rows);
+            }
         });
 
         let connectors = self.looks.len();
@@ -334,12 +345,17 @@ mod tests {
             (&c.in_flight_limit_bytes, 16 << 20),
             (&c.delivered_lsn, 2_000),
             (&c.snapshot_tables, 4),
+            (&c.snapshot_rows, 30),
+            (&c.snapshot_rows_estimate, 40),
         ] {
             counter.store(value, Relaxed);
         }
         c.last_change_us.store(NOW_US - 5 * S, Relaxed);
         c.last_commit_us.store(NOW_US - 7 * S, Relaxed);
         status.count_topic("shop.\"o\"", 7, 700);
+        c.snapshot_begun_us.store(NOW_US - 60 * S, Relaxed);
+        c.snapshot_ended_us.store(NOW_US - 50 * S, Relaxed);
+        status.count_snapshot_rows("public.\"a\"", 30);
         status.count_skipped("filtered", 4);
         status.count_skipped("delete", 2);
         status.latency.observe(1_500);
@@ -463,6 +479,16 @@ mod tests {
                 1.0,
             ),
             (r#"walferry_commit_to_ack_seconds_sum{connector="orders"}"#, 0.0015),
+            (r#"walferry_snapshot_rows_estimate{connector="orders"}"#, 40.0),
+            (
+                r#"walferry_snapshot_table_rows_total{connector="orders",table="public.\"a\""}"#,
+                30.0,
+            ),
+            (r#"walferry_snapshot_seconds{connector="orders"}"#, 10.0),
+            (
+                r#"debezium_metrics_RowsScanned{plugin="postgres",name="shop",context="snapshot",table="public.\"a\""}"#,
+                30.0,
+            ),
             (r#"walferry_ready{connector="orders"}"#, 1.0),
             (r#"walferry_ready{connector="silent"}"#, 0.0),
             (r#"walferry_connector_phase{connector="orders",phase="streaming"}"#, 1.0),

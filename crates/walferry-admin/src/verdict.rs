@@ -147,14 +147,19 @@ impl Verdict {
             return verdict;
         }
         if look.course.phase == Phase::Snapshot {
-            let tables = load(&counters.snapshot_tables);
-            let done = tables.saturating_sub(load(&counters.snapshot_tables_left));
-            let rows = words::count(load(&counters.snapshot_rows));
-            return Self::new(
-                true,
-                Level::Good,
-                format!("reading existing rows: {done} of {tables} tables done, {rows} rows"),
-            );
+            let snapshot = look.snapshot();
+            let rows = words::count(snapshot.rows);
+            let rows = match snapshot.rows_estimate {
+                Some(estimate) => format!("{rows} of about {} rows", words::count(estimate.max(snapshot.rows))),
+                None => format!("{rows} rows"),
+            };
+            let (tables, done) = (snapshot.tables, snapshot.tables.saturating_sub(snapshot.tables_left));
+            let what = format!("reading existing rows: {rows}, {done} of {tables} tables done");
+            let verdict = Self::new(true, Level::Good, what);
+            return match snapshot.seconds_left {
+                Some(seconds) => verdict.and(&format!("About {} left.", words::duration(seconds))),
+                None => verdict,
+            };
         }
         match look.lag.bytes {
             Some(bytes @ 1..) if look.lag.seconds >= LAG_NOISE_SECONDS => {
@@ -410,7 +415,33 @@ mod tests {
             status.set_slots(figures);
             status
         };
-        let cases: [(Status, &str, &[&str]); 7] = [
+        let snapshot = |estimate: u64| {
+            let status = Status::new("orders", "shop");
+            status.set_phase(Phase::Snapshot);
+            let c = &status.counters;
+            for (counter, value) in [
+                (&c.snapshot_tables, 3),
+                (&c.snapshot_tables_left, 2),
+                (&c.snapshot_rows, 1_500),
+                (&c.snapshot_rows_before, 500),
+                (&c.snapshot_rows_estimate, estimate),
+            ] {
+                counter.store(value, Relaxed);
+            }
+            c.snapshot_begun_us.store(NOW_US - 10 * S, Relaxed);
+            status
+        };
+        let cases: [(Status, &str, &[&str]); 9] = [
+            (
+                snapshot(13_500),
+                "Reading existing rows: 1,500 of about 13,500 rows, 1 of 3 tables done. About 2 min left.",
+                &[],
+            ),
+            (
+                snapshot(0),
+                "Reading existing rows: 1,500 rows, 1 of 3 tables done.",
+                &[],
+            ),
             (streaming(), "Streaming. Nothing waits.", &[]),
             (
                 starting(down()),

@@ -117,9 +117,7 @@ impl<S: Source> Reader<'_, S> {
         self.port.until = None;
         caught_up?;
         // What the pipeline finds on its way decides what is to be read again.
-        while !self.port.chunks.is_empty() {
-            sleep(LOOK).await;
-        }
+        self.pipeline_is_done().await;
         plan.lsn = Some(watermark);
         for (table, keys) in rest::take(&self.again).into_tables() {
             if keys == Keys::All {
@@ -140,17 +138,27 @@ impl<S: Source> Reader<'_, S> {
         let counters = &self.status.counters;
         counters.snapshot_tables.store(tables, Relaxed);
         counters.snapshot_tables_left.store(left, Relaxed);
+        let rows = counters.snapshot_rows.load(Relaxed);
+        counters.snapshot_rows_before.store(rows, Relaxed);
         counters.snapshot_begun_us.store(status::now_us(), Relaxed);
         tokio::select! {
             read = self.source.snapshot(plan, &self.port.chunks) => read?,
             never = tell_progress(self.status) => match never {},
         }
+        self.pipeline_is_done().await;
         counters.snapshot_ended_us.store(status::now_us(), Relaxed);
         info!(
             rows = counters.snapshot_rows.load(Relaxed),
             "all existing rows are read"
         );
         Ok(())
+    }
+
+    /// Waits until the pipeline has dealt with everything that was read.
+    async fn pipeline_is_done(&self) {
+        while !self.port.chunks.is_empty() {
+            sleep(LOOK).await;
+        }
     }
 
     /// One connection.

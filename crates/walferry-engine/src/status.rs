@@ -111,6 +111,8 @@ pub struct Counters {
     pub snapshot_tables_left: AtomicU64,
     /// How many rows the snapshot will have read in the end by the server's estimate, 0 while there is none.
     pub snapshot_rows_estimate: AtomicU64,
+    /// Rows that earlier snapshots of this process had read when this one began.
+    pub snapshot_rows_before: AtomicU64,
     /// When the snapshot began to read, microseconds since 1970; 0 before.
     pub snapshot_begun_us: AtomicI64,
     /// When it had read everything; 0 before.

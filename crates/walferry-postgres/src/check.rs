@@ -27,10 +27,12 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
     let sql = endpoint.sql(Purpose::Validate).await?;
     let server = Server::inspect(&sql, slot, &publication.name).await?;
 
-    let problems = server.problems(slot, &publication);
+    let streams = connector.snapshot.streams();
+    let problems = server.problems(slot, &publication, streams);
     let mut remarks = vec![describe(&endpoint, &server)];
     remarks.extend(problems.iter().map(obstacle));
-    if problems.is_empty()
+    if streams
+        && problems.is_empty()
         && let Err(error) = endpoint.replication().await
     {
         let failure = Failure::from(error);
@@ -40,12 +42,19 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
             remedy: cause.hint,
         }));
     }
-    remarks.extend(slot_remarks(&server, slot));
-    remarks.extend(version_remarks(&server, &connector.slot));
+    if streams {
+        remarks.extend(slot_remarks(&server, slot));
+        remarks.extend(version_remarks(&server, &connector.slot));
+    } else {
+        let text = "no stream is asked for: there will be neither a slot nor a publication";
+        remarks.push(Remark::new(Weight::Good, text));
+    }
     let tables = captured(&sql, wanted).await?;
     remarks.push(table_remark(&tables));
     remarks.extend(guardrail_remark(tables.len(), connector.streaming.max_tables));
-    remarks.extend(publication_remarks(&sql, &server, &publication, wanted, &tables).await?);
+    if streams {
+        remarks.extend(publication_remarks(&sql, &server, &publication, wanted, &tables).await?);
+    }
     if snapshot {
         remarks.extend(select_remark(&server, &tables));
     }

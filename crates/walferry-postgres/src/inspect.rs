@@ -123,11 +123,15 @@ impl Server {
         })
     }
 
-    /// Everything about it that a person has to mend before the connector can work.
-    pub(crate) fn problems(&self, slot: &str, publication: &Publication) -> Vec<Problem> {
+    /// Everything about it that a person has to mend before the connector can work; `streams` says whether more is asked of
+    /// the server than existing rows (`initial_only` asks for no more).
+    pub(crate) fn problems(&self, slot: &str, publication: &Publication, streams: bool) -> Vec<Problem> {
         let mut problems = Vec::new();
         if self.version < OLDEST_VERSION {
             problems.push(Problem::ServerTooOld { version: self.version });
+        }
+        if !streams {
+            return problems;
         }
         if self.standby && self.version < 160_000 {
             problems.push(Problem::StandbyTooOld { version: self.version });

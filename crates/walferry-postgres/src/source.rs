@@ -96,6 +96,9 @@ impl Postgres {
         self.link = None;
         self.exported = None;
         self.watermark = None;
+        if !self.streams {
+            return self.look_for_reading().await;
+        }
         let (endpoint, lookup, publication) = (&self.endpoint, &mut self.lookup, &self.publication);
         let slot = self.slot.name.as_str();
         // Both at once, and all that is wrong in one report: what the role lacks is known only to the SQL connection when the
@@ -109,7 +112,7 @@ impl Postgres {
             (Err(error), Err(Error::Authentication { .. })) => return Err(error),
             (link, server) => (link, server?),
         };
-        let problems = server.problems(slot, publication);
+        let problems = server.problems(slot, publication, true);
         if !problems.is_empty() {
             return Err(Error::Problems(problems));
         }
@@ -121,6 +124,32 @@ impl Postgres {
             slot: server.slot(),
         };
         self.link = Some(link);
+        self.server = Some(server);
+        Ok(found)
+    }
+
+    /// The same for existing rows alone: neither a role nor a server that may replicate is needed.
+    async fn look_for_reading(&mut self) -> Result<Found, Error> {
+        const IDENTITY: &str = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()";
+        self.lookup.close();
+        let sql = self.lookup.sql().await?;
+        let server = Server::inspect(sql, self.slot.name.as_str(), &self.publication.name).await?;
+        let problems = server.problems(self.slot.name.as_str(), &self.publication, false);
+        if !problems.is_empty() {
+            return Err(Error::Problems(problems));
+        }
+        let identity: String = sql.value("identifying the server", IDENTITY, &[]).await?;
+        // It is an unsigned number in a column that knows none.
+        let system_id = identity.parse::<i64>().map_err(|error| Error::Protocol {
+            doing: "identifying the server",
+            problem: error.to_string(),
+        })?;
+        let found = Found {
+            server_version: server.version,
+            system_id: system_id.cast_unsigned(),
+            wal_end: server.wal_end(),
+            slot: server.slot(),
+        };
         self.server = Some(server);
         Ok(found)
     }

@@ -28,6 +28,8 @@ pub const METRICS: &[Metric] = &[
     SNAPSHOT_RUNNING,
     SNAPSHOT_COMPLETED,
     SNAPSHOT_ABORTED,
+    SNAPSHOT_SECONDS,
+    ROWS_SCANNED,
     CONNECTORS,
     TASKS,
 ];
@@ -37,10 +39,6 @@ pub const ABSENT: &[(&str, &str)] = &[
     (
         "QueueTotalCapacity, QueueRemainingCapacity",
         "count records; what is under way is counted in bytes here: `walferry_in_flight_bytes` and `walferry_in_flight_limit_bytes`",
-    ),
-    (
-        "RowsScanned",
-        "counts by table; `walferry_snapshot_rows_total` counts all tables together",
     ),
     (
         "MilliSecondsBehindSource{MinValue,MaxValue,AverageValue,P50,P95,P99}",
@@ -55,8 +53,8 @@ pub const ABSENT: &[(&str, &str)] = &[
         "is a reason of `walferry_rows_skipped_total`",
     ),
     (
-        "SnapshotPaused, SnapshotSkipped, SnapshotDurationInSeconds",
-        "`walferry_connector_phase` and the log tell when a snapshot began and ended",
+        "SnapshotPaused, SnapshotSkipped",
+        "`walferry_connector_phase` says what the connector is doing; a snapshot is never paused",
     ),
 ];
 
@@ -203,6 +201,22 @@ pub const SNAPSHOT_ABORTED: Metric = Metric::new(
     "1 when reading them has ended with a failure.",
 )
 .labels(&["plugin", "name", "context"]);
+
+/// `debezium_metrics_SnapshotDurationInSeconds`.
+pub const SNAPSHOT_SECONDS: Metric = Metric::new(
+    Kind::Untyped,
+    "debezium_metrics_SnapshotDurationInSeconds",
+    "How long existing rows have been read, or were; 0 before the first.",
+)
+.labels(&["plugin", "name", "context"]);
+
+/// `debezium_metrics_RowsScanned`.
+pub const ROWS_SCANNED: Metric = Metric::new(
+    Kind::Untyped,
+    "debezium_metrics_RowsScanned",
+    "Existing rows read, by table.",
+)
+.labels(&["plugin", "name", "context", "table"]);
 
 /// `kafka_connect_worker_metrics_connector_count`.
 pub const CONNECTORS: Metric = Metric::new(

@@ -46,7 +46,17 @@ pub const GROUPS: &[(&str, &[Metric])] = &[
         "Under way to Kafka",
         &[IN_FLIGHT_RECORDS, IN_FLIGHT_BYTES, IN_FLIGHT_LIMIT, UNACKNOWLEDGED],
     ),
-    ("Snapshot", &[SNAPSHOT_ROWS, SNAPSHOT_TABLES, SNAPSHOT_LEFT]),
+    (
+        "Snapshot",
+        &[
+            SNAPSHOT_ROWS,
+            SNAPSHOT_ESTIMATE,
+            SNAPSHOT_TABLE_ROWS,
+            SNAPSHOT_TABLES,
+            SNAPSHOT_LEFT,
+            SNAPSHOT_SECONDS,
+        ],
+    ),
     ("Process", &[BUILD, MEMORY, CPU, START]),
 ];
 
@@ -331,9 +341,34 @@ pub const UNACKNOWLEDGED: Metric = Metric::new(
 .labels(&["connector"]);
 
 /// `walferry_snapshot_rows_total`.
-pub const SNAPSHOT_ROWS: Metric = Metric::new(Kind::Counter, "walferry_snapshot_rows_total", "Existing rows read.")
-    .labels(&["connector"])
-    .replaces("RowsScanned");
+pub const SNAPSHOT_ROWS: Metric =
+    Metric::new(Kind::Counter, "walferry_snapshot_rows_total", "Existing rows read.").labels(&["connector"]);
+
+/// `walferry_snapshot_rows_estimate`.
+pub const SNAPSHOT_ESTIMATE: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_snapshot_rows_estimate",
+    "How many these will be in the end, by the statistics of Postgres; absent while it has none.",
+)
+.labels(&["connector"]);
+
+/// `walferry_snapshot_table_rows_total`.
+pub const SNAPSHOT_TABLE_ROWS: Metric = Metric::new(
+    Kind::Counter,
+    "walferry_snapshot_table_rows_total",
+    "Existing rows read, by table.",
+)
+.labels(&["connector", "table"])
+.replaces("RowsScanned");
+
+/// `walferry_snapshot_seconds`.
+pub const SNAPSHOT_SECONDS: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_snapshot_seconds",
+    "How long existing rows have been read, or were.",
+)
+.labels(&["connector"])
+.replaces("SnapshotDurationInSeconds");
 
 /// `walferry_snapshot_tables`.
 pub const SNAPSHOT_TABLES: Metric = Metric::new(

@@ -8,6 +8,7 @@ mod error;
 mod load;
 mod logging;
 mod offsets;
+mod progress;
 mod run;
 
 use std::{io, process::ExitCode};
@@ -17,14 +18,16 @@ use clap::{CommandFactory, Parser};
 use crate::{
     cli::{Cli, Command},
     error::Error,
+    progress::Bars,
 };
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // What the demo shows is not to be cut up by log lines.
     let quiet = matches!(cli.command, Command::Demo(_)).then_some("warn,librdkafka=off,rdkafka=off");
-    logging::init(cli.log.as_deref().or(quiet), cli.log_json);
-    match dispatch(cli.command) {
+    let bars = Bars::new(!cli.log_json);
+    logging::init(cli.log.as_deref().or(quiet), cli.log_json, &bars);
+    match dispatch(cli.command, &bars) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -33,9 +36,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command) -> Result<(), Error> {
+fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
     match command {
-        Command::Run(args) => run::run(&args),
+        Command::Run(args) => run::run(&args, bars),
         Command::Check(args) => check::check(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Offsets(args) => offsets::offsets(args.command),

@@ -28,6 +28,7 @@ use crate::{
     cli::RunArgs,
     error::Error,
     load::{Loaded, data_dir, load},
+    progress::{self, Bars},
 };
 
 /// How often the server is asked for its slots.
@@ -38,7 +39,7 @@ const NO_SLOT_PAUSE: Duration = Duration::from_millis(20);
 const HEALTH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs until a signal, or until its only connector has failed for good.
-pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
+pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
     let loaded = load(&args.connector)?;
     let data_dir = data_dir(&args.data);
     let statuses: Vec<_> = loaded
@@ -52,11 +53,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
         .collect::<Result<Vec<_>, _>>()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::setup(format!("the runtime does not start: {error}")))?;
-    LocalSet::new().block_on(&runtime, serve(args, &loaded, statuses, connectors))
+    let served = LocalSet::new().block_on(&runtime, serve(args, bars, &loaded, statuses, connectors));
+    bars.clear();
+    served
 }
 
 async fn serve(
     args: &RunArgs,
+    bars: &Bars,
     loaded: &[Loaded],
     statuses: Vec<Arc<Status>>,
     connectors: Vec<Assembled>,
@@ -79,6 +83,9 @@ async fn serve(
         tokio::task::spawn_local(watch_slots(loaded.clone(), status.clone()));
         tokio::task::spawn_local(run_heartbeat_query(loaded.clone(), status.clone()));
         tokio::task::spawn_local(fetch_xmin(loaded.clone(), status.clone()));
+    }
+    for status in statuses.iter().filter(|_| bars.are_shown()) {
+        tokio::task::spawn_local(progress::show(bars.clone(), status.clone()));
     }
     let alone = connectors.len() == 1;
     let mut running = Vec::new();

@@ -202,9 +202,10 @@ async fn begin(sql: &Sql, isolation: &str, imported: Option<&str>, lsn: Option<L
         None => wal_position(sql).await?,
     };
     sql.execute(DOING, &beginning(isolation, imported)).await?;
-    // Debezium's `source.txId` of a snapshot is the transaction that reads it; a standby has no ids to give.
+    // Debezium's `source.txId` of a snapshot is the id of the transaction that reads it. This is the one that it would get: as
+    // long as a transaction has one, nobody can create a logical slot.
     const MOMENT: &str = "
-        SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 0 ELSE pg_catalog.txid_current() END,
+        SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
           (EXTRACT(epoch FROM CURRENT_TIMESTAMP) * 1000000)::int8";
     let rows = sql.rows(DOING, MOMENT, &[]).await?;
     let row = rows.first().ok_or_else(|| Error::Protocol {

@@ -96,7 +96,7 @@ impl Rebuilt {
         let (mut last, mut seen) = (i64::MIN, 0);
         loop {
             let rows = sql.rows(&format!(
-                "select id::text{columns} from {table} where id > {last} order by id limit {PAGE}"
+                "select id::text{columns} from {table} t where t.id > {last} order by t.id limit {PAGE}"
             ));
             for row in &rows {
                 last = row[0].as_ref().and_then(|id| id.parse().ok()).expect("id is a bigint");
@@ -122,7 +122,7 @@ impl Rebuilt {
                 break;
             }
         }
-        let extra = self.rows.len() - seen;
+        let extra = self.rows.len().saturating_sub(seen);
         if extra > 0 {
             tell(format!("{extra} rows are in the topic only"));
         }

@@ -1,0 +1,275 @@
+//! Existing rows: read once, whatever ends the program in between, and as the connector's properties ask.
+
+use crate::world::{self, World};
+use serde_json::{Map, Value, json};
+use std::fs;
+use walferry_testkit::servers::{Database, Kafka, Rebuilt, Walferry, WalferryOptions, wait_for};
+
+/// Rows that fill six chunks of 32 MiB.
+const MANY: u32 = 25_000;
+
+/// A table of a test's own. Its topics begin with the test's name, so tests can share a broker.
+struct Items {
+    name: String,
+    bootstrap: String,
+    database: Database,
+}
+
+impl Items {
+    /// With so many rows, each of which fills a block; every fifth has a value that lies outside of it.
+    fn new(world: &World, name: &str, rows: u32) -> Self {
+        let database = world.postgres.database(name);
+        database.sql().run(&format!(
+            "create table items (id bigint primary key, n int not null, pad text not null, big text);
+             alter table items alter pad set storage plain;
+             alter table items alter big set storage external;
+             insert into items select i, 0, repeat('p', 4100), case when i % 5 = 0 then repeat(md5(i::text), 130) end
+                 from generate_series(1, {rows}) i;
+             analyze items"
+        ));
+        Self {
+            name: name.into(),
+            bootstrap: world.kafka.bootstrap(),
+            database,
+        }
+    }
+
+    fn start<const N: usize>(&self, properties: [(&str, &str); N]) -> Walferry {
+        let config = json!({
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "database.hostname": "127.0.0.1",
+            "database.port": self.database.port().to_string(),
+            "database.user": "postgres",
+            "database.password": "unused",
+            "database.dbname": self.database.name(),
+            "topic.prefix": self.name,
+            "table.include.list": "public.items",
+            "plugin.name": "pgoutput",
+            "slot.name": self.name,
+            "publication.name": self.name,
+            "publication.autocreate.mode": "filtered",
+            "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "key.converter.schemas.enable": "false",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter.schemas.enable": "false",
+        });
+        let Value::Object(mut config) = config else {
+            unreachable!("the literal is an object")
+        };
+        config.extend(properties.map(|(name, value)| (name.into(), value.into())));
+        Walferry::start(WalferryOptions {
+            name: self.name.clone(),
+            config,
+            worker: vec!["offset.flush.interval.ms=50".into()],
+            bootstrap: self.bootstrap.clone(),
+            env: Vec::new(),
+        })
+    }
+
+    fn topic(&self) -> String {
+        format!("{}.public.items", self.name)
+    }
+
+    fn rebuilt(&self, kafka: &Kafka) -> Rebuilt {
+        let mut rebuilt = Rebuilt::new(&["n", "pad", "big"]);
+        kafka.each(&[self.topic()], |record| rebuilt.apply(&record));
+        rebuilt
+    }
+
+    /// Waits until the slot is confirmed up to where the server is now.
+    #[track_caller]
+    fn wait_until_confirmed(&self, walferry: &mut Walferry) {
+        let sql = self.database.sql();
+        let end = sql.value("select pg_current_wal_insert_lsn()").expect("it is not NULL");
+        let query = format!(
+            "select confirmed_flush_lsn >= '{end}' from pg_replication_slots where slot_name = '{}'",
+            self.name
+        );
+        wait_for("the slot to be confirmed", || {
+            assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+            (sql.value(&query).as_deref() == Some("t")).then_some(())
+        });
+    }
+
+    /// Waits until all rows are read and delivered, and the stream goes on.
+    #[track_caller]
+    fn wait_until_read(&self, walferry: &mut Walferry) {
+        wait_for("the end of the snapshot", || {
+            assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+            walferry.output().contains("all existing rows are read").then_some(())
+        });
+        self.database
+            .sql()
+            .run("insert into items values (0, 0, 'streamed', null)");
+        self.wait_until_confirmed(walferry);
+    }
+
+    /// Waits until a part of the table, and not all, is known to be in Kafka.
+    #[track_caller]
+    fn wait_until_begun(&self, walferry: &mut Walferry) {
+        wait_for("a chunk to be delivered", || {
+            assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+            assert!(
+                !walferry.output().contains("all existing rows are read"),
+                "it was too fast"
+            );
+            (!done(walferry).is_empty()).then_some(())
+        });
+    }
+}
+
+/// What of the table's blocks is delivered, as the offset has it.
+fn done(walferry: &Walferry) -> Vec<Value> {
+    let folders = fs::read_dir(walferry.data_dir()).into_iter().flatten().flatten();
+    let files = folders.map(|folder| folder.path().join("offset.json"));
+    let offsets = files.filter_map(|file| serde_json::from_slice::<Value>(&fs::read(file).ok()?).ok());
+    let tables = offsets.filter_map(|offset| offset["content"]["snapshot"].as_object().cloned());
+    tables
+        .flat_map(|tables: Map<String, Value>| tables.into_iter().map(|(_, done)| done["blocks"].clone()))
+        .filter(|blocks| blocks.as_array().is_some_and(|blocks| !blocks.is_empty()))
+        .collect()
+}
+
+fn metric(walferry: &Walferry, name: &str) -> Option<f64> {
+    let metrics = walferry.get("/metrics")?.body;
+    let line = metrics.lines().find(|line| line.starts_with(&format!("{name}{{")))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+/// What happens to rows that have been read and to rows that have not, without their TOASTed values.
+const CHANGES: &str = "
+    update items set n = n + 1 where id % 7 = 0;
+    update items set id = id + 1000000 where id % 35 = 5;
+    update items set id = -id where id % 50 = 10;
+    update items set id = -id, n = n + 1 where id < 0;
+    update items set big = 'short' where id % 45 = 0;
+    delete from items where id % 11 = 0;
+    insert into items select id * 11, 1, 'new', repeat(md5(id::text), 140) from generate_series(1, 50) id";
+
+#[test]
+fn a_killed_snapshot_goes_on_and_nothing_is_missing() {
+    let world = world::shared();
+    for threads in ["1", "3"] {
+        let items = Items::new(&world, &format!("snapshot_killed_{threads}"), MANY);
+        let mut walferry = items.start([("snapshot.max.threads", threads)]);
+        items.wait_until_begun(&mut walferry);
+        walferry.kill();
+        let kept = done(&walferry);
+        items.database.sql().run(CHANGES);
+        walferry.start_again();
+        items.wait_until_read(&mut walferry);
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+        let rebuilt = items.rebuilt(&world.kafka);
+        let (differences, count) = rebuilt.differences(items.database.sql(), "items");
+        assert_eq!(
+            count,
+            0,
+            "{threads} threads, kept {kept:?}: {differences:?}\n{}",
+            walferry.output()
+        );
+        // Blocks that were done were not read again, but for single rows.
+        let read = rebuilt.operations["r"];
+        assert!(
+            read < u64::from(MANY) * 2 - 5_000,
+            "{read} rows were read; kept {kept:?}"
+        );
+        assert!(done(&walferry).is_empty(), "an end is told as such");
+    }
+}
+
+#[test]
+fn a_table_rewritten_meanwhile_is_read_from_its_beginning() {
+    let world = world::shared();
+    let items = Items::new(&world, "snapshot_rewritten", MANY);
+    let mut walferry = items.start([]);
+    items.wait_until_begun(&mut walferry);
+    walferry.kill();
+    items
+        .database
+        .sql()
+        .run("delete from items where id % 3 = 0; vacuum full items");
+    walferry.start_again();
+    items.wait_until_read(&mut walferry);
+    let output = walferry.output();
+    assert!(
+        output.contains("the table was rewritten since the snapshot was interrupted"),
+        "{output}"
+    );
+    let (differences, count) = items.rebuilt(&world.kafka).differences(items.database.sql(), "items");
+    assert_eq!(count, 0, "{differences:?}");
+}
+
+#[test]
+fn existing_rows_alone_need_neither_slot_nor_publication() {
+    let world = world::shared();
+    let items = Items::new(&world, "snapshot_alone", 100);
+    let sql = items.database.sql();
+    // A role that may read, and not replicate.
+    sql.run("create role snapshot_reader login; grant select on items to snapshot_reader");
+    let mut walferry = items.start([("snapshot.mode", "initial_only"), ("database.user", "snapshot_reader")]);
+    world.kafka.wait_for_records(&items.topic(), 100);
+    wait_for("the end of the snapshot", || {
+        walferry.output().contains("all existing rows are read").then_some(())
+    });
+    let there = sql.value(
+        "select (select count(*) from pg_publication)
+           + (select count(*) from pg_replication_slots where slot_name = 'snapshot_alone')",
+    );
+    assert_eq!(there.as_deref(), Some("0"));
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    // The next start finds that all is done.
+    sql.run("insert into items values (101, 1, 'late', null)");
+    walferry.start_again();
+    wait_for("word of that", || {
+        walferry.output().contains("there is nothing to do").then_some(())
+    });
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    assert_eq!(items.rebuilt(&world.kafka).len(), 100);
+}
+
+#[test]
+fn a_select_of_the_user_says_which_rows_exist() {
+    let world = world::shared();
+    let items = Items::new(&world, "snapshot_select", 50);
+    let overrides = |select| {
+        [
+            ("snapshot.select.statement.overrides", "public.items"),
+            ("snapshot.select.statement.overrides.public.items", select),
+        ]
+    };
+    let mut walferry = items.start(overrides("select * from items where id <= 7; "));
+    items.wait_until_read(&mut walferry);
+    let rebuilt = items.rebuilt(&world.kafka);
+    assert_eq!((rebuilt.operations["r"], rebuilt.operations["c"]), (7, 1));
+
+    let other = Items::new(&world, "snapshot_bad_select", 1);
+    let mut walferry = other.start(overrides("select * from itmes"));
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    let output = walferry.output();
+    for part in [
+        "public.items",
+        "relation \"itmes\" does not exist",
+        "snapshot.select.statement.overrides.public.items",
+    ] {
+        assert!(output.contains(part), "{part} is not in:\n{output}");
+    }
+}
+
+#[test]
+fn how_far_a_snapshot_is_can_be_watched() {
+    let world = world::shared();
+    let items = Items::new(&world, "snapshot_watched", 2_000);
+    let mut walferry = items.start([]);
+    items.wait_until_read(&mut walferry);
+    let figures = [
+        ("walferry_snapshot_rows_total", 2_000.0),
+        ("walferry_snapshot_rows_estimate", 2_000.0),
+        ("walferry_snapshot_tables", 1.0),
+        ("walferry_snapshot_tables_left", 0.0),
+        ("debezium_metrics_RowsScanned", 2_000.0),
+        ("debezium_metrics_SnapshotCompleted", 1.0),
+    ];
+    for (name, value) in figures {
+        assert_eq!(metric(&walferry, name), Some(value), "{name}");
+    }
+}
