@@ -18,6 +18,7 @@ use walferry_converter::{Role, converter};
 use walferry_engine::{
     Converters, Pipeline, Tolerance,
     batch::{Batch, BatchRecord},
+    progress::Transaction,
     source::{Frame, SnapshotTable},
     store::StoredOffset,
 };
@@ -86,7 +87,7 @@ fn replay(folder: &Path) -> String {
                 continue;
             }
             if last.as_ref() != Some(&row["table"]) {
-                last = Some(row["table"].clone());
+                let first = last.replace(row["table"].clone()).is_none();
                 let table = SnapshotTable {
                     catalog: catalogs[0].named(name.0, name.1),
                     lsn: Lsn(0),
@@ -94,14 +95,19 @@ fn replay(folder: &Path) -> String {
                     time_us: NOW_MS * 1000,
                     ordered: true,
                     begun: false,
-                    goes_on: false,
+                    first,
                 };
                 play(Frame::Table(Arc::new(table)), &[]);
             }
             let tuple = tuple(&row["row"]);
             play(Frame::Row { tuple: 0..tuple.len() }, &tuple);
         }
-        play(Frame::SnapshotEnd, &[]);
+        let transaction = Transaction {
+            xid: 0,
+            time_us: NOW_MS * 1000,
+        };
+        let lsn = Lsn(0);
+        play(Frame::SnapshotEnd { lsn, transaction }, &[]);
     }
 
     play(Frame::Begin, &[]);
