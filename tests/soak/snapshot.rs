@@ -75,12 +75,12 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64, threads: u32) -> Vec<String>
     problems
 }
 
-/// A fifth of the rows has a value that lies outside of them.
+/// A tenth of the rows has a value that lies outside of them.
 fn fill(sql: &Sql, rows: u64) {
     sql.run(&format!(
         "create table items (id bigint primary key, n int not null, pad text not null, big text);
          alter table items alter big set storage external;
-         insert into items select i, 0, repeat('p', 100), case when i % 5 = 0 then repeat(md5(i::text), 65) end
+         insert into items select i, 0, repeat('p', 100), case when i % 10 = 0 then repeat(md5(i::text), 65) end
              from generate_series(1, {rows}) i;
          vacuum analyze items"
     ));

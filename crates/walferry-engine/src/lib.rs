@@ -11,6 +11,7 @@ pub mod pipeline;
 mod place;
 mod plans;
 pub mod position;
+mod prepare;
 pub mod progress;
 mod reader;
 mod remark;

@@ -22,21 +22,20 @@ use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
-use tracing::{info, warn};
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::Done;
 
 use crate::{
     failure::Failure,
     keeper::Keeper,
     pipeline::Pipeline,
+    prepare::Prepared,
     progress::Progress,
-    reader::{Origin, Reader},
+    reader::Reader,
     rest,
     retries::Retries,
     sink::{Acks, Sinks},
-    source::{self, ChunkSender, Found, Phase, Port, SnapshotPlan, Source, TableFilter},
-    start::{self, Mismatch, Plan, SnapshotPolicy},
+    source::{self, ChunkSender, Phase, Port, Source, TableFilter},
+    start::{Mismatch, SnapshotPolicy},
     status::{self, Status},
     store::{OffsetStore, StoredOffset},
     worker::{Work, Worker},
@@ -251,159 +250,6 @@ where
         }
         Ok(())
     }
-
-    /// Looks at what is there and makes publication and slot.
-    async fn prepare(&mut self) -> Result<Prepared, Failure> {
-        let stored = self.store.load().await?;
-        let found = self.source.inspect().await?;
-        let s = &self.settings;
-        let plan = start::decide(&s.slot, &found, stored.as_ref(), s.snapshot, s.mismatch)?;
-        self.check_outbox().await?;
-        if matches!(plan, Plan::Rest | Plan::ReadOnly) {
-            return self.prepare_reading(plan == Plan::ReadOnly, &found).await;
-        }
-        let s = &self.settings;
-        self.source.ensure_publication(s.tables.clone()).await?;
-        let slot = found.slot.and_then(|slot| slot.confirmed).unwrap_or_default();
-        let (mut offset, from, slot, snapshot) = match plan {
-            Plan::Resume { from, snapshot } => {
-                info!(lsn.stored = %from, slot = s.slot, "going on from the stored offset");
-                let (from, snapshot) = self.existing_rows(snapshot, from).await?;
-                let mut offset = stored.unwrap_or_default();
-                if snapshot.is_some() {
-                    // Of what was committed before the rows are read, the stream knows nothing.
-                    offset.connect.lsn_commit = None;
-                }
-                (offset, from, slot, snapshot)
-            }
-            Plan::Continue { from } => {
-                let mut offset = stored.unwrap_or_default();
-                let mut done = offset.snapshot.take().unwrap_or_default();
-                for table in done.forget_incomplete() {
-                    warn!(
-                        table.oid = table.0,
-                        "rows have been changed without their TOASTed values and were not read again: the table is read from its beginning"
-                    );
-                }
-                offset.snapshot = Some(done.clone());
-                let plan = SnapshotPlan {
-                    goes_on: true,
-                    done,
-                    ..SnapshotPlan::default()
-                };
-                (offset, from, slot, Some(plan))
-            }
-            Plan::Adopt { snapshot, from } => {
-                warn!(lsn.confirmed = %from, slot = s.slot, "the slot is there but no offset: going on from the slot's position");
-                let (from, snapshot) = self.existing_rows(snapshot, from).await?;
-                (StoredOffset::default(), from, slot, snapshot)
-            }
-            Plan::Create { snapshot, replace } => {
-                if let Some(old) = stored.filter(|_| snapshot) {
-                    // It says nothing of the new slot; nor must it after a crash, until all rows are read.
-                    self.store.write(&old.interrupted()).await?;
-                }
-                if replace {
-                    self.source.drop_slot().await?;
-                }
-                let from = self.source.create_slot(snapshot).await?.consistent_point;
-                let plan = SnapshotPlan {
-                    lsn: Some(from),
-                    ..SnapshotPlan::default()
-                };
-                (StoredOffset::default(), from, from, snapshot.then_some(plan))
-            }
-            Plan::ReadOnly | Plan::Rest => unreachable!("dealt with above"),
-        };
-        offset.system_id = Some(found.system_id);
-        // Nothing before it will be asked for, so nothing before it is missing; nor is anything after it dealt with, though an
-        // offset of Debezium's that lies inside a transaction says so.
-        offset.connect.lsn_proc = Some(from.into());
-        if snapshot.is_some() && matches!(plan, Plan::Create { .. } | Plan::Adopt { .. }) {
-            // From here on an interrupted snapshot goes on.
-            offset.connect.lsn = Some(from.into());
-            offset = offset.interrupted();
-            offset.snapshot = Some(Done::default());
-            self.store.write(&offset).await?;
-        }
-        let snapshot = match snapshot {
-            Some(plan) => Some(self.with_tables(plan).await?),
-            None => None,
-        };
-        let origin = Origin {
-            from,
-            slot,
-            system_id: found.system_id,
-        };
-        Ok(Prepared {
-            offset,
-            origin,
-            snapshot,
-        })
-    }
-
-    /// Where no stream follows, there is neither slot nor publication.
-    async fn prepare_reading(&mut self, read: bool, found: &Found) -> Result<Prepared, Failure> {
-        let (mut offset, snapshot) = if read {
-            (
-                StoredOffset::default(),
-                Some(self.with_tables(SnapshotPlan::default()).await?),
-            )
-        } else {
-            info!("all existing rows have been read, and no stream is asked for: there is nothing to do");
-            (self.store.load().await?.unwrap_or_default(), None)
-        };
-        offset.system_id = Some(found.system_id);
-        let origin = Origin {
-            from: Lsn::default(),
-            slot: Lsn::default(),
-            system_id: found.system_id,
-        };
-        Ok(Prepared {
-            offset,
-            origin,
-            snapshot,
-        })
-    }
-
-    /// Refuses to start where a transform has no table to work on: at the first row it would be too late.
-    async fn check_outbox(&mut self) -> Result<(), Failure> {
-        let pipeline = (self.pipelines)(&StoredOffset::default())?;
-        if pipeline.has_outbox() {
-            pipeline.check_tables(&self.source.tables(self.settings.tables.clone()).await?)?;
-        }
-        Ok(())
-    }
-
-    /// Where the stream begins beside a slot that was there before, and what is read ahead of it. What the slot holds from
-    /// before existing rows are read is in them: as in Debezium, it is not sent once more.
-    async fn existing_rows(&mut self, snapshot: bool, from: Lsn) -> Result<(Lsn, Option<SnapshotPlan>), Failure> {
-        if !snapshot {
-            return Ok((from, None));
-        }
-        let watermark = self.source.watermark().await?;
-        let plan = SnapshotPlan {
-            lsn: Some(watermark),
-            ..SnapshotPlan::default()
-        };
-        Ok((watermark, Some(plan)))
-    }
-
-    /// With the tables that the snapshot reads.
-    async fn with_tables(&mut self, mut plan: SnapshotPlan) -> Result<SnapshotPlan, Failure> {
-        let mut tables = self.source.tables(self.settings.tables.clone()).await?;
-        tables.retain(|table| (self.settings.snapshot_tables)(&table.schema, &table.name));
-        plan.tables = tables;
-        Ok(plan)
-    }
-}
-
-/// What a session begins with.
-struct Prepared {
-    offset: StoredOffset,
-    origin: Origin,
-    /// What of existing rows is read first.
-    snapshot: Option<SnapshotPlan>,
 }
 
 /// A part of a session: it may be asked for its end again after it has ended, and then does not answer.

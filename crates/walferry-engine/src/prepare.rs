@@ -1,0 +1,199 @@
+//! What a session begins with: what the plan makes of publication, slot and offset, and what of existing rows is read first.
+
+use tracing::{info, warn};
+use walferry_pgoutput::Lsn;
+use walferry_snapshot::Done;
+
+use crate::{
+    failure::Failure,
+    pipeline::Pipeline,
+    reader::Origin,
+    run::Connector,
+    source::{SnapshotPlan, Source},
+    start::{self, Plan},
+    store::{OffsetStore, StoredOffset},
+};
+
+/// What a session begins with.
+pub(crate) struct Prepared {
+    pub(crate) offset: StoredOffset,
+    pub(crate) origin: Origin,
+    /// What of existing rows is read first.
+    pub(crate) snapshot: Option<SnapshotPlan>,
+}
+
+/// What the plan comes to.
+#[derive(Default)]
+struct Beginning {
+    offset: StoredOffset,
+    /// Where the stream begins.
+    from: Lsn,
+    /// What of existing rows is read first.
+    rows: Option<SnapshotPlan>,
+}
+
+/// With what is left of an interrupted snapshot.
+fn go_on(mut offset: StoredOffset, from: Lsn) -> Beginning {
+    let mut done = offset.snapshot.take().unwrap_or_default();
+    for table in done.forget_incomplete() {
+        warn!(
+            table.oid = table.0,
+            "rows have been changed without their TOASTed values and were not read again: the table is read from its beginning"
+        );
+    }
+    offset.snapshot = Some(done.clone());
+    let plan = SnapshotPlan {
+        goes_on: true,
+        done,
+        ..SnapshotPlan::default()
+    };
+    Beginning {
+        offset,
+        from,
+        rows: Some(plan),
+    }
+}
+
+impl<S, K, O, P> Connector<S, K, O, P>
+where
+    S: Source,
+    O: OffsetStore,
+    P: FnMut(&StoredOffset) -> Result<Pipeline, Failure>,
+{
+    /// Looks at what is there and makes publication and slot.
+    pub(crate) async fn prepare(&mut self) -> Result<Prepared, Failure> {
+        let stored = self.store.load().await?;
+        let found = self.source.inspect().await?;
+        let s = &self.settings;
+        let plan = start::decide(&s.slot, &found, stored.as_ref(), s.snapshot, s.mismatch)?;
+        self.check_outbox().await?;
+        let streams = !matches!(plan, Plan::ReadOnly | Plan::Rest);
+        if streams {
+            let tables = self.settings.tables.clone();
+            self.source.ensure_publication(tables).await?;
+        }
+        let system_id = found.system_id;
+        let slot = found.slot.and_then(|slot| slot.confirmed).unwrap_or_default();
+        let Beginning { mut offset, from, rows } = match plan {
+            Plan::Resume { from, snapshot } => self.resume(stored.unwrap_or_default(), from, snapshot).await?,
+            Plan::Continue { from } => go_on(stored.unwrap_or_default(), from),
+            Plan::Adopt { snapshot, from } => self.adopt(from, snapshot).await?,
+            Plan::Create { snapshot, replace } => self.create(stored, snapshot, replace).await?,
+            Plan::ReadOnly => Beginning {
+                rows: Some(SnapshotPlan::default()),
+                ..Beginning::default()
+            },
+            Plan::Rest => {
+                info!("all existing rows have been read, and no stream is asked for: there is nothing to do");
+                Beginning {
+                    offset: stored.unwrap_or_default(),
+                    ..Beginning::default()
+                }
+            }
+        };
+        offset.system_id = Some(system_id);
+        if streams {
+            // Nothing before it will be asked for, so nothing before it is missing; nor is anything after it dealt with, though
+            // an offset of Debezium's that lies inside a transaction says so.
+            offset.connect.lsn_proc = Some(from.into());
+        }
+        if rows.is_some() && matches!(plan, Plan::Create { .. } | Plan::Adopt { .. }) {
+            // From here on an interrupted snapshot goes on.
+            offset.connect.lsn = Some(from.into());
+            offset = offset.interrupted();
+            offset.snapshot = Some(Done::default());
+            self.store.write(&offset).await?;
+        }
+        let snapshot = match rows {
+            Some(plan) => Some(self.with_tables(plan).await?),
+            None => None,
+        };
+        let slot = if matches!(plan, Plan::Create { .. }) {
+            from
+        } else {
+            slot
+        };
+        Ok(Prepared {
+            offset,
+            origin: Origin { from, slot, system_id },
+            snapshot,
+        })
+    }
+
+    /// From the stored offset; with `snapshot`, existing rows are read once more before.
+    async fn resume(&mut self, mut offset: StoredOffset, from: Lsn, snapshot: bool) -> Result<Beginning, Failure> {
+        info!(lsn.stored = %from, slot = self.settings.slot, "going on from the stored offset");
+        let (from, rows) = self.existing_rows(snapshot, from).await?;
+        if rows.is_some() {
+            // Of what was committed before the rows are read, the stream knows nothing.
+            offset.connect.lsn_commit = None;
+        }
+        Ok(Beginning { offset, from, rows })
+    }
+
+    /// From a slot of which nothing is known.
+    async fn adopt(&mut self, from: Lsn, snapshot: bool) -> Result<Beginning, Failure> {
+        let slot = &self.settings.slot;
+        warn!(lsn.confirmed = %from, slot, "the slot is there but no offset: going on from the slot's position");
+        let (from, rows) = self.existing_rows(snapshot, from).await?;
+        let offset = StoredOffset::default();
+        Ok(Beginning { offset, from, rows })
+    }
+
+    /// From a new slot.
+    async fn create(
+        &mut self,
+        stored: Option<StoredOffset>,
+        snapshot: bool,
+        replace: bool,
+    ) -> Result<Beginning, Failure> {
+        if let Some(old) = stored.filter(|_| snapshot) {
+            // It says nothing of the new slot; nor must it after a crash, until all rows are read.
+            self.store.write(&old.interrupted()).await?;
+        }
+        if replace {
+            self.source.drop_slot().await?;
+        }
+        let from = self.source.create_slot(snapshot).await?.consistent_point;
+        let plan = SnapshotPlan {
+            lsn: Some(from),
+            ..SnapshotPlan::default()
+        };
+        Ok(Beginning {
+            offset: StoredOffset::default(),
+            from,
+            rows: snapshot.then_some(plan),
+        })
+    }
+
+    /// Refuses to start where a transform has no table to work on: at the first row it would be too late.
+    async fn check_outbox(&mut self) -> Result<(), Failure> {
+        let pipeline = (self.pipelines)(&StoredOffset::default())?;
+        if pipeline.has_outbox() {
+            pipeline.check_tables(&self.source.tables(self.settings.tables.clone()).await?)?;
+        }
+        Ok(())
+    }
+
+    /// Where the stream begins beside a slot that was there before, and what is read ahead of it. What the slot holds from
+    /// before existing rows are read is in them: as in Debezium, it is not sent once more.
+    async fn existing_rows(&mut self, snapshot: bool, from: Lsn) -> Result<(Lsn, Option<SnapshotPlan>), Failure> {
+        if !snapshot {
+            return Ok((from, None));
+        }
+        let watermark = self.source.watermark().await?;
+        let plan = SnapshotPlan {
+            lsn: Some(watermark),
+            ..SnapshotPlan::default()
+        };
+        Ok((watermark, Some(plan)))
+    }
+
+    /// With the tables that the snapshot reads.
+    async fn with_tables(&mut self, mut plan: SnapshotPlan) -> Result<SnapshotPlan, Failure> {
+        let mut tables = self.source.tables(self.settings.tables.clone()).await?;
+        tables.retain(|table| (self.settings.snapshot_tables)(&table.schema, &table.name));
+        plan.tables = tables;
+        Ok(plan)
+    }
+}
