@@ -25,8 +25,6 @@ pub struct Worker {
     pub header_converter: Plugin,
     /// `offset.flush.interval.ms`
     pub offset_flush_interval: Duration,
-    /// `task.shutdown.graceful.timeout.ms`
-    pub shutdown_timeout: Duration,
     /// `listeners`; empty if not set.
     pub listeners: Vec<String>,
     /// `topic.creation.enable`
@@ -133,10 +131,11 @@ properties! {
         .text("How long Connect waits until offsets are stored.")
         .support(Support::Accepted { why: "offsets are stored beside the work, which does not wait for it" });
     const SHUTDOWN_TIMEOUT: Property<Duration> = Property::new("task.shutdown.graceful.timeout.ms").default("10000")
-        .text("How long a stop waits until what is on its way has arrived. Kafka Connect's default is 5000, its image's 10000.");
+        .text("How long a stop waits until what is on its way has arrived. Kafka Connect's default is 5000, its image's 10000.")
+        .support(Support::Accepted { why: "a stop drains what is on its way for up to 10 s" });
     const LISTENERS: Property<Vec<String>> = Property::new("listeners")
-        .text("Address of the REST API, such as `http://0.0.0.0:8083`. The flag `--admin` wins over it; without either it is reachable \
-               from this machine only, where Connect listens everywhere.");
+        .text("Address of the admin endpoint, such as `http://0.0.0.0:8083`; the first one without TLS counts. The flag `--admin` wins \
+               over it; without either it is reachable from this machine only, where Connect listens everywhere.");
     const TOPIC_CREATION: Property<bool> = Property::new("topic.creation.enable").default("true")
         .text("Whether connectors may create topics as their `topic.creation.*` says.");
     const POLICY: Property<Policy> = Property::new("connector.client.config.override.policy").default("All")
@@ -285,7 +284,6 @@ impl Worker {
             value_converter: converter(reader, &VALUE_CONVERTER),
             header_converter: converter(reader, &HEADER_CONVERTER),
             offset_flush_interval: reader.get(&FLUSH_INTERVAL),
-            shutdown_timeout: reader.get(&SHUTDOWN_TIMEOUT),
             listeners: reader.get(&LISTENERS),
             topic_creation: reader.get(&TOPIC_CREATION),
             override_policy: match reader.get(&POLICY) {

@@ -74,9 +74,10 @@ pub(crate) struct RunArgs {
     pub(crate) connector: ConnectorArgs,
     #[command(flatten)]
     pub(crate) data: DataArgs,
-    /// Address of the admin endpoint: /health, /ready, /metrics, /slots and the page under /ui
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
-    pub(crate) admin: SocketAddr,
+    /// Address of the admin endpoint: /health, /ready, /metrics, /slots and the page under /ui. Without it, `listeners` of the
+    /// worker file, or 127.0.0.1:8083
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) admin: Option<SocketAddr>,
 }
 
 /// `walferry check`.

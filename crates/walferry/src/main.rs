@@ -5,6 +5,7 @@ mod check;
 mod cli;
 mod demo;
 mod error;
+mod listen;
 mod load;
 mod logging;
 mod offsets;

@@ -27,6 +27,7 @@ use crate::{
     assemble::{self, Assembled},
     cli::RunArgs,
     error::Error,
+    listen,
     load::{Loaded, data_dir, load},
     progress::{self, Bars},
 };
@@ -65,7 +66,12 @@ async fn serve(
     statuses: Vec<Arc<Status>>,
     connectors: Vec<Assembled>,
 ) -> Result<(), Error> {
-    let listener = walferry_admin::bind(args.admin).await.map_err(|error| {
+    let wanted = match (args.admin, loaded.first()) {
+        (Some(address), _) => address,
+        (None, Some(loaded)) => listen::address(&loaded.worker.listeners)?,
+        (None, None) => listen::DEFAULT,
+    };
+    let listener = walferry_admin::bind(wanted).await.map_err(|error| {
         let hint = error.hint();
         Error::setup("the admin endpoint did not start").cause(Failure::chain(&error), hint)
     })?;
@@ -76,7 +82,9 @@ async fn serve(
         kafka_cluster_id: Arc::new(OnceLock::new()),
         started: SystemTime::now(),
     };
-    info!(address = %args.admin, page = %format_args!("http://{}/ui", args.admin), "admin endpoint listens");
+    // Port 0 is whichever is free.
+    let address = listener.local_addr().unwrap_or(wanted);
+    info!(%address, page = %format_args!("http://{address}/ui"), "admin endpoint listens");
     let admin_stop = stopped(stop.subscribe());
     let admin = tokio::task::spawn_local(walferry_admin::serve(listener, admin, admin_stop));
     for (loaded, status) in loaded.iter().zip(&statuses) {

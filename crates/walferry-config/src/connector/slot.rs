@@ -21,10 +21,6 @@ pub struct SlotSection {
     pub failover: bool,
     /// `slot.stream.params`: further options of START_REPLICATION.
     pub stream_params: BTreeMap<String, String>,
-    /// `slot.max.retries`; `None` keeps trying.
-    pub max_retries: Option<u32>,
-    /// `slot.retry.delay.ms`
-    pub retry_delay: Duration,
     /// `internal.create.slot.command.timeout`
     pub create_timeout: Duration,
 }
@@ -184,9 +180,11 @@ properties! {
         .text("Further options of pgoutput for START_REPLICATION, as `name=value` with `;` between them. `origin=none` (Postgres 16 and \
                later) leaves out what the server has itself received by replication.");
     const MAX_RETRIES: Property<Option<u32>> = Property::new("slot.max.retries")
-        .text("How often to try again when the slot is still in use. Not set, Walferry keeps trying; Debezium tries 6 times.");
+        .text("How often Debezium tries again when the slot is still in use; 6 times, if it is not set.")
+        .support(Support::Accepted { why: "Walferry tries until the slot is free, or as often as `errors.max.retries` says" });
     const RETRY_DELAY: Property<Duration> = Property::new("slot.retry.delay.ms").default("10000")
-        .text("Longest pause between two such attempts.");
+        .text("How long Debezium waits between two such attempts.")
+        .support(Support::Accepted { why: "pauses double from a tenth of a second up to 30 s" });
     const CREATE_TIMEOUT: Property<super::postgres::Seconds> = Property::new("internal.create.slot.command.timeout").default("90")
         .text("How long creating the slot or the publication may take, in seconds. A transaction that stays open holds up both.");
     const SEEK: Property<bool> = Property::new("internal.slot.seek.to.known.offset.on.start").default("false")
@@ -226,8 +224,6 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (SlotSection, PublicationSection)
         drop_on_stop: reader.get(&DROP_ON_STOP),
         failover: reader.get(&FAILOVER),
         stream_params: reader.get(&STREAM_PARAMS).0,
-        max_retries: reader.get(&MAX_RETRIES),
-        retry_delay: reader.get(&RETRY_DELAY),
         create_timeout: reader.get(&CREATE_TIMEOUT).get(),
     };
     let publication = PublicationSection {

@@ -55,8 +55,6 @@ pub struct ConfigurationBased {
     pub schema: bool,
     /// `snapshot.mode.configuration.based.start.stream`
     pub stream: bool,
-    /// `snapshot.mode.configuration.based.snapshot.on.schema.error`
-    pub on_schema_error: bool,
     /// `snapshot.mode.configuration.based.snapshot.on.data.error`
     pub on_data_error: bool,
 }
@@ -132,7 +130,8 @@ properties! {
     const BASED_STREAM: Property<bool> = Property::new("snapshot.mode.configuration.based.start.stream").default("false")
         .text("With `configuration_based`: streams afterwards.");
     const BASED_SCHEMA_ERROR: Property<bool> = Property::new("snapshot.mode.configuration.based.snapshot.on.schema.error").default("false")
-        .text("With `configuration_based`: reads the structure again if it is lost, which cannot happen here.");
+        .text("With `configuration_based`: reads rows again if the structure of the tables is lost.")
+        .support(Support::Accepted { why: "it cannot be lost: it comes with the stream and from the catalog" });
     const BASED_DATA_ERROR: Property<bool> = Property::new("snapshot.mode.configuration.based.snapshot.on.data.error").default("false")
         .text("With `configuration_based`: reads rows again if the log that is needed is gone.");
     const CUSTOM_NAME: Property<Option<String>> = Property::new("snapshot.mode.custom.name")
@@ -204,7 +203,6 @@ pub(super) fn read(reader: &mut Reader<'_>) -> SnapshotSection {
             data: reader.get(&BASED_DATA),
             schema: reader.get(&BASED_SCHEMA),
             stream: reader.get(&BASED_STREAM),
-            on_schema_error: reader.get(&BASED_SCHEMA_ERROR),
             on_data_error: reader.get(&BASED_DATA_ERROR),
         },
         isolation: reader.get(&ISOLATION),

@@ -18,8 +18,6 @@ pub struct StreamingSection {
     pub flush_mode: LsnFlushMode,
     /// `offset.mismatch.strategy`; `None` refuses to start over a gap.
     pub offset_mismatch: Option<OffsetMismatch>,
-    /// `internal.log.position.check.enable`
-    pub check_position: bool,
     /// `xmin.fetch.interval.ms`; `None` does not fetch it.
     pub xmin_interval: Option<Duration>,
     /// `walferry.in.flight.max.bytes`, or else `max.queue.size.in.bytes`.
@@ -110,7 +108,8 @@ properties! {
         .text("What to do if the stored offset and the slot disagree. Not set, Walferry refuses to start when the slot is ahead, since \
                changes are missing then; Debezium's default `no_validation` goes on without them.");
     const POSITION_CHECK: Property<bool> = Property::new("internal.log.position.check.enable").default("true")
-        .text("Whether the start checks that the server still has the log from the stored offset on.");
+        .text("Whether the start checks that the server still has the log from the stored offset on.")
+        .support(Support::Accepted { why: "it always checks: without that log changes are missing" });
     const XMIN_INTERVAL: Property<Duration> = Property::new("xmin.fetch.interval.ms").default("0")
         .text("How often the slot's `catalog_xmin` is fetched for `source.xmin`; 0 never, and `source.xmin` is null.");
     const IN_FLIGHT: Property<Option<ByteCount>> = Property::new("walferry.in.flight.max.bytes")
@@ -188,7 +187,6 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (StreamingSection, ErrorSection) 
         status_interval: reader.get(&STATUS_INTERVAL),
         flush_mode: flush_mode(reader),
         offset_mismatch: reader.get(&MISMATCH),
-        check_position: reader.get(&POSITION_CHECK),
         xmin_interval: (!xmin_interval.is_zero()).then_some(xmin_interval),
         in_flight_max_bytes: in_flight.or(queue_bytes).unwrap_or(DEFAULT_IN_FLIGHT),
         max_tables: (max_tables > 0).then_some((max_tables, action)),

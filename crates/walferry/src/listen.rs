@@ -1,0 +1,59 @@
+//! Where the admin endpoint listens when no flag says it.
+
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+
+use crate::error::Error;
+
+/// Without flag and `listeners`: reachable from this machine only, as the endpoint has no password.
+pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8083);
+
+/// The first of `listeners` without TLS.
+pub(crate) fn address(listeners: &[String]) -> Result<SocketAddr, Error> {
+    if listeners.is_empty() {
+        return Ok(DEFAULT);
+    }
+    let text = listeners.iter().find_map(|listener| {
+        let (scheme, rest) = listener.trim().split_once("://")?;
+        scheme.eq_ignore_ascii_case("http").then_some(rest)
+    });
+    let Some(text) = text else {
+        let hint =
+            "give an address such as http://127.0.0.1:8083, and put a proxy that speaks TLS before it".to_owned();
+        return Err(
+            Error::setup("the admin endpoint did not start").cause("listeners has no address without TLS", Some(hint))
+        );
+    };
+    // Without a host Kafka Connect listens on every address.
+    let every = if text.starts_with(':') { "0.0.0.0" } else { "" };
+    let found = format!("{every}{}", text.trim_end_matches('/')).to_socket_addrs();
+    found.ok().and_then(|mut found| found.next()).ok_or_else(|| {
+        Error::setup("the admin endpoint did not start").cause(
+            format!("listeners names {text:?}, which is no address with a port"),
+            Some("write it as http://127.0.0.1:8083".into()),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_listener_without_tls_counts() {
+        let cases: [(&[&str], Option<&str>); 8] = [
+            (&[], Some("127.0.0.1:8083")),
+            (&["http://0.0.0.0:9000"], Some("0.0.0.0:9000")),
+            (&["http://:9000"], Some("0.0.0.0:9000")),
+            (&[" HTTP://[::1]:9000/ "], Some("[::1]:9000")),
+            (&["https://:8443", "http://127.0.0.1:9000"], Some("127.0.0.1:9000")),
+            (&["https://:8443"], None),
+            (&["http://127.0.0.1"], None),
+            (&["127.0.0.1:9000"], None),
+        ];
+        for (listeners, expected) in cases {
+            let listeners: Vec<String> = listeners.iter().map(|text| (*text).to_owned()).collect();
+            let expected = expected.map(|text| text.parse().expect("an address"));
+            assert_eq!(address(&listeners).ok(), expected, "{listeners:?}");
+        }
+    }
+}
