@@ -20,6 +20,11 @@ impl Recorded {
         }
     }
 
+    /// Schema and name of each table.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.tables.iter().map(|table| (&*table.schema, &*table.name))
+    }
+
     /// What the catalog knew of a relation.
     pub(crate) fn of(&self, oid: u32) -> Catalog {
         self.with(self.tables.iter().find(|table| table.oid.0 == oid))

@@ -1,6 +1,6 @@
 //! Keeps what Debezium sent, with what Postgres gave it, so that quick tests can play it again.
 
-use crate::run::{self, Engines, Observer};
+use crate::run::{self, Engines, Observer, now_ms};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -10,14 +10,17 @@ use walferry_tests::plain::PlainRecord;
 
 /// Runs the case through Debezium alone and writes its folder under `tests/golden`.
 pub(crate) fn record(case: &Case, postgres: &Postgres, engines: &mut Engines) -> Result<(), String> {
-    let mut tape = Tape::default();
+    let mut tape = Tape {
+        options: options(case),
+        ..Tape::default()
+    };
     let records = run::run(case, postgres, engines, &mut tape)?.remove(0);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(&case.name);
     fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
     let lines = |lines: Vec<Value>| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     // The port changes from run to run and says nothing.
     let connector = case.connector(ENGINE, 5432, &tape.database);
-    let about = json!({ "title": case.title, "server_version": tape.server_version, "config": connector });
+    let about = json!({ "title": case.title, "server_version": tape.server_version, "run_ms": tape.run_ms, "config": connector });
     let files = [
         ("case.json", format!("{about:#}\n")),
         ("rows.jsonl", lines(tape.rows)),
@@ -41,10 +44,30 @@ fn slot(database: &Database) -> String {
     format!("{}_tape", database.name())
 }
 
+/// What pgoutput is asked for, as arguments of SQL.
+fn options(case: &Case) -> String {
+    let connector = case.connector(ENGINE, 5432, &case.name);
+    let text = |name: &str| connector.get(name).and_then(Value::as_str).unwrap_or_default();
+    let mut options = format!(
+        "'proto_version', '1', 'publication_names', '{}', 'messages', 'true'",
+        text("publication.name")
+    );
+    for (name, value) in text("slot.stream.params")
+        .split(';')
+        .filter_map(|pair| pair.split_once('='))
+    {
+        options += &format!(", '{name}', '{value}'");
+    }
+    options
+}
+
 #[derive(Default)]
 struct Tape {
+    options: String,
     database: String,
     server_version: String,
+    /// Begin and end; what happened between them is masked where it says when.
+    run_ms: (i64, i64),
     rows: Vec<Value>,
     catalog: Vec<Value>,
     wal: Vec<Value>,
@@ -54,6 +77,7 @@ impl Observer for Tape {
     fn set_up(&mut self, database: &Database) {
         let sql = database.sql();
         self.database = database.name().into();
+        self.run_ms.0 = now_ms();
         self.server_version = sql.value("show server_version_num").unwrap_or_default();
         // Whoever decodes the WAL gives values their text; Walferry's connections have these settings.
         sql.run(
@@ -90,11 +114,11 @@ impl Observer for Tape {
     }
 
     fn finished(&mut self, database: &Database) {
+        self.run_ms.1 = now_ms();
         let frames = database.sql().rows(&format!(
-            "select (lsn - '0/0')::text, encode(data, 'hex') from pg_logical_slot_peek_binary_changes('{}', null, null,
-             'proto_version', '1', 'publication_names', '{}_{ENGINE}', 'messages', 'true')",
+            "select (lsn - '0/0')::text, encode(data, 'hex') from pg_logical_slot_peek_binary_changes('{}', null, null, {})",
             slot(database),
-            database.name(),
+            self.options,
         ));
         let number = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<u64>().ok());
         self.wal = frames
@@ -119,7 +143,7 @@ impl Tape {
 /// Tables of users, by schema and name.
 const TABLES: &str = "\
 select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.relkind in ('r', 'p') and not c.relispartition and n.nspname !~ '^(pg_|information_schema$)' order by 1, 2";
+where c.relkind in ('r', 'p') and n.nspname !~ '^(pg_|information_schema$)' order by 1, 2";
 
 const TABLES_OIDS: &str = "\
 select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -152,14 +176,15 @@ select json_build_object(
           select json_agg(a.attname order by k.place)
           from unnest(i.indkey) with ordinality as k(number, place)
           join pg_attribute a on a.attrelid = c.oid and a.attnum = k.number
-          where k.place <= i.indnkeyatts)) order by ic.relname), '[]')
+          where k.place <= i.indnkeyatts or not i.indisprimary)) order by not i.indisclustered, ic.relname), '[]')
         from pg_index i join pg_class ic on ic.oid = i.indexrelid
-        where i.indrelid = c.oid and i.indisunique and i.indpred is null and i.indexprs is null)
+        where i.indrelid = c.oid and i.indisunique and i.indexprs is null)
     ) order by n.nspname, c.relname), '[]')
     from user_tables u join pg_class c on c.oid = u.oid join pg_namespace n on n.oid = c.relnamespace),
   'types', (
     select coalesce(json_agg(json_build_object(
       'oid', t.oid::int8, 'schema', n.nspname, 'name', t.typname, 'kind', t.typtype,
+      'on_path', n.nspname = any (current_schemas(true)),
       'element', case when t.typcategory = 'A' then t.typelem::int8 end, 'delimiter', e.typdelim,
       'base', nullif(t.typbasetype, 0)::int8, 'modifier', t.typtypmod, 'not_null', t.typnotnull,
       'subtype', g.rngsubtype::int8,

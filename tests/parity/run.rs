@@ -147,7 +147,8 @@ const QUIET: Duration = Duration::from_millis(1_500);
 /// The same while one engine has sent fewer than another.
 const QUIET_WHILE_UNEQUAL: Duration = Duration::from_secs(12);
 
-fn now_ms() -> i64 {
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .expect("the clock is right");
