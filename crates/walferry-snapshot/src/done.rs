@@ -88,6 +88,12 @@ impl Done {
         incomplete
     }
 
+    /// How many tables are complete, and how many others are begun.
+    pub fn tables(&self) -> (usize, usize) {
+        let complete = self.0.keys().filter(|&&table| self.is_complete(Oid(table))).count();
+        (complete, self.0.len() - complete)
+    }
+
     /// Whether anything of the table is done.
     pub fn has_begun(&self, table: Oid) -> bool {
         self.0.contains_key(&table.0)
@@ -152,6 +158,11 @@ mod tests {
             }]
         );
         assert!(done.has_begun(TABLE) && !done.is_complete(TABLE));
+        assert_eq!(done.tables(), (0, 1));
+        assert_eq!(
+            (done.blocks_left(TABLE, 3, 25), done.blocks_left(TABLE, 4, 25)),
+            (5, 25)
+        );
         assert!(after(&[chunk(3, 0, 10), chunk(3, 10, Blocks::NO_END)]).is_complete(TABLE));
     }
 

@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use walferry_config::Connector;
 use walferry_offset::{FileStore, export_rest, import};
 use walferry_pgoutput::Lsn;
+use walferry_snapshot::Done;
 
 use crate::{
     assemble::partition,
@@ -60,6 +61,11 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
     }
     if let Some(xid) = offset.tx_id {
         println!("  {:<14} {xid}", "transaction");
+    }
+    if offset.is_unfinished_snapshot() {
+        let (complete, begun) = stored.snapshot.as_ref().map_or((0, 0), Done::tables);
+        let words = format!("not all are read yet: {complete} tables are complete, {begun} more are begun");
+        println!("  {:<14} {words}", "existing rows");
     }
     if let Some(system_id) = stored.system_id {
         println!("  {:<14} {system_id}", "system id");
