@@ -2,6 +2,7 @@
 
 use crate::run::{self, Engines, Observer, now_ms};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use walferry_testkit::servers::{Database, Postgres};
@@ -11,6 +12,7 @@ use walferry_tests::plain::PlainRecord;
 /// Runs the case through Debezium alone and writes its folder under `tests/golden`.
 pub(crate) fn record(case: &Case, postgres: &Postgres, engines: &mut Engines) -> Result<(), String> {
     let mut tape = Tape {
+        config: case.config.clone(),
         options: options(case),
         ..Tape::default()
     };
@@ -63,6 +65,9 @@ fn options(case: &Case) -> String {
 
 #[derive(Default)]
 struct Tape {
+    /// The case's own properties.
+    config: BTreeMap<String, String>,
+    /// As in [`options`].
     options: String,
     database: String,
     server_version: String,
@@ -92,7 +97,11 @@ impl Observer for Tape {
                 schema.as_deref().unwrap_or_default(),
                 name.as_deref().unwrap_or_default(),
             );
-            let rows = sql.rows(&format!("select * from \"{schema}\".\"{name}\""));
+            let chosen = format!("snapshot.select.statement.overrides.{schema}.{name}");
+            let rows = match self.config.get(&chosen) {
+                Some(select) => sql.rows(select),
+                None => sql.rows(&format!("select * from \"{schema}\".\"{name}\"")),
+            };
             self.rows.extend(
                 rows.into_iter()
                     .map(|row| json!({ "schema": schema, "table": name, "row": row })),

@@ -33,6 +33,13 @@ pub struct Case {
     /// Whether it is right that no record arrives.
     #[serde(default)]
     pub empty: bool,
+    /// Whether a recording of it can be played again.
+    #[serde(default = "yes")]
+    pub replay: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// One thing that happens. Within a step: SQL, then settling, then stop, then start.
