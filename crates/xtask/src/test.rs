@@ -44,20 +44,28 @@ pub(crate) fn run(args: &Args) -> Outcome {
         // Always the whole workspace: with other packages chosen, features and thus builds would differ.
         shell::run(&mut shell::cargo(["build", "--workspace", "--bins"]))?;
         if wanted(What::E2e) {
-            run_on_servers("e2e", &servers, args)?;
+            run_on_servers("e2e", &servers, args.twin, &args.rest)?;
+        }
+        if args.what == What::All && args.pg.is_none() && args.rest.is_empty() {
+            for major in provide::postgres_versions() {
+                run_on_servers("e2e", &provide::servers(Some(major))?, false, &[VERSIONS.into()])?;
+            }
         }
         if wanted(What::Parity) {
-            run_on_servers("parity", &servers, args)?;
+            run_on_servers("parity", &servers, args.twin, &args.rest)?;
         }
     }
     Ok(())
 }
 
-fn run_on_servers(suite: &str, servers: &Servers, args: &Args) -> Outcome {
+/// The tests of what versions of Postgres differ in.
+const VERSIONS: &str = "versions::";
+
+fn run_on_servers(suite: &str, servers: &Servers, twin: bool, rest: &[String]) -> Outcome {
     let mut command = shell::cargo(["test", "--workspace", "--test", suite]);
     servers.tell(&mut command);
-    tell_twin(&mut command, args.twin);
-    shell::run(command.arg("--").args(&args.rest))
+    tell_twin(&mut command, twin);
+    shell::run(command.arg("--").args(rest))
 }
 
 fn tell_twin(command: &mut Command, twin: bool) {

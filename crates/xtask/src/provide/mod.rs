@@ -36,6 +36,11 @@ pub(crate) fn servers(postgres: Option<u32>) -> Outcome<Servers> {
     })
 }
 
+/// Major versions of Postgres that can be had.
+pub(crate) fn postgres_versions() -> impl Iterator<Item = u32> {
+    postgres::versions()
+}
+
 /// Finds or fetches a Postgres alone: the folder of its programs.
 pub(crate) fn postgres() -> Outcome<PathBuf> {
     postgres::bin(None)
