@@ -207,6 +207,8 @@ impl FieldPlan {
             schema: schema.clone(),
             null: edited(null),
             unavailable: match &mapping.unavailable {
+                // Debezium cuts bytes that it holds in a buffer, which the placeholder is not.
+                Unavailable::Placeholder(value @ Value::Bytes(_)) => Unavailable::Placeholder(value.clone()),
                 Unavailable::Placeholder(value) => Unavailable::Placeholder(edited(value.clone())),
                 Unavailable::Missing => Unavailable::Missing,
             },

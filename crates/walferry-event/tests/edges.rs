@@ -10,6 +10,8 @@ use walferry_event::{Settings, TablePlan};
 use walferry_pgoutput::{Change, Column, Oid, OldTuple, Operation, TupleBuf};
 use walferry_record::{Schema, Value};
 
+const BYTEA: u32 = 17;
+const TEXT: u32 = 25;
 const INT4: u32 = 23;
 const INT2VECTOR: u32 = 22;
 const OIDVECTOR: u32 = 30;
@@ -205,6 +207,24 @@ fn an_empty_bit_is_null_where_that_is_allowed() {
         let plan = with(column).plan(&settings(&[]));
         assert_eq!(sent(&plan, Column::Text(b"")), expected);
         assert_eq!(sent(&plan, Column::Text(b"1")), Value::Boolean(true));
+    }
+}
+
+#[test]
+fn the_placeholder_of_bytes_is_not_truncated() {
+    let properties = [
+        ("unavailable.value.placeholder", "absent"),
+        ("column.truncate.to.2.chars", ".*"),
+    ];
+    let cases = [
+        (BYTEA, "bytes", Value::bytes(b"absent".to_vec())),
+        (BYTEA, "hex", Value::str("ab")),
+        (TEXT, "bytes", Value::str("ab")),
+    ];
+    for (type_oid, mode, expected) in cases {
+        let settings = settings(&[&properties[..], &[("binary.handling.mode", mode)]].concat());
+        let plan = with(col("v", type_oid)).plan(&settings);
+        assert_eq!(sent(&plan, Column::Unchanged), expected, "{type_oid} as {mode}");
     }
 }
 
