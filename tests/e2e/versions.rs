@@ -126,6 +126,9 @@ fn a_slot_that_the_server_has_given_up_is_told_of_with_the_reason() {
         reason,
         "{slots}"
     );
+    // `inactive_since` is there from 17 on.
+    let tells_since = world.postgres.major_version() >= 17;
+    assert_eq!(slots["inactive_seconds"].is_number(), tells_since, "{slots}");
     let remark = if idle {
         "idle_replication_slot_timeout"
     } else {
