@@ -9,6 +9,7 @@ use crate::{
     cli::CheckArgs,
     error::Error,
     load::{Loaded, data_dir, load},
+    say::say,
 };
 
 /// Looks at both sides of every connector. An obstacle to a start is an error, after everything has been said.
@@ -18,21 +19,21 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     let runtime = runtime.map_err(|error| Error::setup(format!("the runtime does not start: {error}")))?;
     let mut obstacles = 0;
     for loaded in &loaded {
-        println!("connector {:?}", loaded.connector.name);
+        say!("connector {:?}", loaded.connector.name);
         let offset = offset(args, loaded)?;
         let first_start = offset.weight == Weight::Change;
         let postgres = runtime.block_on(postgres(loaded, first_start));
         for remark in [offset].into_iter().chain(postgres).chain(kafka_side(loaded)?) {
-            println!("  {:<8} {}", word(remark.weight), remark.text);
+            say!("  {:<8} {}", word(remark.weight), remark.text);
             if let Some(remedy) = &remark.remedy {
-                println!("           → {}", remedy.replace('\n', "\n             "));
+                say!("           → {}", remedy.replace('\n', "\n             "));
             }
             obstacles += usize::from(remark.weight == Weight::Obstacle);
         }
     }
     match obstacles {
         0 => {
-            println!("nothing stands in the way of a start");
+            say!("nothing stands in the way of a start");
             Ok(())
         }
         1 => Err(Error::setup("one thing stands in the way of a start: see above")),

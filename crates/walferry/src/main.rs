@@ -11,6 +11,7 @@ mod logging;
 mod offsets;
 mod progress;
 mod run;
+mod say;
 
 use std::{io, process::ExitCode};
 

@@ -12,6 +12,7 @@ use crate::{
     cli::{OffsetArgs, OffsetsCommand},
     error::Error,
     load::{data_dir, load_connector},
+    say::say,
 };
 
 /// Shows, exports, imports or removes what is stored.
@@ -30,20 +31,21 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
     let Some(stored) =
         FileStore::peek(&data_dir(&which.data), &partition).map_err(|error| unusable(&connector, error))?
     else {
-        println!(
+        say!(
             "connector {:?} has no stored offset: its next start is a first start",
             connector.name
         );
         return Ok(());
     };
     let offset = &stored.connect;
-    println!(
+    say!(
         "connector {:?}, topic prefix {:?}",
-        partition.connector, partition.server
+        partition.connector,
+        partition.server
     );
     let lsn = |name: &str, at: Option<u64>, meaning: &str| {
         if let Some(at) = at {
-            println!("  {name:<14} {:<12} {meaning}", Lsn(at).to_string());
+            say!("  {name:<14} {:<12} {meaning}", Lsn(at).to_string());
         }
     };
     lsn(
@@ -54,23 +56,25 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
     lsn("last commit", offset.lsn_commit, "the last commit seen in the stream");
     lsn("last change", offset.lsn, "the last change that was delivered");
     if let Some(position) = stored.position {
-        println!(
+        say!(
             "  {:<14} change {} with that LSN, in the transaction that commits at {}",
-            "", position.ordinal, position.unit
+            "",
+            position.ordinal,
+            position.unit
         );
     }
     if let Some(xid) = offset.tx_id {
-        println!("  {:<14} {xid}", "transaction");
+        say!("  {:<14} {xid}", "transaction");
     }
     if offset.is_unfinished_snapshot() {
         let (complete, begun) = stored.snapshot.as_ref().map_or((0, 0), Done::tables);
         let words = format!("not all are read yet: {complete} tables are complete, {begun} more are begun");
-        println!("  {:<14} {words}", "existing rows");
+        say!("  {:<14} {words}", "existing rows");
     }
     if let Some(system_id) = stored.system_id {
-        println!("  {:<14} {system_id}", "system id");
+        say!("  {:<14} {system_id}", "system id");
     }
-    println!("  {:<14} {}", "Connect's JSON", serde_json::json!(offset));
+    say!("  {:<14} {}", "Connect's JSON", serde_json::json!(offset));
     Ok(())
 }
 
@@ -78,7 +82,7 @@ fn export(which: &OffsetArgs) -> Result<(), Error> {
     let connector = load_connector(&which.config)?;
     let partition = partition(&connector);
     let stored = FileStore::peek(&data_dir(&which.data), &partition).map_err(|error| unusable(&connector, error))?;
-    println!(
+    say!(
         "{}",
         export_rest(&partition, stored.as_ref().map(|stored| &stored.connect))
     );
@@ -103,7 +107,7 @@ fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> 
     for warning in import.warnings {
         eprintln!("warning: {warning}");
     }
-    println!(
+    say!(
         "imported: the next start goes on from {}",
         import.offset.start().unwrap_or_default()
     );
@@ -115,7 +119,7 @@ fn reset(which: &OffsetArgs) -> Result<(), Error> {
     let removed = open(&connector, which)?
         .remove()
         .map_err(|error| unusable(&connector, error))?;
-    println!(
+    say!(
         "{}",
         if removed {
             "removed: the next start is a first start"

@@ -1,0 +1,27 @@
+//! What commands say on standard output.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    process,
+};
+
+/// Writes a line as `println!` does. That nobody reads it any more, as with `walferry check | head`, changes nothing; an output
+/// that cannot be written otherwise ends the program.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::say::line(format_args!($($text)*))
+    };
+}
+pub(crate) use say;
+
+/// As [`say!`].
+pub(crate) fn line(text: fmt::Arguments<'_>) {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("error: the output cannot be written: {error}");
+            process::exit(2);
+        }
+        _ => {}
+    }
+}
