@@ -52,6 +52,7 @@ impl Kafka {
         let (folder, port, controller) = (scratch::folder("kafka"), free_port(), free_port());
         let logs = folder.join("logs");
         // Records are kept for ever: those of some tests say that they are years old.
+        // A broker gives itself up when it is slow to start, on a machine that has other things to do.
         let config = format!(
             "process.roles=broker,controller\n\
              node.id=1\n\
@@ -68,6 +69,7 @@ impl Kafka {
              share.coordinator.state.topic.replication.factor=1\n\
              share.coordinator.state.topic.min.isr=1\n\
              group.initial.rebalance.delay.ms=0\n\
+             initial.broker.registration.timeout.ms=300000\n\
              message.max.bytes=33554432\n\
              log.retention.ms=-1\n\
              replica.fetch.max.bytes=33554432\n\
