@@ -120,20 +120,24 @@ impl Catalog {
     }
 }
 
-/// The labels of enums as they were when each enum was first read.
+/// Names and labels of enums as they were when each enum was first read.
 ///
 /// Debezium reads a type once and keeps it until it is started again, so that a label that is added meanwhile is sent, and its
 /// schema does not list it.
 #[derive(Debug, Default)]
-pub struct EnumLabels(HashMap<Oid, Vec<String>>);
+pub struct EnumLabels(HashMap<Oid, (String, Vec<String>)>);
 
 impl EnumLabels {
-    /// Puts the labels that were read first in place of those of `catalog`, and keeps those of enums that are new.
+    /// Puts what was read first in place of what `catalog` says, and keeps what it says of enums that are new.
     pub fn pin(&mut self, catalog: &mut Catalog) {
         for facts in &mut catalog.types {
             if let TypeKind::Enum { labels } = &mut facts.kind {
-                let first = self.0.entry(facts.oid).or_insert_with(|| labels.clone());
-                labels.clone_from(first);
+                let first = self
+                    .0
+                    .entry(facts.oid)
+                    .or_insert_with(|| (facts.name.clone(), labels.clone()));
+                facts.name.clone_from(&first.0);
+                labels.clone_from(&first.1);
             }
         }
     }

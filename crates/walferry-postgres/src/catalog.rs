@@ -1,11 +1,13 @@
 //! The catalog's facts about relations: one query, one answer for each relation, however large the database is.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde::Deserialize;
+use tokio::time::sleep;
 use tokio_postgres::types::Type;
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
-use walferry_pgoutput::{Oid, Relation};
+use walferry_pgoutput::{Oid, Relation, Xid};
 
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
@@ -35,14 +37,15 @@ impl Lookup {
         Ok(self.sql.as_ref().expect("opened above"))
     }
 
-    /// Facts about each of the relations and the types of its columns, as they are now. A table that is gone has none.
-    pub(crate) async fn facts(&mut self, relations: &[Relation]) -> Result<Vec<Catalog>, Error> {
+    /// Facts about each of the relations and the types of its columns, as they are after these transactions. A table that is
+    /// gone has none.
+    pub(crate) async fn facts(&mut self, relations: &[Relation], after: &[Xid]) -> Result<Vec<Catalog>, Error> {
         // A server closes idle connections as it likes; that is no failure of the look-up.
         let reused = self.sql.as_ref().is_some_and(|sql| !sql.is_closed());
-        match facts(self.sql().await?, relations).await {
+        match facts(self.sql().await?, relations, after).await {
             Err(Error::Lost { .. }) if reused => {
                 self.sql = None;
-                facts(self.sql().await?, relations).await
+                facts(self.sql().await?, relations, after).await
             }
             other => other,
         }
@@ -50,7 +53,8 @@ impl Lookup {
 }
 
 /// Facts about each of the relations, in their order.
-async fn facts(sql: &Sql, relations: &[Relation]) -> Result<Vec<Catalog>, Error> {
+async fn facts(sql: &Sql, relations: &[Relation], after: &[Xid]) -> Result<Vec<Catalog>, Error> {
+    wait_until_visible(sql, after).await?;
     let oids: Vec<Oid> = relations.iter().map(|relation| relation.oid).collect();
     let found = catalogs(sql, &oids).await?;
     let mut catalogs: Vec<Catalog> = oids
@@ -79,6 +83,38 @@ async fn facts(sql: &Sql, relations: &[Relation]) -> Result<Vec<Catalog>, Error>
         catalog.types.extend(new);
     }
     Ok(catalogs)
+}
+
+/// Waits until queries see what these transactions have done. The stream may be ahead of them: a commit is sent as soon as it is
+/// on disk, which is before the server has ended the transaction, and long before where a synchronous standby is waited for.
+async fn wait_until_visible(sql: &Sql, xids: &[Xid]) -> Result<(), Error> {
+    const DOING: &str = "waiting for a transaction to end";
+    const LOOKS: u32 = 10;
+    for look in 0..LOOKS {
+        let text: String = sql
+            .value(DOING, "SELECT pg_catalog.pg_current_snapshot()::text", &[])
+            .await?;
+        let sees = sees(&text).ok_or_else(|| Error::Protocol {
+            doing: DOING,
+            problem: text.clone(),
+        })?;
+        if xids.iter().all(|&xid| sees(xid)) {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(1 << look)).await;
+    }
+    // One that takes longer has its reasons. What the catalog knows now counts only where it agrees with the stream.
+    Ok(())
+}
+
+/// Which ended transactions a snapshot sees, from its text: `xmin:xmax:` and those between that are under way, separated by commas.
+fn sees(snapshot: &str) -> Option<impl Fn(Xid) -> bool> {
+    // Ids wrap around; the upper half counts how often they did.
+    let low = |text: &str| Some(text.parse::<u64>().ok()? as u32);
+    let mut parts = snapshot.splitn(3, ':').skip(1);
+    let next = low(parts.next()?)?;
+    let under_way: Vec<u32> = parts.next()?.split_terminator(',').map(low).collect::<Option<_>>()?;
+    Some(move |xid: Xid| (xid.0.wrapping_sub(next) as i32) < 0 && !under_way.contains(&xid.0))
 }
 
 /// Facts about those of the types that exist, and about what they are made of.
@@ -304,6 +340,35 @@ impl From<FoundType> for TypeFacts {
             name: found.name,
             on_path: found.on_path,
             kind,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_sees_what_has_ended() {
+        let cases = [
+            ("700:700:", 699, true),
+            ("700:700:", 700, false),
+            ("690:700:690,695", 690, false),
+            ("690:700:690,695", 695, false),
+            ("690:700:690,695", 691, true),
+            ("690:700:690,695", 689, true),
+            // Ids have wrapped around.
+            ("4294967290:4294967300:4294967290", u32::MAX, true),
+            ("4294967290:4294967300:4294967290", 4_294_967_290, false),
+            ("4294967290:4294967300:4294967298", 2, false),
+            ("4294967290:4294967300:4294967298", 3, true),
+            ("4294967290:4294967300:", 4, false),
+        ];
+        for (snapshot, xid, expected) in cases {
+            assert_eq!(sees(snapshot).unwrap()(Xid(xid)), expected, "{snapshot} {xid}");
+        }
+        for text in ["", "1", "1:2", "a:b:", "1:2:x"] {
+            assert!(sees(text).is_none(), "{text}");
         }
     }
 }

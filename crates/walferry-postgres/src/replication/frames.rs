@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use postgres_protocol::message::backend::Message;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use walferry_engine::source::Frame;
-use walferry_pgoutput::{self as pgoutput, DecodeError, Lsn, Relation, ServerMessage};
+use walferry_pgoutput::{self as pgoutput, DecodeError, Lsn, Relation, ServerMessage, Xid};
 
 use crate::error::Error;
 use crate::server_error::ServerError;
@@ -25,6 +25,8 @@ pub(super) struct FrameBuffer {
     bytes: BytesMut,
     /// Capacity of the allocation that `bytes` lies in.
     allocated: usize,
+    /// The transaction that began last.
+    xid: Option<Xid>,
 }
 
 /// What lay in the buffer in whole messages.
@@ -36,6 +38,8 @@ pub(super) struct Piece {
     pub(super) frames: Vec<Frame>,
     /// Which frames are Relation messages.
     pub(super) relations: Vec<usize>,
+    /// The transactions that these are part of, in the order of their commits.
+    pub(super) xids: Vec<Xid>,
     /// The last position that the server has told.
     pub(super) server_end: Lsn,
     /// The server wants to hear from us at once.
@@ -61,6 +65,7 @@ impl FrameBuffer {
         Self {
             allocated: bytes.capacity(),
             bytes,
+            xid: None,
         }
     }
 
@@ -109,7 +114,7 @@ impl FrameBuffer {
             let body = at + HEADER_BYTES..at + length;
             match rest[0] {
                 b'd' => piece
-                    .copy_data(&self.bytes, body)
+                    .copy_data(&self.bytes, body, &mut self.xid)
                     .map_err(|error| malformed(error.to_string()))?,
                 b'c' => piece.end = Some(End::ByServer),
                 b'E' => piece.end = Some(End::Failed(error_response(&self.bytes[at..at + length])?)),
@@ -158,12 +163,25 @@ impl Piece {
         self.relations.iter().filter_map(read).collect()
     }
 
-    fn copy_data(&mut self, bytes: &[u8], body: std::ops::Range<usize>) -> Result<(), DecodeError> {
+    fn copy_data(
+        &mut self,
+        bytes: &[u8],
+        body: std::ops::Range<usize>,
+        xid: &mut Option<Xid>,
+    ) -> Result<(), DecodeError> {
         match ServerMessage::parse(&bytes[body.clone()])? {
             ServerMessage::XLogData(data) => {
                 self.server_end = self.server_end.max(data.start);
-                if data.data.first() == Some(&b'R') {
-                    self.relations.push(self.frames.len());
+                match data.data {
+                    // LSN and time of its commit, then its id.
+                    [b'B', begin @ ..] => {
+                        *xid = begin.last_chunk().map(|&xid| Xid(u32::from_be_bytes(xid)));
+                    }
+                    [b'R', ..] => {
+                        self.relations.push(self.frames.len());
+                        self.xids.extend(xid.filter(|xid| self.xids.last() != Some(xid)));
+                    }
+                    _ => {}
                 }
                 self.frames.push(Frame::Wal {
                     lsn: data.start,
@@ -281,24 +299,31 @@ mod tests {
 
     #[tokio::test]
     async fn messages_become_frames_in_order_wherever_reads_end() {
-        let mut bytes = xlog(0x10, b"B-begin");
+        let mut bytes = xlog(0x10, b"B-begin\x01\x02\x03\x04");
         bytes.extend(xlog(0, b"R-relation"));
         bytes.extend(tagged(b'N', b"notice"));
         bytes.extend(xlog(0x20, b"I-insert"));
         bytes.extend(keepalive(0x30, true));
-        let expected = ["0/10 B-begin", "0/0 R-relation", "0/20 I-insert", "keepalive 0/30"];
+        let expected = [
+            "0/10 B-begin\\x01\\x02\\x03\\x04",
+            "0/0 R-relation",
+            "0/20 I-insert",
+            "keepalive 0/30",
+        ];
         for step in 1..=bytes.len() {
             let mut buffer = FrameBuffer::new(&[]);
-            let (mut frames, mut relations, mut replies) = (Vec::new(), Vec::new(), 0);
+            let (mut frames, mut relations, mut xids, mut replies) = (Vec::new(), Vec::new(), Vec::<Xid>::new(), 0);
             for part in bytes.chunks(step) {
                 for piece in read_all(&mut buffer, part).await {
                     relations.extend(piece.relations.iter().map(|index| frames.len() + index));
+                    xids.extend(&piece.xids);
                     frames.extend(told(&piece));
                     replies += usize::from(piece.reply_requested);
                 }
             }
             assert_eq!(frames, expected, "reads of {step} bytes");
             assert_eq!(relations, [1], "reads of {step} bytes");
+            assert_eq!(xids, [Xid(0x0102_0304)], "reads of {step} bytes");
             assert_eq!(replies, 1, "reads of {step} bytes");
         }
     }

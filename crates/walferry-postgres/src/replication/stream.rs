@@ -111,7 +111,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             }
             if !piece.relations.is_empty() {
                 let (places, relations): (Vec<usize>, Vec<Relation>) = piece.described().into_iter().unzip();
-                match self.reporter.attend(Phase::Run, catalog.facts(&relations)).await? {
+                match self
+                    .reporter
+                    .attend(Phase::Run, catalog.facts(&relations, &piece.xids))
+                    .await?
+                {
                     Attended::Done(found) => insert_facts(&mut piece, places.into_iter().zip(found?)),
                     Attended::GivenUp => return Ok(Ended::GivenUp),
                 }
