@@ -1,19 +1,20 @@
 //! A bar on a terminal while existing rows are read.
 
 use std::{
+    fmt,
     io::{self, IsTerminal, Write},
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use tokio::time::sleep;
 use walferry_engine::status::{Phase, Status};
 
 /// How often a bar is drawn.
 const INTERVAL: Duration = Duration::from_millis(200);
-const WITH_ESTIMATE: &str = "{prefix}: {wide_bar} {human_pos} of about {human_len} rows, {per_sec}, {eta} left{msg}";
-const WITHOUT: &str = "{prefix}: {spinner} {human_pos} rows, {per_sec}{msg}";
+const WITH_ESTIMATE: &str = "{prefix}: {wide_bar} {human_pos} of about {human_len} rows, {pace}, {eta} left{msg}";
+const WITHOUT: &str = "{prefix}: {spinner} {human_pos} rows, {pace}{msg}";
 
 /// Bars on standard error, where that is a terminal; between them and log lines it keeps peace.
 #[derive(Debug, Clone)]
@@ -92,7 +93,11 @@ pub(crate) async fn show(bars: Bars, status: Arc<Status>) {
 
 /// A template that the tests have read.
 fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.with_key("pace", |state: &ProgressState, out: &mut dyn fmt::Write| {
+        // What cannot be written is not shown.
+        let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
+    })
 }
 
 #[cfg(test)]
