@@ -347,6 +347,14 @@ impl Pipeline {
         self.outlet.chain.has_outbox() || self.limit.is_some()
     }
 
+    /// Columns that a table must have to be the outbox; none where every captured table has to be looked at.
+    pub fn outbox_columns(&self) -> Vec<String> {
+        if self.limit.is_some() || !self.plans.names_fields_as_columns() {
+            return Vec::new();
+        }
+        self.outlet.chain.outbox_columns()
+    }
+
     /// Counts the captured tables and looks for the outbox among them; the start is refused where they are too many, where there
     /// is none, or where it lacks a column.
     pub fn check_tables(&self, tables: &[TableFacts]) -> Result<(), Failure> {

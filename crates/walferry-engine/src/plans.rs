@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use tracing::warn;
+use walferry_config::connector::NameAdjustment;
 use walferry_event::{
     Catalog, LeftOutReason, Settings, TablePlan,
     catalog::{EnumLabels, TableFacts},
@@ -110,6 +111,11 @@ impl Described {
 }
 
 impl Plans {
+    /// Whether `field.name.adjustment.mode` leaves names alone.
+    pub(crate) fn names_fields_as_columns(&self) -> bool {
+        self.settings.events.field_names == NameAdjustment::None
+    }
+
     /// The captured tables as transforms see them: topic, and columns that values have.
     pub(crate) fn check_tables(&self, chain: &Chain, tables: &[TableFacts]) -> Result<(), Failure> {
         let mut seen = Vec::with_capacity(tables.len());

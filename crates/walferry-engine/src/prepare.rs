@@ -170,7 +170,14 @@ where
     async fn check_outbox(&mut self) -> Result<(), Failure> {
         let pipeline = (self.pipelines)(&StoredOffset::default())?;
         if pipeline.has_outbox() {
-            pipeline.check_tables(&self.source.tables(self.settings.tables.clone()).await?)?;
+            let tables = &self.settings.tables;
+            // A database may have more tables than can be described in a moment.
+            let columns = pipeline.outbox_columns();
+            let mut found = self.source.tables(tables.clone(), &columns).await?;
+            if found.is_empty() && !columns.is_empty() {
+                found = self.source.tables(tables.clone(), &[]).await?;
+            }
+            pipeline.check_tables(&found)?;
         }
         Ok(())
     }
@@ -191,7 +198,7 @@ where
 
     /// With the tables that the snapshot reads.
     async fn with_tables(&mut self, mut plan: SnapshotPlan) -> Result<SnapshotPlan, Failure> {
-        let mut tables = self.source.tables(self.settings.tables.clone()).await?;
+        let mut tables = self.source.tables(self.settings.tables.clone(), &[]).await?;
         tables.retain(|table| (self.settings.snapshot_tables)(&table.schema, &table.name));
         plan.tables = tables;
         Ok(plan)

@@ -22,8 +22,13 @@ pub trait Source: Send + 'static {
     fn inspect(&mut self) -> impl Future<Output = Result<Found, Failure>> + Send;
 
     /// The captured tables with their columns, in the order in which Debezium reads them in a snapshot: by the first pattern
-    /// of `table.include.list` that matches, then by name. `wanted` tells which tables are captured.
-    fn tables(&mut self, wanted: TableFilter) -> impl Future<Output = Result<Vec<TableFacts>, Failure>> + Send;
+    /// of `table.include.list` that matches, then by name. `wanted` tells which tables are captured; of these, only such as have
+    /// all of the `columns`.
+    fn tables(
+        &mut self,
+        wanted: TableFilter,
+        columns: &[String],
+    ) -> impl Future<Output = Result<Vec<TableFacts>, Failure>> + Send;
 
     /// Makes the publication what `publication.autocreate.mode` asks for. Before the slot: pgoutput reads the catalog as of
     /// the WAL position, and a publication younger than that does not exist for it.

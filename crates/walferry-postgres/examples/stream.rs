@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Some(confirmed) => confirmed,
         None => {
             let created = source.create_slot(true).await?;
-            let tables = source.tables(captured).await?;
+            let tables = source.tables(captured, &[]).await?;
             source
                 .snapshot(
                     SnapshotPlan {

@@ -1,5 +1,6 @@
 //! The publication: what `publication.autocreate.mode` makes of it, before the slot is created.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio_postgres::types::Type;
@@ -12,7 +13,7 @@ use crate::error::Error;
 use crate::inspect::Server;
 use crate::problem::Problem;
 use crate::quote::identifier;
-use crate::tables::{Captured, TableName, captured};
+use crate::tables::{Captured, TableName, captured, listed};
 
 /// The publication as the connector wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +114,7 @@ pub(crate) async fn plan(
     if !filtered {
         return Ok(vec![publication.create(&[])]);
     }
-    let tables: Vec<TableName> = captured(sql, wanted)
+    let tables: Vec<TableName> = listed(sql, wanted)
         .await?
         .into_iter()
         .filter(|table| table.permanent)
@@ -129,12 +130,14 @@ pub(crate) async fn plan(
     }
     let members = members(sql, &publication.name, server.version).await?;
     let missing: Vec<TableName> = tables.iter().filter(|table| !members.covers(table)).cloned().collect();
-    let surplus: Vec<TableName> = members
+    let wanted: HashSet<&TableName> = tables.iter().collect();
+    let mut surplus: Vec<TableName> = members
         .tables
         .iter()
-        .filter(|table| !tables.contains(table))
+        .filter(|table| !wanted.contains(table))
         .cloned()
         .collect();
+    surplus.sort_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
     Ok(publication.alter(&missing, &surplus))
 }
 
@@ -220,9 +223,9 @@ pub(crate) fn not_allowed(
 /// What a publication holds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Members {
-    pub(crate) tables: Vec<TableName>,
+    pub(crate) tables: HashSet<TableName>,
     /// Schemas that it holds as a whole (from Postgres 15).
-    pub(crate) schemas: Vec<String>,
+    pub(crate) schemas: HashSet<String>,
 }
 
 impl Members {
@@ -240,26 +243,26 @@ pub(crate) async fn members(sql: &Sql, publication: &str, version: u32) -> Resul
         JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid
         JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE p.pubname = $1 ORDER BY 1, 2";
+        WHERE p.pubname = $1";
     const SCHEMAS: &str = "
         SELECT n.nspname::text
         FROM pg_catalog.pg_publication p
         JOIN pg_catalog.pg_publication_namespace r ON r.pnpubid = p.oid
         JOIN pg_catalog.pg_namespace n ON n.oid = r.pnnspid
-        WHERE p.pubname = $1 ORDER BY 1";
+        WHERE p.pubname = $1";
     let column = |row: &tokio_postgres::Row, index: usize| -> Result<String, Error> {
         row.try_get(index).map_err(|error| Error::sql(DOING, error))
     };
     let mut members = Members::default();
     for row in sql.rows(DOING, TABLES, &[(&publication, Type::TEXT)]).await? {
-        members.tables.push(TableName {
+        members.tables.insert(TableName {
             schema: column(&row, 0)?,
             name: column(&row, 1)?,
         });
     }
     if version >= 150_000 {
         for row in sql.rows(DOING, SCHEMAS, &[(&publication, Type::TEXT)]).await? {
-            members.schemas.push(column(&row, 0)?);
+            members.schemas.insert(column(&row, 0)?);
         }
     }
     Ok(members)
@@ -329,8 +332,8 @@ mod tests {
     #[test]
     fn schema_in_a_publication_covers_its_tables() {
         let members = Members {
-            tables: vec![table("a", "t")],
-            schemas: vec!["b".to_owned()],
+            tables: HashSet::from([table("a", "t")]),
+            schemas: HashSet::from(["b".to_owned()]),
         };
         assert!(members.covers(&table("a", "t")) && members.covers(&table("b", "any")));
         assert!(!members.covers(&table("a", "u")));

@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::publication::{self, Publication};
 use crate::replication::{self, Identity, Lifetime, StreamPlan};
 use crate::snapshot;
-use crate::tables::captured;
+use crate::tables::{having, listed};
 use crate::wire::Wire;
 
 /// One server, database, slot and publication.
@@ -154,9 +154,12 @@ impl Postgres {
         Ok(found)
     }
 
-    async fn list(&mut self, wanted: TableFilter) -> Result<Vec<TableFacts>, Error> {
+    async fn list(&mut self, wanted: TableFilter, columns: &[String]) -> Result<Vec<TableFacts>, Error> {
         let sql = self.lookup.sql().await?;
-        let mut tables = captured(sql, &wanted).await?;
+        let mut tables = listed(sql, &wanted).await?;
+        if !columns.is_empty() {
+            having(sql, &mut tables, columns).await?;
+        }
         // Stable: what one pattern names stays sorted by name.
         tables.sort_by_cached_key(|table| self.order.position(&table.name.dotted()).unwrap_or(usize::MAX));
         let oids: Vec<_> = tables.iter().map(|table| table.oid).collect();
@@ -316,8 +319,8 @@ impl Source for Postgres {
         self.look().await.map_err(Failure::from)
     }
 
-    async fn tables(&mut self, wanted: TableFilter) -> Result<Vec<TableFacts>, Failure> {
-        self.list(wanted).await.map_err(Failure::from)
+    async fn tables(&mut self, wanted: TableFilter, columns: &[String]) -> Result<Vec<TableFacts>, Failure> {
+        self.list(wanted, columns).await.map_err(Failure::from)
     }
 
     async fn ensure_publication(&mut self, wanted: TableFilter) -> Result<(), Failure> {

@@ -1,7 +1,8 @@
 //! The tables of the database that are captured.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use walferry_engine::source::TableFilter;
 use walferry_pgoutput::Oid;
@@ -38,47 +39,106 @@ pub(crate) struct Captured {
     pub(crate) identified: bool,
 }
 
+/// A captured table's name and number: what is asked of every table of the database, so nothing that costs more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) oid: Oid,
+    pub(crate) name: TableName,
+    /// See [`Captured::permanent`].
+    pub(crate) permanent: bool,
+}
+
+const DOING: &str = "listing tables";
+
 /// All tables that pass the filter, sorted by `schema.table`. Only tables and partitioned tables: the driver's types TABLE and
 /// PARTITIONED TABLE, which are never in a schema of the system.
-pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Captured>, Error> {
-    const DOING: &str = "listing tables";
+pub(crate) async fn listed(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Listed>, Error> {
     const QUERY: &str = "
-        SELECT c.oid, n.nspname::text, c.relname::text, c.relpersistence = 'p',
-          pg_catalog.pg_has_role(c.relowner, 'USAGE'),
-          pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE'),
-          CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
-            SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid
-            AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END,
-          c.relreplident::text,
-          (SELECT o.rolname::text FROM pg_catalog.pg_roles o WHERE o.oid = c.relowner AND NOT o.rolsuper)
+        SELECT c.oid, n.nspname::text, c.relname::text, c.relpersistence = 'p'
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'";
     let rows = sql.rows(DOING, QUERY, &[]).await?;
     let mut tables = Vec::new();
     for row in &rows {
-        let read = || -> Result<Option<Captured>, tokio_postgres::Error> {
+        let read = || -> Result<Option<Listed>, tokio_postgres::Error> {
             let (schema, name): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
             if !wanted(schema, name) {
                 return Ok(None);
             }
-            Ok(Some(Captured {
+            Ok(Some(Listed {
                 oid: Oid(row.try_get(0)?),
                 name: TableName {
                     schema: schema.to_owned(),
                     name: name.to_owned(),
                 },
                 permanent: row.try_get(3)?,
-                owned: row.try_get(4)?,
-                owner: row.try_get(8)?,
-                readable: row.try_get(5)?,
-                identified: row.try_get(6)?,
-                identity: row.try_get::<_, &str>(7)?.chars().next().unwrap_or('d'),
             }))
         };
         tables.extend(read().map_err(|error| Error::sql(DOING, error))?);
     }
     tables.sort_by_cached_key(|table| table.name.dotted());
     Ok(tables)
+}
+
+/// Those of the tables that have all of these columns.
+pub(crate) async fn having(sql: &Sql, tables: &mut Vec<Listed>, columns: &[String]) -> Result<(), Error> {
+    const QUERY: &str = "
+        SELECT a.attrelid FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = ANY($1) AND a.attname::text = ANY($2) AND a.attnum > 0 AND NOT a.attisdropped
+        GROUP BY a.attrelid HAVING pg_catalog.count(*) = pg_catalog.cardinality($2)";
+    let rows = sql
+        .rows(
+            DOING,
+            QUERY,
+            &[(&oids(tables), Type::OID_ARRAY), (&columns, Type::TEXT_ARRAY)],
+        )
+        .await?;
+    let found: Result<HashSet<Oid>, _> = rows.iter().map(|row| row.try_get(0).map(Oid)).collect();
+    let found = found.map_err(|error| Error::sql(DOING, error))?;
+    tables.retain(|table| found.contains(&table.oid));
+    Ok(())
+}
+
+fn oids(tables: &[Listed]) -> Vec<u32> {
+    tables.iter().map(|table| table.oid.0).collect()
+}
+
+/// The same tables as [`listed`], with what privileges and replica identity allow.
+pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Captured>, Error> {
+    const QUERY: &str = "
+        SELECT c.oid,
+          pg_catalog.pg_has_role(c.relowner, 'USAGE'),
+          pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE'),
+          CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
+            SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid
+            AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END,
+          c.relreplident::text,
+          (SELECT o.rolname::text FROM pg_catalog.pg_roles o WHERE o.oid = c.relowner AND NOT o.rolsuper)
+        FROM pg_catalog.pg_class c WHERE c.oid = ANY($1)";
+    let listed = listed(sql, wanted).await?;
+    let rows = sql.rows(DOING, QUERY, &[(&oids(&listed), Type::OID_ARRAY)]).await?;
+    let by_oid: Result<HashMap<Oid, &Row>, _> = rows.iter().map(|row| Ok((Oid(row.try_get(0)?), row))).collect();
+    let by_oid = by_oid.map_err(|error| Error::sql(DOING, error))?;
+    let read = |table: Listed| -> Result<Option<Captured>, tokio_postgres::Error> {
+        // One that was dropped in between is not captured.
+        let Some(row) = by_oid.get(&table.oid) else {
+            return Ok(None);
+        };
+        Ok(Some(Captured {
+            oid: table.oid,
+            name: table.name,
+            permanent: table.permanent,
+            owned: row.try_get(1)?,
+            readable: row.try_get(2)?,
+            identified: row.try_get(3)?,
+            identity: row.try_get::<_, &str>(4)?.chars().next().unwrap_or('d'),
+            owner: row.try_get(5)?,
+        }))
+    };
+    let tables = listed.into_iter().filter_map(|table| read(table).transpose());
+    tables
+        .collect::<Result<_, _>>()
+        .map_err(|error| Error::sql(DOING, error))
 }
 
 /// Tables whose replica identity has generated columns that a publication does not send: none sends virtual ones, stored ones if

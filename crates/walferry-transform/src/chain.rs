@@ -106,6 +106,15 @@ impl Chain {
         self.steps.iter().any(|step| step.transform.outbox().is_some())
     }
 
+    /// The columns that make a table an outbox, where one transform alone works on outboxes.
+    pub fn outbox_columns(&self) -> Vec<String> {
+        let mut outboxes = self.steps.iter().filter_map(|step| step.transform.outbox());
+        match (outboxes.next(), outboxes.next()) {
+            (Some(requirements), None) => requirements.identifying_columns(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Which of the captured tables are outboxes, by their place in `tables`; empty where the chain has no EventRouter.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! Which captured table is the outbox.
 
+use std::collections::BTreeSet;
+
 use walferry_config::Findings;
 
 /// The columns that an EventRouter is configured for.
@@ -72,6 +74,12 @@ fn likeliest<'t>(requirements: &Requirements, tables: &'t [Table<'t>]) -> Option
 }
 
 impl Requirements {
+    /// Each once.
+    pub(crate) fn identifying_columns(&self) -> Vec<String> {
+        let columns: BTreeSet<&String> = self.identifying.iter().map(|required| &required.column).collect();
+        columns.into_iter().cloned().collect()
+    }
+
     fn all(&self) -> impl Iterator<Item = &Requirement> {
         self.identifying.iter().chain(&self.further)
     }

@@ -138,7 +138,7 @@ impl Source for Edges {
         })
     }
 
-    async fn tables(&mut self, _: TableFilter) -> Result<Vec<TableFacts>, Failure> {
+    async fn tables(&mut self, _: TableFilter, _: &[String]) -> Result<Vec<TableFacts>, Failure> {
         self.hang(Hang::Tables).await;
         Ok(vec![facts()])
     }
