@@ -271,6 +271,22 @@ fn null_among_ltrees_cannot_be_converted() {
 }
 
 #[test]
+fn arrays_of_sparse_vectors_have_no_elements_that_can_be_read() {
+    let array = TypeKind::Array {
+        element: Oid(OWN),
+        delimiter: ',',
+    };
+    let table = with(col("v", OWN + 1))
+        .with_type(OWN, "sparsevec", TypeKind::Base)
+        .with_type(OWN + 1, "_sparsevec", array);
+    let plan = table.plan(&settings(&[]));
+    let cases = [("{}", Value::Array(Vec::new())), (r#"{"{1:2}/3"}"#, Value::Null)];
+    for (text, expected) in cases {
+        assert_eq!(sent(&plan, Column::Text(text.as_bytes())), expected, "{text}");
+    }
+}
+
+#[test]
 fn unchanged_dates_have_a_placeholder_only_as_days() {
     let placeholder = |mode| {
         let settings = settings(&[("time.precision.mode", mode), ("unavailable.value.placeholder", "ab")]);

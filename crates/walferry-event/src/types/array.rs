@@ -39,10 +39,15 @@ pub(super) fn array(
     let nullable = known.is_some() && has_nullable_elements(&element);
     let Mapping { schema, decoder, .. } =
         known.or_else(|| modes.include_unknown_datatypes.then(|| binary::raw(&element, modes)))?;
+    let element_decoder = if is_unreadable(&element) {
+        Decoder::Nothing
+    } else {
+        decoder
+    };
     Some(Mapping {
         schema: Schema::array(schema.with_optional(nullable).build()),
         decoder: Decoder::Array(Box::new(ArrayDecoder {
-            element: decoder,
+            element: element_decoder,
             delimiter,
             // Debezium stumbles over null among `ltree`s, which their schema allows.
             nullable: nullable && element.root_name != "ltree",
@@ -72,10 +77,15 @@ pub(super) fn is_unsupported(root: Oid) -> bool {
     )
 }
 
+/// Elements that Debezium finds nothing in, though they may not be null.
+fn is_unreadable(element: &ColumnType) -> bool {
+    matches!(element.root, oid::INT2VECTOR | oid::OIDVECTOR) || element.root_name == "sparsevec"
+}
+
 /// Debezium declares elements as optional, but for types that it has no array of its own for.
 fn has_nullable_elements(element: &ColumnType) -> bool {
     let required = matches!(element.kind, RootKind::Enum(_))
-        || element.root == oid::TSVECTOR
+        || matches!(element.root, oid::TSVECTOR | oid::INT2VECTOR | oid::OIDVECTOR)
         || matches!(&*element.root_name, "isbn" | "vector" | "halfvec" | "sparsevec");
     !required
 }
