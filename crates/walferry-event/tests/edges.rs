@@ -243,6 +243,7 @@ fn vectors_of_the_catalog_are_arrays_without_elements() {
     for (type_oid, item) in [(INT2VECTOR, "int16"), (OIDVECTOR, "int64")] {
         let plan = with(col("v", type_oid)).plan(&settings(&[]));
         assert_eq!(sent(&plan, Column::Text(b"1 2")), Value::Array(Vec::new()));
+        assert_eq!(sent(&plan, Column::Text(b"")), Value::Null);
         assert_eq!(sent(&plan, Column::Null), Value::Null);
         let walferry_record::Shape::Array(items) = &schema(&plan).shape else {
             panic!("an array")

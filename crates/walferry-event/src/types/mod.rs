@@ -112,7 +112,7 @@ pub(crate) enum Decoder {
     Vector(vector::Element),
     SparseVector,
     Array(Box<array::ArrayDecoder>),
-    /// An array without elements, whatever the text is.
+    /// An array without elements, whatever the text is; null where there is none.
     EmptyArray,
 }
 
@@ -179,6 +179,7 @@ impl Decoder {
             Self::Vector(element) => vector::read_vector(bytes, *element),
             Self::SparseVector => vector::read_sparse_vector(bytes, schema),
             Self::Array(array) => array.read(bytes, schema),
+            Self::EmptyArray if bytes.is_empty() => Ok(Value::Null),
             Self::EmptyArray => Ok(Value::Array(Vec::new())),
         }
     }
