@@ -90,17 +90,13 @@ impl Observer for Tape {
              set bytea_output = 'hex'; set TimeZone = 'UTC'",
         );
         for table in sql.rows(TABLES) {
-            let [schema, name] = &table[..] else {
-                unreachable!("the query has two columns")
+            let [Some(schema), Some(name), Some(quoted)] = &table[..] else {
+                unreachable!("the query has three columns, none of them null")
             };
-            let (schema, name) = (
-                schema.as_deref().unwrap_or_default(),
-                name.as_deref().unwrap_or_default(),
-            );
             let chosen = format!("snapshot.select.statement.overrides.{schema}.{name}");
             let rows = match self.config.get(&chosen) {
                 Some(select) => sql.rows(select),
-                None => sql.rows(&format!("select * from \"{schema}\".\"{name}\"")),
+                None => sql.rows(&format!("select * from {quoted}")),
             };
             self.rows.extend(
                 rows.into_iter()
@@ -149,9 +145,9 @@ impl Tape {
     }
 }
 
-/// Tables of users, by schema and name.
+/// Tables of users, by schema and name; the two together as SQL names it.
 const TABLES: &str = "\
-select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+select n.nspname, c.relname, format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p') and n.nspname !~ '^(pg_|information_schema$)' order by 1, 2";
 
 const TABLES_OIDS: &str = "\
