@@ -253,6 +253,15 @@ fn a_select_of_the_user_says_which_rows_exist() {
     ] {
         assert!(output.contains(part), "{part} is not in:\n{output}");
     }
+    let slots = other
+        .database
+        .sql()
+        .value("select count(*) from pg_replication_slots where slot_name = 'snapshot_bad_select'");
+    assert_eq!(
+        slots.as_deref(),
+        Some("0"),
+        "nothing is made for a snapshot that cannot be read"
+    );
 }
 
 #[test]

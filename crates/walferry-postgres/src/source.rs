@@ -182,6 +182,9 @@ impl Postgres {
     }
 
     async fn make_slot(&mut self, export: bool) -> Result<CreatedSlot, Error> {
+        if export {
+            snapshot::check_overrides(self.lookup.sql().await?, &self.reading).await?;
+        }
         let mut link = self.take_link().await?;
         // A standby cannot hand its slots on to another standby.
         let failover = self.slot.failover && !self.server.as_ref().is_some_and(|server| server.standby);

@@ -20,7 +20,7 @@ use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 
 use self::estimate::rows_left;
-use self::queue::{Job, Queue};
+use self::queue::{Job, Queue, understood};
 use self::rows::{Rows, send};
 use crate::catalog::catalogs;
 use crate::connect::{Endpoint, Purpose, Sql};
@@ -75,6 +75,14 @@ pub(crate) enum Origin<'a> {
     Slot,
     /// It is taken now, and no slot has to do with it.
     NoSlot,
+}
+
+/// Has the server read the SELECTs of the user's, before anything is made for a snapshot that one of them would end.
+pub(crate) async fn check_overrides(sql: &Sql, options: &Options) -> Result<(), Error> {
+    for (table, select) in &options.overrides {
+        understood(sql, table, select).await?;
+    }
+    Ok(())
 }
 
 /// Reads what is left of the plan's tables.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use tokio_postgres::Statement;
 use tokio_postgres::types::Type;
 use tracing::{info, warn};
 use walferry_engine::source::{Frame, SnapshotPlan, SnapshotTable};
@@ -155,6 +156,17 @@ impl<'a> Queue<'a> {
     }
 }
 
+/// A SELECT of the user's for a table, as the server understands it.
+pub(super) async fn understood(sql: &Sql, table: &str, select: &str) -> Result<Statement, Error> {
+    sql.prepare(select).await.map_err(|error| match error.as_db_error() {
+        Some(refused) => Error::SelectOverride {
+            table: table.to_owned(),
+            problem: refused.message().to_owned(),
+        },
+        None => Error::sql(super::DOING, error),
+    })
+}
+
 /// Where the rows of a table come from.
 struct Select {
     columns: String,
@@ -173,17 +185,7 @@ impl Select {
     /// A SELECT of the user's. Debezium finds its columns by their names, and has no value for those that it lacks.
     async fn overridden(sql: &Sql, table: &TableFacts, columns: &[ColumnFacts], select: &str) -> Result<Self, Error> {
         let select = select.trim().trim_end_matches(';');
-        let refused = |error: tokio_postgres::Error| Error::SelectOverride {
-            table: format!("{}.{}", table.schema, table.name),
-            problem: error
-                .as_db_error()
-                .map_or_else(|| error.to_string(), |error| error.message().to_owned()),
-        };
-        let found = match sql.prepare(select).await {
-            Ok(statement) => statement,
-            Err(error) if error.as_db_error().is_some() => return Err(refused(error)),
-            Err(error) => return Err(Error::sql(super::DOING, error)),
-        };
+        let found = understood(sql, &format!("{}.{}", table.schema, table.name), select).await?;
         let has = |name: &str| found.columns().iter().any(|column| column.name() == name);
         let names: Vec<String> = columns
             .iter()
