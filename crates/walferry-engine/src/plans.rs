@@ -6,7 +6,7 @@ use tracing::warn;
 use walferry_config::connector::NameAdjustment;
 use walferry_event::{
     Catalog, LeftOutReason, Settings, TablePlan,
-    catalog::{EnumLabels, TableFacts},
+    catalog::{KnownTypes, TableFacts},
 };
 use walferry_pgoutput::{Oid, Relation, RelationColumn};
 use walferry_transform::{Chain, Table};
@@ -20,7 +20,7 @@ pub(crate) struct Plans {
     /// What the catalog knows of the relation that is described next.
     facts: Option<Box<Catalog>>,
     /// Labels of enums as they were read first, which Debezium keeps.
-    labels: EnumLabels,
+    types: KnownTypes,
 }
 
 /// A relation as this connection knows it.
@@ -36,7 +36,7 @@ impl Plans {
             settings,
             plans: HashMap::new(),
             facts: None,
-            labels: EnumLabels::default(),
+            types: KnownTypes::default(),
         }
     }
 
@@ -51,7 +51,7 @@ impl Plans {
     }
 
     pub(crate) fn facts(&mut self, mut catalog: Box<Catalog>) {
-        self.labels.pin(&mut catalog);
+        self.types.pin(&mut catalog);
         self.facts = Some(catalog);
     }
 
@@ -65,7 +65,11 @@ impl Plans {
     /// A captured table that gets a name that is not captured goes on under its old name for as long as its columns stay what
     /// they were: Debezium passes over the description of what is not captured.
     pub(crate) fn learn(&mut self, relation: Relation) -> Result<(), Failure> {
-        let facts = self.facts.take();
+        let mut facts = self.facts.take();
+        if let Some(catalog) = &mut facts {
+            let types = relation.columns.iter().map(|column| column.type_oid);
+            self.types.recall(catalog, types);
+        }
         let plan = TablePlan::new(&self.settings, &relation, facts.as_deref()).map_err(|error| refused(&error))?;
         let known = self.plans.get(&relation.oid);
         let same = known.is_some_and(|known| known.plan.is_captured() && known.has(&relation.columns));
@@ -93,7 +97,7 @@ impl Plans {
 
     /// The plan of a table that a snapshot reads; `None` when it is no longer there.
     pub(crate) fn snapshot(&mut self, catalog: &mut Catalog) -> Result<Option<TablePlan>, Failure> {
-        self.labels.pin(catalog);
+        self.types.pin(catalog);
         let plan = TablePlan::snapshot(&self.settings, catalog).map_err(|error| refused(&error))?;
         plan.iter().for_each(tell_left_out);
         Ok(plan)

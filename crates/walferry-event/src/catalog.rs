@@ -120,25 +120,88 @@ impl Catalog {
     }
 }
 
-/// Names and labels of enums as they were when each enum was first read.
+/// Types of the database as they were read while the connector runs.
 ///
-/// Debezium reads a type once and keeps it until it is started again, so that a label that is added meanwhile is sent, and its
-/// schema does not list it.
+/// Debezium reads a type once and keeps it until it is started again. So a label that is added to an enum meanwhile is sent, and its
+/// schema does not list it; and rows of a type that was dropped since they were written can be read.
 #[derive(Debug, Default)]
-pub struct EnumLabels(HashMap<Oid, (String, Vec<String>)>);
+pub struct KnownTypes(HashMap<Oid, TypeFacts>);
 
-impl EnumLabels {
-    /// Puts what was read first in place of what `catalog` says, and keeps what it says of enums that are new.
+/// Types below are those that every database has.
+const FIRST_OF_DATABASE: Oid = Oid(16384);
+
+impl KnownTypes {
+    /// Puts names and labels of enums that were read first in place of what `catalog` says, and keeps what it says of other types.
     pub fn pin(&mut self, catalog: &mut Catalog) {
-        for facts in &mut catalog.types {
-            if let TypeKind::Enum { labels } = &mut facts.kind {
-                let first = self
-                    .0
-                    .entry(facts.oid)
-                    .or_insert_with(|| (facts.name.clone(), labels.clone()));
-                facts.name.clone_from(&first.0);
-                labels.clone_from(&first.1);
+        for facts in catalog.types.iter_mut().filter(|facts| facts.oid >= FIRST_OF_DATABASE) {
+            match self.0.get(&facts.oid) {
+                Some(first) if matches!(first.kind, TypeKind::Enum { .. }) => {
+                    facts.name.clone_from(&first.name);
+                    facts.kind.clone_from(&first.kind);
+                }
+                Some(known) if known == facts => {}
+                _ => {
+                    self.0.insert(facts.oid, facts.clone());
+                }
             }
         }
+    }
+
+    /// Adds those of the types, and what they are made of, that `catalog` does not have any more.
+    pub fn recall(&self, catalog: &mut Catalog, types: impl Iterator<Item = Oid>) {
+        let mut wanted: Vec<Oid> = types.collect();
+        while let Some(oid) = wanted.pop() {
+            if catalog.type_of(oid).is_some() {
+                continue;
+            }
+            let Some(facts) = self.0.get(&oid) else { continue };
+            wanted.extend(match facts.kind {
+                TypeKind::Array { element, .. } => Some(element),
+                TypeKind::Domain { base, .. } => Some(base),
+                TypeKind::Range { subtype } => Some(subtype),
+                _ => None,
+            });
+            catalog.types.push(facts.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(oid: u32, name: &str, kind: TypeKind) -> TypeFacts {
+        TypeFacts {
+            oid: Oid(oid),
+            schema: "public".into(),
+            name: name.into(),
+            on_path: true,
+            kind,
+        }
+    }
+    fn mood(name: &str, labels: &[&str]) -> TypeFacts {
+        let labels = labels.iter().map(|&label| label.to_owned()).collect();
+        facts(20_000, name, TypeKind::Enum { labels })
+    }
+    fn moods() -> TypeFacts {
+        let (element, delimiter) = (Oid(20_000), ',');
+        facts(20_001, "_mood", TypeKind::Array { element, delimiter })
+    }
+    fn catalog(types: Vec<TypeFacts>) -> Catalog {
+        Catalog { table: None, types }
+    }
+
+    #[test]
+    fn a_type_is_what_it_was_first_and_outlives_its_end() {
+        let mut known = KnownTypes::default();
+        known.pin(&mut catalog(vec![mood("mood", &["sad"]), moods()]));
+
+        let mut later = catalog(vec![mood("humour", &["sad", "ok"])]);
+        known.pin(&mut later);
+        assert_eq!(later, catalog(vec![mood("mood", &["sad"])]));
+
+        let mut dropped = Catalog::default();
+        known.recall(&mut dropped, [Oid(25), Oid(20_001), Oid(30_000)].into_iter());
+        assert_eq!(dropped, catalog(vec![moods(), mood("mood", &["sad"])]));
     }
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use json_text::{catalog, render, render_schema};
 use serde_json::{Value as Json, json};
 use support::settings;
-use walferry_event::catalog::EnumLabels;
+use walferry_event::catalog::KnownTypes;
 use walferry_event::{Context, Messages, Outcome, Settings, SnapshotMarker, TablePlan, Transaction};
 use walferry_pgoutput::{Column, Lsn, Message, Oid, Xid, decode};
 use walferry_record::{Header, Record, Typed};
@@ -43,7 +43,7 @@ struct Replay {
     settings: std::sync::Arc<Settings>,
     plans: HashMap<Oid, TablePlan>,
     messages: Messages,
-    labels: EnumLabels,
+    types: KnownTypes,
     transaction: Option<Transaction>,
     position: Position,
     records: Vec<Json>,
@@ -79,7 +79,7 @@ impl Replay {
         Self {
             plans: HashMap::new(),
             messages: Messages::new(&settings),
-            labels: EnumLabels::default(),
+            types: KnownTypes::default(),
             transaction: settings
                 .events
                 .transaction_metadata
@@ -95,7 +95,7 @@ impl Replay {
             let mut tables = Vec::new();
             for table in step["snapshot"].as_array().into_iter().flatten() {
                 let mut facts = catalog(&table["catalog"]);
-                self.labels.pin(&mut facts);
+                self.types.pin(&mut facts);
                 let plan = TablePlan::snapshot(&self.settings, &facts)
                     .unwrap()
                     .expect("the table is there");
@@ -158,7 +158,7 @@ impl Replay {
             }
             Message::Relation(relation) => {
                 let mut facts = catalogs.get(relation.oid.to_string()).map(catalog);
-                facts.iter_mut().for_each(|facts| self.labels.pin(facts));
+                facts.iter_mut().for_each(|facts| self.types.pin(facts));
                 let plan = TablePlan::new(&self.settings, &relation, facts.as_ref()).unwrap();
                 self.plans.insert(relation.oid, plan);
             }
