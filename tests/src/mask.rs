@@ -22,11 +22,13 @@ fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is valid")
 }
 
-static SOURCE: LazyLock<Regex> = LazyLock::new(|| regex(r#""source":\{[^{}]*\}"#));
-static SOURCE_VERSION: LazyLock<Regex> = LazyLock::new(|| regex(r#""version":"[^"]*"(,"connector":"postgresql")"#));
-static TIME: LazyLock<Regex> = LazyLock::new(|| regex(r#""((?:\w*_)?ts_([mun])s)":(\d+)"#));
-static NUMBERS_OF_SNAPSHOT: LazyLock<Regex> = LazyLock::new(|| regex(r#""(lsn|txId|xmin)":\d+"#));
-static SEQUENCE: LazyLock<Regex> = LazyLock::new(|| regex(r#""sequence":"(?:[^"\\]|\\.)*""#));
+// Each in JSON, and as StringConverter writes structs: `Struct{source=Struct{version=…,connector=postgresql,…},ts_ms=…}`.
+static SOURCE: LazyLock<Regex> = LazyLock::new(|| regex(r#""source":\{[^{}]*\}|\bsource=Struct\{[^{}]*\}"#));
+static SOURCE_VERSION: LazyLock<Regex> =
+    LazyLock::new(|| regex(r#"("version":"|\bversion=)[^",]*("?,"?connector"?[:=]"?postgresql)"#));
+static TIME: LazyLock<Regex> = LazyLock::new(|| regex(r#"("?\b(?:\w*_)?ts_([mun])s"?[:=])(\d+)"#));
+static NUMBERS_OF_SNAPSHOT: LazyLock<Regex> = LazyLock::new(|| regex(r#"("?\b(?:lsn|txId|xmin)"?[:=])\d+"#));
+static SEQUENCE: LazyLock<Regex> = LazyLock::new(|| regex(r#""sequence":"(?:[^"\\]|\\.)*"|\bsequence=\[[^\]]*\]"#));
 
 /// Masks one record of a run that took place within `run`, milliseconds since 1970.
 pub fn mask(mut record: PlainRecord, run: &RangeInclusive<i64>) -> PlainRecord {
@@ -47,7 +49,7 @@ pub fn mask(mut record: PlainRecord, run: &RangeInclusive<i64>) -> PlainRecord {
 }
 
 fn mask_text(text: &str, run: &RangeInclusive<i64>) -> String {
-    let text = SOURCE_VERSION.replace(text, format!(r#""version":"{VERSION}"$1"#));
+    let text = SOURCE_VERSION.replace(text, format!("${{1}}{VERSION}$2"));
     let Some(source) = SOURCE.find(&text) else {
         return mask_times(&text, run);
     };
@@ -56,7 +58,9 @@ fn mask_text(text: &str, run: &RangeInclusive<i64>) -> String {
         mask_times(&text[source.end()..], run),
     );
     // Times in the source block are the database's, equal for all who read the stream.
-    let of_snapshot = source.as_str().contains(r#""snapshot":""#) && !source.as_str().contains(r#""snapshot":"false""#);
+    let has = |text| source.as_str().contains(text);
+    let of_snapshot =
+        has(r#""snapshot":""#) && !has(r#""snapshot":"false""#) || has(",snapshot=") && !has(",snapshot=false");
     let source = if of_snapshot {
         mask_snapshot(source.as_str(), run)
     } else {
@@ -74,14 +78,14 @@ fn mask_times(text: &str, run: &RangeInclusive<i64>) -> String {
         };
         let time: i64 = found[3].parse().unwrap_or_default();
         let shown = if run.contains(&(time / unit)) { now } else { time };
-        format!(r#""{}":{shown}"#, &found[1])
+        format!("{}{shown}", &found[1])
     });
     masked.into_owned()
 }
 
 fn mask_snapshot(source: &str, run: &RangeInclusive<i64>) -> String {
     let source = mask_times(source, run);
-    let source = NUMBERS_OF_SNAPSHOT.replace_all(&source, r#""$1":0"#);
+    let source = NUMBERS_OF_SNAPSHOT.replace_all(&source, "${1}0");
     let sequence = SEQUENCE.replace(&source, |found: &Captures<'_>| {
         let zero = |c: char| if c.is_ascii_digit() { '0' } else { c };
         let mut masked: String = found[0].chars().map(zero).collect();
@@ -117,6 +121,15 @@ mod tests {
             (
                 r#"{"source":{"ts_ms":1500,"snapshot":"first","sequence":"[null,\"123\"]","txId":5,"lsn":7}}"#,
                 r#"{"source":{"ts_ms":1767225600000,"snapshot":"first","sequence":"[null,\"0\"]","txId":0,"lsn":0}}"#,
+            ),
+            // The same as text.
+            (
+                "Struct{after=Struct{id=1,ts_ms=1500},source=Struct{version=3.6.3.Final,connector=postgresql,ts_ms=1500,lsn=7},op=u,ts_ms=1500}",
+                "Struct{after=Struct{id=1,ts_ms=1767225600000},source=Struct{version=0.0.0,connector=postgresql,ts_ms=1500,lsn=7},op=u,ts_ms=1767225600000}",
+            ),
+            (
+                r#"Struct{source=Struct{ts_ms=1500,snapshot=last,sequence=[null,"123"],txId=5,lsn=7}}"#,
+                r#"Struct{source=Struct{ts_ms=1767225600000,snapshot=last,sequence=[null,"0"],txId=0,lsn=0}}"#,
             ),
             // A version elsewhere is content.
             (r#"{"version":"1","other":"x"}"#, r#"{"version":"1","other":"x"}"#),
