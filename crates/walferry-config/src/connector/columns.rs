@@ -142,7 +142,8 @@ properties! {
 pub(super) const GROUP: Group = Group {
     title: "Columns and keys",
     text: "Columns are regular expressions with commas between them that match `schema.table.column`. Of the first four \
-           kinds only the first that matches a column is applied, and none to the columns of a key.",
+           kinds only the first that matches a column is applied, and none to the columns of a key. Among rules of one kind \
+           the order is that of Debezium, which goes by the hashes of their names: let them not overlap.",
     prefix: "",
     declarations: DECLARATIONS,
 };
@@ -158,8 +159,43 @@ pub(super) fn read(reader: &mut Reader<'_>) -> ColumnSection {
     }
 }
 
+/// The properties of a pattern in the order in which Debezium meets them, of which the first that matches a column counts: that
+/// of a `java.util.HashMap` of all properties of the task.
+fn in_order_of_debezium<'a>(reader: &mut Reader<'a>, pattern: &Property<RegexList>) -> Vec<(Vec<&'a str>, RegexList)> {
+    let mut found = reader.matching(pattern);
+    // Connect adds `name` where it is missing, and `task.class`.
+    let written = reader.options().iter().filter(|(name, _)| *name != "name");
+    let count = written.count() + 2;
+    let mut buckets = 16;
+    while count * 4 > buckets * 3 {
+        buckets *= 2;
+    }
+    found.sort_by_key(|(parts, _)| {
+        let name = filled_in(pattern.name(), parts);
+        let hash = name
+            .encode_utf16()
+            .fold(0_u32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
+        (hash ^ (hash >> 16)) as usize & (buckets - 1)
+    });
+    found
+}
+
+/// The name of a property: its pattern with the parts in place of what stands between `<` and `>`.
+fn filled_in(pattern: &str, parts: &[&str]) -> String {
+    let mut parts = parts.iter();
+    let mut name = String::new();
+    for piece in pattern.split_inclusive('>') {
+        let (fixed, variable) = piece.split_once('<').unwrap_or((piece, ""));
+        name.push_str(fixed);
+        if !variable.is_empty() {
+            name.push_str(parts.next().copied().unwrap_or_default());
+        }
+    }
+    name
+}
+
 fn length_rules(reader: &mut Reader<'_>, pattern: &Property<RegexList>) -> Vec<LengthRule> {
-    let found = reader.matching(pattern);
+    let found = in_order_of_debezium(reader, pattern);
     let rules = found.into_iter().filter_map(|(parts, columns)| {
         let length = parts.first().copied().unwrap_or_default();
         match u32::parse(length) {
@@ -176,7 +212,7 @@ fn length_rules(reader: &mut Reader<'_>, pattern: &Property<RegexList>) -> Vec<L
 
 /// The pattern of the first version also means the second: its algorithm then begins with `v2.`.
 fn hash_rules(reader: &mut Reader<'_>) -> Vec<HashRule> {
-    let found = reader.matching(&HASH);
+    let found = in_order_of_debezium(reader, &HASH);
     let rules = found.into_iter().filter_map(|(parts, columns)| {
         let [written, salt] = parts.as_slice() else { return None };
         let (version, algorithm) = match written.strip_prefix("v2.") {
@@ -245,6 +281,28 @@ mod tests {
             ]
         );
         assert!(section.hash[1].columns.matches("public.u.phone"));
+    }
+
+    /// As Debezium chose among rules that matched one column, with 16 other properties beside them.
+    #[test]
+    fn rules_stand_in_the_order_of_javas_hash_map() {
+        let cases: [&[u32]; 2] = [&[20, 33, 3, 10, 7], &[20, 100, 33, 50, 10, 7, 128, 3, 64]];
+        for expected in cases {
+            let names = expected
+                .iter()
+                .map(|length| format!("column.truncate.to.{length}.chars"));
+            let others = (0..16).map(|n| format!("other.{n}"));
+            let entries = names.chain(others).map(|name| (name, "a".to_owned())).collect();
+            let options = Options::new("", entries);
+            let rules = length_rules(&mut Reader::new(&options, DECLARATIONS), &TRUNCATE);
+            assert_eq!(rules.iter().map(|rule| rule.length).collect::<Vec<_>>(), expected);
+        }
+        let found = section(&[
+            ("column.mask.hash.SHA-224.with.salt.S", "a"),
+            ("column.mask.hash.SHA1.with.salt.S", "a"),
+        ]);
+        let algorithms: Vec<_> = found.0.unwrap().hash.iter().map(|rule| rule.algorithm).collect();
+        assert_eq!(algorithms, [HashAlgorithm::Sha1, HashAlgorithm::Sha224]);
     }
 
     #[test]
