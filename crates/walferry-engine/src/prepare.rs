@@ -134,7 +134,11 @@ where
     /// From a slot of which nothing is known.
     async fn adopt(&mut self, from: Lsn, snapshot: bool) -> Result<Beginning, Failure> {
         let slot = &self.settings.slot;
-        warn!(lsn.confirmed = %from, slot, "the slot is there but no offset: going on from the slot's position");
+        if snapshot {
+            warn!(lsn.confirmed = %from, slot, "the slot is there but no offset: going on behind the existing rows");
+        } else {
+            warn!(lsn.confirmed = %from, slot, "the slot is there but no offset: going on from the slot's position");
+        }
         let (from, rows) = self.existing_rows(snapshot, from).await?;
         let offset = StoredOffset::default();
         Ok(Beginning { offset, from, rows })
