@@ -157,6 +157,11 @@ fn a_killed_snapshot_goes_on_and_nothing_is_missing() {
         let kept = done(&walferry);
         items.database.sql().run(CHANGES);
         walferry.start_again();
+        wait_for("the snapshot to go on", || {
+            walferry.output().contains("a snapshot was interrupted").then_some(())
+        });
+        walferry.kill();
+        walferry.start_again();
         items.wait_until_read(&mut walferry);
         assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
         let rebuilt = items.rebuilt(&world.kafka);
@@ -197,6 +202,21 @@ fn a_table_rewritten_meanwhile_is_read_from_its_beginning() {
     );
     let (differences, count) = items.rebuilt(&world.kafka).differences(items.database.sql(), "items");
     assert_eq!(count, 0, "{differences:?}");
+}
+
+#[test]
+fn a_table_rewritten_before_its_turn_is_not_taken_for_empty() {
+    let world = world::shared();
+    let items = Items::new(&world, "snapshot_before_turn", MANY);
+    let sql = items.database.sql();
+    sql.run("create table later (id bigint primary key, v int); insert into later select i, i from generate_series(1, 100) i");
+    let both = "public.items,public.later";
+    let mut walferry = items.start([("table.include.list", both)]);
+    items.wait_until_begun(&mut walferry);
+    sql.run("alter table later alter v type bigint");
+    items.wait_until_read(&mut walferry);
+    let later = world.kafka.read(&["snapshot_before_turn.public.later".into()]);
+    assert_eq!(later.len(), 100, "{}", walferry.output());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use tracing::warn;
 use walferry_config::connector::GuardrailAction;
 use walferry_event::{Context, Messages, Outcome, Settings as EventSettings, Transaction, catalog::TableFacts};
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
+use walferry_snapshot::Done;
 use walferry_transform::Chain;
 
 use crate::{
@@ -89,9 +90,10 @@ impl Pipeline {
         self
     }
 
-    /// The same while an interrupted snapshot is still to go on: finds the rows that it has to read again.
-    pub fn before_the_rest(mut self, again: rest::Shared) -> Self {
-        self.rest = Some(Rest::new(again));
+    /// The same while an interrupted snapshot, of which so much is done, is still to go on: finds the rows that it has to read
+    /// again.
+    pub fn before_the_rest(mut self, again: rest::Shared, done: Done) -> Self {
+        self.rest = Some(Rest::new(again, done));
         self
     }
 

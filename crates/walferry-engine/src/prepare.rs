@@ -8,6 +8,7 @@ use crate::{
     failure::Failure,
     pipeline::Pipeline,
     reader::Origin,
+    rest,
     run::Connector,
     source::{SnapshotPlan, Source},
     start::{self, Plan},
@@ -33,15 +34,15 @@ struct Beginning {
 }
 
 /// With what is left of an interrupted snapshot.
-fn go_on(mut offset: StoredOffset, from: Lsn) -> Beginning {
+fn go_on(mut offset: StoredOffset, from: Lsn, again: &rest::Shared) -> Beginning {
     let mut done = offset.snapshot.take().unwrap_or_default();
-    for table in done.forget_incomplete() {
+    let again = rest::found(again);
+    for table in done.forget_incomplete(|table| again.knows(table)) {
         warn!(
             table.oid = table.0,
             "rows have been changed without their TOASTed values and were not read again: the table is read from its beginning"
         );
     }
-    offset.snapshot = Some(done.clone());
     let plan = SnapshotPlan {
         goes_on: true,
         done,
@@ -61,7 +62,9 @@ where
     P: FnMut(&StoredOffset) -> Result<Pipeline, Failure>,
 {
     /// Looks at what is there and makes publication and slot.
-    pub(crate) async fn prepare(&mut self) -> Result<Prepared, Failure> {
+    ///
+    /// `again` has the rows that earlier sessions of this process have found to be read again.
+    pub(crate) async fn prepare(&mut self, again: &rest::Shared) -> Result<Prepared, Failure> {
         let stored = self.store.load().await?;
         let found = self.source.inspect().await?;
         let s = &self.settings;
@@ -72,14 +75,18 @@ where
             let tables = self.settings.tables.clone();
             self.source.ensure_publication(tables).await?;
         }
+        if !matches!(plan, Plan::Continue { .. }) {
+            rest::forget(again);
+        }
         let system_id = found.system_id;
         let slot = found.slot.and_then(|slot| slot.confirmed).unwrap_or_default();
         let Beginning { mut offset, from, rows } = match plan {
             Plan::Resume { from, snapshot } => self.resume(stored.unwrap_or_default(), from, snapshot).await?,
-            Plan::Continue { from } => go_on(stored.unwrap_or_default(), from),
+            Plan::Continue { from } => go_on(stored.unwrap_or_default(), from, again),
             Plan::Adopt { snapshot, from } => self.adopt(from, snapshot).await?,
             Plan::Create { snapshot, replace } => self.create(stored, snapshot, replace).await?,
             Plan::ReadOnly => Beginning {
+                offset: StoredOffset::default().interrupted(),
                 rows: Some(SnapshotPlan::default()),
                 ..Beginning::default()
             },
@@ -92,7 +99,9 @@ where
             }
         };
         offset.system_id = Some(system_id);
-        if streams {
+        // Beside rows that are read once more, all that the stored offset says holds until they are read.
+        let once_more = rows.is_some() && matches!(plan, Plan::Resume { .. });
+        if streams && !once_more {
             // Nothing before it will be asked for, so nothing before it is missing; nor is anything after it dealt with, though
             // an offset of Debezium's that lies inside a transaction says so.
             offset.connect.lsn_proc = Some(from.into());
@@ -108,6 +117,9 @@ where
             Some(plan) => Some(self.with_tables(plan).await?),
             None => None,
         };
+        if let Some(plan) = snapshot.as_ref().filter(|plan| plan.goes_on) {
+            offset.snapshot = Some(plan.done.clone());
+        }
         let slot = if matches!(plan, Plan::Create { .. }) {
             from
         } else {
@@ -152,6 +164,10 @@ where
         replace: bool,
     ) -> Result<Beginning, Failure> {
         if let Some(old) = stored.filter(|_| snapshot) {
+            warn!(
+                slot = self.settings.slot,
+                "the slot is gone: all existing rows are read again, and rows that were deleted meanwhile stay in the topics"
+            );
             // It says nothing of the new slot; nor must it after a crash, until all rows are read.
             self.store.write(&old.interrupted()).await?;
         }
@@ -204,6 +220,8 @@ where
     async fn with_tables(&mut self, mut plan: SnapshotPlan) -> Result<SnapshotPlan, Failure> {
         let mut tables = self.source.tables(self.settings.tables.clone(), &[]).await?;
         tables.retain(|table| (self.settings.snapshot_tables)(&table.schema, &table.name));
+        // Changes of a table that is left out now pass by: when it comes back, what was read of it is out of date.
+        plan.done.keep(|oid| tables.iter().any(|table| table.oid == oid));
         plan.tables = tables;
         Ok(plan)
     }

@@ -478,6 +478,8 @@ impl State {
                 self.delivered.snapshot = None;
                 self.transaction = transaction;
                 offset.lsn = Some(lsn.into());
+                // Rows that were read once more say more than the stream that they were read beside.
+                offset.lsn_proc = offset.lsn_proc.map(|processed| processed.max(lsn.into()));
                 offset.tx_id = Some(transaction.xid);
                 offset.ts_usec = Some(transaction.time_us);
                 offset.snapshot = Some("INITIAL".into());

@@ -116,10 +116,11 @@ impl<S: Source> Reader<'_, S> {
         let caught_up = self.stream().await;
         self.port.until = None;
         caught_up?;
+        self.status.counters.connected.store(0, Relaxed);
         // What the pipeline finds on its way decides what is to be read again.
         self.pipeline_is_done().await;
         plan.lsn = Some(watermark);
-        for (table, keys) in rest::take(&self.again).into_tables() {
+        for (table, keys) in rest::found(&self.again).into_tables() {
             if keys == Keys::All {
                 plan.done.step(Step::Restart(table));
             } else if plan.done.has_begun(table) {
@@ -132,7 +133,7 @@ impl<S: Source> Reader<'_, S> {
     async fn snapshot(&mut self, plan: SnapshotPlan) -> Result<(), Failure> {
         self.status.set_phase(status::Phase::Snapshot);
         sleep(self.settings.snapshot_delay).await;
-        let left = |table: &&TableFacts| !plan.done.is_complete(table.oid);
+        let left = |table: &&TableFacts| !plan.done.is_complete(table.oid) || plan.again.contains_key(&table.oid);
         let (tables, left) = (plan.tables.len() as u64, plan.tables.iter().filter(left).count() as u64);
         info!(tables, tables_left = left, "reading existing rows");
         let counters = &self.status.counters;

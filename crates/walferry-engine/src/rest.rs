@@ -1,28 +1,41 @@
 //! What the stream leaves to a snapshot that is still to go on.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tracing::info;
 use walferry_event::Catalog;
 use walferry_pgoutput::{Change, Column, Oid, Operation, Relation, ReplicaIdentity, Tuple};
-use walferry_snapshot::{Again, Step};
+use walferry_snapshot::{Again, Done, Step};
 
 use crate::{batch::Batch, progress};
 
 /// Rows that the snapshot has to read again, shared by the pipeline (which finds them) and the reader (which reads them).
 pub type Shared = Arc<Mutex<Again>>;
 
-/// Takes what has been found.
-pub(crate) fn take(shared: &Shared) -> Again {
-    std::mem::take(&mut *shared.lock().unwrap_or_else(PoisonError::into_inner))
+/// What has been found.
+pub(crate) fn found(shared: &Shared) -> Again {
+    lock(shared).clone()
+}
+
+/// Forgets it, for another snapshot.
+pub(crate) fn forget(shared: &Shared) {
+    *lock(shared) = Again::default();
+}
+
+fn lock(shared: &Shared) -> MutexGuard<'_, Again> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Watches the changes that bring the topics to a snapshot's watermark.
 pub(crate) struct Rest {
     again: Shared,
+    /// What the snapshot has read. All other rows are read as of the watermark.
+    done: Done,
+    /// Tables of which the offset says that rows are to be read again.
+    flagged: HashSet<Oid>,
     keys: HashMap<Oid, Key>,
 }
 
@@ -34,9 +47,13 @@ struct Key {
 }
 
 impl Rest {
-    pub(crate) fn new(again: Shared) -> Self {
-        let keys = HashMap::new();
-        Self { again, keys }
+    pub(crate) fn new(again: Shared, done: Done) -> Self {
+        Self {
+            again,
+            done,
+            flagged: HashSet::new(),
+            keys: HashMap::new(),
+        }
     }
 
     pub(crate) fn learn(&mut self, relation: &Relation, facts: Option<&Catalog>) {
@@ -67,19 +84,18 @@ impl Rest {
         let Operation::Update { new, .. } = &change.operation else {
             return;
         };
-        if !new.columns().any(|column| matches!(column, Column::Unchanged)) {
+        let oid = change.relation;
+        if !self.done.has_begun(oid) || !new.columns().any(|column| matches!(column, Column::Unchanged)) {
             return;
         }
         let none = Key::default();
-        let key = self.keys.get(&change.relation).unwrap_or(&none);
-        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
-        let noted = again.note(change.relation, &key.names, key.of(new));
-        let oid = change.relation;
-        if noted.first {
+        let key = self.keys.get(&oid).unwrap_or(&none);
+        let whole = lock(&self.again).note(oid, &key.names, key.of(new));
+        if self.flagged.insert(oid) {
             // With the change, not after it: once its offset is stored, nobody else knows of it.
             out.step(progress::Step::Snapshot(Step::Incomplete(oid)));
         }
-        if noted.whole {
+        if whole {
             info!(
                 table,
                 "too many rows have been changed without their TOASTed values: the snapshot reads the table again as a whole"

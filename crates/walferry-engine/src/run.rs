@@ -116,8 +116,9 @@ where
 
     async fn sessions(&mut self, stop: &mut watch::Receiver<bool>) -> Result<(), Failure> {
         let mut retries = Retries::new(self.settings.max_retries);
+        let again = rest::Shared::default();
         loop {
-            let Err(failure) = self.session(&mut retries, stop).await else {
+            let Err(failure) = self.session(&mut retries, &again, stop).await else {
                 return Ok(());
             };
             let pause = retries.after(failure, &self.status)?;
@@ -130,11 +131,16 @@ where
     }
 
     /// From a look at both ends until the stream, the producer or the operator ends it.
-    async fn session(&mut self, retries: &mut Retries, stop: &mut watch::Receiver<bool>) -> Result<(), Failure> {
+    async fn session(
+        &mut self,
+        retries: &mut Retries,
+        again: &rest::Shared,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<(), Failure> {
         self.status.set_phase(status::Phase::Starting);
         self.status.counters.snapshot_tables_left.store(0, Relaxed);
         let prepared = tokio::select! {
-            prepared = self.prepare() => prepared?,
+            prepared = self.prepare(again) => prepared?,
             () = stopped(stop) => return Ok(()),
         };
         let Prepared {
@@ -142,7 +148,10 @@ where
             origin,
             snapshot,
         } = prepared;
-        let goes_on = snapshot.as_ref().is_some_and(|plan| plan.goes_on);
+        let rest = snapshot
+            .as_ref()
+            .filter(|plan| plan.goes_on)
+            .map(|plan| plan.done.clone());
 
         let Self {
             settings,
@@ -158,10 +167,9 @@ where
             .counters
             .in_flight_limit_bytes
             .store(records_bytes as u64, Relaxed);
-        let again = rest::Shared::default();
         let mut pipeline = pipelines(&offset)?;
-        if goes_on {
-            pipeline = pipeline.before_the_rest(again.clone());
+        if let Some(done) = rest {
+            pipeline = pipeline.before_the_rest(again.clone(), done);
         }
         let progress = Arc::new(Progress::new(offset, records_bytes).with_latency(status.latency.clone()));
         let (chunks, receiver) = source::chunks(frames_bytes);
@@ -190,7 +198,7 @@ where
                 server_end: server_end.clone(),
                 until: None,
             },
-            again,
+            again: again.clone(),
             stored: stored.subscribe(),
             origin,
         };

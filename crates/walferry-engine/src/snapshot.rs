@@ -175,7 +175,7 @@ impl Held {
             origin: None,
             snapshot: Some(self.marker),
         };
-        // Nor is it a change that ends, so that it leaves no offset: an unfinished snapshot is read again from its beginning.
+        // Nor is it a change that ends, so that it leaves no offset: what is done of an unfinished snapshot counts by parts.
         let position = Position {
             lsn: facts.lsn,
             ..Position::default()

@@ -39,7 +39,7 @@ pub trait Source: Send + 'static {
     fn create_slot(&mut self, export: bool) -> impl Future<Output = Result<CreatedSlot, Failure>> + Send;
 
     /// Exports a snapshot at a position of its own, the watermark: what was committed before it is in the snapshot, and
-    /// nothing else. It stays open until [`Source::snapshot`] has imported it, also while the slot is streamed.
+    /// nothing else. It stays open until [`Source::snapshot`] has ended, also while the slot is streamed.
     fn watermark(&mut self) -> impl Future<Output = Result<Lsn, Failure>> + Send;
 
     /// Reads what is left of the tables and sends it as [`Frame::Table`], [`Frame::Row`] and [`Frame::Part`], between

@@ -172,6 +172,9 @@ pub enum Error {
         /// Quoted name.
         table: String,
     },
+    /// The snapshot that a slot has exported cannot be had any more.
+    #[error("the exported snapshot is gone: the connection that kept it was lost")]
+    SnapshotGone,
     /// The server said something that the protocol does not have.
     #[error("unexpected answer while {doing}: {problem}")]
     Protocol {
@@ -264,6 +267,7 @@ impl Error {
             Self::SlotTimeout { .. } => "timeout",
             Self::SelectOverride { .. } => "select_override",
             Self::TableChanged { .. } => "table_changed",
+            Self::SnapshotGone => "snapshot_gone",
             Self::Protocol { .. } => "protocol",
             Self::Problems(problems) => problems.first().map_or("setup", Problem::kind),
             Self::PipelineEnded => "pipeline_ended",
@@ -281,6 +285,7 @@ impl Error {
             | Self::Lost { .. }
             | Self::SlotTimeout { .. }
             | Self::TableChanged { .. }
+            | Self::SnapshotGone
             | Self::Protocol { .. }
             | Self::PipelineEnded => Disposition::Retry,
             // A handshake that broke off is the network's fault, one that was refused is not.
@@ -367,6 +372,7 @@ impl Error {
             Self::Problems(problems) => return problems.first().map(Problem::hint),
             Self::TlsRequestFailed { .. }
             | Self::Lost { .. }
+            | Self::SnapshotGone
             | Self::TableChanged { .. }
             | Self::Protocol { .. }
             | Self::PipelineEnded => return None,

@@ -1,6 +1,6 @@
 //! A Postgres server as the engine's source.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio_postgres::types::{PgLsn, Type};
 use tracing::info;
@@ -186,6 +186,9 @@ impl Postgres {
             snapshot::check_overrides(self.lookup.sql().await?, &self.reading).await?;
         }
         let mut link = self.take_link().await?;
+        if export {
+            replication::lift_limits(&mut link.wire).await?;
+        }
         // A standby cannot hand its slots on to another standby.
         let failover = self.slot.failover && !self.server.as_ref().is_some_and(|server| server.standby);
         let (slot, timeout) = (self.slot.name.as_str(), self.slot.create_timeout);
@@ -221,13 +224,11 @@ impl Postgres {
             Some((_, name)) => Some(name.as_str()),
             None => self.exported.as_deref(),
         };
-        let origin = match exported {
-            Some(name) => snapshot::Origin::Exported(name),
-            None if self.streams => snapshot::Origin::Slot,
-            None => snapshot::Origin::NoSlot,
-        };
+        if exported.is_none() && self.streams {
+            return Err(Error::SnapshotGone);
+        }
         let version = self.server.as_ref().map_or(0, |server| server.version);
-        snapshot::snapshot(&self.endpoint, origin, &plan, &self.reading.on(version), out).await
+        snapshot::snapshot(&self.endpoint, exported, &plan, &self.reading.on(version), out).await
     }
 
     /// A temporary slot is the only thing that exports a snapshot at a position that is known to be its.
@@ -235,6 +236,7 @@ impl Postgres {
         self.watermark = None;
         let slot = watermark_slot(self.slot.name.as_str());
         let mut link = Link::open(&self.endpoint).await?;
+        replication::lift_limits(&mut link.wire).await?;
         let timeout = self.slot.create_timeout;
         let created = within(
             timeout,
@@ -310,11 +312,13 @@ impl Postgres {
 /// How often the server is asked where it is when the stream is read up to a position.
 const UNTIL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A name that no other connector's watermark has: its slot's, as far as a name of 63 bytes has room for it.
+/// A name that no other watermark has, as one of a process that was killed may last for a while: the slot's, as far as a name of
+/// 63 bytes has room for it, and the time.
 fn watermark_slot(slot: &str) -> String {
-    const SUFFIX: &str = "_watermark";
-    let most = 63 - SUFFIX.len();
-    format!("{}{SUFFIX}", &slot[..slot.len().min(most)])
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let suffix = format!("_watermark_{:x}", now.as_micros());
+    let most = 63 - suffix.len();
+    format!("{}{suffix}", &slot[..slot.len().min(most)])
 }
 
 impl Source for Postgres {

@@ -31,21 +31,19 @@ const MOST_BYTES: usize = 4 * 1024 * 1024;
 const KEY_BYTES: usize = 64;
 
 impl Again {
-    /// Remembers a row. Returns whether it is the table's first, and whether with it all of the table is to be read again.
-    pub fn note(&mut self, table: Oid, columns: &[String], key: Option<Vec<String>>) -> Noted {
-        let known = self.tables.entry(table.0);
-        let first = matches!(known, std::collections::btree_map::Entry::Vacant(_));
-        let keys = known.or_insert_with(|| Keys::Of {
+    /// Remembers a row. Returns whether it is the one with which all of its table is to be read again.
+    pub fn note(&mut self, table: Oid, columns: &[String], key: Option<Vec<String>>) -> bool {
+        let keys = self.tables.entry(table.0).or_insert_with(|| Keys::Of {
             columns: columns.to_vec(),
             values: BTreeSet::new(),
         });
         let Keys::Of { columns: known, values } = keys else {
-            return Noted::default();
+            return false;
         };
         let fitting = key.filter(|key| !key.is_empty() && known == columns);
         let whole = match fitting {
             Some(key) => {
-                let bytes = KEY_BYTES + key.iter().map(String::len).sum::<usize>();
+                let bytes = bytes(&key);
                 if values.insert(key) {
                     self.bytes += bytes;
                 }
@@ -54,10 +52,15 @@ impl Again {
             None => true,
         };
         if whole {
-            self.bytes = self.bytes.saturating_sub(values.len() * KEY_BYTES);
+            self.bytes -= values.iter().map(|key| bytes(key)).sum::<usize>();
             *keys = Keys::All;
         }
-        Noted { first, whole }
+        whole
+    }
+
+    /// Whether a row of the table has been noted.
+    pub fn knows(&self, table: Oid) -> bool {
+        self.tables.contains_key(&table.0)
     }
 
     /// The tables, with their rows.
@@ -66,13 +69,8 @@ impl Again {
     }
 }
 
-/// What a row has been for its table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Noted {
-    /// The first to be read again.
-    pub first: bool,
-    /// The one with which all of the table is to be read again.
-    pub whole: bool,
+fn bytes(key: &[String]) -> usize {
+    KEY_BYTES + key.iter().map(String::len).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -87,33 +85,18 @@ mod tests {
     fn keys_are_kept_until_they_are_too_many() {
         let columns = ["id".to_owned()];
         let mut again = Again::default();
-        let (first, later) = (
-            Noted {
-                first: true,
-                whole: false,
-            },
-            Noted::default(),
-        );
-        assert_eq!(again.note(Oid(7), &columns, key("1")), first);
-        assert_eq!(again.note(Oid(7), &columns, key("1")), later);
+        assert!(!again.note(Oid(7), &columns, key("1")));
+        assert!(!again.note(Oid(7), &columns, key("1")));
         let mut n = 2;
-        let noted = loop {
-            let noted = again.note(Oid(7), &columns, key(&n.to_string()));
-            if noted != later {
-                break noted;
-            }
+        while !again.note(Oid(7), &columns, key(&n.to_string())) {
             n += 1;
             assert!(n < MOST_BYTES, "they are never too many");
-        };
-        assert_eq!(
-            noted,
-            Noted {
-                first: false,
-                whole: true
-            }
-        );
-        assert_eq!(again.note(Oid(7), &columns, key("x")), later);
-        assert_eq!(again.note(Oid(8), &columns, key("x")), first);
+        }
+        assert!(!again.note(Oid(7), &columns, key("x")));
+        // What they took is free again.
+        assert_eq!(again.bytes, 0);
+        assert!(!again.note(Oid(8), &columns, key("x")));
+        assert!(again.knows(Oid(8)) && !again.knows(Oid(9)));
         let tables: Vec<_> = again
             .into_tables()
             .map(|(oid, keys)| (oid.0, keys == Keys::All))
@@ -124,21 +107,8 @@ mod tests {
     #[test]
     fn a_table_without_a_key_or_with_another_one_is_read_as_a_whole() {
         let mut again = Again::default();
-        assert_eq!(
-            again.note(Oid(7), &[], Some(vec![])),
-            Noted {
-                first: true,
-                whole: true
-            }
-        );
-        again.note(Oid(8), &["a".to_owned()], key("1"));
-        let noted = again.note(Oid(8), &["b".to_owned()], key("1"));
-        assert_eq!(
-            noted,
-            Noted {
-                first: false,
-                whole: true
-            }
-        );
+        assert!(again.note(Oid(7), &[], Some(vec![])));
+        assert!(!again.note(Oid(8), &["a".to_owned()], key("1")));
+        assert!(again.note(Oid(8), &["b".to_owned()], key("1")));
     }
 }

@@ -74,18 +74,25 @@ impl Done {
         }
     }
 
-    /// Which keys were to be read again is forgotten with the process that knew them: such tables begin again. Returns them.
-    pub fn forget_incomplete(&mut self) -> Vec<Oid> {
+    /// Which keys were to be read again is forgotten with the process that knew them: such tables begin again, but those that
+    /// are `known` still. Returns them.
+    pub fn forget_incomplete(&mut self, known: impl Fn(Oid) -> bool) -> Vec<Oid> {
         let incomplete: Vec<Oid> = self
             .0
             .iter()
             .filter(|(_, done)| done.again)
             .map(|(&oid, _)| Oid(oid))
+            .filter(|&table| !known(table))
             .collect();
         for table in &incomplete {
             self.0.remove(&table.0);
         }
         incomplete
+    }
+
+    /// Forgets all tables but these.
+    pub fn keep(&mut self, these: impl Fn(Oid) -> bool) {
+        self.0.retain(|&table, _| these(Oid(table)));
     }
 
     /// How many tables are complete, and how many others are begun.
@@ -178,12 +185,22 @@ mod tests {
     #[test]
     fn a_table_with_incomplete_changes_begins_again_unless_their_rows_were_read_again() {
         let mut done = after(&[chunk(3, 0, 20), Step::Incomplete(TABLE), Step::ReadAgain(TABLE)]);
-        assert_eq!(done.forget_incomplete(), []);
+        assert_eq!(done.forget_incomplete(|_| false), []);
         done.step(Step::Incomplete(TABLE));
-        assert_eq!(done.forget_incomplete(), [TABLE]);
+        assert_eq!(done.forget_incomplete(|table| table == TABLE), []);
+        assert_eq!(done.forget_incomplete(|_| false), [TABLE]);
         assert_eq!(done, Done::default());
         // It has not begun: nothing to forget.
         done.step(Step::Incomplete(TABLE));
+        assert_eq!(done, Done::default());
+    }
+
+    #[test]
+    fn a_table_that_is_left_out_for_a_while_begins_again() {
+        let mut done = after(&[chunk(3, 0, 20)]);
+        done.keep(|table| table == TABLE);
+        assert!(done.has_begun(TABLE));
+        done.keep(|_| false);
         assert_eq!(done, Done::default());
     }
 

@@ -17,6 +17,6 @@ mod again;
 mod blocks;
 mod done;
 
-pub use again::{Again, Keys, Noted};
+pub use again::{Again, Keys};
 pub use blocks::Blocks;
 pub use done::{Done, Step, TableDone};

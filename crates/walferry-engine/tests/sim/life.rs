@@ -456,3 +456,69 @@ fn the_slot_stays_where_somebody_else_moves_it_and_goes_where_that_is_asked() {
 fn is_read_again(_: &State, status: &Status) -> bool {
     status.phase() == Phase::Streaming
 }
+
+#[test]
+fn existing_rows_alone_are_read_again_when_that_was_interrupted() {
+    block_on(async {
+        let edges = Edges::new(three());
+        edges.lock().existing = rows(0).to_vec();
+        edges.lock().hangs = Some(Hang::Snapshot);
+        let settings = || Settings {
+            snapshot: SnapshotPolicy {
+                stream: false,
+                ..WHEN_NEEDED
+            },
+            ..settings()
+        };
+        let begun = tokio::time::Instant::now();
+        let interrupted =
+            |state: &State, _: &Status| state.log.len() == 2 && begun.elapsed() > Duration::from_millis(100);
+        assert_eq!(run(&edges, settings(), interrupted).await, Ok(()));
+        edges.lock().hangs = None;
+        let begun = tokio::time::Instant::now();
+        let waited = |_: &State, _: &Status| begun.elapsed() > Duration::from_millis(300);
+        assert_eq!(run(&edges, settings(), waited).await, Ok(()));
+        let log = edges.lock().log.clone();
+        assert!(log.contains(&rows(0)[2]), "the third row is missing: {log:?}");
+    });
+}
+
+#[test]
+fn rows_that_are_read_once_more_confirm_nothing_until_they_are() {
+    block_on(async {
+        let edges = Edges::new(three());
+        {
+            let mut state = edges.lock();
+            state.slot = Some(Lsn(10));
+            state.existing = [rows(0), rows(1), rows(2)].concat();
+            state.watermark = Lsn(2500);
+            state.hangs = Some(Hang::Snapshot);
+            state.offset = Some(StoredOffset {
+                connect: serde_json::from_str(r#"{"lsn": 10, "lsn_proc": 10}"#).expect("an offset"),
+                system_id: Some(7),
+                ..StoredOffset::default()
+            });
+        }
+        let always = Settings {
+            snapshot: SnapshotPolicy {
+                at_every_start: true,
+                ..NO_DATA
+            },
+            ..settings()
+        };
+        let begun = tokio::time::Instant::now();
+        let waited = |_: &State, _: &Status| begun.elapsed() > Duration::from_millis(100);
+        assert_eq!(run(&edges, always, waited).await, Ok(()));
+        edges.lock().hangs = None;
+        let needed = Settings {
+            snapshot: WHEN_NEEDED,
+            ..settings()
+        };
+        assert_eq!(
+            run(&edges, needed, |state, _| state.slot >= Some(WAL_END)).await,
+            Ok(())
+        );
+        let log = edges.lock().log.clone();
+        assert!(log.contains(&rows(2)[2]), "a committed row is missing: {log:?}");
+    });
+}

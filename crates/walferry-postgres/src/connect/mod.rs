@@ -57,6 +57,11 @@ impl Purpose {
     }
 }
 
+/// Has a session last as long as it takes. Limits that the server's version does not have are left out.
+pub(crate) const LIFT_LIMITS: &str = "
+    SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings
+    WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')";
+
 impl Endpoint {
     /// Opens nothing yet.
     pub fn new(settings: PostgresSection) -> Self {

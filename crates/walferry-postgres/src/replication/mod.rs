@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use walferry_pgoutput::Lsn;
 
+use crate::connect::LIFT_LIMITS;
 use crate::error::Error;
 use crate::quote::identifier;
 use crate::wire::{TextRow, Wire};
@@ -49,6 +50,13 @@ pub(crate) async fn wal_sender_timeout(wire: &mut Wire) -> Result<Duration, Erro
     let sql = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'";
     let rows = wire.command(DOING, sql).await?;
     Ok(Duration::from_millis(field(DOING, only_row(DOING, &rows)?, 0)?))
+}
+
+/// Of the limits that a session may have, none may end one that has exported a snapshot and waits.
+pub(crate) async fn lift_limits(wire: &mut Wire) -> Result<(), Error> {
+    wire.command("lifting the limits of the session", LIFT_LIMITS)
+        .await
+        .map(drop)
 }
 
 /// Creates a logical slot for pgoutput. Takes as long as the transactions that run when it begins.

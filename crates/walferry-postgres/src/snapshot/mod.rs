@@ -23,7 +23,7 @@ use self::estimate::rows_left;
 use self::queue::{Job, Queue, understood};
 use self::rows::{Rows, send};
 use crate::catalog::catalogs;
-use crate::connect::{Endpoint, Purpose, Sql};
+use crate::connect::{Endpoint, LIFT_LIMITS, Purpose, Sql};
 use crate::error::Error;
 use crate::problem::Problem;
 use crate::quote::{literal, qualified};
@@ -66,17 +66,6 @@ impl Options {
     }
 }
 
-/// Where the snapshot of the database comes from.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Origin<'a> {
-    /// A slot has exported it.
-    Exported(&'a str),
-    /// It is taken now; the slot was there before.
-    Slot,
-    /// It is taken now, and no slot has to do with it.
-    NoSlot,
-}
-
 /// Has the server read the SELECTs of the user's, before anything is made for a snapshot that one of them would end.
 pub(crate) async fn check_overrides(sql: &Sql, options: &Options) -> Result<(), Error> {
     for (table, select) in &options.overrides {
@@ -85,22 +74,19 @@ pub(crate) async fn check_overrides(sql: &Sql, options: &Options) -> Result<(), 
     Ok(())
 }
 
-/// Reads what is left of the plan's tables.
+/// Reads what is left of the plan's tables, from a snapshot that a slot has exported, or from one that is taken now and that no
+/// slot has to do with.
 pub(crate) async fn snapshot(
     endpoint: &Endpoint,
-    origin: Origin<'_>,
+    exported: Option<&str>,
     plan: &SnapshotPlan,
     options: &Options,
     out: &ChunkSender,
 ) -> Result<(), Error> {
     let sql = endpoint.sql(Purpose::General).await?;
     demand_select(&sql, &plan.tables).await?;
-    let isolation = isolation(origin, options.isolation);
-    let imported = match origin {
-        Origin::Exported(name) => Some(name.to_owned()),
-        Origin::Slot | Origin::NoSlot => None,
-    };
-    let moment = begin(&sql, isolation, imported.as_deref(), plan.lsn).await?;
+    let isolation = isolation(exported.is_some(), options.isolation);
+    let moment = begin(&sql, isolation, exported, plan.lsn).await?;
     if let Some(timeout) = options.lock {
         lock(&sql, &plan.tables, timeout).await?;
     }
@@ -112,14 +98,14 @@ pub(crate) async fn snapshot(
     if options.threads <= 1 {
         work(&sql, &sql, &queue, out).await?;
     } else {
-        let name = match imported {
-            Some(name) => name,
+        let name = match exported {
+            Some(name) => name.to_owned(),
             None => sql.value(DOING, "SELECT pg_catalog.pg_export_snapshot()", &[]).await?,
         };
         let workers = (0..options.threads).map(|_| async {
             let own = endpoint.sql(Purpose::General).await?;
             own.execute(DOING, LIFT_LIMITS).await?;
-            own.execute(DOING, &beginning(isolation, Some(&name))).await?;
+            import(&own, isolation, Some(&name)).await?;
             work(&own, &sql, &queue, out).await
         });
         try_join_all(workers).await?;
@@ -172,16 +158,10 @@ struct Moment {
     time_us: i64,
 }
 
-/// Not one of these may end a transaction that lasts as long as its tables are large. Those that the server's version does
-/// not have are left out.
-const LIFT_LIMITS: &str = "
-    SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings
-    WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')";
-
 /// `snapshot.isolation.mode` counts only where no slot has to do with it, as in Debezium.
-fn isolation(origin: Origin<'_>, asked: SnapshotIsolation) -> &'static str {
-    match (origin, asked) {
-        (Origin::Exported(_) | Origin::Slot, _) | (_, SnapshotIsolation::RepeatableRead) => "REPEATABLE READ READ ONLY",
+fn isolation(of_a_slot: bool, asked: SnapshotIsolation) -> &'static str {
+    match (of_a_slot, asked) {
+        (true, _) | (_, SnapshotIsolation::RepeatableRead) => "REPEATABLE READ READ ONLY",
         (_, SnapshotIsolation::Serializable) => "SERIALIZABLE READ ONLY DEFERRABLE",
         (_, SnapshotIsolation::ReadCommitted) => "READ COMMITTED READ ONLY",
         (_, SnapshotIsolation::ReadUncommitted) => "READ UNCOMMITTED READ ONLY",
@@ -200,6 +180,18 @@ fn beginning(isolation: &str, snapshot: Option<&str>) -> String {
     }
 }
 
+/// Begins a transaction, in the snapshot of another where one is named.
+async fn import(sql: &Sql, isolation: &str, snapshot: Option<&str>) -> Result<(), Error> {
+    let begun = sql
+        .execute("beginning the snapshot", &beginning(isolation, snapshot))
+        .await;
+    begun.map_err(|error| match error {
+        // The transaction that exported it has ended: its connection was lost while nobody looked.
+        Error::Server { .. } if snapshot.is_some() => Error::SnapshotGone,
+        error => error,
+    })
+}
+
 /// Opens the transaction that sees all of the snapshot.
 async fn begin(sql: &Sql, isolation: &str, imported: Option<&str>, lsn: Option<Lsn>) -> Result<Moment, Error> {
     const DOING: &str = "beginning the snapshot";
@@ -209,7 +201,7 @@ async fn begin(sql: &Sql, isolation: &str, imported: Option<&str>, lsn: Option<L
         // Before the transaction sees anything: what is committed in between is then in the snapshot and streamed again.
         None => wal_position(sql).await?,
     };
-    sql.execute(DOING, &beginning(isolation, imported)).await?;
+    import(sql, isolation, imported).await?;
     // Debezium's `source.txId` of a snapshot is the id of the transaction that reads it. This is the one that it would get: as
     // long as a transaction has one, nobody can create a logical slot.
     const MOMENT: &str = "

@@ -29,8 +29,27 @@ pub(super) struct Job {
     pub(super) table: Arc<SnapshotTable>,
     pub(super) columns: usize,
     pub(super) statement: String,
-    /// What is done with it; `None` while more of the same follows.
-    step: Option<Step>,
+    kind: Kind,
+}
+
+/// What a job reads.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// A part of the table.
+    Chunk(Step),
+    /// Rows that are to be read again: all are once no job of this kind is left.
+    Keys,
+}
+
+/// A table that is being read.
+#[derive(Debug, Default)]
+struct UnderWay {
+    /// Jobs that are left.
+    jobs: usize,
+    /// Those of them that read rows again.
+    keys: usize,
+    /// Rows that have been read.
+    rows: u64,
 }
 
 /// Tables and chunks that are left.
@@ -40,8 +59,7 @@ pub(super) struct Queue<'a> {
     plan: &'a SnapshotPlan,
     options: &'a Options,
     moment: Moment,
-    /// Of the tables that are being read: the jobs that are left, and the rows that have been read.
-    under_way: HashMap<Oid, (usize, u64)>,
+    under_way: HashMap<Oid, UnderWay>,
 }
 
 impl<'a> Queue<'a> {
@@ -72,18 +90,25 @@ impl<'a> Queue<'a> {
     /// A job is done: what the engine is to know of it.
     pub(super) fn done(&mut self, job: &Job, rows: u64) -> Option<Frame> {
         let oid = job.table.catalog.table.as_ref()?.oid;
-        let (left, all_rows) = self.under_way.get_mut(&oid)?;
-        *left -= 1;
-        *all_rows += rows;
-        let completes = *left == 0;
+        let table = self.under_way.get_mut(&oid)?;
+        table.jobs -= 1;
+        table.rows += rows;
+        let completes = table.jobs == 0;
         if completes {
-            let table = job.table.catalog.table.as_ref()?;
-            info!(snapshot.table = %format!("{}.{}", table.schema, table.name), snapshot.rows = *all_rows, "table read");
+            let facts = job.table.catalog.table.as_ref()?;
+            info!(snapshot.table = %format!("{}.{}", facts.schema, facts.name), snapshot.rows = table.rows, "table read");
         }
-        Some(Frame::Part {
-            step: job.step?,
-            completes,
-        })
+        let step = match job.kind {
+            Kind::Chunk(step) => step,
+            Kind::Keys => {
+                table.keys -= 1;
+                if table.keys > 0 {
+                    return None;
+                }
+                Step::ReadAgain(oid)
+            }
+        };
+        Some(Frame::Part { step, completes })
     }
 
     /// The jobs of a table.
@@ -100,6 +125,7 @@ impl<'a> Queue<'a> {
             Some(select) => Select::overridden(sql, table, &columns, select).await?,
             None => Select::plain(table, &columns),
         };
+        source.lock(sql, table).await?;
         let storage = match select {
             Some(_) => Storage::default(),
             None => Storage::of(sql, table, self.options.server_version).await?,
@@ -126,32 +152,30 @@ impl<'a> Queue<'a> {
             begun: done.has_begun(oid) && !done.is_rewritten(oid, storage.file),
             first: *done == Done::default() && self.plan.tables.first().is_some_and(|first| first.oid == oid),
         });
-        let job = |statement, step| Job {
+        let job = |statement, kind| Job {
             table: described.clone(),
             columns: columns.len(),
             statement,
-            step,
+            kind,
         };
-        let rewritten = done.is_rewritten(oid, storage.file);
-        if let Some(Keys::Of { columns, values }) = again.filter(|_| !rewritten) {
+        let from_its_beginning = done.is_rewritten(oid, storage.file) && !chunks.is_empty();
+        if let Some(Keys::Of { columns, values }) = again.filter(|_| !from_its_beginning) {
             let values: Vec<&Vec<String>> = values.iter().collect();
-            let batches = values.chunks(KEYS_AT_ONCE);
-            let last = batches.len().saturating_sub(1);
-            for (index, values) in batches.enumerate() {
-                let step = (index == last).then_some(Step::ReadAgain(oid));
-                self.jobs.push_back(job(source.of_keys(columns, values), step));
+            for values in values.chunks(KEYS_AT_ONCE) {
+                self.jobs.push_back(job(source.of_keys(columns, values), Kind::Keys));
             }
         }
+        let keys = self.jobs.len();
         for blocks in chunks {
             let step = Step::Chunk {
                 table: oid,
                 storage: storage.file,
                 blocks,
             };
-            self.jobs.push_back(job(source.of_blocks(blocks), Some(step)));
+            self.jobs.push_back(job(source.of_blocks(blocks), Kind::Chunk(step)));
         }
-        let rows = self.under_way.entry(oid).or_default();
-        rows.0 = self.jobs.len();
+        let jobs = self.jobs.len();
+        self.under_way.insert(oid, UnderWay { jobs, keys, rows: 0 });
         Ok(())
     }
 }
@@ -171,6 +195,8 @@ pub(super) async fn understood(sql: &Sql, table: &str, select: &str) -> Result<S
 struct Select {
     columns: String,
     from: String,
+    /// It may read any tables (`snapshot.select.statement.overrides`).
+    is_of_the_user: bool,
 }
 
 impl Select {
@@ -179,6 +205,7 @@ impl Select {
         Self {
             columns: names.join(", "),
             from: qualified(&table.schema, &table.name),
+            is_of_the_user: false,
         }
     }
 
@@ -197,7 +224,48 @@ impl Select {
         Ok(Self {
             columns: names.join(", "),
             from: format!("({select}) AS \"rows\""),
+            is_of_the_user: true,
         })
+    }
+
+    /// Locks all that the rows come from against being rewritten, as COPY would, for as long as the snapshot lasts.
+    ///
+    /// A rewrite that came before, though after the snapshot was taken, has left nothing in the table that the snapshot may
+    /// see (Postgres' caveat on MVCC of ALTER TABLE and TRUNCATE), and under another name may stand another table: both are
+    /// an error, so that a later snapshot reads the rows.
+    async fn lock(&self, sql: &Sql, table: &TableFacts) -> Result<(), Error> {
+        sql.batch_execute(&format!("SELECT FROM {} LIMIT 0", self.from))
+            .await
+            .map_err(|error| reading_failed(table, error))?;
+        // The catalog's rows are those of the snapshot, what functions answer is of now.
+        const QUERY: &str = "
+            WITH RECURSIVE family(oid) AS (
+              SELECT $2 UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN family f ON f.oid = i.inhparent)
+            SELECT EXISTS (
+              SELECT FROM (
+                SELECT f.oid FROM family f
+                UNION ALL SELECT l.relation FROM pg_catalog.pg_locks l
+                WHERE $3 AND l.locktype = 'relation' AND l.pid = pg_catalog.pg_backend_pid()
+              ) r JOIN pg_catalog.pg_class c ON c.oid = r.oid
+              WHERE c.relkind IN ('r', 'm') AND c.relfilenode <> 0
+                AND pg_catalog.pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode)
+            OR pg_catalog.to_regclass($1)::oid IS DISTINCT FROM $2";
+        let name = qualified(&table.schema, &table.name);
+        let changed: bool = sql
+            .value(
+                super::DOING,
+                QUERY,
+                &[
+                    (&name, Type::TEXT),
+                    (&table.oid.0, Type::OID),
+                    (&self.is_of_the_user, Type::BOOL),
+                ],
+            )
+            .await?;
+        if changed {
+            return Err(Error::TableChanged { table: name });
+        }
+        Ok(())
     }
 
     fn of_blocks(&self, blocks: Blocks) -> String {
@@ -223,7 +291,7 @@ impl Select {
     }
 
     fn copy(&self, condition: &str) -> String {
-        let Self { columns, from } = self;
+        let Self { columns, from, .. } = self;
         let condition = match condition {
             "" => String::new(),
             condition => format!(" WHERE {condition}"),
@@ -241,12 +309,8 @@ struct Storage {
 }
 
 impl Storage {
-    /// Locks the table against being rewritten, as COPY does too, so that blocks mean the same for all its chunks.
+    /// Of a table that is locked, so that blocks mean the same for all its chunks.
     async fn of(sql: &Sql, table: &TableFacts, server_version: u32) -> Result<Self, Error> {
-        let name = qualified(&table.schema, &table.name);
-        sql.batch_execute(&format!("SELECT FROM {name} LIMIT 0"))
-            .await
-            .map_err(|error| reading_failed(table, error))?;
         // Rows of partitions and children lie elsewhere, and other access methods need not have blocks.
         const QUERY: &str = "
             SELECT CASE WHEN c.relkind = 'r' AND a.amname = 'heap'
@@ -279,6 +343,7 @@ mod tests {
         let select = Select {
             columns: "\"id\", \"t\"".to_owned(),
             from: "\"s\".\"t\"".to_owned(),
+            is_of_the_user: false,
         };
         let blocks = |first, end| select.of_blocks(Blocks { first, end });
         let head = "COPY (SELECT \"id\", \"t\" FROM \"s\".\"t\"";
