@@ -67,6 +67,11 @@ impl<S: Source> Reader<'_, S> {
         };
         loop {
             self.status.counters.connected.store(0, Relaxed);
+            if self.port.chunks.is_closed() {
+                // The pipeline has ended, which is told elsewhere: another try would find nobody to read for.
+                over(&mut phase).await;
+                return Ok(());
+            }
             // As long as nothing is read, what was found at the start may change without harm (another process reads the slot
             // and moves it, say): the next session looks again.
             let unbegun = nothing_read && *begun.borrow() == 0;

@@ -239,6 +239,11 @@ impl ChunkSender {
         self.room.available_permits() >= self.most as usize
     }
 
+    /// Whether the pipeline has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.chunks.is_closed()
+    }
+
     /// Tells when a connection begins: at once, also while the pipeline is busy with what came before.
     pub(crate) fn begun(&self) -> watch::Receiver<u64> {
         self.begun.subscribe()
