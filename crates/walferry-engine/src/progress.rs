@@ -207,6 +207,11 @@ impl Progress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Who has waited for room goes on when there is some to fill, not with each acknowledgement.
+    const fn enough(&self) -> usize {
+        self.limit - self.limit / 4
+    }
+
     /// Adds steps in stream order. Returns the sequence of the first record among them; the other records follow it one by
     /// one. What sends nothing needs no acknowledgement.
     pub fn push(&self, steps: impl IntoIterator<Item = Step>) -> u64 {
@@ -234,8 +239,10 @@ impl Progress {
     /// Waits until the records under way leave room for more. Returns whether the pipeline shall go on.
     pub fn wait_for_room(&self) -> bool {
         let mut state = self.lock();
-        while state.in_flight_bytes > self.limit && !state.is_over() {
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        if state.in_flight_bytes > self.limit {
+            while state.in_flight_bytes > self.enough() && !state.is_over() {
+                state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
         }
         !state.is_over()
     }
@@ -254,7 +261,7 @@ impl Progress {
         }
         state.acknowledged_us = now_us();
         self.advance(&mut state);
-        if state.in_flight_bytes <= self.limit {
+        if state.in_flight_bytes <= self.enough() {
             self.room.notify_one();
         }
         if state.in_flight == 0 {
