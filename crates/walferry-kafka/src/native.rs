@@ -10,10 +10,7 @@ use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     ptr::{self, NonNull},
     slice,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -50,44 +47,9 @@ impl ProducerContext for Context {
 
 /// A producer.
 pub(crate) struct Client {
-    // Dropped in this order: events and queue belong to the producer.
-    spent: Spent,
+    // Dropped in this order: the queue belongs to the producer.
     queue: Queue,
     producer: BaseProducer<Context>,
-}
-
-/// Reports that have been read, with the records that they are about. They are freed where records are made: memory that one
-/// thread takes and another gives back has both wait for the allocator's lock.
-#[derive(Default)]
-struct Spent {
-    events: Mutex<Vec<Polled>>,
-    some: AtomicBool,
-}
-
-impl Spent {
-    /// How many are left for the other thread. It may be waiting, and each may hold a batch.
-    const MOST: usize = 4;
-
-    /// Leaves a report to be freed by the thread that calls [`free`](Self::free).
-    fn leave(&self, event: Polled) {
-        let mut events = self.lock();
-        if events.len() < Self::MOST {
-            events.push(event);
-            self.some.store(true, Relaxed);
-        }
-    }
-
-    /// Frees what was left.
-    fn free(&self) {
-        if self.some.load(Relaxed) && self.some.swap(false, Relaxed) {
-            let events = std::mem::take(&mut *self.lock());
-            drop(events);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Polled>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 struct Queue(NonNull<rd_kafka_queue_t>);
@@ -177,7 +139,6 @@ impl Client {
         let queue = unsafe { rd_kafka_queue_get_main(producer.client().native_ptr()) };
         let queue = NonNull::new(queue).ok_or_else(|| KafkaError::ClientCreation("no main queue".into()))?;
         Ok(Self {
-            spent: Spent::default(),
             queue: Queue(queue),
             producer,
         })
@@ -190,7 +151,6 @@ impl Client {
 
     /// Hands a record over; it is copied. `opaque` comes back in its [`Report`].
     pub(crate) fn produce(&self, topic: &Topic, record: &Outgoing<'_>, opaque: usize) -> Result<(), RDKafkaErrorCode> {
-        self.spent.free();
         let headers = Headers::new(record.headers)?;
         let (key, key_len) = pointer(record.key);
         let (value, value_len) = pointer(record.value);
@@ -239,7 +199,7 @@ impl Client {
             return;
         };
         // SAFETY: the event is valid in all of these; what is asked of it belongs to its type.
-        let told = unsafe {
+        let event = unsafe {
             match rd_kafka_event_type(event.0.as_ptr()) {
                 RD_KAFKA_EVENT_DR => Event::Reports(Reports(&event)),
                 RD_KAFKA_EVENT_ERROR => Event::Error {
@@ -259,11 +219,7 @@ impl Client {
                 _ => return,
             }
         };
-        let is_spent = matches!(told, Event::Reports(_));
-        handle(told);
-        if is_spent {
-            self.spent.leave(event);
-        }
+        handle(event);
     }
 
     /// Ends the [`poll`](Self::poll) that waits in another thread.
@@ -357,9 +313,6 @@ pub(crate) enum Event<'a> {
 }
 
 struct Polled(NonNull<rd_kafka_event_t>);
-
-// SAFETY: an event belongs to whoever polled it, and may be given back by any thread.
-unsafe impl Send for Polled {}
 
 impl Drop for Polled {
     fn drop(&mut self) {
