@@ -5,6 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use rustix::thread::disable_transparent_huge_pages;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -41,6 +42,8 @@ const HEALTH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs until a signal, or until its only connector has failed for good.
 pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
+    // Where Linux gives huge pages unasked, 14 MiB more would be resident. Where that fails, nothing else is lost.
+    disable_transparent_huge_pages(true).ok();
     let loaded = load(&args.connector)?;
     let data_dir = data_dir(&args.data);
     let statuses: Vec<_> = loaded
