@@ -147,6 +147,14 @@ impl Verdict {
             return verdict;
         }
         if look.course.phase == Phase::Snapshot {
+            if load(&look.counters().connected) > 0 {
+                let what = "a snapshot was interrupted: reading the changes up to where it goes on";
+                let verdict = Self::new(true, Level::Good, what.into());
+                return match look.lag.bytes {
+                    Some(bytes @ 1..) => verdict.and(&format!("{} behind.", words::bytes(bytes))),
+                    _ => verdict,
+                };
+            }
             let snapshot = look.snapshot();
             let rows = words::count(snapshot.rows);
             let rows = match snapshot.rows_estimate {
@@ -431,7 +439,23 @@ mod tests {
             c.snapshot_begun_us.store(NOW_US - 10 * S, Relaxed);
             status
         };
-        let cases: [(Status, &str, &[&str]); 9] = [
+        let catching_up = || {
+            let status = Status::new("orders", "shop");
+            status.set_phase(Phase::Snapshot);
+            status.counters.connected.store(1, Relaxed);
+            status
+        };
+        let cases: [(Status, &str, &[&str]); 11] = [
+            (
+                catching_up(),
+                "A snapshot was interrupted: reading the changes up to where it goes on.",
+                &[],
+            ),
+            (
+                with(catching_up(), 1 << 30, None, "reserved"),
+                "A snapshot was interrupted: reading the changes up to where it goes on. 1.0 GiB behind.",
+                &[],
+            ),
             (
                 snapshot(13_500),
                 "Reading existing rows: 1,500 of about 13,500 rows, 1 of 3 tables done. About 2 min left.",

@@ -77,6 +77,7 @@ impl Keeper<'_> {
         let Some(delivered) = self.progress.delivered() else {
             return Ok(());
         };
+        counters.delivered_chunks.fetch_add(self.progress.chunks(), Relaxed);
         let offset = &delivered.offset().connect;
         counters
             .delivered_lsn

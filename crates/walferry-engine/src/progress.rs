@@ -156,6 +156,8 @@ struct State {
     metadata: Metadata,
     /// The transaction of the last record that was delivered.
     transaction: Transaction,
+    /// Chunks of a snapshot.
+    chunks: u64,
     changed: bool,
     failure: Option<Failure>,
     stopping: bool,
@@ -187,6 +189,7 @@ impl Progress {
                 delivered: start,
                 metadata,
                 transaction: Transaction::default(),
+                chunks: 0,
                 failure: None,
                 stopping: false,
             }),
@@ -345,6 +348,11 @@ impl Progress {
         })
     }
 
+    /// How many chunks of a snapshot have been delivered since this was asked for last.
+    pub(crate) fn chunks(&self) -> u64 {
+        std::mem::take(&mut self.lock().chunks)
+    }
+
     /// What was handed out by [`Progress::delivered`] could not be stored.
     pub(crate) fn not_stored(&self) {
         self.lock().changed = true;
@@ -480,6 +488,7 @@ impl State {
                 if let Some(done) = &mut self.delivered.snapshot {
                     done.step(step);
                 }
+                self.chunks += u64::from(matches!(step, snapshot::Step::Chunk { .. }));
             }
             Step::SnapshotEnd { lsn, transaction } => {
                 self.delivered.snapshot = None;

@@ -170,6 +170,11 @@ impl<S: Source> Reader<'_, S> {
     /// One connection.
     async fn stream(&mut self) -> Result<(), Failure> {
         let from = self.origin.from.max(self.stored());
+        let shown = match self.port.until {
+            // On the way to where a snapshot goes on.
+            Some(_) => status::Phase::Snapshot,
+            None => status::Phase::Streaming,
+        };
         let (chunks, begun, phase) = (
             self.port.chunks.clone(),
             self.port.chunks.begun(),
@@ -177,7 +182,7 @@ impl<S: Source> Reader<'_, S> {
         );
         tokio::select! {
             ended = self.source.stream(from, &mut self.port) => ended,
-            never = connected(begun, self.status) => match never {},
+            never = connected(begun, &shown, self.status) => match never {},
             never = tick(&chunks, self.settings.heartbeat, phase) => match never {},
         }
     }
@@ -234,11 +239,11 @@ async fn over(phase: &mut watch::Receiver<Phase>) {
 }
 
 /// Shows when a connection begins; for ever.
-async fn connected(mut begun: watch::Receiver<u64>, status: &Status) -> Infallible {
+async fn connected(mut begun: watch::Receiver<u64>, phase: &status::Phase, status: &Status) -> Infallible {
     while begun.changed().await.is_ok() {
         status.counters.connects.fetch_add(1, Relaxed);
         status.counters.connected.store(1, Relaxed);
-        status.set_phase(status::Phase::Streaming);
+        status.set_phase(phase.clone());
     }
     pending().await
 }

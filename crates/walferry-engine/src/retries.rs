@@ -16,9 +16,11 @@ pub(crate) struct Retries {
     most: Option<u32>,
     in_a_row: u32,
     pause: Duration,
-    /// How far the connector was at the last failure.
-    delivered_lsn: u64,
+    reached: Reached,
 }
+
+/// How far the connector was at the last failure: the position that was delivered, and the chunks of a snapshot that were.
+type Reached = (u64, u64);
 
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(30);
@@ -29,7 +31,7 @@ impl Retries {
             most,
             in_a_row: 0,
             pause: FIRST,
-            delivered_lsn: 0,
+            reached: Reached::default(),
         }
     }
 
@@ -38,10 +40,14 @@ impl Retries {
         if let Disposition::Stop(_) = failure.disposition {
             return Err(failure);
         }
-        let delivered_lsn = status.counters.delivered_lsn.load(Relaxed);
-        if delivered_lsn > self.delivered_lsn {
+        let counters = &status.counters;
+        let reached = (
+            counters.delivered_lsn.load(Relaxed),
+            counters.delivered_chunks.load(Relaxed),
+        );
+        if reached > self.reached {
             *self = Self::new(self.most);
-            self.delivered_lsn = delivered_lsn;
+            self.reached = reached;
         }
         if self.most.is_some_and(|most| self.in_a_row >= most) {
             return Err(Failure {
@@ -76,8 +82,9 @@ mod tests {
             [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]
         );
         status.counters.delivered_lsn.store(7, Relaxed);
-        assert_eq!(next(), Ok(100));
-        assert_eq!(next(), Ok(200));
+        assert_eq!([next(), next()], [Ok(100), Ok(200)]);
+        status.counters.delivered_chunks.store(1, Relaxed);
+        assert_eq!([next(), next()], [Ok(100), Ok(200)]);
     }
 
     #[test]

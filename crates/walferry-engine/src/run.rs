@@ -138,7 +138,10 @@ where
         stop: &mut watch::Receiver<bool>,
     ) -> Result<(), Failure> {
         self.status.set_phase(status::Phase::Starting);
-        self.status.counters.snapshot_tables_left.store(0, Relaxed);
+        if self.status.counters.snapshot_tables_left.swap(0, Relaxed) > 0 {
+            // Of the snapshot that was interrupted, nothing is known until it goes on.
+            self.status.counters.snapshot_tables.store(0, Relaxed);
+        }
         let prepared = tokio::select! {
             prepared = self.prepare(again) => prepared?,
             () = stopped(stop) => return Ok(()),

@@ -81,6 +81,8 @@ pub struct Counters {
     pub received_lsn: AtomicU64,
     /// LSN up to which Kafka has everything.
     pub delivered_lsn: AtomicU64,
+    /// Chunks of a snapshot that Kafka has.
+    pub delivered_chunks: AtomicU64,
     /// LSN of the offset that is durable.
     pub stored_lsn: AtomicU64,
     /// LSN that the server was told.

@@ -21,7 +21,7 @@ use walferry_engine::{
 };
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
-use walferry_snapshot::Step;
+use walferry_snapshot::{Keys, Step};
 
 use crate::{
     broker::Row,
@@ -177,32 +177,21 @@ impl Source for Edges {
             first: true,
         });
         for blocks in left {
-            let (mut bytes, mut frames) = (Vec::new(), Vec::new());
             let end = (blocks.end as usize).saturating_mul(2).min(existing.len());
-            for (id, n) in &existing[(blocks.first as usize * 2).min(end)..end] {
-                if frames.is_empty() {
-                    frames.push(Frame::Table(table.clone()));
-                }
-                let start = bytes.len();
-                bytes.extend_from_slice(&2_u16.to_be_bytes());
-                for text in [id.to_string(), n.to_string()] {
-                    bytes.push(b't');
-                    bytes.extend_from_slice(&(text.len() as u32).to_be_bytes());
-                    bytes.extend_from_slice(text.as_bytes());
-                }
-                frames.push(Frame::Row {
-                    tuple: start..bytes.len(),
-                });
-            }
-            frames.push(Frame::Part {
-                step: Step::Chunk {
-                    table: TABLE,
-                    storage: STORAGE,
-                    blocks,
-                },
-                completes: Some(blocks) == last,
-            });
-            out.send(Chunk::new(bytes.into(), frames)).await.map_err(ended)?;
+            let rows = &existing[(blocks.first as usize * 2).min(end)..end];
+            let step = Step::Chunk {
+                table: TABLE,
+                storage: STORAGE,
+                blocks,
+            };
+            let part = part(&table, rows, step, Some(blocks) == last);
+            out.send(part).await.map_err(ended)?;
+        }
+        if let Some(Keys::Of { values, .. }) = plan.again.get(&TABLE) {
+            let is_noted = |row: &&Row| values.contains(&vec![row.0.to_string()]);
+            let rows: Vec<Row> = existing.iter().filter(is_noted).copied().collect();
+            let part = part(&table, &rows, Step::ReadAgain(TABLE), false);
+            out.send(part).await.map_err(ended)?;
         }
         self.hang(Hang::Snapshot).await;
         let transaction = Transaction { xid: 3, time_us: 1 };
@@ -271,6 +260,28 @@ impl Source for Edges {
         self.lock().slot = None;
         Ok(())
     }
+}
+
+/// Rows of a table, and what is complete with them.
+fn part(table: &Arc<SnapshotTable>, rows: &[Row], step: Step, completes: bool) -> Chunk {
+    let (mut bytes, mut frames) = (Vec::new(), Vec::new());
+    for (id, n) in rows {
+        if frames.is_empty() {
+            frames.push(Frame::Table(table.clone()));
+        }
+        let start = bytes.len();
+        bytes.extend_from_slice(&2_u16.to_be_bytes());
+        for text in [id.to_string(), n.to_string()] {
+            bytes.push(b't');
+            bytes.extend_from_slice(&(text.len() as u32).to_be_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        frames.push(Frame::Row {
+            tuple: start..bytes.len(),
+        });
+    }
+    frames.push(Frame::Part { step, completes });
+    Chunk::new(bytes.into(), frames)
 }
 
 fn ended(error: walferry_engine::source::PipelineEnded) -> Failure {

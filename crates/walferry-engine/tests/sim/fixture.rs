@@ -84,11 +84,14 @@ pub(crate) fn status() -> Status {
     Status::new("sim", "sim")
 }
 
+/// Stands for an `n` that a change leaves out.
+pub(crate) const LEFT_OUT: i64 = -1;
+
 /// `id` and `n` of an envelope's `after`; messages have none.
 pub(crate) fn row(value: &[u8]) -> Option<(i32, i64)> {
     let envelope: serde_json::Value = serde_json::from_slice(value).expect("the converter writes JSON");
     let field = |name: &str| envelope["after"][name].as_i64();
-    Some((field("id")? as i32, field("n")?))
+    Some((field("id")? as i32, field("n").unwrap_or(LEFT_OUT)))
 }
 
 /// The value of a future that never waits.

@@ -16,7 +16,7 @@ use crate::{
     broker::Row,
     edges::{BrokerIs, Edges, Hang, State, WAL_END},
     fixture,
-    script::{Sent, Unit},
+    script::{self, Sent, Unit},
 };
 
 const NO_DATA: SnapshotPolicy = SnapshotPolicy {
@@ -347,6 +347,51 @@ fn a_snapshot_that_is_interrupted_goes_on_at_its_watermark() {
 }
 
 #[test]
+fn rows_that_changes_leave_incomplete_are_read_again_or_their_table_is() {
+    for same_process in [true, false] {
+        block_on(async {
+            let mut incomplete = Unit::of(1000, &rows(1)[..1]);
+            incomplete.frames[1] = script::update_without_n(Lsn(900), 11);
+            let edges = Edges::new(vec![incomplete, Unit::of(3000, &rows(3))]);
+            let existing: Vec<Row> = (1..5).map(|n| (10 + n as i32, n)).collect();
+            {
+                let mut state = edges.lock();
+                state.existing.clone_from(&existing);
+                state.hangs = Some(Hang::Snapshot);
+                state.watermark = Lsn(2500);
+            }
+            let settings = || Settings {
+                snapshot: WHEN_NEEDED,
+                ..settings()
+            };
+            let begun = tokio::time::Instant::now();
+            let interrupted =
+                |state: &State, _: &Status| state.log.len() == 3 && begun.elapsed() > Duration::from_millis(100);
+            assert_eq!(run(&edges, settings(), interrupted).await, Ok(()));
+            {
+                let mut state = edges.lock();
+                state.hangs = None;
+                // Once the change has come.
+                state.connections.push_back((5, unreachable()));
+            }
+            if !same_process {
+                let waits = |_: &State, status: &Status| matches!(status.phase(), Phase::Waiting(_));
+                assert_eq!(run(&edges, settings(), waits).await, Ok(()));
+            }
+            assert_eq!(run(&edges, settings(), is_in_kafka).await, Ok(()));
+            // Two rows were known to be in Kafka, the third was not.
+            let rest: &[Row] = if same_process {
+                &[existing[2], existing[3], existing[0]]
+            } else {
+                &existing
+            };
+            let expected = [&existing[..3], &[(11, fixture::LEFT_OUT)], rest, &rows(3)].concat();
+            assert_eq!(edges.lock().log, expected, "the same process: {same_process}");
+        });
+    }
+}
+
+#[test]
 fn a_snapshot_of_empty_tables_is_complete() {
     block_on(async {
         let edges = Edges::new(three());
@@ -369,16 +414,22 @@ fn a_snapshot_of_empty_tables_is_complete() {
     });
 }
 
+/// A slot that was there before; a snapshot sees what it holds but the last transaction.
+fn beside_a_slot() -> Edges {
+    let edges = Edges::new(three());
+    {
+        let mut state = edges.lock();
+        state.slot = Some(Lsn(10));
+        state.existing = [rows(0), rows(1), rows(2)].concat();
+        state.watermark = Lsn(2500);
+    }
+    edges
+}
+
 #[test]
 fn what_a_slot_holds_from_before_the_snapshot_is_not_sent_beside_it() {
     block_on(async {
-        let edges = Edges::new(three());
-        {
-            let mut state = edges.lock();
-            state.slot = Some(Lsn(10));
-            state.existing = [rows(0), rows(1), rows(2)].concat();
-            state.watermark = Lsn(2500);
-        }
+        let edges = beside_a_slot();
         let settings = Settings {
             snapshot: WHEN_NEEDED,
             ..settings()
@@ -486,12 +537,9 @@ fn existing_rows_alone_are_read_again_when_that_was_interrupted() {
 #[test]
 fn rows_that_are_read_once_more_confirm_nothing_until_they_are() {
     block_on(async {
-        let edges = Edges::new(three());
+        let edges = beside_a_slot();
         {
             let mut state = edges.lock();
-            state.slot = Some(Lsn(10));
-            state.existing = [rows(0), rows(1), rows(2)].concat();
-            state.watermark = Lsn(2500);
             state.hangs = Some(Hang::Snapshot);
             state.offset = Some(StoredOffset {
                 connect: serde_json::from_str(r#"{"lsn": 10, "lsn_proc": 10}"#).expect("an offset"),

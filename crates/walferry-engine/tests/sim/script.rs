@@ -175,6 +175,18 @@ pub(crate) fn insert_text(lsn: Lsn, relation: Oid, id: &str, n: &str) -> Sent {
     frame(lsn, &Message::Change(Change { relation, operation }))
 }
 
+/// A row's change that leaves `n` as it is, and out.
+pub(crate) fn update_without_n(lsn: Lsn, id: i32) -> Sent {
+    let id = id.to_string();
+    let row = TupleBuf::new([Column::Text(id.as_bytes()), Column::Unchanged]).expect("a small row");
+    let operation = Operation::Update {
+        old: None,
+        new: row.as_tuple(),
+    };
+    let relation = TABLE;
+    frame(lsn, &Message::Change(Change { relation, operation }))
+}
+
 fn message(lsn: Lsn) -> Unit {
     let message = LogicalMessage {
         transactional: false,
