@@ -10,6 +10,7 @@ use walferry_transform::{Chain, Outcome};
 
 use crate::{
     batch::{Batch, Mark, Parts},
+    counts,
     failure::{Disposition, Exit, Failure},
     place::Place,
     position::Position,
@@ -74,7 +75,26 @@ impl Outlet {
         }
     }
 
-    /// Puts a record through transforms and converters, and to the batch.
+    /// Puts all records of a change through transforms and converters, and to the batch.
+    pub(crate) fn send_all(
+        &mut self,
+        outcome: walferry_event::Outcome<'_>,
+        from: From<'_>,
+        place: &mut Place,
+        counts: &mut counts::Counts,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        if let Some(reason) = outcome.skipped {
+            self.skip(reason.as_str());
+        }
+        counts.unconverted(from.table, &outcome.failures);
+        for record in outcome.records {
+            self.send(record, from, place, out)?;
+        }
+        Ok(())
+    }
+
+    /// The same with one record.
     pub(crate) fn send(
         &mut self,
         record: Record<'_>,

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use tracing::warn;
 use walferry_config::connector::GuardrailAction;
-use walferry_event::{Context, Messages, Outcome, Settings as EventSettings, Transaction, catalog::TableFacts};
+use walferry_event::{Context, Messages, Settings as EventSettings, Transaction, catalog::TableFacts};
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
 use walferry_snapshot::Done;
 use walferry_transform::Chain;
@@ -226,7 +226,9 @@ impl Pipeline {
         }
         let before = out.records();
         match outcome {
-            Ok(outcome) => emit(outcome, from, &mut self.place, &mut self.outlet, &mut self.counts, out)?,
+            Ok(outcome) => self
+                .outlet
+                .send_all(outcome, from, &mut self.place, &mut self.counts, out)?,
             Err(error) => self.outlet.reject(&error, from, &mut self.place, out)?,
         }
         out.end_change(before);
@@ -251,7 +253,8 @@ impl Pipeline {
             if !met.is_delivered() {
                 self.counts.change("TRUNCATE", lsn, now_ns);
                 let before = out.records();
-                emit(outcome, from, &mut self.place, &mut self.outlet, &mut self.counts, out)?;
+                self.outlet
+                    .send_all(outcome, from, &mut self.place, &mut self.counts, out)?;
                 out.end_change(before);
                 counted.for_each(|step| out.step(step));
             }
@@ -376,25 +379,6 @@ impl Pipeline {
         self.counts.report(status);
         self.outlet.report(status);
     }
-}
-
-/// Transforms, converters, batch; for each record of a change.
-pub(crate) fn emit(
-    outcome: Outcome<'_>,
-    from: From<'_>,
-    place: &mut Place,
-    outlet: &mut Outlet,
-    counts: &mut Counts,
-    out: &mut Batch,
-) -> Result<(), Failure> {
-    if let Some(reason) = outcome.skipped {
-        outlet.skip(reason.as_str());
-    }
-    counts.unconverted(from.table, &outcome.failures);
-    for record in outcome.records {
-        outlet.send(record, from, place, out)?;
-    }
-    Ok(())
 }
 
 /// What the source offset keeps of the records that were counted last.

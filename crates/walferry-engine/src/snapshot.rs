@@ -11,7 +11,6 @@ use crate::{
     counts::Counts,
     failure::{Exit, Failure},
     outlet::{From, Outlet},
-    pipeline::emit,
     place::Place,
     plans::Plans,
     position::Position,
@@ -195,7 +194,7 @@ impl Held {
             )
         })?;
         match plan.snapshot_row(tuple.columns(), &context) {
-            Ok(outcome) => emit(outcome, from, place, outlet, counts, out),
+            Ok(outcome) => outlet.send_all(outcome, from, place, counts, out),
             Err(error) => outlet.reject(&error, from, place, out),
         }
     }
