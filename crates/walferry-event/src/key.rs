@@ -24,6 +24,8 @@ impl KeyPlan {
         topic: &str,
         fields: Vec<Option<Field>>,
     ) -> Result<Option<Self>, Error> {
+        // Columns whose types are left out still make a key, be it one without fields.
+        let has_columns = !fields.is_empty();
         let mut fields: Vec<Field> = fields.into_iter().flatten().collect();
         let origin = settings
             .key_field(&relation.namespace, &relation.name)
@@ -31,7 +33,7 @@ impl KeyPlan {
                 fields.push(Field::new(name, Schema::string().build()));
                 value
             });
-        if fields.is_empty() {
+        if !has_columns && fields.is_empty() {
             return Ok(None);
         }
         let schema = structure(settings, relation, topic, "Key", fields)?.build();

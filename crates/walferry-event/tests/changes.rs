@@ -262,6 +262,11 @@ fn a_key_is_what_the_stream_says_where_the_catalog_has_moved_on() {
         key(&unique, &settings(&[("message.key.columns", "(.*).T:b,a;public.x:c")])),
         ["b", "a"]
     );
+    assert_eq!(
+        key(&unique, &settings(&[("message.key.columns", "(.*).T:b;(.*).T:a,b")])),
+        ["b", "a"],
+        "Debezium stops at a column that is named twice"
+    );
     assert_eq!(key(&table(&columns, &[]), &plain), Vec::<String>::new());
     let dropped = Table {
         catalog: Default::default(),
@@ -273,13 +278,17 @@ fn a_key_is_what_the_stream_says_where_the_catalog_has_moved_on() {
 #[test]
 fn a_key_column_of_an_unknown_type_is_left_out_of_the_key() {
     let columns = [col("pair", 70_000), col("id", INT4), col("v", TEXT)];
-    let table = table(&columns, &["pair", "id"]).with_type(70_000, "pair", TypeKind::Composite);
-    let plan = table.plan(&settings(&[]));
+    let keyed_by = |key| table(&columns, key).with_type(70_000, "pair", TypeKind::Composite);
     let row = tuple(&[text("(1,2)"), text("7"), text("x")]);
-    assert_eq!(
-        records(&plan, Operation::Insert { new: row.as_tuple() }),
-        ["{id=7} c null -> {id=7,v=x} []"]
-    );
+    let cases: [(&[&str], _); 2] = [
+        (&["pair", "id"], "{id=7} c null -> {id=7,v=x} []"),
+        (&["pair"], "{} c null -> {id=7,v=x} []"),
+    ];
+    for (key, expected) in cases {
+        let plan = keyed_by(key).plan(&settings(&[]));
+        assert_eq!(records(&plan, Operation::Insert { new: row.as_tuple() }), [expected]);
+    }
+    let plan = keyed_by(&["pair", "id"]).plan(&settings(&[]));
     let left_out: Vec<_> = plan
         .left_out()
         .iter()

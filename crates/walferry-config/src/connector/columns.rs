@@ -107,12 +107,13 @@ impl Value for KeyColumns {
                 ))
                 .hint("such as public.orders:customer_id,id;public.items:id")
             };
+            // A blank before the colon belongs to the table's name, which then matches no table.
             let (table, names) = entry.split_once(':').ok_or_else(malformed)?;
             for name in names.split(',').map(str::trim) {
                 if table.trim().is_empty() || name.is_empty() || name.contains(':') {
                     return Err(malformed());
                 }
-                columns.push(RegexList::parse(&format!("{}.{name}", table.trim()))?);
+                columns.push(RegexList::parse(&format!("{table}.{name}"))?);
             }
         }
         Ok(Self(columns))
@@ -331,12 +332,14 @@ mod tests {
 
     #[test]
     fn key_columns_keep_their_order() {
-        let columns = KeyColumns::parse("public.u:region,id; (.*).orders : pk").unwrap().0;
-        let matched: Vec<bool> = ["public.u.region", "public.u.id", "shop.orders.pk"]
+        let columns = KeyColumns::parse("public.u:region , id; (.*).orders: pk;public.u :id")
+            .unwrap()
+            .0;
+        let matched: Vec<bool> = ["public.u.region", "public.u.id", "shop.orders.pk", "public.u.id"]
             .iter()
             .enumerate()
             .map(|(i, name)| columns[i].matches(name))
             .collect();
-        assert_eq!((columns.len(), matched), (3, vec![true, true, true]));
+        assert_eq!((columns.len(), matched), (4, vec![true, true, true, false]));
     }
 }
