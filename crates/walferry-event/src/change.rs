@@ -275,8 +275,11 @@ impl<'a> Emit<'_, 'a, '_> {
                 });
             }
             if let (Some((place, field)), Some(key)) = (&column_plan.in_key, &mut key) {
-                key[*place] =
-                    read(column_plan, field, column).map_err(|reason| plan.conversion(column_plan, reason))?;
+                key[*place] = match read(column_plan, field, column) {
+                    // What has no placeholder is nothing that Debezium could convert: null, where that may be.
+                    Err(Reason::Unavailable) if field.schema.optional => Ok(Value::Null),
+                    read => read.map_err(|reason| plan.conversion(column_plan, reason)),
+                }?;
             }
         }
         let key = plan.key.as_ref().zip(key).map(|(plan, mut values)| {

@@ -297,6 +297,35 @@ fn a_key_column_of_an_unknown_type_is_left_out_of_the_key() {
     assert_eq!(left_out, [("pair", LeftOutReason::UnknownType)]);
 }
 
+/// Debezium stops where the column is `NOT NULL`.
+#[test]
+fn a_key_column_that_the_stream_leaves_out_is_null_where_its_type_has_no_placeholder() {
+    let of_key = |column: Col| {
+        let table = table(&[column, col("v", TEXT)], &[]);
+        let plan = table.plan(&settings(&[("message.key.columns", "(.*).T:n,v")]));
+        let new = tuple(&[Column::Unchanged, Column::Unchanged]);
+        let change = Change {
+            relation: table.relation.oid,
+            operation: Operation::Update {
+                old: None,
+                new: new.as_tuple(),
+            },
+        };
+        plan.records(&change, &context(), None)
+            .map(shorten)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(
+        of_key(col("n", NUMERIC)).unwrap(),
+        ["{n=null,v=__debezium_unavailable_value} u null -> {n=null,v=__debezium_unavailable_value} []"]
+    );
+    assert!(
+        of_key(col("n", NUMERIC).not_null())
+            .unwrap_err()
+            .contains("has no placeholder")
+    );
+}
+
 #[test]
 fn facts_of_a_newer_catalog_are_not_used() {
     let stream = [
