@@ -276,8 +276,8 @@ impl<'a> Emit<'_, 'a, '_> {
             }
             if let (Some((place, field)), Some(key)) = (&column_plan.in_key, &mut key) {
                 key[*place] = match read(column_plan, field, column) {
-                    // What has no placeholder is nothing that Debezium could convert: null, where that may be.
-                    Err(Reason::Unavailable) if field.schema.optional => Ok(Value::Null),
+                    // Whatever is to become of fields that fail, these are null in Debezium's keys where they may be.
+                    Err(Reason::Unavailable | Reason::NullElement) if field.schema.optional => Ok(Value::Null),
                     read => read.map_err(|reason| plan.conversion(column_plan, reason)),
                 }?;
             }

@@ -299,11 +299,18 @@ fn a_key_column_of_an_unknown_type_is_left_out_of_the_key() {
 
 /// Debezium stops where the column is `NOT NULL`.
 #[test]
-fn a_key_column_that_the_stream_leaves_out_is_null_where_its_type_has_no_placeholder() {
-    let of_key = |column: Col| {
-        let table = table(&[column, col("v", TEXT)], &[]);
-        let plan = table.plan(&settings(&[("message.key.columns", "(.*).T:n,v")]));
-        let new = tuple(&[Column::Unchanged, Column::Unchanged]);
+fn a_key_column_whose_value_cannot_be_told_is_null() {
+    let labels = vec!["ok".to_owned()];
+    let of_key = |column: Col, value: Column<'static>| {
+        let array = TypeKind::Array {
+            element: 70_000.into(),
+            delimiter: ',',
+        };
+        let table = table(&[column, col("v", TEXT)], &[])
+            .with_type(70_000, "mood", TypeKind::Enum { labels: labels.clone() })
+            .with_type(70_001, "_mood", array);
+        let plan = table.plan(&settings(&[("message.key.columns", "(.*).T:x,v")]));
+        let new = tuple(&[value, Column::Unchanged]);
         let change = Change {
             relation: table.relation.oid,
             operation: Operation::Update {
@@ -311,19 +318,21 @@ fn a_key_column_that_the_stream_leaves_out_is_null_where_its_type_has_no_placeho
                 new: new.as_tuple(),
             },
         };
-        plan.records(&change, &context(), None)
-            .map(shorten)
-            .map_err(|error| error.to_string())
+        let outcome = plan.records(&change, &context(), None);
+        outcome.map(shorten).map_err(|error| error.to_string())
     };
-    assert_eq!(
-        of_key(col("n", NUMERIC)).unwrap(),
-        ["{n=null,v=__debezium_unavailable_value} u null -> {n=null,v=__debezium_unavailable_value} []"]
-    );
-    assert!(
-        of_key(col("n", NUMERIC).not_null())
-            .unwrap_err()
-            .contains("has no placeholder")
-    );
+    let row = "{x=null,v=__debezium_unavailable_value}";
+    let cases = [
+        ("no placeholder", col("x", NUMERIC), Column::Unchanged),
+        ("an element is null", col("x", 70_001), text("{ok,NULL}")),
+    ];
+    for (why, column, value) in cases {
+        assert_eq!(
+            of_key(column.clone(), value).unwrap(),
+            [format!("{row} u null -> {row} []")]
+        );
+        assert!(of_key(column.not_null(), value).unwrap_err().contains(why));
+    }
 }
 
 #[test]
