@@ -467,6 +467,32 @@ fn negate_needs_a_predicate() {
 }
 
 #[test]
+fn statements_are_of_tables_whose_names_may_be_quoted() {
+    let cases = [
+        ("public.a", "public.a"),
+        (r#""public"."B b""#, "public.B b"),
+        ("public . d", "public.d"),
+        (r#"public."q""q""#, r#"public.q"q"#),
+        (r#"`public`.'e.f'"#, "public.e.f"),
+        ("lab.public.c", "lab.public.c"),
+        // No names to Debezium, which would not start.
+        ("S q.t", "S q.t"),
+        (r#"public."open"#, r#"public."open"#),
+        ("public.", "public."),
+    ];
+    for (written, table) in cases {
+        let property = format!("snapshot.select.statement.overrides.{}", written.replace(' ', "\\ "));
+        let (connector, findings) = read(&[
+            ("snapshot.select.statement.overrides", written),
+            (&property, "select 1"),
+        ]);
+        assert!(findings.is_empty(), "{written}: {findings:?}");
+        let overrides = connector.unwrap().snapshot.select_overrides;
+        assert_eq!(overrides.keys().collect::<Vec<_>>(), [table], "{written}");
+    }
+}
+
+#[test]
 fn the_workers_policy_limits_overrides() {
     let class = "org.apache.kafka.connect.connector.policy.AllowlistConnectorClientConfigOverridePolicy";
     let cases: &[(&str, bool, bool)] = &[

@@ -131,18 +131,16 @@ pub struct KnownTypes(HashMap<Oid, TypeFacts>);
 const FIRST_OF_DATABASE: Oid = Oid(16384);
 
 impl KnownTypes {
-    /// Puts names and labels of enums that were read first in place of what `catalog` says, and keeps what it says of other types.
+    /// Puts names of types and labels of enums that were read first in place of what `catalog` says, and keeps what it says of
+    /// types that are new.
     pub fn pin(&mut self, catalog: &mut Catalog) {
         for facts in catalog.types.iter_mut().filter(|facts| facts.oid >= FIRST_OF_DATABASE) {
-            match self.0.get(&facts.oid) {
-                Some(first) if matches!(first.kind, TypeKind::Enum { .. }) => {
-                    facts.name.clone_from(&first.name);
-                    facts.kind.clone_from(&first.kind);
-                }
-                Some(known) if known == facts => {}
-                _ => {
-                    self.0.insert(facts.oid, facts.clone());
-                }
+            let first = self.0.entry(facts.oid).or_insert_with(|| facts.clone());
+            facts.name.clone_from(&first.name);
+            match first.kind {
+                TypeKind::Enum { .. } => facts.kind.clone_from(&first.kind),
+                // What can change of the others is as it is now.
+                _ => first.kind.clone_from(&facts.kind),
             }
         }
     }
@@ -187,6 +185,18 @@ mod tests {
         let (element, delimiter) = (Oid(20_000), ',');
         facts(20_001, "_mood", TypeKind::Array { element, delimiter })
     }
+    fn domain(name: &str, not_null: bool) -> TypeFacts {
+        let (base, modifier) = (Oid(25), -1);
+        facts(
+            20_002,
+            name,
+            TypeKind::Domain {
+                base,
+                modifier,
+                not_null,
+            },
+        )
+    }
     fn catalog(types: Vec<TypeFacts>) -> Catalog {
         Catalog { table: None, types }
     }
@@ -199,6 +209,15 @@ mod tests {
         let mut later = catalog(vec![mood("humour", &["sad", "ok"])]);
         known.pin(&mut later);
         assert_eq!(later, catalog(vec![mood("mood", &["sad"])]));
+
+        known.pin(&mut catalog(vec![domain("name", false)]));
+        let mut renamed = catalog(vec![domain("title", true)]);
+        known.pin(&mut renamed);
+        assert_eq!(
+            renamed,
+            catalog(vec![domain("name", true)]),
+            "its constraint is as it is now"
+        );
 
         let mut dropped = Catalog::default();
         known.recall(&mut dropped, [Oid(25), Oid(20_001), Oid(30_000)].into_iter());

@@ -92,12 +92,16 @@ impl Value for HashAlgorithm {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct KeyColumns(Vec<RegexList>);
+pub(super) struct KeyColumns {
+    columns: Vec<RegexList>,
+    /// Entries that match no table: there is a blank behind the table's expression, and to Debezium it is part of it.
+    blank: Vec<String>,
+}
 
 impl Value for KeyColumns {
     const TYPE: &'static str = "table:columns;…";
     fn parse(text: &str) -> Result<Self, ValueError> {
-        let mut columns = Vec::new();
+        let mut found = Self::default();
         // Debezium glues table and column together and matches the whole.
         for entry in text.split(';').filter(|entry| !entry.trim().is_empty()) {
             let malformed = || {
@@ -113,10 +117,13 @@ impl Value for KeyColumns {
                 if table.trim().is_empty() || name.is_empty() || name.contains(':') {
                     return Err(malformed());
                 }
-                columns.push(RegexList::parse(&format!("{table}.{name}"))?);
+                found.columns.push(RegexList::parse(&format!("{table}.{name}"))?);
+            }
+            if table.ends_with(char::is_whitespace) {
+                found.blank.push(entry.trim().to_owned());
             }
         }
-        Ok(Self(columns))
+        Ok(found)
     }
 }
 
@@ -156,8 +163,23 @@ pub(super) fn read(reader: &mut Reader<'_>) -> ColumnSection {
         propagate_source_type: reader.get(&PROPAGATE_COLUMN),
         propagate_source_type_of_datatype: reader.get(&PROPAGATE_DATATYPE),
         hash: hash_rules(reader),
-        message_key_columns: reader.get(&KEY_COLUMNS).0,
+        message_key_columns: message_keys(reader),
     }
+}
+
+fn message_keys(reader: &mut Reader<'_>) -> Vec<RegexList> {
+    let keys = reader.get(&KEY_COLUMNS);
+    for entry in keys.blank {
+        reader
+            .warning(
+                KEY_COLUMNS.name(),
+                format!(
+                    "has {entry:?}, which matches no table: to Debezium the blank before : is part of the expression"
+                ),
+            )
+            .hint("leave the blank out, if these columns are to be the key");
+    }
+    keys.columns
 }
 
 /// The properties of a pattern in the order in which Debezium meets them, of which the first that matches a column counts: that
@@ -334,12 +356,20 @@ mod tests {
     fn key_columns_keep_their_order() {
         let columns = KeyColumns::parse("public.u:region , id; (.*).orders: pk;public.u :id")
             .unwrap()
-            .0;
+            .columns;
         let matched: Vec<bool> = ["public.u.region", "public.u.id", "shop.orders.pk", "public.u.id"]
             .iter()
             .enumerate()
             .map(|(i, name)| columns[i].matches(name))
             .collect();
         assert_eq!((columns.len(), matched), (4, vec![true, true, true, false]));
+    }
+
+    #[test]
+    fn a_blank_behind_a_table_is_part_of_its_expression() {
+        let (section, findings) = section(&[("message.key.columns", "public.u : region , id")]);
+        let columns = section.unwrap().message_key_columns;
+        assert!(!columns.iter().any(|columns| columns.matches("public.u.region")));
+        assert_eq!(findings.len(), 1, "{findings:?}");
     }
 }

@@ -225,18 +225,58 @@ fn select_overrides(reader: &mut Reader<'_>) -> BTreeMap<String, String> {
     for (parts, statement) in reader.matching(&OVERRIDE) {
         let table = parts.concat();
         match listed.contains(&table) {
-            true => drop(statements.insert(table, statement)),
+            true => drop(statements.insert(table_id(&table), statement)),
             false => {
                 let finding = reader.warning(&format!("{}.{table}", OVERRIDES.name()), "is not used");
                 finding.hint(format!("add {table} to {}", OVERRIDES.name()));
             }
         }
     }
-    for table in listed.iter().filter(|table| !statements.contains_key(*table)) {
+    for table in listed.iter().filter(|table| !statements.contains_key(&table_id(table))) {
         let message = format!("names {table}, for which there is no statement; all its rows are read");
         reader
             .warning(OVERRIDES.name(), message)
             .hint(format!("set {}.{table}", OVERRIDES.name()));
     }
     statements
+}
+
+/// `schema.table` without quotes and blanks around its parts, as Debezium's `TableId.parse` has it; a name that is no such thing
+/// to it is taken as it is written.
+fn table_id(written: &str) -> String {
+    parts_of_table_id(written).map_or_else(|| written.to_owned(), |parts| parts.join("."))
+}
+
+fn parts_of_table_id(written: &str) -> Option<Vec<String>> {
+    let mut parts = Vec::new();
+    let mut rest = written;
+    loop {
+        rest = rest.trim_start();
+        let part;
+        match rest.chars().next()? {
+            quote @ ('"' | '\'' | '`') => {
+                let end = end_of_quoted(&rest[1..], quote)?;
+                (part, rest) = (&rest[1..=end], &rest[end + 2..]);
+            }
+            _ => (part, rest) = rest.split_at(rest.find(|c: char| c == '.' || c.is_whitespace()).unwrap_or(rest.len())),
+        }
+        let part = part.replace("''", "'").replace("\"\"", "\"").replace("``", "`");
+        parts.push(Some(part).filter(|part| !part.is_empty())?);
+        rest = rest.trim_start();
+        match rest.strip_prefix('.') {
+            Some(more) => rest = more,
+            None => return rest.is_empty().then_some(parts),
+        }
+    }
+}
+
+/// Where a quoted text ends, in which the quote itself is written twice.
+fn end_of_quoted(text: &str, quote: char) -> Option<usize> {
+    let mut chars = text.char_indices().peekable();
+    while let Some((place, c)) = chars.next() {
+        if c == quote && chars.next_if(|(_, next)| *next == quote).is_none() {
+            return Some(place);
+        }
+    }
+    None
 }
