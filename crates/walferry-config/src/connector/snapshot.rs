@@ -232,6 +232,12 @@ fn select_overrides(reader: &mut Reader<'_>) -> BTreeMap<String, String> {
             }
         }
     }
+    for table in listed.iter().filter(|table| parts_of_table_id(table).is_none()) {
+        let message = format!("names {table}, which is no table's name to Debezium; it is taken as it is written");
+        reader
+            .warning(OVERRIDES.name(), message)
+            .hint("write schema.table, with \" around a part that has blanks or dots");
+    }
     for table in listed.iter().filter(|table| !statements.contains_key(&table_id(table))) {
         let message = format!("names {table}, for which there is no statement; all its rows are read");
         reader

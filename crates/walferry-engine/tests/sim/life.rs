@@ -298,6 +298,29 @@ fn so_many_retries_as_are_allowed() {
     });
 }
 
+fn when_needed() -> Settings {
+    Settings {
+        snapshot: WHEN_NEEDED,
+        ..settings()
+    }
+}
+
+/// Runs a connector until all of these rows are read, all but the last are in Kafka, and many an offset could be written.
+async fn interrupt_snapshot(edges: &Edges, existing: &[Row]) {
+    {
+        let mut state = edges.lock();
+        state.existing = existing.to_vec();
+        state.hangs = Some(Hang::Snapshot);
+        state.watermark = Lsn(2500);
+    }
+    let begun = tokio::time::Instant::now();
+    let interrupted = |state: &State, _: &Status| {
+        state.log.len() + 1 == existing.len() && begun.elapsed() > Duration::from_millis(100)
+    };
+    assert_eq!(run(edges, when_needed(), interrupted).await, Ok(()));
+    edges.lock().hangs = None;
+}
+
 #[test]
 fn a_snapshot_that_is_interrupted_goes_on_at_its_watermark() {
     let lost = StoredOffset {
@@ -309,36 +332,21 @@ fn a_snapshot_that_is_interrupted_goes_on_at_its_watermark() {
         block_on(async {
             let edges = Edges::new(three());
             let existing = rows(0).to_vec();
-            {
-                let mut state = edges.lock();
-                state.existing.clone_from(&existing);
-                state.hangs = Some(Hang::Snapshot);
-                state.offset.clone_from(&offset);
-                state.watermark = Lsn(2500);
-            }
-            let settings = || Settings {
-                snapshot: WHEN_NEEDED,
-                ..settings()
-            };
-            // Time for many a write of the offset.
-            let begun = tokio::time::Instant::now();
-            let interrupted =
-                |state: &State, _: &Status| state.log.len() == 2 && begun.elapsed() > Duration::from_millis(100);
-            assert_eq!(run(&edges, settings(), interrupted).await, Ok(()));
+            edges.lock().offset.clone_from(&offset);
+            interrupt_snapshot(&edges, &existing).await;
             let unfinished = edges.lock().offset.clone().expect("what is done is stored");
             assert!(
                 unfinished.connect.is_unfinished_snapshot(),
                 "Debezium would begin again"
             );
-            edges.lock().hangs = None;
-            assert_eq!(run(&edges, settings(), is_in_kafka).await, Ok(()));
+            assert_eq!(run(&edges, when_needed(), is_in_kafka).await, Ok(()));
             // Two of its rows, what was committed before the watermark, the third row, the rest.
             let expected = [&existing[..2], &rows(1), &rows(2), &existing[2..], &rows(3)].concat();
             assert_eq!(edges.lock().log, expected);
             assert_eq!(edges.lock().snapshots, 2);
             // Once complete, it is not read again.
             assert_eq!(
-                run(&edges, settings(), |state, _| state.slot >= Some(WAL_END)).await,
+                run(&edges, when_needed(), |state, _| state.slot >= Some(WAL_END)).await,
                 Ok(())
             );
             assert_eq!(edges.lock().snapshots, 2);
@@ -354,31 +362,14 @@ fn rows_that_changes_leave_incomplete_are_read_again_or_their_table_is() {
             incomplete.frames[1] = script::update_without_n(Lsn(900), 11);
             let edges = Edges::new(vec![incomplete, Unit::of(3000, &rows(3))]);
             let existing: Vec<Row> = (1..5).map(|n| (10 + n as i32, n)).collect();
-            {
-                let mut state = edges.lock();
-                state.existing.clone_from(&existing);
-                state.hangs = Some(Hang::Snapshot);
-                state.watermark = Lsn(2500);
-            }
-            let settings = || Settings {
-                snapshot: WHEN_NEEDED,
-                ..settings()
-            };
-            let begun = tokio::time::Instant::now();
-            let interrupted =
-                |state: &State, _: &Status| state.log.len() == 3 && begun.elapsed() > Duration::from_millis(100);
-            assert_eq!(run(&edges, settings(), interrupted).await, Ok(()));
-            {
-                let mut state = edges.lock();
-                state.hangs = None;
-                // Once the change has come.
-                state.connections.push_back((5, unreachable()));
-            }
+            interrupt_snapshot(&edges, &existing).await;
+            // Once the change has come.
+            edges.lock().connections.push_back((5, unreachable()));
             if !same_process {
                 let waits = |_: &State, status: &Status| matches!(status.phase(), Phase::Waiting(_));
-                assert_eq!(run(&edges, settings(), waits).await, Ok(()));
+                assert_eq!(run(&edges, when_needed(), waits).await, Ok(()));
             }
-            assert_eq!(run(&edges, settings(), is_in_kafka).await, Ok(()));
+            assert_eq!(run(&edges, when_needed(), is_in_kafka).await, Ok(()));
             // Two rows were known to be in Kafka, the third was not.
             let rest: &[Row] = if same_process {
                 &[existing[2], existing[3], existing[0]]
