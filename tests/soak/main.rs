@@ -25,6 +25,8 @@ struct Args {
     #[arg(long, default_value_t = 120)]
     outage_s: u64,
     #[arg(long)]
+    network: bool,
+    #[arg(long)]
     snapshot: bool,
     #[arg(long, default_value_t = 1)]
     threads: u32,
@@ -37,7 +39,7 @@ fn main() -> ExitCode {
     } else if args.snapshot {
         snapshot::run(args.rows, args.kills, args.seed, args.threads)
     } else {
-        troubles::run(args.rows, args.kills, args.seed)
+        troubles::run(args.rows, args.kills, args.seed, args.network)
     };
     for problem in &problems {
         eprintln!("broken: {problem}");

@@ -7,6 +7,7 @@ use crate::world::{World, now_ms, topics};
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
+use walferry_testkit::servers::Weather;
 
 /// What goes wrong beside the kill of Walferry.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,6 +16,19 @@ enum Trouble {
     KafkaKilled,
     KafkaHangs,
     PostgresCrashes,
+    /// The way to one server or to both fails.
+    Network {
+        postgres: bool,
+        kafka: bool,
+        fault: Fault,
+    },
+}
+
+/// How a network fails.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    Reset,
+    Weather(Weather),
 }
 
 /// Counts of a run.
@@ -23,13 +37,14 @@ struct Counts {
     kafka_killed: u32,
     kafka_hung: u32,
     postgres_crashed: u32,
+    network_failed: u32,
     most_resident_kib: u64,
 }
 
-/// Runs it all; returns what was broken.
-pub(crate) fn run(rows: u64, kills: u32, seed: u64) -> Vec<String> {
+/// Runs it all; returns what was broken. With `networks`, most troubles are ones of the network.
+pub(crate) fn run(rows: u64, kills: u32, seed: u64, networks: bool) -> Vec<String> {
     let begun = Instant::now();
-    let mut world = World::new();
+    let mut world = if networks { World::with_networks() } else { World::new() };
     println!(
         "soak: {rows} rows, {kills} kills, seed {seed}; servers are up after {:.0?}",
         begun.elapsed()
@@ -51,7 +66,7 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64) -> Vec<String> {
         let end = StopOnDrop(pace);
         for kill in 1..=kills {
             pace.allowed.store(rows * u64::from(kill) / u64::from(kills), Relaxed);
-            driver.kill(&mut world);
+            driver.trouble(&mut world);
             if kill % 10 == 0 {
                 let written = pace.written.load(Relaxed);
                 println!("  {kill} kills, {written} rows written after {:.0?}", begun.elapsed());
@@ -100,6 +115,7 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64) -> Vec<String> {
     println!("kills of Kafka              {:>9}", counts.kafka_killed);
     println!("pauses of Kafka             {:>9}", counts.kafka_hung);
     println!("crashes of Postgres         {:>9}", counts.postgres_crashed);
+    println!("faults of the network       {:>9}", counts.network_failed);
     println!(
         "slot compared with Kafka    {:>9} times, {} rows were due",
         driver.samples.len(),
@@ -108,10 +124,6 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64) -> Vec<String> {
     println!(
         "sessions begun anew         {:>9}",
         output.matches("trying again after a pause").count()
-    );
-    println!(
-        "connections begun anew      {:>9}",
-        output.matches("connecting again after a pause").count()
     );
     println!("resident at most            {:>9} KiB", counts.most_resident_kib);
     println!("problems                    {:>9}", verdict.problem_count);
@@ -137,17 +149,55 @@ struct Driver {
 }
 
 impl Driver {
-    /// Waits for a random moment, kills Walferry, perhaps in the midst of another trouble, and starts it again.
-    fn kill(&mut self, world: &mut World) {
+    /// Waits for a random moment; then something goes wrong, and mostly Walferry is killed and started again.
+    fn trouble(&mut self, world: &mut World) {
         // Some moments are within its start.
         let wait = if self.random.percent(25) { 5..=150 } else { 150..=2_500 };
         self.sleep(wait);
+        if world.networks.is_some() && self.random.percent(75) {
+            let trouble = self.network_trouble();
+            if self.random.percent(60) {
+                // Walferry gets over it without a restart. Some last longer than the server has patience with a silent client.
+                self.begin(trouble, world);
+                let lasting = if self.random.percent(20) {
+                    9_000..=25_000
+                } else {
+                    20..=4_000
+                };
+                self.sleep(lasting);
+                self.end(trouble, world);
+                return;
+            }
+            return self.kill(trouble, world);
+        }
         let trouble = match self.random.within(1..=100) {
             1..=10 => Trouble::KafkaKilled,
             11..=22 => Trouble::KafkaHangs,
             23..=32 => Trouble::PostgresCrashes,
             _ => Trouble::None,
         };
+        self.kill(trouble, world);
+    }
+
+    fn network_trouble(&mut self) -> Trouble {
+        let (postgres, kafka) = match self.random.within(1..=3) {
+            1 => (true, false),
+            2 => (false, true),
+            _ => (true, true),
+        };
+        let fault = match self.random.within(1..=6) {
+            1 => Fault::Reset,
+            2 => Fault::Weather(Weather::Frozen),
+            3 => Fault::Weather(Weather::FrozenAnswers),
+            4 => Fault::Weather(Weather::FrozenRequests),
+            5 => Fault::Weather(Weather::Closed),
+            _ => Fault::Weather(Weather::Slow(Duration::from_millis(self.random.within(1..=200)))),
+        };
+        Trouble::Network { postgres, kafka, fault }
+    }
+
+    /// Kills Walferry, perhaps in the midst of a trouble, and starts it again.
+    fn kill(&mut self, trouble: Trouble, world: &mut World) {
         self.begin(trouble, world);
         // Within a trouble: at once, or when it has had its effects.
         if trouble != Trouble::None && self.random.percent(70) {
@@ -195,6 +245,20 @@ impl Driver {
                 self.counts.postgres_crashed += 1;
                 world.postgres.stop(true);
             }
+            Trouble::Network { postgres, kafka, fault } => {
+                self.counts.network_failed += 1;
+                for network in world.failing(postgres, kafka) {
+                    match fault {
+                        Fault::Reset => _ = network.reset(),
+                        Fault::Weather(weather) => {
+                            network.set(weather);
+                            if weather == Weather::Closed {
+                                network.reset();
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
 
@@ -204,6 +268,11 @@ impl Driver {
             Trouble::KafkaKilled => world.kafka.start_again(),
             Trouble::KafkaHangs => world.kafka.resume(),
             Trouble::PostgresCrashes => world.postgres.start_again(),
+            Trouble::Network { postgres, kafka, .. } => {
+                for network in world.failing(postgres, kafka) {
+                    network.set(Weather::Fair);
+                }
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use walferry_testkit::servers::{Kafka, Postgres, PostgresOptions, Sql, Walferry, WalferryOptions};
+use walferry_testkit::servers::{Kafka, Network, Postgres, PostgresOptions, Sql, Walferry, WalferryOptions};
 
 /// Keys of aggregates are `k0` …; each belongs to one topic.
 pub(crate) const KEYS: u64 = 1_000;
@@ -14,13 +14,30 @@ const SLOT: &str = "soak";
 pub(crate) struct World {
     pub(crate) postgres: Postgres,
     pub(crate) kafka: Kafka,
+    /// What lies between Walferry and the two, where that fails too.
+    pub(crate) networks: Option<Networks>,
     pub(crate) walferry: Walferry,
     pub(crate) sql: Sql,
+}
+
+/// The ways from Walferry to its servers. The test itself goes another way.
+pub(crate) struct Networks {
+    pub(crate) postgres: Network,
+    pub(crate) kafka: Network,
 }
 
 impl World {
     /// Starts all three, with an empty outbox.
     pub(crate) fn new() -> Self {
+        Self::with_outbox(false)
+    }
+
+    /// The same with networks that can be made to fail.
+    pub(crate) fn with_networks() -> Self {
+        Self::with_outbox(true)
+    }
+
+    fn with_outbox(networks: bool) -> Self {
         let create = format!(
             "create table outbox (id bigint primary key, aggregatetype text not null, aggregateid text not null,
                  type text not null, payload text);
@@ -28,30 +45,59 @@ impl World {
              insert into counters select key, 0 from generate_series(0, {}) key",
             KEYS - 1
         );
-        let mut world = Self::with(|sql| sql.run(&create), outbox());
+        let mut world = Self::start(|sql| sql.run(&create), outbox(), networks);
         world.walferry.wait_until_ready();
         world
     }
 
     /// Starts all three, the connector with some properties of its own.
     pub(crate) fn with(create: impl FnOnce(&Sql), properties: Map<String, Value>) -> Self {
+        Self::start(create, properties, false)
+    }
+
+    fn start(create: impl FnOnce(&Sql), properties: Map<String, Value>, networks: bool) -> Self {
         let postgres = Postgres::start_with(&PostgresOptions {
             settings: vec!["wal_sender_timeout = 10s".into(), "max_wal_size = 4GB".into()],
             ..PostgresOptions::default()
         });
-        let kafka = Kafka::start();
+        let (kafka, networks) = if networks {
+            let (kafka, network) = Kafka::start_with_network();
+            let postgres = Network::to(postgres.port());
+            (
+                kafka,
+                Some(Networks {
+                    postgres,
+                    kafka: network,
+                }),
+            )
+        } else {
+            (Kafka::start(), None)
+        };
         for topic in topics() {
             kafka.create_topic(&topic, PARTITIONS);
         }
         let sql = postgres.sql();
         create(&sql);
-        let walferry = Walferry::start(options(&postgres, &kafka, properties));
+        let (port, bootstrap) = match &networks {
+            Some(networks) => (networks.postgres.port(), format!("127.0.0.1:{}", networks.kafka.port())),
+            None => (postgres.port(), kafka.bootstrap()),
+        };
+        let walferry = Walferry::start(options(port, bootstrap, properties));
         Self {
             postgres,
             kafka,
+            networks,
             walferry,
             sql,
         }
+    }
+
+    /// The networks to these servers, where there are any.
+    pub(crate) fn failing(&self, postgres: bool, kafka: bool) -> impl Iterator<Item = &Network> {
+        self.networks
+            .iter()
+            .flat_map(move |networks| [(postgres, &networks.postgres), (kafka, &networks.kafka)])
+            .filter_map(|(fails, network)| fails.then_some(network))
     }
 
     /// The slot's confirmed position, in bytes.
@@ -109,11 +155,11 @@ fn number(sql: &Sql, query: &str) -> Option<u64> {
 }
 
 /// As a user writes it: what is not said here has its default.
-fn options(postgres: &Postgres, kafka: &Kafka, properties: Map<String, Value>) -> WalferryOptions {
+fn options(postgres_port: u16, bootstrap: String, properties: Map<String, Value>) -> WalferryOptions {
     let mut config = object(json!({
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "database.hostname": "127.0.0.1",
-        "database.port": postgres.port().to_string(),
+        "database.port": postgres_port.to_string(),
         "database.user": "postgres",
         "database.password": "unused",
         "database.dbname": "postgres",
@@ -128,7 +174,7 @@ fn options(postgres: &Postgres, kafka: &Kafka, properties: Map<String, Value>) -
         name: "soak".into(),
         config,
         worker: Vec::new(),
-        bootstrap: kafka.bootstrap(),
+        bootstrap,
         env: Vec::new(),
     }
 }

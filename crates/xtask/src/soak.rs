@@ -22,6 +22,9 @@ pub(crate) struct Args {
     /// With --memory: how long Kafka is away, each time
     #[arg(long, default_value_t = 120)]
     outage_s: u64,
+    /// Let the networks to Postgres and Kafka fail too: connections are reset, frozen, slowed down and refused
+    #[arg(long, conflicts_with_all = ["memory", "snapshot"])]
+    network: bool,
     /// Kill it while it reads a table of that many rows instead, to which is written
     #[arg(long, conflicts_with = "memory")]
     snapshot: bool,
@@ -49,7 +52,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     ] {
         command.args([option, &value.to_string()]);
     }
-    for (option, asked) in [("--memory", args.memory), ("--snapshot", args.snapshot)] {
+    for (option, asked) in [
+        ("--memory", args.memory),
+        ("--snapshot", args.snapshot),
+        ("--network", args.network),
+    ] {
         if asked {
             command.arg(option);
         }

@@ -2,7 +2,7 @@
 
 use super::process::{Process, free_port, wait_for};
 use super::records::{Extent, Reader, Record};
-use super::{scratch, tools};
+use super::{Network, scratch, tools};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -49,7 +49,12 @@ impl Kafka {
     /// Like `start`, with lines for `server.properties` after the usual ones.
     #[track_caller]
     pub fn start_with(properties: &[&str]) -> Self {
-        let (folder, port, controller) = (scratch::folder("kafka"), free_port(), free_port());
+        Self::start_on(free_port(), free_port(), properties)
+    }
+
+    #[track_caller]
+    fn start_on(port: u16, controller: u16, properties: &[&str]) -> Self {
+        let folder = scratch::folder("kafka");
         let logs = folder.join("logs");
         // Records are kept for ever: those of some tests say that they are years old.
         // A broker gives itself up when it is slow to start, on a machine that has other things to do.
@@ -102,6 +107,35 @@ impl Kafka {
         };
         kafka.wait_until_it_answers();
         kafka
+    }
+
+    /// Like `start`, with a second listener that tells clients to come through a network of its own.
+    #[track_caller]
+    pub fn start_with_network() -> (Self, Network) {
+        let port = free_port();
+        let network = Network::to(port);
+        let listener = |name: &str, port: u16| format!("{name}://127.0.0.1:{port}");
+        let (plain, controller) = (free_port(), free_port());
+        let kafka = Self::start_on(
+            plain,
+            controller,
+            &[
+                &format!(
+                    "listeners={},{},{}",
+                    listener("PLAINTEXT", plain),
+                    listener("CONTROLLER", controller),
+                    listener("NETWORK", port)
+                ),
+                &format!(
+                    "advertised.listeners={},{}",
+                    listener("PLAINTEXT", plain),
+                    listener("NETWORK", network.port())
+                ),
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,NETWORK:PLAINTEXT",
+                "inter.broker.listener.name=PLAINTEXT",
+            ],
+        );
+        (kafka, network)
     }
 
     /// `host:port` for `bootstrap.servers`.

@@ -8,6 +8,7 @@
 mod connect;
 mod http;
 mod kafka;
+mod network;
 mod postgres;
 mod process;
 mod rebuilt;
@@ -20,6 +21,7 @@ mod walferry;
 pub use connect::{Connect, Task};
 pub use http::{Answer, request};
 pub use kafka::{Kafka, Paused};
+pub use network::{Network, Weather};
 pub use postgres::{Database, Postgres, PostgresOptions};
 pub use process::{free_port, wait_for};
 pub use rebuilt::Rebuilt;
