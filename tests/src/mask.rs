@@ -26,6 +26,7 @@ fn regex(pattern: &str) -> Regex {
 static SOURCE: LazyLock<Regex> = LazyLock::new(|| regex(r#""source":\{[^{}]*\}|\bsource=Struct\{[^{}]*\}"#));
 static SOURCE_VERSION: LazyLock<Regex> =
     LazyLock::new(|| regex(r#"("version":"|\bversion=)[^",]*("?,"?connector"?[:=]"?postgresql)"#));
+static EVENT_VERSION: LazyLock<Regex> = LazyLock::new(|| regex(r#"("iodebeziumversion":")[^"]*""#));
 static TIME: LazyLock<Regex> = LazyLock::new(|| regex(r#"("?\b(?:\w*_)?ts_([mun])s"?[:=])(\d+)"#));
 static NUMBERS_OF_SNAPSHOT: LazyLock<Regex> = LazyLock::new(|| regex(r#"("?\b(?:lsn|txId|xmin)"?[:=])\d+"#));
 static SEQUENCE: LazyLock<Regex> = LazyLock::new(|| regex(r#""sequence":"(?:[^"\\]|\\.)*"|\bsequence=\[[^\]]*\]"#));
@@ -50,6 +51,7 @@ pub fn mask(mut record: PlainRecord, run: &RangeInclusive<i64>) -> PlainRecord {
 
 fn mask_text(text: &str, run: &RangeInclusive<i64>) -> String {
     let text = SOURCE_VERSION.replace(text, format!("${{1}}{VERSION}$2"));
+    let text = EVENT_VERSION.replace(&text, format!("${{1}}{VERSION}\""));
     let Some(source) = SOURCE.find(&text) else {
         return mask_times(&text, run);
     };
@@ -130,6 +132,11 @@ mod tests {
             (
                 r#"Struct{source=Struct{ts_ms=1500,snapshot=last,sequence=[null,"123"],txId=5,lsn=7}}"#,
                 r#"Struct{source=Struct{ts_ms=1767225600000,snapshot=last,sequence=[null,"0"],txId=0,lsn=0}}"#,
+            ),
+            // A CloudEvent has the source block's version as an attribute.
+            (
+                r#"{"iodebeziumversion":"3.6.3.Final","version":"1"}"#,
+                r#"{"iodebeziumversion":"0.0.0","version":"1"}"#,
             ),
             // A version elsewhere is content.
             (r#"{"version":"1","other":"x"}"#, r#"{"version":"1","other":"x"}"#),

@@ -4,8 +4,8 @@ use walferry_config::{Findings, Group, Options, Reader, ValueError};
 
 use crate::raw::Buffers;
 use crate::{
-    BinaryDataConverter, BooleanConverter, ByteArrayConverter, Converter, JsonConverter, NumberConverter, Role,
-    SimpleHeaderConverter, StringConverter, json, raw, string,
+    BinaryDataConverter, BooleanConverter, ByteArrayConverter, CloudEventsConverter, Converter, JsonConverter,
+    NumberConverter, Role, SimpleHeaderConverter, StringConverter, cloud_events, json, raw, string,
 };
 
 /// The options of all converters, for the reference page. They stand behind `key.converter.`, `value.converter.` or
@@ -29,6 +29,12 @@ pub const GROUPS: &[Group] = &[
         prefix: "value.converter.",
         declarations: raw::DECLARATIONS,
     },
+    Group {
+        title: "CloudEventsConverter",
+        text: "Writes a change event as a CloudEvent, in JSON.",
+        prefix: "value.converter.",
+        declarations: cloud_events::DECLARATIONS,
+    },
 ];
 
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +46,7 @@ enum Class {
     Boolean,
     Number(NumberConverter),
     SimpleHeader,
+    CloudEvents,
     /// Known, and refused by name.
     Planned,
 }
@@ -96,7 +103,7 @@ const CLASSES: &[(&str, Class)] = &[
     ("io.apicurio.registry.utils.converter.AvroConverter", Class::Planned),
     ("io.apicurio.registry.utils.converter.ExtJsonConverter", Class::Planned),
     ("io.apicurio.registry.utils.converter.ProtobufConverter", Class::Planned),
-    ("io.debezium.converters.CloudEventsConverter", Class::Planned),
+    ("io.debezium.converters.CloudEventsConverter", Class::CloudEvents),
 ];
 
 /// The converter of a class, given by its full name, its simple name (`JsonConverter`) or that without its ending (`Json`).
@@ -117,6 +124,7 @@ pub fn converter(class: &str, role: Role, options: &Options) -> (Option<Box<dyn 
             format!("is {class:?}, which writes headers only"),
             Some("use StringConverter or JsonConverter".to_owned()),
         ),
+        Some(Class::CloudEvents) => boxed(CloudEventsConverter::from_options(options)),
         Some(Class::Planned) => refuse(
             options,
             format!("is {class:?}, which Walferry does not support yet"),

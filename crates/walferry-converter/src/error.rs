@@ -41,6 +41,13 @@ impl Error {
             Problem::NoDelegate { .. } => {
                 Some("set delegate.converter.type to the converter that is to write what is not binary")
             }
+            Problem::NoHeader { .. } => Some("let a transform add the header, or take it out of metadata.source"),
+            Problem::HeaderNotJson { .. } => Some(
+                "set header.converter to org.apache.kafka.connect.json.JsonConverter, with header.converter.schemas.enable=true",
+            ),
+            Problem::NoTraceparent => {
+                Some("add traceparent:header to metadata.source, or set opentelemetry.tracing.attributes.enable=false")
+            }
             _ => None,
         }
     }
@@ -123,6 +130,41 @@ pub enum Problem {
         /// Java class of the value.
         class: &'static str,
     },
+    /// A struct that lacks a field.
+    #[error("{name} is not a valid field name")]
+    NoField {
+        /// The field.
+        name: &'static str,
+    },
+    /// A schema that has no name, where the name tells what the value is.
+    #[error("the schema has no name, so nothing tells whether this is a change event")]
+    Unnamed,
+    /// A change event of another connector.
+    #[error("No usable CloudEvents converters for connector type \"{connector}\"")]
+    NoCloudEvents {
+        /// What the source block says.
+        connector: String,
+    },
+    /// An attribute is to come from a header that the record does not have.
+    #[error("Header `{name}` was not provided")]
+    NoHeader {
+        /// Its name.
+        name: &'static str,
+    },
+    /// An attribute is to come from a header, and what is written has no headers.
+    #[error("there are no headers that attributes could come from")]
+    NoHeaders,
+    /// A header that is not written as JSON with its schema, or not of the type that the attribute has.
+    #[error("header {name} is not what JsonConverter writes with its schema")]
+    HeaderNotJson {
+        /// Its name.
+        name: &'static str,
+    },
+    /// `traceparent` is to come from the record's value.
+    #[error(
+        "Value for `traceparent` CloudEvents field currently can't be obtained from a record value and can only be obtained from a record header"
+    )]
+    NoTraceparent,
     /// Something that is not binary, and no converter to hand it to.
     #[error("A value of class {class} requires a delegate.converter.type to be configured")]
     NoDelegate {

@@ -22,6 +22,7 @@
 //! ```
 
 mod class;
+mod cloud_events;
 mod error;
 mod java;
 mod json;
@@ -30,9 +31,12 @@ mod raw;
 mod simple_header;
 mod string;
 
+use std::ops::Range;
+
 use walferry_record::Typed;
 
 pub use class::{GROUPS, converter};
+pub use cloud_events::CloudEventsConverter;
 pub use error::{Error, Problem};
 pub use json::{DecimalFormat, JsonConverter};
 pub use number::{BooleanConverter, NumberConverter};
@@ -47,6 +51,44 @@ pub trait Converter: Send {
     /// # Errors
     /// When the value does not fit its schema or the converter. `out` is then as it was before.
     fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error>;
+
+    /// The same for a converter that also reads the record's headers. Most do not.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode), and when a header is missing or cannot be read.
+    fn encode_with_headers(
+        &mut self,
+        topic: &str,
+        part: Part<'_>,
+        typed: &Typed<'_>,
+        _headers: WrittenHeaders<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Error> {
+        self.encode(topic, part, typed, out)
+    }
+}
+
+/// The headers of a record as their converter has written them, in the buffer that key and value are appended to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WrittenHeaders<'a> {
+    places: &'a [(Range<usize>, Option<Range<usize>>)],
+}
+
+impl<'a> WrittenHeaders<'a> {
+    /// Where name and value of each header lie in the buffer; a value of `None` is null.
+    pub const fn new(places: &'a [(Range<usize>, Option<Range<usize>>)]) -> Self {
+        Self { places }
+    }
+
+    /// The value of the last header of a name: `None` where there is no such header, `Some(None)` where its value is null.
+    pub fn last<'b>(&self, name: &str, buffer: &'b [u8]) -> Option<Option<&'b [u8]>> {
+        let header = self
+            .places
+            .iter()
+            .rev()
+            .find(|(place, _)| &buffer[place.clone()] == name.as_bytes());
+        header.map(|(_, value)| value.clone().map(|value| &buffer[value]))
+    }
 }
 
 /// What a converter made of a value.

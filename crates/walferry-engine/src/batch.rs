@@ -17,9 +17,12 @@ use crate::{
 pub struct Batch {
     pub(crate) bytes: Vec<u8>,
     records: Vec<Entry>,
-    headers: Vec<(Range<usize>, Option<Range<usize>>)>,
+    headers: Vec<HeaderPlaces>,
     steps: Vec<Step>,
 }
+
+/// Name and value of a header; a value of `None` is null.
+type HeaderPlaces = (Range<usize>, Option<Range<usize>>);
 
 #[derive(Debug)]
 struct Entry {
@@ -90,6 +93,11 @@ impl Batch {
     }
     pub(crate) fn header(&mut self, name: Range<usize>, value: Option<Range<usize>>) {
         self.headers.push((name, value));
+    }
+
+    /// The headers written since `mark`, and the buffer that they lie in.
+    pub(crate) fn headers_since(&mut self, mark: Mark) -> (&[HeaderPlaces], &mut Vec<u8>) {
+        (&self.headers[mark.headers..], &mut self.bytes)
     }
 
     /// Finishes the record whose bytes and headers were written since `mark`.

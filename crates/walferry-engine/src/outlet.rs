@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use walferry_config::connector::FailureHandling;
-use walferry_converter::{Converter, Encoded, Part};
+use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
 use walferry_pgoutput::Lsn;
-use walferry_record::{Record, Typed};
+use walferry_record::Record;
 use walferry_transform::{Chain, Outcome};
 
 use crate::{
@@ -108,7 +108,7 @@ impl Outlet {
                 self.skip(reason.as_str());
                 return Ok(());
             }
-            Ok(Outcome::Record(record)) => self.converters.encode(&record, from.table, out),
+            Ok(Outcome::Record(record)) => self.converters.encode(&record, from.table, mark, out),
             Err(error) => Err(Failed {
                 stage: "TRANSFORMATION",
                 hint: error.hint(),
@@ -251,29 +251,30 @@ struct Failed {
 
 impl Converters {
     /// Headers first, then key, then value, as Connect does.
-    fn encode(&mut self, record: &Record<'_>, table: &str, out: &mut Batch) -> Result<Option<Parts>, Failed> {
+    fn encode(
+        &mut self,
+        record: &Record<'_>,
+        table: &str,
+        mark: Mark,
+        out: &mut Batch,
+    ) -> Result<Option<Parts>, Failed> {
         let topic = &*record.topic;
         for header in &record.headers {
             let name = out.text(&header.name);
-            let value = encode(
-                &mut *self.header,
-                "HEADER_CONVERTER",
-                topic,
-                Part::Header(&header.name),
-                &header.value,
-                out,
-            )?;
+            let start = out.bytes.len();
+            let part = Part::Header(&header.name);
+            let encoded = self.header.encode(topic, part, &header.value, &mut out.bytes);
+            let value = written(encoded, "HEADER_CONVERTER", start..out.bytes.len())?;
             out.header(name, value);
         }
-        let key = encode(&mut *self.key, "KEY_CONVERTER", topic, Part::Key, &record.key, out)?;
-        let value = encode(
-            &mut *self.value,
-            "VALUE_CONVERTER",
-            topic,
-            Part::Value,
-            &record.value,
-            out,
-        )?;
+        let mut encode = |converter: &mut dyn Converter, stage, part, typed| {
+            let (headers, bytes) = out.headers_since(mark);
+            let start = bytes.len();
+            let encoded = converter.encode_with_headers(topic, part, typed, WrittenHeaders::new(headers), bytes);
+            written(encoded, stage, start..bytes.len())
+        };
+        let key = encode(&mut *self.key, "KEY_CONVERTER", Part::Key, &record.key)?;
+        let value = encode(&mut *self.value, "VALUE_CONVERTER", Part::Value, &record.value)?;
         let (partition, timestamp_ms) = (record.partition, record.timestamp_ms);
         Ok(Some(Parts {
             topic: out.text(topic),
@@ -286,21 +287,18 @@ impl Converters {
     }
 }
 
-fn encode(
-    converter: &mut dyn Converter,
+/// Where a converter has written, unless it is null.
+fn written(
+    encoded: Result<Encoded, walferry_converter::Error>,
     stage: &'static str,
-    topic: &str,
-    part: Part<'_>,
-    typed: &Typed<'_>,
-    out: &mut Batch,
+    place: Range<usize>,
 ) -> Result<Option<Range<usize>>, Failed> {
-    let start = out.bytes.len();
-    match converter.encode(topic, part, typed, &mut out.bytes) {
+    match encoded {
         Ok(Encoded::Null) => Ok(None),
-        Ok(Encoded::Bytes) => Ok(Some(start..out.bytes.len())),
+        Ok(Encoded::Bytes) => Ok(Some(place)),
         Err(error) => Err(Failed {
             stage,
-            hint: None,
+            hint: error.hint().map(str::to_owned),
             what: Failure::chain(&error),
         }),
     }

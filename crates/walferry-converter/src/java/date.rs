@@ -30,6 +30,13 @@ pub(crate) fn push_iso_time(out: &mut Vec<u8>, millis: i64) {
     write!(out, "{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z").expect("a Vec takes all that is written");
 }
 
+/// Appends `yyyy-MM-dd'T'HH:mm:ss.SSS'Z'` of milliseconds since 1970.
+pub(crate) fn push_iso_instant(out: &mut Vec<u8>, millis: i64) {
+    push_iso_date(out, millis);
+    out.push(b'T');
+    push_iso_time(out, millis);
+}
+
 /// Appends `yyyy-MM-dd` of milliseconds since 1970.
 pub(crate) fn push_iso_date(out: &mut Vec<u8>, millis: i64) {
     let (year, month, day) = calendar_date(millis.div_euclid(MILLIS_PER_DAY));

@@ -13,7 +13,8 @@ use crate::error::Failure;
 use crate::{Converter, Encoded, Error, Part};
 
 pub(crate) use options::DECLARATIONS;
-pub(crate) use text::push_base64;
+pub(crate) use plans::Entry;
+pub(crate) use text::{push_base64, push_integer, push_string};
 
 /// Writes JSON, with the schema in front of it or without.
 ///
@@ -27,7 +28,7 @@ pub struct JsonConverter {
 
 /// How values become JSON.
 #[derive(Debug, Clone, Copy)]
-struct Style {
+pub(crate) struct Style {
     decimals: DecimalFormat,
     replace_null_with_default: bool,
 }
@@ -59,6 +60,16 @@ impl JsonConverter {
             schemas_enable,
             plans: plans::Plans::new(style, schemas_enable),
         })
+    }
+
+    /// How it writes values.
+    pub(crate) const fn style(&self) -> Style {
+        self.plans.style()
+    }
+
+    /// `schemas.enable`.
+    pub(crate) const fn schemas_enable(&self) -> bool {
+        self.schemas_enable
     }
 
     fn write(&mut self, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {

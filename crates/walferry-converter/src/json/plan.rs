@@ -12,7 +12,7 @@ use crate::java::logical::{Logical, MILLIS_PER_DAY};
 
 /// A schema, made ready for writing its values.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     pub(super) schema: SchemaRef,
     kind: Kind,
     null: OnNull,
@@ -105,7 +105,7 @@ impl Plan {
         }
     }
     /// The plans of a struct's fields.
-    pub(super) fn fields(&self) -> impl Iterator<Item = &Self> {
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &Self> {
         let fields = match &self.kind {
             Kind::Struct(fields) => &**fields,
             _ => &[],
@@ -114,7 +114,7 @@ impl Plan {
     }
 
     /// Appends the JSON of a value.
-    pub(super) fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+    pub(crate) fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
         match (&self.kind, value) {
             (_, Value::Null) => return self.write_null(out),
             (Kind::String, Value::String(text)) => push_string(out, text),

@@ -29,13 +29,13 @@ pub(super) struct Plans {
 }
 
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) plan: Plan,
+pub(crate) struct Entry {
+    pub(crate) plan: Plan,
     opening: Result<Box<[u8]>, Box<Failure>>,
 }
 
 impl Entry {
-    fn new(schema: &SchemaRef, style: Style, with_schema: bool) -> Self {
+    pub(crate) fn new(schema: &SchemaRef, style: Style, with_schema: bool) -> Self {
         let plan = Plan::new(schema, style);
         let mut opening = Vec::new();
         let written = match with_schema {
@@ -49,7 +49,7 @@ impl Entry {
     }
 
     /// What stands before the payload: `{"schema":…,"payload":`.
-    pub(super) fn opening(&self) -> Result<&[u8], Box<Failure>> {
+    pub(crate) fn opening(&self) -> Result<&[u8], Box<Failure>> {
         self.opening.as_deref().map_err(Clone::clone)
     }
 }
@@ -70,6 +70,10 @@ impl Plans {
             last: None,
             clean_up_at: FEW,
         }
+    }
+
+    pub(super) const fn style(&self) -> Style {
+        self.style
     }
 
     /// The plan of a schema, made when it is first seen.

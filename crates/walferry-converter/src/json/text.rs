@@ -9,7 +9,7 @@ use crate::java::float;
 ///
 /// Control characters without a short form are `\u00XX` in upper case, and what lies beyond U+FFFF is an escaped surrogate pair;
 /// everything else, also `/`, DEL and U+2028, stands as it is.
-pub(super) fn push_string(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
     out.push(b'"');
@@ -93,7 +93,7 @@ fn push_unit(out: &mut Vec<u8>, unit: u16) {
 }
 
 /// Appends an integer.
-pub(super) fn push_integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
+pub(crate) fn push_integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 

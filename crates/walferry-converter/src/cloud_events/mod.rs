@@ -1,0 +1,452 @@
+//! `io.debezium.converters.CloudEventsConverter`, with JSON.
+
+mod header;
+mod options;
+mod plan;
+
+use std::borrow::Cow;
+
+use walferry_config::{Findings, Options, Reader};
+use walferry_record::{Struct, Typed, Value};
+
+use crate::error::{Failure, Problem};
+use crate::java::date::push_iso_instant;
+use crate::json::{push_integer, push_string};
+use crate::{Converter, Encoded, Error, JsonConverter, Part, WrittenHeaders};
+
+pub(crate) use options::DECLARATIONS;
+use options::{Format, Metadata, Traceparent};
+use plan::{Plan, Plans};
+
+/// Writes a change event as a CloudEvent in structured mode: JSON with the event's attributes and, in `data`, the row before and after.
+///
+/// What is no change event (a heartbeat, the beginning of a transaction) becomes Kafka's null, as in Debezium.
+#[derive(Debug)]
+pub struct CloudEventsConverter {
+    metadata: Metadata,
+    extensions: bool,
+    plans: Plans,
+}
+
+/// The record that an event is made of.
+struct Event<'a, 'b> {
+    record: &'b Struct<'a>,
+    /// The headers that an attribute may come from; empty where none does.
+    headers: Vec<(&'static str, Value<'static>)>,
+}
+
+/// The headers that an event's attributes may come from.
+const HEADERS: [&str; 7] = [
+    "source",
+    "op",
+    "transaction",
+    "id",
+    "type",
+    "traceparent",
+    "dataSchemaName",
+];
+
+/// Debezium's name for the connector in the source block.
+const CONNECTOR: &str = "postgresql";
+
+impl CloudEventsConverter {
+    const CLASS: &'static str = "io.debezium.converters.CloudEventsConverter";
+
+    /// A converter, unless an option is wrong.
+    pub(crate) fn from_options(options: &Options) -> (Option<Self>, Findings) {
+        let mut reader = Reader::new(options, DECLARATIONS);
+        for (property, name) in [
+            (&options::SERIALIZER, "serializer.type"),
+            (&options::DATA_SERIALIZER, "data.serializer.type"),
+        ] {
+            if reader.get(property) == Format::Avro {
+                reader
+                    .problem(name, "is avro, which Walferry does not support yet")
+                    .hint = Some("set it to `json`".to_owned());
+            }
+        }
+        let metadata = Metadata::read(&mut reader);
+        let extensions = reader.get(&options::EXTENSIONS);
+        reader.get(&options::ADJUSTMENT);
+        reader.get(&options::EVENT_SCHEMA);
+        let (json, findings) = JsonConverter::from_options(&options.below("json."));
+        reader.extend(findings);
+        let plans = json.map(|json| Plans::new(&json, metadata.block));
+        let (parts, findings) = reader.finish((metadata, extensions, plans));
+        let converter = parts.and_then(|(metadata, extensions, plans)| {
+            Some(Self {
+                metadata,
+                extensions,
+                plans: plans?,
+            })
+        });
+        (converter, findings)
+    }
+
+    fn write(
+        &mut self,
+        typed: &Typed<'_>,
+        headers: Option<WrittenHeaders<'_>>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Box<Failure>> {
+        let (Some(schema), false) = (&typed.schema, typed.value.is_null()) else {
+            return Ok(Encoded::Null);
+        };
+        let found = match self.metadata.needs_headers() {
+            true => read_headers(headers.ok_or(Problem::NoHeaders)?, out)?,
+            false => Vec::new(),
+        };
+        let is_event = match self.metadata.block {
+            true => ["source", "op"]
+                .iter()
+                .all(|name| found.iter().any(|(found, _)| found == name)),
+            false => schema.name.as_deref().ok_or(Problem::Unnamed)?.ends_with(".Envelope"),
+        };
+        if !is_event {
+            return Ok(Encoded::Null);
+        }
+        let event = Event {
+            record: typed.value.as_struct().ok_or(Problem::Mismatch)?,
+            headers: found,
+        };
+        event.write(self.metadata, self.extensions, &mut self.plans, out)?;
+        Ok(Encoded::Bytes)
+    }
+
+    fn encode_all(
+        &mut self,
+        topic: &str,
+        part: Part<'_>,
+        typed: &Typed<'_>,
+        headers: Option<WrittenHeaders<'_>>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Error> {
+        let start = out.len();
+        self.write(typed, headers, out).map_err(|failure| {
+            out.truncate(start);
+            failure.of(Self::CLASS, topic, part)
+        })
+    }
+}
+
+fn read_headers(headers: WrittenHeaders<'_>, written: &[u8]) -> Result<Vec<(&'static str, Value<'static>)>, Problem> {
+    let mut found = Vec::new();
+    for name in HEADERS {
+        if let Some(bytes) = headers.last(name, written) {
+            found.push((name, header::read(bytes).ok_or(Problem::HeaderNotJson { name })?));
+        }
+    }
+    Ok(found)
+}
+
+impl Event<'_, '_> {
+    fn write(
+        &self,
+        metadata: Metadata,
+        extensions: bool,
+        plans: &mut Plans,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Box<Failure>> {
+        let source = self.source(metadata)?;
+        let connector = text(source, "connector")?;
+        if connector != CONNECTOR {
+            let connector = connector.into_owned();
+            return Err(Problem::NoCloudEvents { connector }.into());
+        }
+        let data_name = match metadata.data_schema_name {
+            true => Some(self.header_text("dataSchemaName")?),
+            false => None,
+        };
+        let plan = plans.get(self.record.schema(), data_name)?;
+
+        out.extend_from_slice(b"{\"id\":");
+        match metadata.id {
+            true => push_string(out, self.header_text("id")?),
+            false => push_string(out, &id(source)?),
+        }
+        out.extend_from_slice(b",\"source\":");
+        push_string(out, &format!("/debezium/{CONNECTOR}/{}", text(source, "name")?));
+        out.extend_from_slice(b",\"specversion\":\"1.0\",\"type\":");
+        match metadata.kind {
+            true => push_string(out, self.header_text("type")?),
+            false => push_string(out, &format!("io.debezium.connector.{CONNECTOR}.DataChangeEvent")),
+        }
+        out.extend_from_slice(b",\"time\":\"");
+        let time = field(source, "ts_ms")?.as_integer().ok_or(Problem::RequiredNull)?;
+        push_iso_instant(out, time);
+        out.extend_from_slice(b"\",\"datacontenttype\":\"application/json\"");
+        match metadata.traceparent {
+            Traceparent::Absent => {}
+            Traceparent::Header => {
+                out.extend_from_slice(b",\"traceparent\":");
+                push_string(out, self.header_text("traceparent")?);
+            }
+            Traceparent::Value => return Err(Problem::NoTraceparent.into()),
+        }
+        if extensions {
+            self.write_extensions(metadata, source, plan, out)?;
+        }
+        out.extend_from_slice(b",\"data\":");
+        plan.write_data(self.record, out)?;
+        out.push(b'}');
+        Ok(())
+    }
+
+    /// Operation, source block and transaction as attributes of the event.
+    fn write_extensions(
+        &self,
+        metadata: Metadata,
+        source: &Struct<'_>,
+        plan: &mut Plan,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Box<Failure>> {
+        out.extend_from_slice(b",\"iodebeziumop\":");
+        match metadata.block {
+            true => push_string(out, self.header_text("op")?),
+            false => push_string(out, &text(self.record, "op")?),
+        }
+        let names = plan.source_attributes(source.schema());
+        for (index, name) in names.iter().enumerate() {
+            out.extend_from_slice(name);
+            write_attribute(source.get_at(index), out)?;
+        }
+        let transaction = match metadata.block {
+            true => self.header("transaction"),
+            false => self.record.get("transaction"),
+        };
+        let transaction = transaction.and_then(Value::as_struct);
+        for (name, attribute) in [
+            ("id", &b",\"iodebeziumtxid\":"[..]),
+            ("total_order", b",\"iodebeziumtxtotalorder\":"),
+            ("data_collection_order", b",\"iodebeziumtxdatacollectionorder\":"),
+        ] {
+            out.extend_from_slice(attribute);
+            match transaction {
+                Some(transaction) => write_attribute(field(transaction, name)?, out)?,
+                None => out.extend_from_slice(b"null"),
+            }
+        }
+        Ok(())
+    }
+
+    /// The source block, from where `metadata.source` says that it is.
+    fn source(&self, metadata: Metadata) -> Result<&Struct<'_>, Problem> {
+        let source = match metadata.block {
+            true => self.header("source").ok_or(Problem::NoHeader { name: "source" })?,
+            false => field(self.record, "source")?,
+        };
+        source.as_struct().ok_or(Problem::Mismatch)
+    }
+
+    fn header(&self, name: &'static str) -> Option<&Value<'static>> {
+        let header = self.headers.iter().find(|(found, _)| *found == name);
+        header.map(|(_, value)| value)
+    }
+
+    fn header_text(&self, name: &'static str) -> Result<&str, Problem> {
+        match self.header(name) {
+            None => Err(Problem::NoHeader { name }),
+            Some(Value::String(text)) => Ok(text),
+            Some(Value::Null) => Err(Problem::RequiredNull),
+            Some(_) => Err(Problem::HeaderNotJson { name }),
+        }
+    }
+}
+
+/// `name:<prefix>;lsn:<lsn>;txId:<xid>;sequence:<sequence>`.
+fn id(source: &Struct<'_>) -> Result<String, Box<Failure>> {
+    let mut id = String::new();
+    for (separator, name) in [
+        ("name:", "name"),
+        (";lsn:", "lsn"),
+        (";txId:", "txId"),
+        (";sequence:", "sequence"),
+    ] {
+        id.push_str(separator);
+        match field(source, name)? {
+            Value::String(text) => id.push_str(text),
+            value => match value.as_integer() {
+                Some(number) => id.push_str(&number.to_string()),
+                None => id.push_str("null"),
+            },
+        }
+    }
+    Ok(id)
+}
+
+fn field<'a, 'b>(value: &'b Struct<'a>, name: &'static str) -> Result<&'b Value<'a>, Problem> {
+    value.get(name).ok_or(Problem::NoField { name })
+}
+
+fn text<'b>(value: &'b Struct<'_>, name: &'static str) -> Result<Cow<'b, str>, Problem> {
+    match field(value, name)? {
+        Value::String(text) => Ok(Cow::Borrowed(text)),
+        _ => Err(Problem::RequiredNull),
+    }
+}
+
+/// An attribute of an event has no 64-bit number: it is text.
+fn write_attribute(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Problem> {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Boolean(flag) => out.extend_from_slice(if *flag { b"true" } else { b"false" }),
+        Value::String(text) => push_string(out, text),
+        Value::Int64(number) => {
+            out.push(b'"');
+            push_integer(out, *number);
+            out.push(b'"');
+        }
+        value => match value.as_integer() {
+            Some(number) => push_integer(out, number),
+            None => return Err(Problem::Mismatch),
+        },
+    }
+    Ok(())
+}
+
+impl Converter for CloudEventsConverter {
+    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+        self.encode_all(topic, part, typed, None, out)
+    }
+
+    fn encode_with_headers(
+        &mut self,
+        topic: &str,
+        part: Part<'_>,
+        typed: &Typed<'_>,
+        headers: WrittenHeaders<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Encoded, Error> {
+        self.encode_all(topic, part, typed, Some(headers), out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use walferry_record::{Field, Schema, SchemaRef};
+
+    use super::*;
+
+    fn options(entries: &[(&str, &str)]) -> Options {
+        let entries = entries
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        Options::new("value.converter.", entries.collect())
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_with_its_place() {
+        let cases = [
+            (
+                "serializer.type",
+                "avro",
+                "value.converter.serializer.type is avro, which",
+            ),
+            ("data.serializer.type", "protobuf", "which is not one of json, avro"),
+            (
+                "metadata.source",
+                "generate",
+                "begins with \"generate\", which is not value or header",
+            ),
+            (
+                "metadata.source",
+                "value,id",
+                "has \"id\", which does not end with :header or :generate",
+            ),
+            (
+                "metadata.source",
+                "value,subject:header",
+                "names \"subject\", which is not one of id, type",
+            ),
+            (
+                "json.schemas.enable",
+                "maybe",
+                "value.converter.json.schemas.enable is \"maybe\"",
+            ),
+        ];
+        for (name, text, expected) in cases {
+            let (converter, findings) = CloudEventsConverter::from_options(&options(&[(name, text)]));
+            let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            assert!(
+                converter.is_none() && findings.iter().any(|found| found.contains(expected)),
+                "{name}={text}: {findings:?}"
+            );
+        }
+    }
+
+    /// A record that a transform has unwrapped.
+    fn row() -> (SchemaRef, Value<'static>) {
+        let schema = Schema::structure(vec![Field::new("id", Schema::int32().build())])
+            .named("goods")
+            .build();
+        (
+            schema.clone(),
+            Value::Struct(Struct::new(schema, vec![Value::Int32(7)])),
+        )
+    }
+
+    fn encode(metadata: &str, headers: &[(&str, &str)]) -> Result<String, Error> {
+        let all = [("metadata.source", metadata), ("json.schemas.enable", "false")];
+        let mut converter = CloudEventsConverter::from_options(&options(&all)).0.unwrap();
+        let (mut buffer, mut places) = (Vec::new(), Vec::new());
+        for (name, value) in headers {
+            let start = buffer.len();
+            buffer.extend_from_slice(name.as_bytes());
+            let middle = buffer.len();
+            buffer.extend_from_slice(value.as_bytes());
+            places.push((start..middle, Some(middle..buffer.len())));
+        }
+        let start = buffer.len();
+        let (schema, value) = row();
+        let headers = WrittenHeaders::new(&places);
+        let encoded =
+            converter.encode_with_headers("t", Part::Value, &Typed::new(schema, value), headers, &mut buffer)?;
+        Ok(match encoded {
+            Encoded::Null => "null".to_owned(),
+            Encoded::Bytes => String::from_utf8(buffer.split_off(start)).unwrap(),
+        })
+    }
+
+    const SOURCE: &str = r#"{"schema":{"type":"struct","fields":[{"type":"string","optional":false,"field":"connector"},{"type":"string","optional":false,"field":"name"},{"type":"int64","optional":false,"field":"ts_ms"},{"type":"string","optional":true,"default":"false","field":"snapshot"},{"type":"string","optional":true,"field":"sequence"},{"type":"int64","optional":true,"field":"txId"},{"type":"int64","optional":true,"field":"lsn"}],"optional":false,"name":"s"},"payload":{"connector":"postgresql","name":"shop","ts_ms":1500,"snapshot":null,"sequence":null,"txId":5,"lsn":7}}"#;
+    const OP: &str = r#"{"schema":{"type":"string","optional":false},"payload":"c"}"#;
+
+    #[test]
+    fn attributes_come_from_headers_where_told_so() {
+        let event = encode(
+            "header,id:generate,type:header",
+            &[
+                ("source", SOURCE),
+                ("op", OP),
+                (
+                    "type",
+                    r#"{"schema":{"type":"string","optional":false},"payload":"Created"}"#,
+                ),
+            ],
+        );
+        assert_eq!(
+            event.unwrap(),
+            "{\"id\":\"name:shop;lsn:7;txId:5;sequence:null\",\"source\":\"/debezium/postgresql/shop\",\"specversion\":\"1.0\",\
+             \"type\":\"Created\",\"time\":\"1970-01-01T00:00:01.500Z\",\"datacontenttype\":\"application/json\",\
+             \"iodebeziumop\":\"c\",\"iodebeziumconnector\":\"postgresql\",\"iodebeziumname\":\"shop\",\"iodebeziumtsms\":\"1500\",\
+             \"iodebeziumsnapshot\":\"false\",\"iodebeziumsequence\":null,\"iodebeziumtxId\":\"5\",\"iodebeziumlsn\":\"7\",\
+             \"iodebeziumtxid\":null,\"iodebeziumtxtotalorder\":null,\"iodebeziumtxdatacollectionorder\":null,\"data\":{\"id\":7}}"
+        );
+        assert_eq!(encode("header", &[("op", OP)]).unwrap(), "null", "no change event");
+    }
+
+    #[test]
+    fn a_header_that_cannot_be_used_is_named_with_the_remedy() {
+        let missing = encode("header,type:header", &[("source", SOURCE), ("op", OP)]).unwrap_err();
+        assert!(
+            missing.to_string().ends_with("Header `id` was not provided"),
+            "{missing}"
+        );
+        let text = encode("header", &[("source", "x"), ("op", OP)]).unwrap_err();
+        assert!(
+            text.to_string()
+                .contains("header source is not what JsonConverter writes"),
+            "{text}"
+        );
+        assert!(text.hint().is_some_and(|hint| hint.contains("header.converter")));
+    }
+}

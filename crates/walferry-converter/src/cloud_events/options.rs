@@ -1,0 +1,132 @@
+//! The options of CloudEventsConverter.
+
+use walferry_config::{Property, Reader, Support, ValueError, properties};
+
+properties! {
+    pub(super) const SERIALIZER: Property<Format> = Property::new("serializer.type")
+        .default("json")
+        .text("How the event is written. `avro` needs a schema registry, which Walferry does not support yet.");
+    pub(super) const DATA_SERIALIZER: Property<Format> = Property::new("data.serializer.type")
+        .default("json")
+        .text("How the event's `data` is written.");
+    pub(super) const JSON_OPTION: Property<String> = Property::new("json.<option>")
+        .text("An option of the JsonConverter that writes the event, such as `json.schemas.enable`, which concerns `data` alone.");
+    pub(super) const EXTENSIONS: Property<bool> = Property::new("extension.attributes.enable")
+        .default("true")
+        .text("Writes the operation, the source block and the transaction as attributes of the event (`iodebeziumop`, `iodebeziumlsn`, …).");
+    pub(super) const TRACING: Property<bool> = Property::new("opentelemetry.tracing.attributes.enable")
+        .default("false")
+        .text("Writes `traceparent`, which the record must have as a header.");
+    pub(super) const METADATA: Property<String> = Property::new("metadata.source")
+        .default("value,id:generate,type:generate,traceparent:header,dataSchemaName:generate")
+        .text("Where the event's attributes come from. First `value` or `header`: where source block, operation and transaction are. Then, by name, \
+               `header` or `generate` for `id`, `type`, `traceparent` and `dataSchemaName`. Headers must be written by JsonConverter with its schemas.");
+    pub(super) const DATA_NAME_FROM_HEADER: Property<bool> = Property::new("schema.data.name.source.header.enable")
+        .default("false")
+        .text("Takes the name of the schema of `data` from the header `dataSchemaName`, where `metadata.source` says so too.");
+    pub(super) const ADJUSTMENT: Property<String> = Property::new("schema.name.adjustment.mode")
+        .default("avro")
+        .text("How the name of the event's schema is made a legal one.")
+        .support(Support::Accepted { why: "JSON does not carry that name" });
+    pub(super) const EVENT_SCHEMA: Property<Option<String>> = Property::new("schema.cloudevents.name")
+        .text("The name of the event's schema.")
+        .support(Support::Accepted { why: "JSON does not carry that name" });
+    pub(super) const AVRO_OPTION: Property<String> = Property::new("avro.<option>")
+        .text("An option of the Avro converter.")
+        .support(Support::Accepted { why: "nothing is written as Avro" });
+}
+
+walferry_config::choices! {
+    /// How an event or its data is written.
+    pub(crate) enum Format {
+        /// JSON.
+        #[default]
+        Json = "json",
+        /// Avro, with a schema registry.
+        Avro = "avro",
+    }
+}
+
+/// `metadata.source`: whether a header has the attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Metadata {
+    /// Source block, operation and transaction.
+    pub(super) block: bool,
+    pub(super) id: bool,
+    pub(super) kind: bool,
+    pub(super) traceparent: Traceparent,
+    pub(super) data_schema_name: bool,
+}
+
+/// Where `traceparent` comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Traceparent {
+    /// It is not written.
+    Absent,
+    Header,
+    /// Debezium fails for each record: a value has none.
+    Value,
+}
+
+impl Metadata {
+    /// Reads the options that say where attributes come from.
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let text = reader.get(&METADATA);
+        let (tracing, data_name) = (reader.get(&TRACING), reader.get(&DATA_NAME_FROM_HEADER));
+        let mut parts = text.split(',').map(str::trim);
+        let block = match parts.next().map(str::to_ascii_lowercase).as_deref() {
+            Some("value") => false,
+            Some("header") => true,
+            other => {
+                let message = format!(
+                    "begins with {:?}, which is not value or header",
+                    other.unwrap_or_default()
+                );
+                reader.problem("metadata.source", message).hint =
+                    Some("begin with `value`, unless headers have the source block".to_owned());
+                false
+            }
+        };
+        // What is not named comes from where the source block comes from.
+        let (mut id, mut kind, mut trace, mut name) = (block, block, block, block);
+        for part in parts {
+            let (field, from) = part.split_once(':').unwrap_or((part, ""));
+            let from_header = match from.trim().to_ascii_lowercase().as_str() {
+                "header" => true,
+                "generate" => false,
+                _ => {
+                    let message = format!("has {part:?}, which does not end with :header or :generate");
+                    reader.problem("metadata.source", message).hint = Some("write it like `id:header`".to_owned());
+                    continue;
+                }
+            };
+            match field {
+                "id" => id = from_header,
+                "type" => kind = from_header,
+                "traceparent" => trace = from_header,
+                "dataSchemaName" => name = from_header,
+                _ => {
+                    let error = ValueError::not_one_of(field, &["id", "type", "traceparent", "dataSchemaName"]);
+                    let message = format!("names {field:?}, which {error}");
+                    reader.problem("metadata.source", message).hint = error.hint;
+                }
+            }
+        }
+        Self {
+            block,
+            id,
+            kind,
+            traceparent: match (tracing, trace) {
+                (false, _) => Traceparent::Absent,
+                (true, true) => Traceparent::Header,
+                (true, false) => Traceparent::Value,
+            },
+            data_schema_name: name && data_name,
+        }
+    }
+
+    /// Whether any attribute comes from a header.
+    pub(super) const fn needs_headers(self) -> bool {
+        self.block || self.id || self.kind || self.data_schema_name || matches!(self.traceparent, Traceparent::Header)
+    }
+}

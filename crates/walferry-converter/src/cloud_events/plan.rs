@@ -1,0 +1,144 @@
+//! What can be known of an event from its record's schema alone.
+
+use std::collections::{HashMap, hash_map};
+use std::sync::Arc;
+
+use walferry_record::{Field, Schema, SchemaRef, Struct};
+
+use super::CONNECTOR;
+use crate::JsonConverter;
+use crate::error::{Failure, Problem};
+use crate::json::{Entry, Style, push_string};
+
+/// More plans are never kept.
+const MOST: usize = 1000;
+
+/// A plan for each schema seen, found by the schema's pointer and by the name that `data` has.
+#[derive(Debug)]
+pub(super) struct Plans {
+    style: Style,
+    with_schema: bool,
+    /// Whether `data` is the whole record, as its source block is in a header.
+    whole: bool,
+    by_schema: HashMap<(usize, Option<Box<str>>), Plan>,
+}
+
+/// A record's schema, made ready.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Held, so that no other schema can come to lie at its address.
+    schema: SchemaRef,
+    /// How `data` is written.
+    data: Entry,
+    /// What stands before the value of each field of `data`, and the field's place in the record.
+    fields: Vec<(Box<[u8]>, usize)>,
+    with_schema: bool,
+    /// The names of the source block's attributes, of the schema seen last.
+    source: Option<(SchemaRef, AttributeNames)>,
+}
+
+/// What stands before each attribute: `,"iodebeziumlsn":`.
+type AttributeNames = Arc<[Box<[u8]>]>;
+
+impl Plans {
+    pub(super) fn new(json: &JsonConverter, whole: bool) -> Self {
+        Self {
+            style: json.style(),
+            with_schema: json.schemas_enable(),
+            whole,
+            by_schema: HashMap::new(),
+        }
+    }
+
+    /// The plan of a record's schema, made when it is first seen. `name` is that of the schema of `data`, where a header has it.
+    pub(super) fn get(&mut self, schema: &SchemaRef, name: Option<&str>) -> Result<&mut Plan, Box<Failure>> {
+        let key = (Arc::as_ptr(schema) as usize, name.map(Into::into));
+        if self.by_schema.len() >= MOST && !self.by_schema.contains_key(&key) {
+            self.by_schema.clear();
+        }
+        let style = (self.style, self.with_schema, self.whole);
+        Ok(match self.by_schema.entry(key) {
+            hash_map::Entry::Occupied(plan) => plan.into_mut(),
+            hash_map::Entry::Vacant(vacant) => vacant.insert(Plan::new(schema, name, style)?),
+        })
+    }
+}
+
+impl Plan {
+    fn new(
+        schema: &SchemaRef,
+        name: Option<&str>,
+        (style, with_schema, whole): (Style, bool, bool),
+    ) -> Result<Self, Box<Failure>> {
+        let places: Vec<usize> = match whole {
+            true => (0..schema.fields().len()).collect(),
+            false => ["before", "after"]
+                .into_iter()
+                .map(|name| schema.field_index(name).ok_or(Problem::NoField { name }))
+                .collect::<Result<_, _>>()?,
+        };
+        let name = match name {
+            Some(name) => name.to_owned(),
+            None => format!("io.debezium.connector.{CONNECTOR}.Data"),
+        };
+        let fields: Vec<Field> = places.iter().map(|&place| schema.fields()[place].clone()).collect();
+        let fields_before = fields.iter().zip(std::iter::once(b'{').chain(std::iter::repeat(b',')));
+        let before: Vec<Box<[u8]>> = fields_before
+            .map(|(field, opening)| {
+                let mut before = vec![opening];
+                push_string(&mut before, &field.name);
+                before.push(b':');
+                before.into()
+            })
+            .collect();
+        let data = Schema::structure(fields).named(name).build();
+        Ok(Self {
+            schema: schema.clone(),
+            data: Entry::new(&data, style, with_schema),
+            fields: before.into_iter().zip(places).collect(),
+            with_schema,
+            source: None,
+        })
+    }
+
+    /// Appends `data`: the row before and after, or the whole record.
+    pub(super) fn write_data(&self, record: &Struct<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+        if self.with_schema {
+            out.extend_from_slice(self.data.opening()?);
+        }
+        if self.fields.is_empty() {
+            out.push(b'{');
+        }
+        for ((before, place), plan) in self.fields.iter().zip(self.data.plan.fields()) {
+            out.extend_from_slice(before);
+            let written = plan.write(record.get_at(*place), out);
+            written.map_err(|failure| failure.in_field(&self.schema.fields()[*place].name))?;
+        }
+        out.push(b'}');
+        if self.with_schema {
+            out.push(b'}');
+        }
+        Ok(())
+    }
+
+    /// What stands before each attribute of the source block.
+    pub(super) fn source_attributes(&mut self, source: &SchemaRef) -> AttributeNames {
+        match &self.source {
+            Some((schema, names)) if Arc::ptr_eq(schema, source) => names.clone(),
+            _ => {
+                let names: AttributeNames = source.fields().iter().map(|field| attribute(&field.name)).collect();
+                self.source = Some((source.clone(), names.clone()));
+                names
+            }
+        }
+    }
+}
+
+/// Debezium leaves out what is no letter and no digit: `ts_ms` becomes `tsms`.
+fn attribute(name: &str) -> Box<[u8]> {
+    let legal = name.bytes().filter(|c| c.is_ascii_alphanumeric());
+    let mut before = b",\"iodebezium".to_vec();
+    before.extend(legal);
+    before.extend_from_slice(b"\":");
+    before.into()
+}
