@@ -58,6 +58,7 @@ fn table(value: &Value) -> TableFacts {
         primary_key: indexes(true).next().map(columns_of).unwrap_or_default(),
         unique_indexes: indexes(false).map(columns_of).collect(),
         comment: value["comment"].as_str().map(str::to_owned),
+        partition: false,
     }
 }
 

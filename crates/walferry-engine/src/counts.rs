@@ -107,9 +107,11 @@ impl Counts {
             status.count_error("unconverted_value");
         }
         if self.snapshot_tables > 0 {
-            counters
+            let tables = std::mem::take(&mut self.snapshot_tables);
+            // A complete partition that begins again was none of those that were left.
+            let _ = counters
                 .snapshot_tables_left
-                .fetch_sub(std::mem::take(&mut self.snapshot_tables), Relaxed);
+                .fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(tables)));
         }
         if self.last_change_us > 0 {
             counters.received_lsn.store(self.last_lsn.0, Relaxed);

@@ -45,6 +45,8 @@ pub(crate) struct Outlet {
     converters: Converters,
     tolerance: Tolerance,
     counts: Counts,
+    /// Records that were not sent, for whatever reason.
+    withheld: u64,
 }
 
 /// What has been counted since the last report.
@@ -72,7 +74,13 @@ impl Outlet {
             converters,
             tolerance,
             counts: Counts::default(),
+            withheld: 0,
         }
+    }
+
+    /// How many records were not sent so far, also such as were set aside.
+    pub(crate) const fn withheld(&self) -> u64 {
+        self.withheld
     }
 
     /// Puts all records of a change through transforms and converters, and to the batch.
@@ -87,6 +95,7 @@ impl Outlet {
         if let Some(reason) = outcome.skipped {
             self.skip(reason.as_str());
         }
+        self.withheld += u64::from(outcome.left_out);
         counts.unconverted(from.table, &outcome.failures);
         for record in outcome.records {
             self.send(record, from, place, out)?;
@@ -163,6 +172,7 @@ impl Outlet {
 
     /// Counts a row that yields no record.
     pub(crate) fn skip(&mut self, reason: &'static str) {
+        self.withheld += 1;
         *self.counts.skipped.entry(reason).or_default() += 1;
     }
 
@@ -203,6 +213,7 @@ impl Outlet {
                 Some(hint),
             ));
         };
+        self.withheld += 1;
         self.counts.set_aside += 1;
         let Failed { stage, what, .. } = &failed;
         match log {

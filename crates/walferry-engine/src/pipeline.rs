@@ -221,10 +221,8 @@ impl Pipeline {
             return Ok(());
         }
         self.counts.change(message, lsn, now_ns);
-        if let Some(rest) = &mut self.rest {
-            rest.note(plan.name(), change, out);
-        }
         let before = out.records();
+        let withheld = self.outlet.withheld();
         match outcome {
             Ok(outcome) => self
                 .outlet
@@ -232,6 +230,9 @@ impl Pipeline {
             Err(error) => self.outlet.reject(&error, from, &mut self.place, out)?,
         }
         out.end_change(before);
+        if let Some(rest) = &mut self.rest {
+            rest.note(plan.name(), change, self.outlet.withheld() > withheld, out);
+        }
         counted.for_each(|step| out.step(step));
         Ok(())
     }

@@ -40,7 +40,8 @@ fn go_on(mut offset: StoredOffset, from: Lsn, again: &rest::Shared) -> Beginning
     for table in done.forget_incomplete(|table| again.knows(table)) {
         warn!(
             table.oid = table.0,
-            "rows have been changed without their TOASTed values and were not read again: the table is read from its beginning"
+            "changes of the table were not sent, or not with all their values, and their rows were not read again before the \
+             interruption: the table is read from its beginning"
         );
     }
     let plan = SnapshotPlan {

@@ -44,6 +44,10 @@ pub(crate) struct Rest {
 struct Key {
     places: Vec<usize>,
     names: Vec<String>,
+    /// Whether rows may come from another table, of which less may have been read: an UPDATE moves them between partitions.
+    is_partition: bool,
+    /// Whether the table has columns that changes do not carry: generated ones, or those that the publication leaves out.
+    lacks_columns: bool,
 }
 
 impl Rest {
@@ -75,21 +79,36 @@ impl Rest {
             .iter()
             .map(|&place| relation.columns[place].name.clone())
             .collect();
-        self.keys.insert(relation.oid, Key { places, names });
+        let is_sent = |name: &str| relation.columns.iter().any(|column| column.name == name);
+        let key = Key {
+            places,
+            names,
+            is_partition: table.is_some_and(|table| table.partition),
+            lacks_columns: table.is_some_and(|table| table.columns.iter().any(|column| !is_sent(&column.name))),
+        };
+        self.keys.insert(relation.oid, key);
     }
 
-    /// Remembers the row of a change that does not carry all its values: the topic may lack the row that had them, as it may
-    /// have been, or may still be, in a part of the table that is not read yet.
-    pub(crate) fn note(&mut self, table: &str, change: &Change<'_>, out: &mut Batch) {
-        let Operation::Update { new, .. } = &change.operation else {
-            return;
+    /// Remembers the row of a change that was `withheld` from the topic, or that does not carry all its values. The row may have
+    /// been in a part of the table that is not read yet, and may now be in a part that was read before: then the topic lacks it.
+    pub(crate) fn note(&mut self, table: &str, change: &Change<'_>, withheld: bool, out: &mut Batch) {
+        let (new, is_update) = match &change.operation {
+            Operation::Insert { new } => (new, false),
+            Operation::Update { new, .. } => (new, true),
+            Operation::Delete { .. } => return,
         };
         let oid = change.relation;
-        if !self.done.has_begun(oid) || !new.columns().any(|column| matches!(column, Column::Unchanged)) {
+        if !self.done.has_begun(oid) {
             return;
         }
         let none = Key::default();
         let key = self.keys.get(&oid).unwrap_or(&none);
+        // All rows of a complete table are in the topic; what is withheld after that is withheld for good.
+        let may_lack = || key.is_partition || !self.done.is_complete(oid);
+        let lacks_values = is_update && new.columns().any(|column| matches!(column, Column::Unchanged));
+        if !lacks_values && !((withheld || key.lacks_columns) && may_lack()) {
+            return;
+        }
         let whole = lock(&self.again).note(oid, &key.names, key.of(new));
         if self.flagged.insert(oid) {
             // With the change, not after it: once its offset is stored, nobody else knows of it.
@@ -98,7 +117,8 @@ impl Rest {
         if whole {
             info!(
                 table,
-                "too many rows have been changed without their TOASTed values: the snapshot reads the table again as a whole"
+                "changes of the table were not sent, or not with all their values, and there are too many to remember their rows, or \
+                 the rows have no key: the snapshot reads the table again as a whole"
             );
             out.step(progress::Step::Snapshot(Step::Restart(oid)));
         }

@@ -34,6 +34,8 @@ pub struct TableFacts {
     pub unique_indexes: Vec<Vec<String>>,
     /// `COMMENT ON TABLE`.
     pub comment: Option<String>,
+    /// Whether it is a partition: an UPDATE may move its rows to another one.
+    pub partition: bool,
 }
 
 /// A column.

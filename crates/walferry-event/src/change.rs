@@ -196,6 +196,7 @@ impl<'a> Emit<'_, 'a, '_> {
     fn envelope(&mut self, op: Op, key: Typed<'a>, (before, after): (Value<'a>, Value<'a>), first: Option<Header<'a>>) {
         let plan = self.plan;
         if plan.skips.contains(&op) {
+            self.outcome.left_out = true;
             return;
         }
         let block = match &mut self.transaction {

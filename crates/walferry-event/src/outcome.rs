@@ -11,6 +11,8 @@ pub struct Outcome<'a> {
     pub records: Records<'a>,
     /// Why there is none.
     pub skipped: Option<Skipped>,
+    /// Whether `skipped.operations` has left out one of its records. Others may be there: a changed key is a delete and a create.
+    pub left_out: bool,
     /// Fields of values that are empty because they could not be converted.
     pub failures: Vec<Failure>,
 }

@@ -165,7 +165,7 @@ fn query() -> String {
     format!(
         "
 SELECT pg_catalog.json_build_object(
-  'oid', c.oid::int8, 'schema', n.nspname, 'name', c.relname,
+  'oid', c.oid::int8, 'schema', n.nspname, 'name', c.relname, 'partition', c.relispartition,
   'comment', pg_catalog.obj_description(c.oid, 'pg_class'),
   'columns', (
     SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
@@ -225,6 +225,7 @@ struct Found {
     oid: u32,
     schema: String,
     name: String,
+    partition: bool,
     comment: Option<String>,
     columns: Option<Vec<Column>>,
     keys: Option<Vec<Key>>,
@@ -283,6 +284,7 @@ impl From<Found> for Catalog {
             primary_key: primary.into_iter().next().map(|key| key.columns).unwrap_or_default(),
             unique_indexes: unique.into_iter().map(|key| key.columns).collect(),
             comment: found.comment,
+            partition: found.partition,
         };
         let types = found
             .types

@@ -79,7 +79,7 @@ impl Postgres {
             server: None,
             exported: None,
             watermark: None,
-            reading: snapshot::Options::new(&connector.snapshot),
+            reading: snapshot::Options::new(&connector.snapshot, &connector.publication.name, &connector.slot),
             streams: connector.snapshot.streams(),
         }
     }

@@ -1,4 +1,4 @@
-//! Rows whose changes did not carry all their values.
+//! Rows whose changes were not sent, or not with all their values.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -16,11 +16,12 @@ pub struct Done(BTreeMap<u32, TableDone>);
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableDone {
-    /// `pg_relation_filenode`: the blocks are those of this file. 0 for a table that is read in one piece.
-    storage: u32,
+    /// A number that stays the same as long as two things hold. The blocks are those of the same file. And the server has sent
+    /// every insert and update of the table since the blocks were read. 0 for a table that is read in one piece.
+    storage: u64,
     /// Sorted and without overlaps.
     blocks: Vec<Blocks>,
-    /// Changes have left TOASTed values out that the topic may not have, and their rows have not been read again.
+    /// Changes were not sent to the topic, or not with all their values, and their rows have not been read again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     again: bool,
 }
@@ -33,11 +34,11 @@ pub enum Step {
         /// The table.
         table: Oid,
         /// See [`TableDone`].
-        storage: u32,
+        storage: u64,
         /// Its blocks.
         blocks: Blocks,
     },
-    /// The stream has brought a change without all values.
+    /// The stream has brought a change that was not sent, or not with all its values.
     Incomplete(Oid),
     /// All rows of such changes have been read again.
     ReadAgain(Oid),
@@ -52,8 +53,11 @@ impl Done {
             Step::Chunk { table, storage, blocks } => {
                 let done = self.0.entry(table.0).or_default();
                 if done.storage != storage {
-                    done.blocks.clear();
-                    done.storage = storage;
+                    // All of the table is read as of now: nothing is left from before.
+                    *done = TableDone {
+                        storage,
+                        ..TableDone::default()
+                    };
                 }
                 blocks.add(&mut done.blocks);
             }
@@ -112,20 +116,25 @@ impl Done {
     }
 
     /// Whether the table has another storage than when it was begun, so that it begins again.
-    pub fn is_rewritten(&self, table: Oid, storage: u32) -> bool {
-        self.0.get(&table.0).is_some_and(|done| done.storage != storage)
+    pub fn is_rewritten(&self, table: Oid, storage: u64) -> bool {
+        self.storage(table).is_some_and(|before| before != storage)
+    }
+
+    /// The storage that the table had when it was begun.
+    pub fn storage(&self, table: Oid) -> Option<u64> {
+        self.0.get(&table.0).map(|done| done.storage)
     }
 
     /// The chunks that are left of a table, in order.
     ///
     /// `blocks` is its size, `most` that of a chunk.
-    pub fn left(&self, table: Oid, storage: u32, blocks: u32, most: u32) -> Vec<Blocks> {
+    pub fn left(&self, table: Oid, storage: u64, blocks: u32, most: u32) -> Vec<Blocks> {
         let done = self.0.get(&table.0).filter(|done| done.storage == storage);
         Blocks::left(done.map_or(&[][..], |done| &done.blocks), blocks, most)
     }
 
     /// How many of a table's blocks are left.
-    pub fn blocks_left(&self, table: Oid, storage: u32, blocks: u32) -> u32 {
+    pub fn blocks_left(&self, table: Oid, storage: u64, blocks: u32) -> u32 {
         let left = self.left(table, storage, blocks, Blocks::NO_END);
         left.iter()
             .map(|left| left.end.min(blocks).saturating_sub(left.first))
@@ -139,7 +148,7 @@ mod tests {
 
     const TABLE: Oid = Oid(7);
 
-    fn chunk(storage: u32, first: u32, end: u32) -> Step {
+    fn chunk(storage: u64, first: u32, end: u32) -> Step {
         Step::Chunk {
             table: TABLE,
             storage,
@@ -178,8 +187,13 @@ mod tests {
         let mut done = after(&[chunk(3, 0, 20)]);
         assert!(done.is_rewritten(TABLE, 4) && !done.is_rewritten(TABLE, 3) && !done.is_rewritten(Oid(8), 4));
         assert_eq!(done.left(TABLE, 4, 25, 30), [Blocks::ALL]);
+        done.step(Step::Incomplete(TABLE));
         done.step(chunk(4, 0, 10));
-        assert_eq!(done, after(&[chunk(4, 0, 10)]));
+        assert_eq!(
+            done,
+            after(&[chunk(4, 0, 10)]),
+            "what was to be read again is read with the rest"
+        );
     }
 
     #[test]

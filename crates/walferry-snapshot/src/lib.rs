@@ -8,10 +8,17 @@
 //! - its version lies in a chunk that is left, or
 //! - the topic has all of it: from a chunk that was read, or from changes since then.
 //!
-//! A row that no change has touched since its chunk was read, or left, still lies where it lay: only a rewrite of the table
-//! moves it, and that gives the table another storage, with which it begins again. A row that a change has touched is in the
-//! topic with that change, but for TOASTed values which the change left as they were: these rows are remembered by their keys
-//! ([`Again`]) and read again at the watermark.
+//! A row that no change has touched since its chunk was read, or left, still lies where it lay. Only a rewrite of the table
+//! moves it. A rewritten table has another storage, and begins again.
+//!
+//! A row that a change has touched may lie anywhere, also in a chunk that is done. It is in the topic with that change, but for
+//! three cases:
+//!
+//! - The change left TOASTed values as they were, or its table has columns that are not published.
+//! - The change reached us and was not sent: an operation that is left out, a transform that dropped the record, an error that
+//!   was set aside. In these two cases the row is remembered by its key ([`Again`]) and read again at the watermark.
+//! - The change never reached us, since the publication does not send it. The table then has another storage at each
+//!   watermark, and begins again.
 
 mod again;
 mod blocks;

@@ -85,7 +85,7 @@ pub(crate) enum BrokerIs {
 }
 
 /// What the blocks of the table's rows are of.
-const STORAGE: u32 = 1;
+const STORAGE: u64 = 1;
 /// Where the script of a test ends.
 pub(crate) const WAL_END: Lsn = Lsn(100_000);
 
@@ -308,6 +308,7 @@ pub(crate) fn facts() -> TableFacts {
         primary_key: vec!["id".into()],
         unique_indexes: Vec::new(),
         comment: None,
+        partition: false,
     }
 }
 

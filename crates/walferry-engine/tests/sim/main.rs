@@ -13,6 +13,7 @@ mod resume;
 mod script;
 mod set_aside;
 mod source;
+mod withheld;
 mod world;
 
 use random::Random;

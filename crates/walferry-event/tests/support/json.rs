@@ -151,6 +151,7 @@ fn table(json: &Json) -> TableFacts {
         primary_key: texts(&json["primary_key"]),
         unique_indexes: json["unique_indexes"].as_array().unwrap().iter().map(texts).collect(),
         comment: None,
+        partition: false,
     }
 }
 

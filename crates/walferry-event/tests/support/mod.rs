@@ -108,6 +108,7 @@ pub(crate) fn table(columns: &[Col], primary_key: &[&str]) -> Table {
         primary_key: primary_key.iter().map(|name| (*name).to_owned()).collect(),
         unique_indexes: Vec::new(),
         comment: None,
+        partition: false,
     };
     Table {
         relation,

@@ -4,6 +4,7 @@ use tokio_postgres::types::Type;
 use walferry_engine::source::SnapshotPlan;
 use walferry_pgoutput::Oid;
 
+use super::queue::file_of;
 use crate::connect::Sql;
 use crate::error::Error;
 
@@ -23,7 +24,7 @@ pub(super) async fn rows_left(sql: &Sql, plan: &SnapshotPlan) -> Result<u64, Err
         let share = match pages {
             0 if plan.done.is_complete(Oid(oid)) => 0.0,
             0 => 1.0,
-            _ => f64::from(plan.done.blocks_left(Oid(oid), storage, pages)) / f64::from(pages),
+            _ => f64::from(blocks_left(plan, Oid(oid), storage, pages)) / f64::from(pages),
         };
         Ok(rows * share)
     };
@@ -32,4 +33,14 @@ pub(super) async fn rows_left(sql: &Sql, plan: &SnapshotPlan) -> Result<u64, Err
         all += left(row).map_err(|error| Error::sql(DOING, error))?;
     }
     Ok(all.round() as u64)
+}
+
+/// The blocks that are left where the table still lies in the same file.
+fn blocks_left(plan: &SnapshotPlan, table: Oid, file: u32, blocks: u32) -> u32 {
+    match plan.done.storage(table) {
+        Some(storage) if file_of(storage) == file || plan.done.is_complete(table) => {
+            plan.done.blocks_left(table, storage, blocks)
+        }
+        _ => blocks,
+    }
 }

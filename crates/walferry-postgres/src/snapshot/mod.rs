@@ -13,7 +13,7 @@ use futures_util::TryStreamExt;
 use futures_util::future::try_join_all;
 use tokio::sync::Mutex;
 use tokio_postgres::types::Type;
-use walferry_config::connector::{SnapshotIsolation, SnapshotLocking, SnapshotSection};
+use walferry_config::connector::{SlotSection, SnapshotIsolation, SnapshotLocking, SnapshotSection};
 use walferry_engine::progress::Transaction;
 use walferry_engine::source::{ChunkSender, Frame, SnapshotPlan};
 use walferry_event::catalog::{Catalog, TableFacts};
@@ -44,16 +44,22 @@ pub(crate) struct Options {
     isolation: SnapshotIsolation,
     /// `server_version_num`.
     server_version: u32,
+    /// The publication that the stream is read from.
+    publication: String,
+    /// Whether the stream has the changes of every replication origin (`slot.stream.params`).
+    origins: bool,
 }
 
 impl Options {
-    pub(crate) fn new(section: &SnapshotSection) -> Self {
+    pub(crate) fn new(section: &SnapshotSection, publication: &str, slot: &SlotSection) -> Self {
         Self {
             threads: section.threads.max(1) as usize,
             overrides: section.select_overrides.clone(),
             lock: (section.locking == SnapshotLocking::Shared).then_some(section.lock_timeout),
             isolation: section.isolation,
             server_version: 0,
+            publication: publication.to_owned(),
+            origins: slot.stream_params.get("origin").is_none_or(|origin| origin == "any"),
         }
     }
 

@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use tracing::{info, warn};
 use walferry_engine::source::{Frame, SnapshotPlan, SnapshotTable};
 use walferry_event::catalog::{ColumnFacts, TableFacts};
-use walferry_pgoutput::Oid;
+use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{Blocks, Done, Keys, Step};
 
 use super::{Moment, Options, facts, reading_failed};
@@ -115,7 +115,9 @@ impl<'a> Queue<'a> {
     async fn begin(&mut self, sql: &Sql, table: &TableFacts) -> Result<(), Error> {
         let oid = table.oid;
         let again = self.plan.again.get(&oid);
-        if self.plan.done.is_complete(oid) && again.is_none() {
+        let is_complete = self.plan.done.is_complete(oid);
+        // A complete partition may have got rows since then from one that is not.
+        if is_complete && again.is_none() && !table.partition {
             return Ok(());
         }
         let catalog = facts(sql, table).await?;
@@ -126,22 +128,29 @@ impl<'a> Queue<'a> {
             None => Select::plain(table, &columns),
         };
         source.lock(sql, table).await?;
-        let storage = match select {
-            Some(_) => Storage::default(),
-            None => Storage::of(sql, table, self.options.server_version).await?,
-        };
-        let done = &self.plan.done;
-        if done.is_rewritten(oid, storage.file) {
-            warn!(
-                snapshot.table = %format!("{}.{}", table.schema, table.name),
-                "the table was rewritten since the snapshot was interrupted: it is read from its beginning"
-            );
+        let mut storage = Storage::of(sql, table, self.options, self.moment.lsn).await?;
+        if select.is_some() {
+            storage.file = 0;
         }
+        let identity = storage.identity(table);
+        let done = &self.plan.done;
+        let begins_again = done.is_rewritten(oid, identity);
+        if is_complete && again.is_none() && !begins_again {
+            return Ok(());
+        }
+        if begins_again {
+            storage.tell(table, done.storage(oid).unwrap_or_default());
+        }
+        // The rows to be read again were remembered under columns that the table does not have any more.
+        let lacks = |name: &String| !columns.iter().any(|column| column.name == *name);
+        let keys_are_gone = matches!(again, Some(Keys::Of { columns, .. }) if columns.iter().any(lacks));
+        let whole = begins_again || keys_are_gone;
         let chunks = match storage.file {
-            0 if done.is_complete(oid) => Vec::new(),
+            0 if is_complete && !whole => Vec::new(),
             // In one piece: none of it counts until all does.
             0 => vec![Blocks::ALL],
-            file => done.left(oid, file, storage.blocks, CHUNK_BLOCKS),
+            _ if whole => Done::default().left(oid, identity, storage.blocks, CHUNK_BLOCKS),
+            _ => done.left(oid, identity, storage.blocks, CHUNK_BLOCKS),
         };
         let described = Arc::new(SnapshotTable {
             catalog,
@@ -149,7 +158,7 @@ impl<'a> Queue<'a> {
             xid: self.moment.xid,
             time_us: self.moment.time_us,
             ordered: self.options.threads <= 1,
-            begun: done.has_begun(oid) && !done.is_rewritten(oid, storage.file),
+            begun: done.has_begun(oid) && !begins_again,
             first: *done == Done::default() && self.plan.tables.first().is_some_and(|first| first.oid == oid),
         });
         let job = |statement, kind| Job {
@@ -158,8 +167,7 @@ impl<'a> Queue<'a> {
             statement,
             kind,
         };
-        let from_its_beginning = done.is_rewritten(oid, storage.file) && !chunks.is_empty();
-        if let Some(Keys::Of { columns, values }) = again.filter(|_| !from_its_beginning) {
+        if let Some(Keys::Of { columns, values }) = again.filter(|_| !whole) {
             let values: Vec<&Vec<String>> = values.iter().collect();
             for values in values.chunks(KEYS_AT_ONCE) {
                 self.jobs.push_back(job(source.of_keys(columns, values), Kind::Keys));
@@ -169,7 +177,7 @@ impl<'a> Queue<'a> {
         for blocks in chunks {
             let step = Step::Chunk {
                 table: oid,
-                storage: storage.file,
+                storage: identity,
                 blocks,
             };
             self.jobs.push_back(job(source.of_blocks(blocks), Kind::Chunk(step)));
@@ -300,38 +308,153 @@ impl Select {
     }
 }
 
-/// What a table's rows lie in.
-#[derive(Debug, Clone, Copy, Default)]
+/// What a table's rows lie in, and how the stream brings its changes.
+#[derive(Debug, Clone, Default)]
 struct Storage {
     /// `pg_relation_filenode`; 0 where the table is read in one piece.
     file: u32,
     blocks: u32,
+    /// A number that another one takes the place of when anything changes that decides which changes of the table are
+    /// published. It is another one for each snapshot where some are not.
+    published: u32,
+    /// Why some changes are not published.
+    withheld: Option<String>,
 }
 
 impl Storage {
-    /// Of a table that is locked, so that blocks mean the same for all its chunks.
-    async fn of(sql: &Sql, table: &TableFacts, server_version: u32) -> Result<Self, Error> {
-        // Rows of partitions and children lie elsewhere, and other access methods need not have blocks.
-        const QUERY: &str = "
-            SELECT CASE WHEN c.relkind = 'r' AND a.amname = 'heap'
-                AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
-              THEN pg_catalog.pg_relation_filenode(c.oid) END,
-              pg_catalog.pg_relation_size(c.oid) / pg_catalog.current_setting('block_size')::int8
-            FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_am a ON a.oid = c.relam WHERE c.oid = $1";
+    /// Of a table that is locked, so that blocks mean the same for all its chunks. The catalog is that of the snapshot: where it
+    /// is the same for two snapshots, it was the same for all changes between them.
+    async fn of(sql: &Sql, table: &TableFacts, options: &Options, lsn: Lsn) -> Result<Self, Error> {
         let oid = table.oid.0;
-        let rows = sql.rows(super::DOING, QUERY, &[(&oid, Type::OID)]).await?;
+        let (publication, lsn) = (options.publication.as_str(), lsn.to_string());
+        let rows = sql
+            .rows(
+                super::DOING,
+                &storage_query(options.server_version),
+                &[
+                    (&oid, Type::OID),
+                    (&publication, Type::TEXT),
+                    (&options.origins, Type::BOOL),
+                    (&lsn, Type::TEXT),
+                ],
+            )
+            .await?;
         let Some(row) = rows.first() else {
             return Ok(Self::default());
         };
         let read = || -> Result<Self, tokio_postgres::Error> {
             let (file, blocks): (Option<u32>, i64) = (row.try_get(0)?, row.try_get(1)?);
+            let published: i32 = row.try_get(3)?;
             Ok(Self {
-                file: file.filter(|_| server_version >= TID_RANGES_SINCE).unwrap_or(0),
+                file: file.filter(|_| options.server_version >= TID_RANGES_SINCE).unwrap_or(0),
                 blocks: u32::try_from(blocks).unwrap_or(Blocks::NO_END),
+                published: published.cast_unsigned(),
+                withheld: row.try_get(2)?,
             })
         };
         read().map_err(|error| Error::sql(super::DOING, error))
     }
+
+    /// What has to stay the same for the table to go on behind what is done. 0 where there is nothing to go on behind.
+    fn identity(&self, table: &TableFacts) -> u64 {
+        match self.file {
+            0 if !table.partition => 0,
+            file => u64::from(file) << 32 | u64::from(self.published),
+        }
+    }
+
+    /// Tells why the table begins again, which had another identity `before`.
+    fn tell(&self, table: &TableFacts, before: u64) {
+        let name = format!("{}.{}", table.schema, table.name);
+        if file_of(before) != self.file {
+            warn!(
+                snapshot.table = %name,
+                "the table was rewritten since the snapshot was interrupted: it is read from its beginning"
+            );
+        } else if let Some(reason) = &self.withheld {
+            warn!(
+                snapshot.table = %name,
+                reason,
+                "not every change of the table is in the stream, so rows that have changed since the snapshot was interrupted could \
+                 be missed: the table is read from its beginning"
+            );
+        } else {
+            warn!(
+                snapshot.table = %name,
+                "the publication of the table was changed since the snapshot was interrupted: the table is read from its beginning"
+            );
+        }
+    }
+}
+
+/// The file in an identity.
+pub(super) const fn file_of(identity: u64) -> u32 {
+    (identity >> 32) as u32
+}
+
+/// Parameters: the table, the publication, whether the stream has changes of every origin, the snapshot's position.
+///
+/// What is published is told by the rows of the catalog. Each carries the transaction that wrote it (`xmin`), so that a change
+/// which was taken back is seen, too.
+fn storage_query(server_version: u32) -> String {
+    // Row filters and schemas came with Postgres 15.
+    let (filtered, schemas) = if server_version >= 150_000 {
+        (
+            "m.prqual IS NOT NULL",
+            "SELECT s.oid, s.xmin, c.xmin AS class FROM pg_catalog.pg_publication_namespace s
+             JOIN pg_catalog.pg_class c ON c.relnamespace = s.pnnspid JOIN family f ON f.oid = c.oid, publication p
+             WHERE s.pnpubid = p.oid",
+        )
+    } else {
+        (
+            "false",
+            "SELECT 0::oid AS oid, '0'::xid AS xmin, '0'::xid AS class WHERE false",
+        )
+    };
+    // Rows of partitions and children lie elsewhere, and other access methods need not have blocks.
+    format!(
+        "
+        WITH RECURSIVE family(oid, link) AS (
+          SELECT $1, '0'::xid
+          UNION
+          SELECT i.inhparent, i.xmin FROM family f JOIN pg_catalog.pg_class c ON c.oid = f.oid AND c.relispartition
+            JOIN pg_catalog.pg_inherits i ON i.inhrelid = f.oid),
+        publication AS (
+          SELECT p.oid, p.xmin, p.puballtables, p.pubinsert, p.pubupdate, p.pubviaroot
+          FROM pg_catalog.pg_publication p WHERE p.pubname = $2),
+        members AS (
+          SELECT m.oid, m.xmin, {filtered} AS filtered FROM pg_catalog.pg_publication_rel m JOIN family f ON f.oid = m.prrelid,
+            publication p WHERE m.prpubid = p.oid),
+        schemas AS ({schemas}),
+        published AS (
+          SELECT CASE
+            WHEN NOT EXISTS (SELECT FROM publication) THEN 'the publication does not exist'
+            WHEN NOT $3 THEN '`slot.stream.params` leaves out changes of other origins'
+            WHEN t.relpersistence <> 'p' THEN 'the table is not logged'
+            WHEN NOT (SELECT p.puballtables FROM publication p) AND NOT EXISTS (SELECT FROM members)
+              AND NOT EXISTS (SELECT FROM schemas) THEN 'the publication does not have the table'
+            WHEN (SELECT p.puballtables FROM publication p) AND EXISTS (SELECT FROM members) THEN 'the publication leaves tables out'
+            WHEN EXISTS (SELECT FROM members m WHERE m.filtered) THEN 'the publication has a row filter for the table'
+            WHEN NOT (SELECT p.pubinsert FROM publication p) THEN 'the publication does not publish inserts'
+            WHEN NOT (SELECT p.pubupdate FROM publication p) THEN 'the publication does not publish updates'
+            WHEN t.relispartition AND (SELECT p.pubviaroot FROM publication p)
+              THEN 'the publication publishes changes of the partition as changes of its root'
+          END AS withheld
+          FROM pg_catalog.pg_class t WHERE t.oid = $1)
+        SELECT CASE WHEN c.relkind = 'r' AND a.amname = 'heap'
+            AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
+          THEN pg_catalog.pg_relation_filenode(c.oid) END,
+          pg_catalog.pg_relation_size(c.oid) / pg_catalog.current_setting('block_size')::int8,
+          w.withheld,
+          pg_catalog.hashtext(pg_catalog.concat_ws(' ',
+            CASE WHEN w.withheld IS NOT NULL THEN $4 END,
+            (SELECT pg_catalog.string_agg(f.oid || ':' || f.link, ',' ORDER BY f.oid) FROM family f),
+            (SELECT p.oid || ':' || p.xmin FROM publication p),
+            (SELECT pg_catalog.string_agg(m.oid || ':' || m.xmin, ',' ORDER BY m.oid) FROM members m),
+            (SELECT pg_catalog.string_agg(s.oid || ':' || s.xmin || ':' || s.class, ',' ORDER BY s.oid) FROM schemas s)
+          ) COLLATE pg_catalog.\"C\")
+        FROM published w, pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_am a ON a.oid = c.relam WHERE c.oid = $1"
+    )
 }
 
 #[cfg(test)]
