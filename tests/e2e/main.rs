@@ -5,6 +5,7 @@ mod broker;
 mod crash;
 mod delivery;
 mod demo;
+mod moved;
 mod offsets;
 mod outbox;
 mod postgres;
