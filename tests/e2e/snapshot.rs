@@ -35,6 +35,10 @@ impl Items {
     }
 
     fn start<const N: usize>(&self, properties: [(&str, &str); N]) -> Walferry {
+        self.start_with(&properties)
+    }
+
+    fn start_with(&self, properties: &[(&str, &str)]) -> Walferry {
         let config = json!({
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
             "database.hostname": "127.0.0.1",
@@ -56,7 +60,7 @@ impl Items {
         let Value::Object(mut config) = config else {
             unreachable!("the literal is an object")
         };
-        config.extend(properties.map(|(name, value)| (name.into(), value.into())));
+        config.extend(properties.iter().map(|&(name, value)| (name.into(), value.into())));
         Walferry::start(WalferryOptions {
             name: self.name.clone(),
             config,
@@ -245,6 +249,82 @@ fn existing_rows_alone_need_neither_slot_nor_publication() {
     });
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     assert_eq!(items.rebuilt(&world.kafka).len(), 100);
+}
+
+#[test]
+fn rows_that_policies_hide_are_not_left_out_in_silence() {
+    let world = world::shared();
+    let items = Items::new(&world, "snapshot_policies", 10);
+    let sql = items.database.sql();
+    sql.run(
+        "create role policed login replication; grant select on items to policed;
+         create table log (id int primary key); grant select on log to policed;
+         alter table items enable row level security; create policy first_three on items using (id <= 3);
+         create publication snapshot_policies for table items",
+    );
+    let select = "snapshot.select.statement.overrides.public";
+    let plain: &[(&str, &str)] = &[];
+    let threads: &[(&str, &str)] = &[("snapshot.max.threads", "3")];
+    let own = format!("{select}.items");
+    let own: &[(&str, &str)] = &[
+        ("snapshot.select.statement.overrides", "public.items"),
+        (&own, "select * from items where n = 0"),
+    ];
+    let other = format!("{select}.log");
+    let other: &[(&str, &str)] = &[
+        ("table.include.list", "public.log"),
+        ("snapshot.select.statement.overrides", "public.log"),
+        (&other, "select l.* from log l join items on items.id = l.id"),
+    ];
+    for properties in [plain, threads, own, other] {
+        let mut config = vec![
+            ("database.user", "policed"),
+            ("publication.autocreate.mode", "disabled"),
+        ];
+        config.extend(properties);
+        let mut walferry = items.start_with(&config);
+        assert_eq!(walferry.wait(), Some(2), "{properties:?}:\n{}", walferry.output());
+        let config = walferry.config_file();
+        let check = walferry.command([
+            "check",
+            "--config",
+            &config.to_string_lossy(),
+            "--bootstrap-servers",
+            &items.bootstrap,
+        ]);
+        for output in [walferry.output(), String::from_utf8_lossy(&check.stdout).into_owned()] {
+            assert!(
+                output.contains("row-level security") && output.contains("BYPASSRLS"),
+                "{properties:?}:\n{output}"
+            );
+        }
+        assert_eq!(check.status.code(), Some(2), "{properties:?}");
+        sql.run(
+            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = 'snapshot_policies'",
+        );
+    }
+    assert_eq!(items.rebuilt(&world.kafka).len(), 0, "nothing is sent of a part");
+
+    // The owner is shown all, unless the policies are forced on it.
+    sql.run("alter table items owner to policed; alter table items force row level security");
+    let config = [
+        ("database.user", "policed"),
+        ("publication.autocreate.mode", "disabled"),
+    ];
+    let mut walferry = items.start_with(&config);
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    assert!(
+        walferry
+            .output()
+            .contains("ALTER TABLE \"public\".\"items\" NO FORCE ROW LEVEL SECURITY;"),
+        "{}",
+        walferry.output()
+    );
+    sql.run("alter role policed bypassrls");
+    walferry.start_again();
+    items.wait_until_read(&mut walferry);
+    assert_eq!(items.rebuilt(&world.kafka).len(), 11, "{}", walferry.output());
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
 
 #[test]

@@ -1,16 +1,16 @@
-//! Stores what is delivered, on a timer, and lets what is stored be confirmed.
+//! Stores what is delivered, soon after it is, and lets what is stored be confirmed.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{future::pending, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, sleep_until},
 };
 use walferry_pgoutput::Lsn;
 
 use crate::{
     failure::Failure,
-    progress::{Progress, Stored},
+    progress::{Progress, Stored, Unstored},
     status::Status,
     store::OffsetStore,
 };
@@ -28,22 +28,67 @@ pub(crate) struct Keeper<'a> {
     pub(crate) server_end: &'a watch::Sender<Lsn>,
 }
 
+/// The least time between two writes, so that the file follows delivery within 50 ms on a disk that takes 10 ms for a write.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How much of the time goes to writes at most, on a disk that is slower: one part in so many.
+const SHARE: u32 = 3;
+/// The time between two writes where nothing was delivered between them.
+const QUIET: Duration = Duration::from_secs(1);
+/// The least value of `offset.flush.interval.ms` that counts.
+const LEAST: Duration = Duration::from_millis(10);
+
+/// When the offset is written.
+struct Pace {
+    /// `offset.flush.interval.ms`
+    interval: Duration,
+    /// When the last write had ended; `None` before the first, which is due at once.
+    ended: Option<Instant>,
+    /// How long it took.
+    took: Duration,
+}
+
+impl Pace {
+    fn new(interval: Duration) -> Self {
+        Self {
+            interval: interval.max(LEAST),
+            ended: None,
+            took: Duration::ZERO,
+        }
+    }
+
+    /// When what there is to store is due; `None` where there is nothing.
+    fn due(&self, unstored: Unstored) -> Option<Instant> {
+        let pause = match unstored {
+            Unstored::Nothing => return None,
+            Unstored::Passed => QUIET,
+            Unstored::Delivered => PAUSE.max(self.took * (SHARE - 1)),
+        };
+        let now = Instant::now();
+        Some(self.ended.map_or(now, |ended| ended + pause.min(self.interval)))
+    }
+}
+
 impl Keeper<'_> {
-    /// At most one durable write in a period, until `over` says so or until a record is not delivered. A write is not
-    /// interrupted: two at once could leave the older offset.
+    /// Writes soon after something was delivered, one write at a time, until `over` says so or until a record is not delivered.
+    /// A write is not interrupted: two at once could leave the older offset. Nothing is done while there is nothing to store.
     pub(crate) async fn keep(
         &self,
         store: &mut impl OffsetStore,
-        period: Duration,
+        interval: Duration,
         mut over: watch::Receiver<bool>,
     ) -> Result<(), Failure> {
-        let mut ticks = interval(period.max(Duration::from_millis(10)));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut looks = interval(GAUGES);
+        let mut pace = Pace::new(interval);
+        let mut looks = tokio::time::interval(GAUGES);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            let due = pace.due(self.progress.unstored());
             tokio::select! {
-                _ = ticks.tick() => self.save(store).await?,
+                () = until(due) => {
+                    let begun = Instant::now();
+                    self.save(store).await?;
+                    pace.took = begun.elapsed();
+                    pace.ended = Some(Instant::now());
+                }
                 _ = looks.tick() => self.show(),
                 () = self.progress.changed.notified() => {
                     if let Some(failure) = self.progress.failure() {
@@ -96,5 +141,149 @@ impl Keeper<'_> {
             counters.confirmed_lsn.fetch_max(stored.confirmable().into(), Relaxed);
         }
         Ok(())
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::Future, sync::Arc};
+
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::{position::Position, progress::Step, store::StoredOffset};
+
+    /// A disk that takes its time, and when it had which record.
+    struct Disk {
+        takes: Duration,
+        writes: Vec<(Instant, u64)>,
+    }
+
+    impl OffsetStore for Disk {
+        async fn load(&mut self) -> Result<Option<StoredOffset>, Failure> {
+            Ok(None)
+        }
+
+        async fn write(&mut self, offset: &StoredOffset) -> Result<(), Failure> {
+            sleep(self.takes).await;
+            self.writes
+                .push((Instant::now(), offset.connect.lsn.unwrap_or_default()));
+            Ok(())
+        }
+    }
+
+    /// What a disk has been told, beside something that happens.
+    fn written<F: Future<Output = ()>>(
+        takes_ms: u64,
+        interval_ms: u64,
+        happens: impl FnOnce(Arc<Progress>) -> F,
+    ) -> Vec<(Instant, u64)> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let progress = Arc::new(Progress::new(StoredOffset::default(), usize::MAX));
+            let (status, over) = (Status::new("c", "s"), watch::Sender::new(false));
+            let mut disk = Disk {
+                takes: Duration::from_millis(takes_ms),
+                writes: Vec::new(),
+            };
+            let keeper = Keeper {
+                progress: &progress,
+                status: &status,
+                stored: &watch::Sender::new(None),
+                confirmable: None,
+                server_end: &watch::Sender::new(Lsn::default()),
+            };
+            let events = async {
+                happens(progress.clone()).await;
+                sleep(Duration::from_secs(5)).await;
+                over.send_replace(true);
+            };
+            let interval = Duration::from_millis(interval_ms);
+            let (kept, ()) = tokio::join!(keeper.keep(&mut disk, interval, over.subscribe()), events);
+            kept.expect("nothing fails");
+            disk.writes
+        })
+    }
+
+    /// Records with the LSNs 1 to `count`, one a millisecond, and when each was delivered.
+    async fn deliver(progress: &Progress, count: u64, times: &mut Vec<Instant>) {
+        for n in 1..=count {
+            let record = Step::Record {
+                position: Position {
+                    lsn: Lsn(n),
+                    ..Position::default()
+                },
+                message: "INSERT",
+                last: true,
+                bytes: 1,
+            };
+            progress.settle(progress.push([record]));
+            times.push(Instant::now());
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// The longest time from the delivery of a record to a write that has it.
+    fn longest_ms(times: &[Instant], writes: &[(Instant, u64)]) -> u128 {
+        let lag = |(n, at): (u64, &Instant)| {
+            let written = writes.iter().find(|(_, lsn)| *lsn >= n).expect("it is stored");
+            written.0.duration_since(*at).as_millis()
+        };
+        (1..).zip(times).map(lag).max().unwrap_or_default()
+    }
+
+    #[test]
+    fn the_file_follows_delivery_within_50_ms_while_the_disk_keeps_up() {
+        for (takes, interval, at_most) in [(0, 1000, 22), (10, 1000, 50), (10, 60_000, 50), (0, 10, 12)] {
+            let mut times = Vec::new();
+            let writes = written(takes, interval, async |progress| {
+                deliver(&progress, 2000, &mut times).await
+            });
+            let longest = longest_ms(&times, &writes);
+            assert!(
+                longest <= at_most,
+                "{longest} ms on a disk that takes {takes} ms, every {interval} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn a_slow_disk_is_left_time_for_others() {
+        let mut times = Vec::new();
+        let writes = written(200, 60_000, async |progress| deliver(&progress, 6000, &mut times).await);
+        assert!((9..=12).contains(&writes.len()), "{} writes", writes.len());
+        assert!(longest_ms(&times, &writes) <= 810);
+    }
+
+    #[test]
+    fn nothing_is_written_while_nothing_changes_and_little_while_nothing_is_delivered() {
+        let writes = written(1, 1000, async |_| sleep(Duration::from_secs(60)).await);
+        assert_eq!(writes, []);
+
+        let passes = async |progress: Arc<Progress>| {
+            for n in 1..=1000 {
+                progress.push([Step::Idle(Lsn(n))]);
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let writes = written(1, 60_000, passes);
+        assert!((10..=12).contains(&writes.len()), "{} writes", writes.len());
+        let writes = written(1, 100, passes);
+        assert!(
+            writes.len() > 90,
+            "{} writes: an interval that is set shortens the time",
+            writes.len()
+        );
     }
 }

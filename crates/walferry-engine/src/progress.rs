@@ -133,7 +133,7 @@ pub struct Progress {
     state: Mutex<State>,
     /// Signalled when room is made or waiting is over.
     room: Condvar,
-    /// Signalled when the last record under way has settled, or when something has failed.
+    /// Signalled when there is something to store that was not there before, or when something has failed.
     pub(crate) changed: Notify,
     limit: usize,
     /// Commit in Postgres to acknowledgement by Kafka.
@@ -158,9 +158,19 @@ struct State {
     transaction: Transaction,
     /// Chunks of a snapshot.
     chunks: u64,
-    changed: bool,
+    unstored: Unstored,
     failure: Option<Failure>,
     stopping: bool,
+}
+
+/// What there is to store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Unstored {
+    Nothing,
+    /// The stream has moved and has sent nothing: a crash repeats nothing.
+    Passed,
+    /// Records that a crash repeats.
+    Delivered,
 }
 
 #[derive(Debug)]
@@ -185,7 +195,11 @@ impl Progress {
                 in_flight_bytes: 0,
                 acknowledged_us: 0,
                 // What a stopped process had stored may not have been confirmed yet.
-                changed: start.connect.lsn.is_some(),
+                unstored: if start.connect.lsn.is_some() {
+                    Unstored::Delivered
+                } else {
+                    Unstored::Nothing
+                },
                 delivered: start,
                 metadata,
                 transaction: Transaction::default(),
@@ -267,9 +281,6 @@ impl Progress {
         if state.in_flight_bytes <= self.enough() {
             self.room.notify_one();
         }
-        if state.in_flight == 0 {
-            self.changed.notify_one();
-        }
     }
 
     /// Place of the change that an unsettled record comes from.
@@ -338,7 +349,8 @@ impl Progress {
     /// What has been delivered, when that has changed since it was asked for last.
     pub fn delivered(&self) -> Option<Delivered> {
         let mut state = self.lock();
-        std::mem::take(&mut state.changed).then(|| {
+        let unstored = std::mem::replace(&mut state.unstored, Unstored::Nothing);
+        (unstored > Unstored::Nothing).then(|| {
             let mut offset = state.delivered.clone();
             state.metadata.add_to(&mut offset.connect);
             Delivered {
@@ -355,11 +367,24 @@ impl Progress {
 
     /// What was handed out by [`Progress::delivered`] could not be stored.
     pub(crate) fn not_stored(&self) {
-        self.lock().changed = true;
+        self.lock().unstored = Unstored::Delivered;
+    }
+
+    /// What there is to store.
+    pub(crate) fn unstored(&self) -> Unstored {
+        self.lock().unstored
     }
 
     /// Lets everything count that has nothing unsettled before it.
     fn advance(&self, state: &mut State) {
+        let unstored = state.unstored;
+        self.advance_to_first_under_way(state);
+        if state.unstored > unstored {
+            self.changed.notify_one();
+        }
+    }
+
+    fn advance_to_first_under_way(&self, state: &mut State) {
         let mut now = None;
         loop {
             while state.marks.front().is_some_and(|(at, _)| *at == state.head)
@@ -455,10 +480,14 @@ impl State {
         offset.tx_id = Some(self.transaction.xid);
         offset.ts_usec = Some(self.transaction.time_us);
         self.delivered.position = Some(position);
-        self.changed = true;
+        self.unstored = Unstored::Delivered;
     }
 
     fn reach(&mut self, step: Step) {
+        let unstored = match step {
+            Step::Snapshot(_) | Step::SnapshotEnd { .. } => Unstored::Delivered,
+            _ => Unstored::Passed,
+        };
         let offset = &mut self.delivered.connect;
         match step {
             Step::Begin(transaction) => {
@@ -507,7 +536,7 @@ impl State {
             // Debezium expects the member in every offset.
             offset.lsn = offset.lsn_proc;
         }
-        self.changed = true;
+        self.unstored = self.unstored.max(unstored);
     }
 }
 

@@ -1,7 +1,7 @@
 //! `walferry check`: what a start would create, what it lacks, and what it would do to the application. Changes nothing.
 
 use walferry_config::Connector;
-use walferry_config::connector::{GuardrailAction, PublicationAutocreate, SlotSection};
+use walferry_config::connector::{GuardrailAction, PublicationAutocreate, SlotSection, SnapshotSection};
 use walferry_engine::source::TableFilter;
 use walferry_engine::status::Invalidation;
 use walferry_engine::{Failure, Remark, Weight};
@@ -12,6 +12,7 @@ use crate::inspect::Server;
 use crate::problem::Problem;
 use crate::publication::{self, Publication};
 use crate::quote::identifier;
+use crate::snapshot;
 use crate::tables::{Captured, TableName, captured, unpublished_identities};
 
 /// Looks at server, role, slot, publication and tables. `snapshot` says whether rows of the captured tables would be read.
@@ -56,7 +57,7 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
         remarks.extend(publication_remarks(&sql, &server, &publication, wanted, &tables).await?);
     }
     if snapshot {
-        remarks.extend(select_remark(&server, &tables));
+        remarks.extend(rows_remarks(&sql, &server, &connector.snapshot, &tables).await?);
     }
     Ok(remarks)
 }
@@ -347,16 +348,45 @@ fn generated_remark(publication: &str, harmed: &[&Captured]) -> Option<Remark> {
     )))
 }
 
-fn select_remark(server: &Server, tables: &[Captured]) -> Option<Remark> {
-    let denied: Vec<TableName> = tables
-        .iter()
-        .filter(|table| !table.readable)
-        .map(|table| table.name.clone())
-        .collect();
-    (!denied.is_empty()).then(|| {
-        obstacle(&Problem::NoSelect {
-            role: server.role.clone(),
+/// What keeps a snapshot from reading all rows.
+async fn rows_remarks(
+    sql: &Sql,
+    server: &Server,
+    section: &SnapshotSection,
+    tables: &[Captured],
+) -> Result<Vec<Remark>, Error> {
+    let names = |which: &dyn Fn(&Captured) -> bool| -> Vec<TableName> {
+        let found = tables.iter().filter(|table| which(table));
+        found.map(|table| table.name.clone()).collect()
+    };
+    let role = || server.role.clone();
+    let mut remarks = Vec::new();
+    let denied = names(&|table| !table.readable);
+    if !denied.is_empty() {
+        remarks.push(obstacle(&Problem::NoSelect {
+            role: role(),
             tables: denied,
-        })
-    })
+        }));
+    }
+    let is_read = |table: &Captured| {
+        let dotted = table.name.dotted();
+        !section.select_overrides.contains_key(&dotted)
+            && (section.include.is_empty() || section.include.matches(&dotted))
+    };
+    let hidden = names(&|table| table.row_security && is_read(table));
+    if !hidden.is_empty() {
+        remarks.push(obstacle(&Problem::RowSecurity {
+            role: role(),
+            tables: hidden,
+        }));
+    }
+    if let Err(error) = snapshot::check_overrides(sql, &section.select_overrides).await {
+        let failure = Failure::from(error);
+        remarks.extend(failure.causes.into_iter().map(|cause| Remark {
+            weight: Weight::Obstacle,
+            text: cause.what,
+            remedy: cause.hint,
+        }));
+    }
+    Ok(remarks)
 }

@@ -127,6 +127,17 @@ pub enum Problem {
         /// Their names.
         tables: Vec<TableName>,
     },
+    /// Tables that are to be read in the snapshot, of which the role is shown some rows only.
+    #[error(
+        "policies of row-level security may hide rows from role {role:?} in {}",
+        list(tables)
+    )]
+    RowSecurity {
+        /// The role.
+        role: String,
+        /// Their names.
+        tables: Vec<TableName>,
+    },
 }
 
 /// The oldest server that has all that is asked of it here (`pg_attribute.attgenerated`).
@@ -138,9 +149,10 @@ impl Problem {
         match self {
             Self::ServerTooOld { .. } | Self::StandbyTooOld { .. } => "server_version",
             Self::WalLevel { .. } => "wal_level",
-            Self::NoReplication { .. } | Self::NoSelect { .. } | Self::PublicationNotAllowed { .. } => {
-                "privilege_missing"
-            }
+            Self::NoReplication { .. }
+            | Self::NoSelect { .. }
+            | Self::RowSecurity { .. }
+            | Self::PublicationNotAllowed { .. } => "privilege_missing",
             Self::SlotPlugin { .. }
             | Self::SlotPhysical { .. }
             | Self::SlotDatabase { .. }
@@ -228,6 +240,18 @@ impl Problem {
                     list(tables)
                 )
             }
+            Self::RowSecurity { role, tables } => {
+                let each: Vec<String> = tables
+                    .iter()
+                    .map(|table| format!("ALTER TABLE {} NO FORCE ROW LEVEL SECURITY;", table.quoted()))
+                    .collect();
+                format!(
+                    "a snapshot has to see all rows. Have a superuser run: ALTER ROLE {} BYPASSRLS; or connect as the owner of the \
+                     tables, from whom policies hide nothing unless they are forced on the owner, too: {}",
+                    identifier(role),
+                    each.join(" ")
+                )
+            }
         }
     }
 
@@ -303,5 +327,20 @@ mod tests {
             problem.hint(),
             "GRANT USAGE ON SCHEMA \"a\", \"b\" TO \"cdc\"; GRANT SELECT ON \"a\".\"t\", \"a\".\"u\", \"b\".\"T\" TO \"cdc\";"
         );
+
+        let problem = Problem::RowSecurity {
+            role: "cdc".to_owned(),
+            tables: vec![table("a", "t")],
+        };
+        assert_eq!(
+            problem.to_string(),
+            "policies of row-level security may hide rows from role \"cdc\" in \"a\".\"t\""
+        );
+        for part in [
+            "ALTER ROLE \"cdc\" BYPASSRLS;",
+            "ALTER TABLE \"a\".\"t\" NO FORCE ROW LEVEL SECURITY;",
+        ] {
+            assert!(problem.hint().contains(part), "{part} is not in: {}", problem.hint());
+        }
     }
 }

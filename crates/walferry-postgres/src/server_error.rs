@@ -141,6 +141,10 @@ impl ServerError {
             "42501" if self.is_replication_denied() => {
                 "ALTER ROLE … REPLICATION; (on Amazon RDS: GRANT rds_replication TO …;)"
             }
+            "42501" if self.is_row_security() => {
+                "a snapshot has to see all rows: have a superuser run ALTER ROLE … BYPASSRLS; for the role of `database.user`, or \
+                 connect as the owner of the table, from whom policies hide nothing after ALTER TABLE … NO FORCE ROW LEVEL SECURITY;"
+            }
             "53300" if self.message.contains("max_wal_senders") => {
                 "raise `max_wal_senders` (takes a restart of the server), or end connections that `SELECT pid, application_name \
                  FROM pg_stat_replication` shows"
@@ -179,6 +183,11 @@ impl ServerError {
             _ => return self.hint.clone(),
         };
         Some(known.to_owned())
+    }
+
+    /// Policies would have hidden rows from a session that must see all.
+    pub(crate) fn is_row_security(&self) -> bool {
+        self.code == "42501" && self.message.contains("row-level security")
     }
 
     /// The role may not start a walsender, or may not use replication slots.

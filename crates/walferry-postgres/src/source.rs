@@ -183,7 +183,7 @@ impl Postgres {
 
     async fn make_slot(&mut self, export: bool) -> Result<CreatedSlot, Error> {
         if export {
-            snapshot::check_overrides(self.lookup.sql().await?, &self.reading).await?;
+            snapshot::check_overrides(self.lookup.sql().await?, &self.reading.overrides).await?;
         }
         let mut link = self.take_link().await?;
         if export {

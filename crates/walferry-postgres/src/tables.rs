@@ -33,6 +33,8 @@ pub(crate) struct Captured {
     pub(crate) owner: Option<String>,
     /// Whether our role may read it.
     pub(crate) readable: bool,
+    /// Whether policies of row-level security hide rows from our role.
+    pub(crate) row_security: bool,
     /// `pg_class.relreplident`: `d`efault, `f`ull, `n`othing, `i`ndex.
     pub(crate) identity: char,
     /// Whether that identity tells rows apart. An UPDATE or DELETE of a published table without one fails.
@@ -113,7 +115,8 @@ pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Capt
             SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid
             AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END,
           c.relreplident::text,
-          (SELECT o.rolname::text FROM pg_catalog.pg_roles o WHERE o.oid = c.relowner AND NOT o.rolsuper)
+          (SELECT o.rolname::text FROM pg_catalog.pg_roles o WHERE o.oid = c.relowner AND NOT o.rolsuper),
+          c.relrowsecurity AND pg_catalog.row_security_active(c.oid)
         FROM pg_catalog.pg_class c WHERE c.oid = ANY($1)";
     let listed = listed(sql, wanted).await?;
     let rows = sql.rows(DOING, QUERY, &[(&oids(&listed), Type::OID_ARRAY)]).await?;
@@ -133,6 +136,7 @@ pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Capt
             identified: row.try_get(3)?,
             identity: row.try_get::<_, &str>(4)?.chars().next().unwrap_or('d'),
             owner: row.try_get(5)?,
+            row_security: row.try_get(6)?,
         }))
     };
     let tables = listed.into_iter().filter_map(|table| read(table).transpose());

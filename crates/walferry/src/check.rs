@@ -57,6 +57,13 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> Result<Remark, Error> {
     let partition = partition(&loaded.connector);
     let stored = FileStore::peek(&data_dir(&args.data), &partition);
     let stored = stored.map_err(|error| Error::failure("the stored offset cannot be read", error.into()))?;
+    if stored
+        .as_ref()
+        .is_some_and(|stored| stored.connect.is_unfinished_snapshot())
+    {
+        let text = "a snapshot was interrupted: a start goes on with it";
+        return Ok(Remark::new(Weight::Change, text));
+    }
     Ok(match stored.as_ref().and_then(|stored| stored.start()) {
         Some(from) => Remark::new(Weight::Good, format!("a start goes on from the stored offset {from}")),
         None => Remark::new(Weight::Change, "no offset is stored: this is a first start"),

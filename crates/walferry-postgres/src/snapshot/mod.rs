@@ -23,7 +23,7 @@ use self::estimate::rows_left;
 use self::queue::{Job, Queue, understood};
 use self::rows::{Rows, send};
 use crate::catalog::catalogs;
-use crate::connect::{Endpoint, LIFT_LIMITS, Purpose, Sql};
+use crate::connect::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql};
 use crate::error::Error;
 use crate::problem::Problem;
 use crate::quote::{literal, qualified};
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     /// How many statements run at a time, each on a connection of its own.
     threads: usize,
     /// The SELECT of a table, by `schema.table`.
-    overrides: BTreeMap<String, String>,
+    pub(crate) overrides: BTreeMap<String, String>,
     /// How long to wait for the locks that `snapshot.locking.mode=shared` asks for.
     lock: Option<Duration>,
     /// The isolation where there is no slot; with one its snapshot decides.
@@ -73,8 +73,11 @@ impl Options {
 }
 
 /// Has the server read the SELECTs of the user's, before anything is made for a snapshot that one of them would end.
-pub(crate) async fn check_overrides(sql: &Sql, options: &Options) -> Result<(), Error> {
-    for (table, select) in &options.overrides {
+pub(crate) async fn check_overrides(sql: &Sql, overrides: &BTreeMap<String, String>) -> Result<(), Error> {
+    if !overrides.is_empty() {
+        sql.execute(DOING, ALL_ROWS).await?;
+    }
+    for (table, select) in overrides {
         understood(sql, table, select).await?;
     }
     Ok(())
@@ -91,6 +94,7 @@ pub(crate) async fn snapshot(
 ) -> Result<(), Error> {
     let sql = endpoint.sql(Purpose::General).await?;
     demand_select(&sql, &plan.tables).await?;
+    demand_all_rows(&sql, &plan.tables, options).await?;
     let isolation = isolation(exported.is_some(), options.isolation);
     let moment = begin(&sql, isolation, exported, plan.lsn).await?;
     if let Some(timeout) = options.lock {
@@ -111,6 +115,7 @@ pub(crate) async fn snapshot(
         let workers = (0..options.threads).map(|_| async {
             let own = endpoint.sql(Purpose::General).await?;
             own.execute(DOING, LIFT_LIMITS).await?;
+            own.execute(DOING, ALL_ROWS).await?;
             import(&own, isolation, Some(&name)).await?;
             work(&own, &sql, &queue, out).await
         });
@@ -202,6 +207,7 @@ async fn import(sql: &Sql, isolation: &str, snapshot: Option<&str>) -> Result<()
 async fn begin(sql: &Sql, isolation: &str, imported: Option<&str>, lsn: Option<Lsn>) -> Result<Moment, Error> {
     const DOING: &str = "beginning the snapshot";
     sql.execute(DOING, LIFT_LIMITS).await?;
+    sql.execute(DOING, ALL_ROWS).await?;
     let lsn = match lsn {
         Some(lsn) => lsn,
         // Before the transaction sees anything: what is committed in between is then in the snapshot and streamed again.
@@ -254,29 +260,57 @@ async fn demand_select(sql: &Sql, tables: &[TableFacts]) -> Result<(), Error> {
             OR NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
               AND NOT a.attisdropped AND NOT pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT'))))
         ORDER BY 2, 3";
-    let oids: Vec<u32> = tables.iter().map(|table| table.oid.0).collect();
-    let rows = sql.rows(DOING, QUERY, &[(&oids, Type::OID_ARRAY)]).await?;
-    let mut denied = Vec::new();
-    let mut role = String::new();
-    for row in &rows {
-        let read = || {
-            Ok((
-                row.try_get(0)?,
-                TableName {
-                    schema: row.try_get(1)?,
-                    name: row.try_get(2)?,
-                },
-            ))
-        };
-        let table;
-        (role, table) = read().map_err(|error| Error::sql(DOING, error))?;
-        denied.push(table);
-    }
+    let (role, denied) = named(sql, DOING, QUERY, tables.iter().map(|table| table.oid)).await?;
     if denied.is_empty() {
         Ok(())
     } else {
         Err(Error::Problems(vec![Problem::NoSelect { role, tables: denied }]))
     }
+}
+
+/// All tables of which policies would hide rows, before the first is read. A SELECT of the user's may read others; there the
+/// server refuses.
+async fn demand_all_rows(sql: &Sql, tables: &[TableFacts], options: &Options) -> Result<(), Error> {
+    const DOING: &str = "looking for row-level security";
+    const QUERY: &str = "
+        SELECT current_user::text, n.nspname::text, c.relname::text
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.oid = ANY($1) AND c.relrowsecurity AND pg_catalog.row_security_active(c.oid)
+        ORDER BY 2, 3";
+    let has_select = |table: &TableFacts| {
+        options
+            .overrides
+            .contains_key(&format!("{}.{}", table.schema, table.name))
+    };
+    let read = tables.iter().filter(|table| !has_select(table)).map(|table| table.oid);
+    let (role, hidden) = named(sql, DOING, QUERY, read).await?;
+    if hidden.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Problems(vec![Problem::RowSecurity { role, tables: hidden }]))
+    }
+}
+
+/// The role and the tables that a query names.
+async fn named(
+    sql: &Sql,
+    doing: &'static str,
+    query: &str,
+    tables: impl Iterator<Item = Oid>,
+) -> Result<(String, Vec<TableName>), Error> {
+    let oids: Vec<u32> = tables.map(|oid| oid.0).collect();
+    let rows = sql.rows(doing, query, &[(&oids, Type::OID_ARRAY)]).await?;
+    let (mut role, mut names) = (String::new(), Vec::new());
+    for row in &rows {
+        let read = || -> Result<(String, TableName), tokio_postgres::Error> {
+            let (schema, name) = (row.try_get(1)?, row.try_get(2)?);
+            Ok((row.try_get(0)?, TableName { schema, name }))
+        };
+        let table;
+        (role, table) = read().map_err(|error| Error::sql(doing, error))?;
+        names.push(table);
+    }
+    Ok((role, names))
 }
 
 /// Locks the tables against changes of their structure (`snapshot.locking.mode=shared`).

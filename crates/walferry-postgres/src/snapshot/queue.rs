@@ -15,6 +15,7 @@ use super::{Moment, Options, facts, reading_failed};
 use crate::connect::Sql;
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
+use crate::server_error::ServerError;
 
 /// How many blocks a chunk has: 32 MiB of those that Postgres has by default. What is read of a chunk when a snapshot is
 /// interrupted is read again.
@@ -191,6 +192,7 @@ impl<'a> Queue<'a> {
 /// A SELECT of the user's for a table, as the server understands it.
 pub(super) async fn understood(sql: &Sql, table: &str, select: &str) -> Result<Statement, Error> {
     sql.prepare(select).await.map_err(|error| match error.as_db_error() {
+        Some(refused) if ServerError::from(refused).is_row_security() => Error::sql(super::DOING, error),
         Some(refused) => Error::SelectOverride {
             table: table.to_owned(),
             problem: refused.message().to_owned(),
