@@ -4,7 +4,7 @@
 //! reader    socket → frames; confirms what is stored (`Source::stream`)
 //! worker    frames → pipeline → producer (a thread of its own)
 //! producer  acknowledgements → progress (the Kafka client's threads)
-//! keeper    progress → offset store → progress; on a timer
+//! keeper    progress → offset store → progress; soon after delivery
 //! ```
 //!
 //! Each waits only for what it needs: keepalives are answered and SIGTERM is heard while Kafka is down, acknowledgements settle
