@@ -101,11 +101,13 @@ where
                 }
             }
         };
+        // Rows that are read once more are not read yet: what the offset said before still holds.
+        let settled = offset.start().map_or(from, |start| start.min(from));
         offset.system_id = Some(system_id);
         let history = offset.history.get_or_insert_default();
         history.enter(&found);
         if history.settled == Lsn::INVALID {
-            history.settled = from;
+            history.settled = settled;
         }
         self.status.set_missing(history.missing);
         // Beside rows that are read once more, all that the stored offset says holds until they are read.

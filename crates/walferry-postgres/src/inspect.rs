@@ -123,6 +123,22 @@ impl Server {
         })
     }
 
+    /// Where our slot stands now.
+    pub(crate) async fn confirmed(sql: &Sql, slot: &str) -> Result<Option<Lsn>, Error> {
+        const DOING: &str = "looking at the replication slot";
+        const SLOT: &str =
+            "SELECT s.confirmed_flush_lsn::text FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1";
+        let rows = sql.rows(DOING, SLOT, &[(&slot, Type::TEXT)]).await?;
+        let text: Option<String> = match rows.first() {
+            Some(row) => row.try_get(0).map_err(|error| Error::sql(DOING, error))?,
+            None => None,
+        };
+        text.map(|text| text.parse()).transpose().map_err(|_| Error::Protocol {
+            doing: DOING,
+            problem: "a position that is no LSN".to_owned(),
+        })
+    }
+
     /// Everything about it that a person has to mend before the connector can work; `streams` says whether more is asked of
     /// the server than existing rows (`initial_only` asks for no more).
     pub(crate) fn problems(&self, slot: &str, publication: &Publication, streams: bool) -> Vec<Problem> {
