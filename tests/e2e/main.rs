@@ -5,6 +5,7 @@ mod broker;
 mod crash;
 mod delivery;
 mod demo;
+mod history;
 mod offsets;
 mod outbox;
 mod postgres;

@@ -550,15 +550,39 @@ mod tests {
             ..server(None)
         };
         let cases = [
-            ("a standby without the slot", standby(None, 1000), own(500), "slot_not_there_yet"),
-            ("a standby that is behind", standby(slot_at(400), 450), own(500), "standby_behind"),
-            ("a promoted server", new_primary.clone(), before.clone(), "slot_not_there_yet"),
-            ("the same during a snapshot", new_primary, unfinished, "slot_not_there_yet"),
+            (
+                "a standby without the slot",
+                standby(None, 1000),
+                own(500),
+                "slot_not_there_yet",
+            ),
+            (
+                "a standby that is behind",
+                standby(slot_at(400), 450),
+                own(500),
+                "standby_behind",
+            ),
+            (
+                "a promoted server",
+                new_primary.clone(),
+                before.clone(),
+                "slot_not_there_yet",
+            ),
+            (
+                "the same during a snapshot",
+                new_primary,
+                unfinished,
+                "slot_not_there_yet",
+            ),
         ];
         for (name, found, stored, kind) in cases {
             for policy in [WHEN_NEEDED, INITIAL, NO_DATA, ALWAYS] {
                 let failure = decide("s", &found, stored.as_ref(), policy, Mismatch::GoOn).expect_err(name);
-                assert_eq!((failure.kind, failure.disposition), (kind, Disposition::Retry), "{name}");
+                assert_eq!(
+                    (failure.kind, failure.disposition),
+                    (kind, Disposition::Retry),
+                    "{name}"
+                );
             }
         }
         let same_timeline = decide("s", &server(None), before.as_ref(), INITIAL, Mismatch::Refuse);

@@ -53,7 +53,12 @@ impl From<&History> for Recognition {
     fn from(history: &History) -> Self {
         Self {
             timeline: history.lineage.now,
-            left: history.lineage.left.iter().map(|s| (s.timeline, s.at.to_string())).collect(),
+            left: history
+                .lineage
+                .left
+                .iter()
+                .map(|s| (s.timeline, s.at.to_string()))
+                .collect(),
             standby: history.standby,
             furthest: history.furthest.to_string(),
             settled: history.settled.to_string(),
@@ -78,7 +83,12 @@ impl From<&History> for Recognition {
 
 impl Recognition {
     pub(crate) fn read(self) -> Result<History, ParseLsnError> {
-        let switch = |(timeline, at): (u32, String)| Ok(Switch { timeline, at: at.parse()? });
+        let switch = |(timeline, at): (u32, String)| {
+            Ok(Switch {
+                timeline,
+                at: at.parse()?,
+            })
+        };
         let commit = |commit: LastCommit| {
             let mark = Mark {
                 lsn: commit.lsn.parse()?,

@@ -198,7 +198,10 @@ impl Offset<'_> {
 
     /// Where the timelines part is not known, the last commit has to prove that nothing is missing.
     fn unknown(&self) -> Result<Judged, Failure> {
-        let comes_again = self.history.commit.is_some_and(|commit| commit.mark.lsn >= self.confirmed);
+        let comes_again = self
+            .history
+            .commit
+            .is_some_and(|commit| commit.mark.lsn >= self.confirmed);
         if comes_again && self.sends_the_same() {
             return self.same();
         }
@@ -311,10 +314,7 @@ impl Offset<'_> {
 
     fn refuse(&self, what: String, cost: &str) -> Failure {
         let Self {
-            slot,
-            found,
-            confirmed,
-            ..
+            slot, found, confirmed, ..
         } = self;
         Failure::stop(
             Exit::Setup,
@@ -355,7 +355,10 @@ mod tests {
                 active_pid: None,
             }),
             lineage: Lineage {
-                left: vec![Switch { timeline: 1, at: Lsn(400) }],
+                left: vec![Switch {
+                    timeline: 1,
+                    at: Lsn(400),
+                }],
                 now: 2,
             },
             ..Found::default()
@@ -417,7 +420,11 @@ mod tests {
             Ok(Judged::Moved(offset)) => {
                 let history = offset.history.expect("it was moved");
                 assert!(history.lineage.now == 2 && history.furthest == Lsn::INVALID);
-                assert!(offset.connect.lsn_proc.is_none_or(|lsn| lsn <= 400), "{:?}", offset.connect);
+                assert!(
+                    offset.connect.lsn_proc.is_none_or(|lsn| lsn <= 400),
+                    "{:?}",
+                    offset.connect
+                );
                 assert!(offset.position.is_none_or(|position| position.unit < Lsn(400)));
                 let missing = history.missing.map(|missing| (missing.from.0, missing.to.0));
                 (history.start().map(|lsn| lsn.0), missing)
@@ -434,7 +441,10 @@ mod tests {
 
     #[test]
     fn what_was_delivered_past_the_fork_is_told_and_the_stream_goes_on_from_the_fork() {
-        assert_eq!(moved(judged(&promoted(300), &stored(500, 520))), (Some(400), Some((400, 500))));
+        assert_eq!(
+            moved(judged(&promoted(300), &stored(500, 520))),
+            (Some(400), Some((400, 500)))
+        );
         // A server that is shorter still than what was delivered.
         let short = Found {
             wal_end: Lsn(450),

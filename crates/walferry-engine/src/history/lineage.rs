@@ -71,7 +71,10 @@ impl Lineage {
         let (ours, theirs) = (self.stretches(), other.stretches());
         // Either list may lack its beginning.
         let is_in = |list: &[Switch], timeline| list.iter().position(|s| s.timeline == timeline);
-        let common = ours.iter().enumerate().find_map(|(i, s)| Some((i, is_in(&theirs, s.timeline)?)));
+        let common = ours
+            .iter()
+            .enumerate()
+            .find_map(|(i, s)| Some((i, is_in(&theirs, s.timeline)?)));
         let Some((i, j)) = common else {
             return Parting::Unknown;
         };
@@ -116,17 +119,62 @@ mod tests {
         let at = |lsn| Parting::At(Lsn(lsn));
         let cases = [
             ("never promoted", lineage(&[], 1), lineage(&[], 1), Parting::Same),
-            ("not known before", lineage(&[], 0), lineage(&[(1, 40)], 2), Parting::Same),
+            (
+                "not known before",
+                lineage(&[], 0),
+                lineage(&[(1, 40)], 2),
+                Parting::Same,
+            ),
             ("promoted", lineage(&[], 1), lineage(&[(1, 40)], 2), at(40)),
-            ("promoted twice", lineage(&[], 1), lineage(&[(1, 40), (2, 60)], 3), at(40)),
-            ("since then", lineage(&[(1, 40)], 2), lineage(&[(1, 40), (2, 60)], 3), at(60)),
-            ("back to the old primary", lineage(&[(1, 40)], 2), lineage(&[], 1), at(40)),
-            ("another standby, the same number", lineage(&[(1, 40)], 2), lineage(&[(1, 30)], 2), at(30)),
-            ("another standby, from the same position", lineage(&[(1, 40)], 2), lineage(&[(1, 40)], 3), at(40)),
-            ("the same", lineage(&[(1, 40)], 2), lineage(&[(1, 40)], 2), Parting::Same),
+            (
+                "promoted twice",
+                lineage(&[], 1),
+                lineage(&[(1, 40), (2, 60)], 3),
+                at(40),
+            ),
+            (
+                "since then",
+                lineage(&[(1, 40)], 2),
+                lineage(&[(1, 40), (2, 60)], 3),
+                at(60),
+            ),
+            (
+                "back to the old primary",
+                lineage(&[(1, 40)], 2),
+                lineage(&[], 1),
+                at(40),
+            ),
+            (
+                "another standby, the same number",
+                lineage(&[(1, 40)], 2),
+                lineage(&[(1, 30)], 2),
+                at(30),
+            ),
+            (
+                "another standby, from the same position",
+                lineage(&[(1, 40)], 2),
+                lineage(&[(1, 40)], 3),
+                at(40),
+            ),
+            (
+                "the same",
+                lineage(&[(1, 40)], 2),
+                lineage(&[(1, 40)], 2),
+                Parting::Same,
+            ),
             ("no history file", lineage(&[], 1), lineage(&[], 2), Parting::Unknown),
-            ("kept without its beginning", lineage(&[(2, 60)], 3), lineage(&[(1, 40), (2, 60)], 3), Parting::Same),
-            ("the same, promoted", lineage(&[(2, 60)], 3), lineage(&[(1, 40), (2, 60), (3, 70)], 4), at(70)),
+            (
+                "kept without its beginning",
+                lineage(&[(2, 60)], 3),
+                lineage(&[(1, 40), (2, 60)], 3),
+                Parting::Same,
+            ),
+            (
+                "the same, promoted",
+                lineage(&[(2, 60)], 3),
+                lineage(&[(1, 40), (2, 60), (3, 70)], 4),
+                at(70),
+            ),
         ];
         for (name, before, now, expected) in cases {
             assert_eq!(before.parts_from(&now), expected, "{name}");
@@ -136,7 +184,10 @@ mod tests {
     #[test]
     fn a_history_file_is_read_as_postgres_writes_it() {
         let file = "1\t0/16E9058\tno recovery target specified\n\n2\t1/A0\tbefore 2026-01-01 00:00:00+00\n";
-        assert_eq!(Lineage::read(3, file), lineage(&[(1, 0x16E_9058), (2, 0x1_0000_00A0)], 3));
+        assert_eq!(
+            Lineage::read(3, file),
+            lineage(&[(1, 0x16E_9058), (2, 0x1_0000_00A0)], 3)
+        );
         assert_eq!(Lineage::read(1, ""), lineage(&[], 1));
     }
 
