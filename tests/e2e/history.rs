@@ -395,3 +395,57 @@ fn a_synchronised_slot_is_read_from_the_fork() {
     scene.wait_for_new(NEW);
     scene.assert_told();
 }
+
+#[test]
+fn a_standby_that_is_promoted_while_it_is_read_is_still_the_same_server() {
+    let world = world::shared();
+    if world.postgres.major_version() < 16 {
+        return;
+    }
+    let primary = Postgres::start();
+    let outbox = Outbox::on(&primary, &world.kafka, "read_on_standby");
+    let sql = outbox.database.sql();
+    let publication = outbox.slot();
+    sql.run(&format!(
+        "create publication {publication} for table outbox; select pg_create_physical_replication_slot('standby')"
+    ));
+    let standby = primary.standby(&["hot_standby_feedback = on", "primary_slot_name = 'standby'"]);
+    standby.wait_until_it_has_all_of(&primary);
+    let config = outbox.config_with([("database.port", &standby.port().to_string())]);
+    let mut walferry = Walferry::start(outbox.options(config));
+    wait_for("the standby to be read", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        // A slot is made there once the primary has told which transactions run.
+        sql.run("select pg_log_standby_snapshot()");
+        let streams = "select 1 from pg_stat_replication where state in ('catchup', 'streaming')";
+        standby.sql().value(streams)
+    });
+    let topic = outbox.topic("order");
+    outbox.insert("k", 1, 50);
+    world.kafka.wait_for_records(&topic, 50);
+
+    standby.promote();
+    let promoted = standby.in_database(outbox.database.name());
+    promoted.run(&insert_sql("k", 51, 100));
+    world.kafka.wait_for_records(&topic, 100);
+    let confirmed = || {
+        promoted.value("select confirmed_flush_lsn >= pg_current_wal_flush_lsn() from pg_replication_slots where plugin = 'pgoutput'")
+    };
+    wait_for("the slot to be confirmed", || {
+        (confirmed().as_deref() == Some("t")).then_some(())
+    });
+    // Another connection, and another process.
+    promoted.run("select pg_terminate_backend(pid) from pg_stat_replication");
+    promoted.run(&insert_sql("k", 101, 150));
+    world.kafka.wait_for_records(&topic, 150);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    promoted.run(&insert_sql("k", 151, 200));
+    walferry.start_again();
+    let records = world.kafka.wait_for_records(&topic, 200);
+    crate::outbox::assert_runs(&records, &["k"], 200);
+    assert!(
+        !walferry.output().contains("does not have them"),
+        "{}",
+        walferry.output()
+    );
+}

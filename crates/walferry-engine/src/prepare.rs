@@ -1,5 +1,7 @@
 //! What a session begins with: what the plan makes of publication, slot and offset, and what of existing rows is read first.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use tracing::{info, warn};
 use walferry_pgoutput::Lsn;
 use walferry_snapshot::Done;
@@ -169,24 +171,31 @@ where
             Judged::Holds => return Ok(Some(stored)),
             Judged::Moved(moved) => *moved,
         };
-        let (before, now) = (&stored.history, &moved.history);
-        let missing = now.as_ref().and_then(|history| history.missing);
-        if let Some(missing) = missing.filter(|missing| before.as_ref().and_then(|b| b.missing) != Some(*missing)) {
+        let missing = |offset: &StoredOffset| offset.history.as_ref().and_then(|history| history.missing);
+        if let Some(new) = missing(&moved).filter(|new| missing(&stored) != Some(*new)) {
             warn!(
-                lsn.fork = %missing.from,
-                lsn.delivered = %missing.to,
-                timeline = missing.timeline,
-                server.timeline = missing.server_timeline,
+                lsn.fork = %new.from,
+                lsn.delivered = %new.to,
+                timeline = new.timeline,
+                server.timeline = new.server_timeline,
                 slot = s.slot,
                 "{}; the stream goes on from there",
-                missing.sentence()
+                new.sentence()
             );
-        } else {
+            // What is shown of the way so far are positions of another history.
+            let c = &self.status.counters;
+            for lsn in [&c.received_lsn, &c.delivered_lsn, &c.stored_lsn, &c.confirmed_lsn] {
+                lsn.store(0, Relaxed);
+            }
+        } else if stored
+            .history
+            .as_ref()
+            .is_some_and(|history| history.lineage != found.lineage.kept())
+        {
             info!(
                 slot = s.slot,
-                lsn.from = %moved.stream_start().unwrap_or_default(),
                 server.timeline = found.lineage.now,
-                "nothing that was delivered is missing on this server; the stream goes on from where the two agree"
+                "the server is on another timeline, and has everything that was delivered"
             );
         }
         self.store.write(&moved).await?;
