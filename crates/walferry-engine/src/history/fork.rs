@@ -239,11 +239,11 @@ impl Offset<'_> {
                 ),
             ));
         }
-        Ok(self.from_fork(fork, has_more.then_some(delivered)))
+        Ok(self.go_on_at_fork(fork, has_more.then_some(delivered)))
     }
 
     /// Goes on from the fork. What was committed before it is dealt with; nothing after it is.
-    fn from_fork(&self, fork: Lsn, delivered: Option<Lsn>) -> Judged {
+    fn go_on_at_fork(&self, fork: Lsn, delivered: Option<Lsn>) -> Judged {
         let mut offset = self.stored.clone();
         let history = offset.history.get_or_insert_default();
         history.settled = history.settled.min(fork);
