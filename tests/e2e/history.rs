@@ -182,6 +182,8 @@ fn a_standby_is_waited_for_and_read_from_the_fork_once_it_is_promoted() {
         "{reason}"
     );
 
+    assert!(reason.contains("\"ready\":false"), "{reason}");
+
     // The slot comes as the former primary had it before.
     standby.stop(false);
     standby.take_slot(&slot);

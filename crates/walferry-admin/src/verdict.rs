@@ -90,7 +90,9 @@ impl Verdict {
             );
         };
         let recent = look.now_us - trouble.since_us < PATIENCE_US;
-        let replays = trouble.failure.disposition == Disposition::Replay;
+        // What waits for another hand than the network's is not ready, however short it lasts.
+        let replays =
+            trouble.failure.disposition == Disposition::Replay || trouble.failure.kind == "slot_not_there_yet";
         let done = if look.course.has_run {
             "not reading"
         } else {

@@ -182,6 +182,15 @@ where
                 "{}; the stream goes on from there",
                 new.sentence()
             );
+            let slot = found.slot.as_ref().and_then(|slot| slot.confirmed).unwrap_or_default();
+            if slot > new.from && new.timeline != new.server_timeline {
+                warn!(
+                    lsn.fork = %new.from,
+                    lsn.confirmed = %slot,
+                    slot = s.slot,
+                    "the slot stands past the fork: what this server has committed between them is not read, as was accepted"
+                );
+            }
             // What is shown of the way so far are positions of another history.
             let c = &self.status.counters;
             for lsn in [&c.received_lsn, &c.delivered_lsn, &c.stored_lsn, &c.confirmed_lsn] {

@@ -165,7 +165,10 @@ impl Server {
         }
         match &self.slot {
             Some(row) => problems.extend(self.slot_problem(slot, row)),
-            None if self.slots >= self.max_slots => problems.push(Problem::NoFreeSlots { max: self.max_slots }),
+            // On a standby no slot is made in the place of one that is not there yet.
+            None if self.slots >= self.max_slots && !self.standby => {
+                problems.push(Problem::NoFreeSlots { max: self.max_slots })
+            }
             None => {}
         }
         problems.extend(self.publication_problem(publication));
