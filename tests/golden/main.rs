@@ -104,7 +104,7 @@ fn replay(folder: &Path) -> Result<String, Failure> {
         play(Frame::SnapshotEnd { lsn, transaction }, &[])?;
     }
 
-    play(Frame::Begin, &[])?;
+    play(Frame::Begin { from: Lsn(0) }, &[])?;
     for line in lines(folder, "wal.jsonl") {
         let lsn = Lsn(line["lsn"].as_u64().expect("lsn is a number"));
         let payload = unhex(line["message"].as_str().expect("message is text")).expect("message is hexadecimal");

@@ -144,6 +144,12 @@ impl Page<'_> {
         });
         self.value(&m::KAFKA_TROUBLE, |look| Some(u8::from(look.kafka.is_some())));
         self.value(&m::WARNINGS, |look| Some(look.status.warnings().len()));
+        self.each(&m::MISSING, |look, name, samples| {
+            if let Some(missing) = look.status.missing() {
+                samples.add(&[name, "from"], missing.from.0);
+                samples.add(&[name, "to"], missing.to.0);
+            }
+        });
     }
 
     fn throughput(&mut self) {
@@ -360,6 +366,7 @@ mod tests {
         status.count_skipped("delete", 2);
         status.latency.observe(1_500);
         status.warn("acks=1".into());
+        status.set_missing(Some(Default::default()));
         status.set_phase(Phase::Streaming);
         status.set_kafka(Some(Trouble {
             failure: Failure::retry("kafka_unreachable", "gone"),

@@ -45,6 +45,8 @@ const STALE_SECONDS: f64 = 15.0;
 const LAG_NOISE_SECONDS: f64 = 3.0;
 /// A lag that is worth a look.
 const LAG_NOTE_SECONDS: f64 = 60.0;
+/// How long it is told that positions are missing on the server; `walferry offsets show` tells it for ever.
+const NEWS_US: i64 = 7 * 24 * 3600 * 1_000_000;
 /// Less room than this for a slot is worth a word.
 const SCARCE_BYTES: i64 = 1 << 30;
 
@@ -66,6 +68,7 @@ impl Verdict {
             Phase::Snapshot | Phase::Streaming => Self::while_reading(look),
         };
         verdict.judge_slot(look);
+        verdict.tell_missing(look);
         verdict
     }
 
@@ -87,7 +90,9 @@ impl Verdict {
             );
         };
         let recent = look.now_us - trouble.since_us < PATIENCE_US;
-        let replays = trouble.failure.disposition == Disposition::Replay;
+        // What waits for another hand than the network's is not ready, however short it lasts.
+        let replays =
+            trouble.failure.disposition == Disposition::Replay || trouble.failure.kind == "slot_not_there_yet";
         let done = if look.course.has_run {
             "not reading"
         } else {
@@ -220,6 +225,18 @@ impl Verdict {
         }
     }
 
+    /// What was delivered and is not on the server, as long as that is news.
+    fn tell_missing(&mut self, look: &Look<'_>) {
+        let missing = look.status.missing();
+        let Some(missing) = missing.filter(|missing| look.now_us - missing.found_us < NEWS_US) else {
+            return;
+        };
+        let found = words::ago(missing.found_us, look.now_us);
+        let text = words::sentence(&format!("{} (found at {found})", missing.sentence()));
+        let hint = "topics may hold rows that the server does not have: see docs/how-to/failover.md";
+        self.raise(Level::Note, &text, Some(hint));
+    }
+
     fn raise(&mut self, level: Level, text: &str, hint: Option<&str>) {
         self.level = self.level.max(level);
         self.reason.push(' ');
@@ -273,7 +290,8 @@ fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
-    use walferry_engine::{Exit, status::Status};
+    use walferry_engine::{Exit, history::Missing, status::Status};
+    use walferry_pgoutput::Lsn;
 
     use super::*;
     use crate::look::tests::{NOW_US, S, slots};
@@ -510,6 +528,25 @@ mod tests {
             let verdict = Verdict::of(&Look::at(&status, NOW_US));
             assert_eq!(verdict.reason, reason);
             assert_eq!(verdict.hints, hints);
+        }
+    }
+
+    #[test]
+    fn positions_that_the_server_lacks_are_told_for_a_week() {
+        for (days, told) in [(1, true), (8, false)] {
+            let status = Status::new("orders", "shop");
+            status.set_phase(Phase::Streaming);
+            status.set_missing(Some(Missing {
+                from: Lsn(0x400),
+                to: Lsn(0x500),
+                timeline: 1,
+                server_timeline: 2,
+                found_us: NOW_US - days * 24 * 3600 * S,
+            }));
+            let verdict = Verdict::of(&Look::at(&status, NOW_US));
+            let says = "between 0/400 and 0/500 of timeline 1 were delivered, and the server does not have them";
+            assert_eq!(verdict.reason.contains(says), told, "{}", verdict.reason);
+            assert!(verdict.ready && (verdict.level == Level::Note) == told, "{verdict:?}");
         }
     }
 

@@ -10,6 +10,7 @@ use walferry_pgoutput::Lsn;
 
 use crate::{
     failure::Failure,
+    history::Gate,
     progress::{Progress, Stored, Unstored},
     status::Status,
     store::OffsetStore,
@@ -26,6 +27,8 @@ pub(crate) struct Keeper<'a> {
     /// What the server is told; `None` where somebody else moves the slot.
     pub(crate) confirmable: Option<&'a watch::Sender<Option<Stored>>>,
     pub(crate) server_end: &'a watch::Sender<Lsn>,
+    /// Closed while it is not known whether the server is the one that was read before.
+    pub(crate) gate: &'a Gate,
 }
 
 /// The least time between two writes, so that the file follows delivery within 50 ms on a disk that takes 10 ms for a write.
@@ -89,7 +92,11 @@ impl Keeper<'_> {
                     pace.took = begun.elapsed();
                     pace.ended = Some(Instant::now());
                 }
-                _ = looks.tick() => self.show(),
+                _ = looks.tick() => {
+                    self.show();
+                    // The server may have been recognised since the last write.
+                    self.confirm();
+                }
                 () = self.progress.changed.notified() => {
                     if let Some(failure) = self.progress.failure() {
                         return Err(failure);
@@ -120,8 +127,10 @@ impl Keeper<'_> {
     pub(crate) async fn save(&self, store: &mut impl OffsetStore) -> Result<(), Failure> {
         let counters = &self.status.counters;
         let Some(delivered) = self.progress.delivered() else {
+            self.confirm();
             return Ok(());
         };
+        let delivered = delivered.heard(*self.server_end.borrow());
         counters.delivered_chunks.fetch_add(self.progress.chunks(), Relaxed);
         let offset = &delivered.offset().connect;
         counters
@@ -136,11 +145,20 @@ impl Keeper<'_> {
             .inspect_err(|_| self.progress.not_stored())?;
         counters.stored_lsn.fetch_max(stored.confirmable().into(), Relaxed);
         self.stored.send_replace(Some(stored));
-        if let Some(confirmable) = self.confirmable {
-            confirmable.send_replace(Some(stored));
-            counters.confirmed_lsn.fetch_max(stored.confirmable().into(), Relaxed);
-        }
+        self.confirm();
         Ok(())
+    }
+
+    /// Lets what is stored be confirmed, unless the server may be another one than it was stored for.
+    fn confirm(&self) {
+        let stored = *self.stored.borrow();
+        if let (Some(confirmable), Some(stored), true) = (self.confirmable, stored, self.gate.is_open()) {
+            let is_news = confirmable.send_if_modified(|last| last.replace(stored) != Some(stored));
+            if is_news {
+                let confirmed = &self.status.counters.confirmed_lsn;
+                confirmed.fetch_max(stored.confirmable().into(), Relaxed);
+            }
+        }
     }
 }
 
@@ -203,6 +221,7 @@ mod tests {
                 stored: &watch::Sender::new(None),
                 confirmable: None,
                 server_end: &watch::Sender::new(Lsn::default()),
+                gate: &Gate::default(),
             };
             let events = async {
                 happens(progress.clone()).await;

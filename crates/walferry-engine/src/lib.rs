@@ -4,6 +4,7 @@ pub mod batch;
 mod counts;
 pub mod failure;
 mod heartbeat;
+pub mod history;
 mod keeper;
 mod metadata;
 mod outlet;

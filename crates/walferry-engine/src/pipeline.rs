@@ -15,8 +15,9 @@ use walferry_transform::Chain;
 use crate::{
     batch::Batch,
     counts::Counts,
-    failure::{Exit, Failure},
+    failure::{Disposition, Exit, Failure},
     heartbeat::Heartbeats,
+    history::{Expected, Gate, Missed, Positions, missed},
     outlet::{Converters, From, Outlet, Tolerance},
     place::{AsOrigin, Place},
     plans::Plans,
@@ -44,8 +45,21 @@ pub struct Pipeline {
     limit: Option<(u32, GuardrailAction)>,
     xmin: Option<SlotXmin>,
     place: Place,
+    check: Check,
     outlet: Outlet,
     counts: Counts,
+}
+
+/// Whether the server is still the one that was read before.
+#[derive(Default)]
+struct Check {
+    /// What has to come in this connection.
+    expected: Expected,
+    /// Opened once it has.
+    gate: Gate,
+    positions: Positions,
+    /// How many connections have begun.
+    connections: u64,
 }
 
 impl Pipeline {
@@ -67,6 +81,13 @@ impl Pipeline {
             limit: None,
             xmin: None,
             place: Place::after(after),
+            check: Check {
+                positions: Positions {
+                    processed: after.start().unwrap_or_default(),
+                    ..Positions::default()
+                },
+                ..Check::default()
+            },
             outlet: Outlet::new(chain, converters, tolerance),
             counts: Counts::default(),
         }
@@ -97,18 +118,28 @@ impl Pipeline {
         self
     }
 
+    /// The same with a gate that is opened once the server is known to be the one that was read before.
+    pub fn with_gate(mut self, gate: Gate) -> Self {
+        self.check.gate = gate;
+        self
+    }
+
     /// One frame of the source. `bytes` is what its ranges point into, `now_ns` the time of processing in nanoseconds since
     /// 1970.
     pub fn on_frame(&mut self, frame: Frame, bytes: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         match frame {
             Frame::Wal { lsn, payload } => self.on_message(lsn, &bytes[payload], now_ns, out)?,
             // Inside a transaction the server's position says nothing about what has been sent.
-            Frame::Keepalive { wal_end } if self.place.open().is_none() => out.step(Step::Idle(wal_end)),
+            Frame::Keepalive { wal_end } if self.place.open().is_none() => {
+                let kept = self.check.expected.idle(wal_end);
+                self.check.verdict(kept)?;
+                out.step(Step::Idle(wal_end));
+            }
             Frame::Keepalive { .. } => {}
             Frame::Catalog(catalog) => self.plans.facts(catalog),
-            Frame::Begin => {
+            Frame::Begin { from } => {
                 self.plans.forget();
-                self.place.reconnected(now_ns / 1000);
+                self.check.begin(from, self.place.reconnected(from, now_ns / 1000));
             }
             Frame::SnapshotBegin { rows_left } => self.counts.snapshot_begin(rows_left),
             Frame::Table(table) => self.snapshot.get_or_insert_default().table(table, &mut self.plans)?,
@@ -161,6 +192,9 @@ impl Pipeline {
         match pgoutput::decode(payload).map_err(|error| malformed(lsn, &error))? {
             Message::Change(change) => self.on_change(lsn, &change, now_ns, out),
             Message::Begin(begin) => {
+                // Before anything of it is sent.
+                let kept = self.check.expected.begin(&begin);
+                self.check.verdict(kept)?;
                 let is_delivered = self.place.begin(&begin);
                 self.on_transaction_edge(lsn, now_ns, out, is_delivered, Transaction::begin)
             }
@@ -168,13 +202,19 @@ impl Pipeline {
             Message::Commit(commit) => {
                 let is_delivered = self.place.has_ended();
                 self.on_transaction_edge(lsn, now_ns, out, is_delivered, Transaction::end)?;
-                let sent = self.place.commit(commit.end_lsn).is_some_and(|open| open.sent);
+                let dealt_with = self.place.is_dealt_with();
+                let open = self.place.commit(commit.end_lsn);
+                if dealt_with {
+                    return Ok(());
+                }
+                let seen = open.as_ref().map(|open| self.place.committed(open, commit.end_lsn));
                 let time_us = commit.commit_time.unix_micros();
                 self.counts.commit(time_us);
                 out.step(Step::Commit {
                     end: commit.end_lsn,
                     time_us,
-                    sent,
+                    sent: open.is_some_and(|open| open.sent),
+                    seen,
                 });
                 Ok(())
             }
@@ -306,6 +346,7 @@ impl Pipeline {
                 end: lsn,
                 time_us,
                 sent: false,
+                seen: None,
             });
         }
         Ok(())
@@ -379,6 +420,36 @@ impl Pipeline {
     pub fn report(&mut self, status: &Status) {
         self.counts.report(status);
         self.outlet.report(status);
+    }
+}
+
+impl Check {
+    fn begin(&mut self, from: Lsn, expected: Expected) {
+        self.expected = expected;
+        self.positions.from = from;
+        self.connections += 1;
+        if expected.is_met() {
+            self.gate.prove(self.connections);
+        }
+    }
+
+    /// What follows from a look at the stream.
+    fn verdict(&mut self, kept: Result<(), Missed>) -> Result<(), Failure> {
+        let Err(what) = kept else {
+            if self.expected.is_met() {
+                self.gate.prove(self.connections);
+            }
+            return Ok(());
+        };
+        let failure = missed(&what, &self.positions);
+        Err(match self.connections {
+            0 | 1 => failure,
+            // What was under way may not have been delivered: the next session begins with what was.
+            _ => Failure {
+                disposition: Disposition::Replay,
+                ..failure
+            },
+        })
     }
 }
 

@@ -4,7 +4,12 @@ use std::sync::Arc;
 
 use walferry_pgoutput::{Begin, Lsn, Origin};
 
-use crate::{position::Position, progress::Transaction, store::StoredOffset};
+use crate::{
+    history::{self, Expected, Mark},
+    position::Position,
+    progress::Transaction,
+    store::StoredOffset,
+};
 
 /// The pipeline's place in the stream.
 #[derive(Debug, Default)]
@@ -16,6 +21,13 @@ pub(crate) struct Place {
     /// Changes up to and including this one have been delivered, or are under way: they are read again after a restart or a
     /// new connection, and passed over.
     resume: Option<Position>,
+    /// Everything that was committed before this has been delivered, or is under way: where the stream starts earlier, so that
+    /// the last commit comes again, it is passed over.
+    floor: Lsn,
+    /// The last commit that was met.
+    commit: Option<history::Commit>,
+    /// The transaction behind it of which a part was met.
+    partial: Option<Mark>,
     /// The last transaction whose end was met, by `final_lsn`.
     ended: Option<Lsn>,
     /// LSN behind the last commit seen in the stream; `source.sequence[0]`.
@@ -63,8 +75,13 @@ pub(crate) struct Open {
 impl Place {
     /// Goes on after an offset.
     pub(crate) fn after(offset: &StoredOffset) -> Self {
+        let floor = offset.history.as_ref().map(|history| history.settled);
+        let floor = floor.or_else(|| offset.start()).unwrap_or_default();
         Self {
             resume: offset.position,
+            floor,
+            commit: offset.history.as_ref().and_then(|history| history.commit),
+            partial: begun(offset).filter(|mark| mark.lsn >= floor),
             last_commit: offset.connect.lsn_commit.map(Lsn),
             transaction: offset.connect.ts_usec.map(|time_us| Transaction {
                 xid: offset.connect.tx_id.unwrap_or_default(),
@@ -75,14 +92,31 @@ impl Place {
     }
 
     /// A new connection: the server sends again from an earlier commit; a transaction left open comes again whole.
-    pub(crate) fn reconnected(&mut self, now_us: i64) {
-        self.open = None;
-        self.resume = self.resume.max(self.last.take());
+    ///
+    /// Returns what has to come again in a stream that begins at `from`.
+    pub(crate) fn reconnected(&mut self, from: Lsn, now_us: i64) -> Expected {
+        let last = self.last.take();
+        if let Some(open) = self.open.take()
+            && last.is_some_and(|last| last.unit == open.final_lsn)
+        {
+            self.partial = Some(Mark {
+                lsn: open.final_lsn,
+                xid: open.transaction.xid,
+                time_us: open.transaction.time_us,
+            });
+        }
+        self.resume = self.resume.max(last);
         // Debezium's first offset, too, has the time at which it was made.
         self.transaction.get_or_insert(Transaction {
             xid: 0,
             time_us: now_us,
         });
+        if let Some(commit) = self.commit {
+            // All that came before it did so in an earlier connection.
+            self.floor = self.floor.max(commit.end);
+            self.partial = self.partial.filter(|partial| partial.lsn > commit.mark.lsn);
+        }
+        Expected::in_stream(from, self.commit, self.partial, self.floor)
     }
 
     /// A snapshot was taken in this transaction.
@@ -103,14 +137,23 @@ impl Place {
             transaction,
             sent: false,
         });
-        Some(begin.final_lsn) <= self.resume.map(|position| position.unit)
+        self.is_passed(begin.final_lsn) || Some(begin.final_lsn) <= self.resume.map(|position| position.unit)
+    }
+
+    /// Whether the transaction that is being read was dealt with as a whole before this connection.
+    pub(crate) fn is_dealt_with(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| self.is_passed(open.final_lsn))
+    }
+
+    fn is_passed(&self, unit: Lsn) -> bool {
+        unit < self.floor
     }
 
     /// Whether the end of the transaction that is being read was met before. Whether all its changes were says nothing: its
     /// end comes after the last of them.
     pub(crate) fn has_ended(&self) -> bool {
         let unit = self.open.as_ref().map(|open| open.final_lsn);
-        unit.is_some() && unit <= self.ended
+        unit.is_some() && unit <= self.ended || self.is_dealt_with()
     }
 
     /// The transaction was replicated to the server from another one.
@@ -129,6 +172,20 @@ impl Place {
         open
     }
 
+    /// A transaction of the stream has ended. Returns how it can be recognised when it comes again.
+    pub(crate) fn committed(&mut self, open: &Open, end: Lsn) -> history::Commit {
+        let mark = Mark {
+            lsn: open.final_lsn,
+            xid: open.transaction.xid,
+            time_us: open.transaction.time_us,
+        };
+        let commit = history::Commit { mark, end };
+        if self.commit.is_none_or(|last| last.mark.lsn < mark.lsn) {
+            self.commit = Some(commit);
+        }
+        commit
+    }
+
     /// Moves on to a change with this LSN, which may have been delivered before.
     ///
     /// Changes with the same LSN are told apart by counting them; whatever becomes of a change, it counts.
@@ -145,7 +202,7 @@ impl Place {
         };
         let position = Position { unit, lsn, ordinal };
         self.last = Some(position);
-        if self.resume < Some(position) {
+        if self.resume < Some(position) && !self.is_passed(unit) {
             Met::New(position)
         } else {
             Met::Delivered(position)
@@ -175,6 +232,18 @@ impl Place {
     pub(crate) const fn last_commit(&self) -> Option<Lsn> {
         self.last_commit
     }
+}
+
+/// The transaction of the last change that was delivered, where its end is not known to be. Of a message, the offset does not say
+/// whether it was part of a transaction.
+fn begun(offset: &StoredOffset) -> Option<Mark> {
+    let connect = &offset.connect;
+    let (position, xid, time_us) = (offset.position?, connect.tx_id?, connect.ts_usec?);
+    (connect.message_type.as_deref() != Some("MESSAGE")).then_some(Mark {
+        lsn: position.unit,
+        xid,
+        time_us,
+    })
 }
 
 /// An origin as events want it.
@@ -264,7 +333,7 @@ mod tests {
         let mut place = Place::default();
         begin(&mut place, 40);
         new(&mut place, [10, 10]);
-        place.reconnected(0);
+        place.reconnected(Lsn(0), 0);
         begin(&mut place, 40);
         let got = new(&mut place, [10, 10, 10]);
         assert_eq!(got, [None, None, at(40, 10, 2)]);
@@ -273,10 +342,10 @@ mod tests {
     #[test]
     fn messages_outside_transactions_carry_the_time_of_what_was_read_last() {
         let mut first = Place::default();
-        first.reconnected(5);
+        first.reconnected(Lsn(0), 5);
         assert_eq!(first.transaction().time_us, 5);
         first.snapshot_taken(Transaction { xid: 1, time_us: 7 });
-        first.reconnected(9);
+        first.reconnected(Lsn(0), 9);
         assert_eq!(first.transaction().time_us, 7);
         begin(&mut first, 40);
         assert_eq!(first.transaction().time_us, 0, "the transaction's");
@@ -284,7 +353,7 @@ mod tests {
         let mut offset = StoredOffset::default();
         offset.connect.ts_usec = Some(3);
         let mut resumed = Place::after(&offset);
-        resumed.reconnected(9);
+        resumed.reconnected(Lsn(0), 9);
         assert_eq!(resumed.transaction().time_us, 3);
     }
 }

@@ -1,17 +1,21 @@
 //! What a session begins with: what the plan makes of publication, slot and offset, and what of existing rows is read first.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use tracing::{info, warn};
 use walferry_pgoutput::Lsn;
 use walferry_snapshot::Done;
 
 use crate::{
     failure::Failure,
+    history::{self, Judged},
     pipeline::Pipeline,
     reader::Origin,
     rest,
     run::Connector,
-    source::{SnapshotPlan, Source},
+    source::{Found, SnapshotPlan, Source},
     start::{self, Plan},
+    status::now_us,
     store::{OffsetStore, StoredOffset},
 };
 
@@ -68,6 +72,7 @@ where
     pub(crate) async fn prepare(&mut self, again: &rest::Shared) -> Result<Prepared, Failure> {
         let stored = self.store.load().await?;
         let found = self.source.inspect().await?;
+        let stored = self.on_this_server(stored, &found).await?;
         let s = &self.settings;
         let plan = start::decide(&s.slot, &found, stored.as_ref(), s.snapshot, s.mismatch)?;
         self.check_outbox().await?;
@@ -79,8 +84,8 @@ where
         if !matches!(plan, Plan::Continue { .. }) {
             rest::forget(again);
         }
-        let system_id = found.system_id;
-        let slot = found.slot.and_then(|slot| slot.confirmed).unwrap_or_default();
+        let (system_id, lineage) = (found.system_id, found.lineage.clone());
+        let slot = found.slot.as_ref().and_then(|slot| slot.confirmed).unwrap_or_default();
         let Beginning { mut offset, from, rows } = match plan {
             Plan::Resume { from, snapshot } => self.resume(stored.unwrap_or_default(), from, snapshot).await?,
             Plan::Continue { from } => go_on(stored.unwrap_or_default(), from, again),
@@ -99,7 +104,15 @@ where
                 }
             }
         };
+        // Rows that are read once more are not read yet: what the offset said before still holds.
+        let settled = offset.start().map_or(from, |start| start.min(from));
         offset.system_id = Some(system_id);
+        let history = offset.history.get_or_insert_default();
+        history.enter(&found);
+        if history.settled == Lsn::INVALID {
+            history.settled = settled;
+        }
+        self.status.set_missing(history.missing);
         // Beside rows that are read once more, all that the stored offset says holds until they are read.
         let once_more = rows.is_some() && matches!(plan, Plan::Resume { .. });
         if streams && !once_more {
@@ -126,11 +139,77 @@ where
         } else {
             slot
         };
+        let begins = match plan {
+            Plan::Resume { snapshot: false, .. } | Plan::Continue { .. } => offset.stream_start().unwrap_or(from),
+            _ => from,
+        };
         Ok(Prepared {
             offset,
-            origin: Origin { from, slot, system_id },
+            origin: Origin {
+                from: begins,
+                processed: from,
+                slot,
+                system_id,
+                lineage,
+            },
             snapshot,
         })
+    }
+
+    /// The stored offset as it holds on the server that was found. Where that makes another of it, it is stored before anything
+    /// is read.
+    async fn on_this_server(
+        &mut self,
+        stored: Option<StoredOffset>,
+        found: &Found,
+    ) -> Result<Option<StoredOffset>, Failure> {
+        let stored = match stored {
+            Some(stored) if self.settings.snapshot.stream => stored,
+            other => return Ok(other),
+        };
+        let s = &self.settings;
+        let moved = match history::judge(&s.slot, found, &stored, s.mismatch, now_us())? {
+            Judged::Holds => return Ok(Some(stored)),
+            Judged::Moved(moved) => *moved,
+        };
+        let missing = |offset: &StoredOffset| offset.history.as_ref().and_then(|history| history.missing);
+        if let Some(new) = missing(&moved).filter(|new| missing(&stored) != Some(*new)) {
+            warn!(
+                lsn.fork = %new.from,
+                lsn.delivered = %new.to,
+                timeline = new.timeline,
+                server.timeline = new.server_timeline,
+                slot = s.slot,
+                "{}; the stream goes on from there",
+                new.sentence()
+            );
+            let slot = found.slot.as_ref().and_then(|slot| slot.confirmed).unwrap_or_default();
+            if slot > new.from && new.timeline != new.server_timeline {
+                warn!(
+                    lsn.fork = %new.from,
+                    lsn.confirmed = %slot,
+                    slot = s.slot,
+                    "the slot stands past the fork: what this server has committed between them is not read, as was accepted"
+                );
+            }
+            // What is shown of the way so far are positions of another history.
+            let c = &self.status.counters;
+            for lsn in [&c.received_lsn, &c.delivered_lsn, &c.stored_lsn, &c.confirmed_lsn] {
+                lsn.store(0, Relaxed);
+            }
+        } else if stored
+            .history
+            .as_ref()
+            .is_some_and(|history| history.lineage != found.lineage.kept())
+        {
+            info!(
+                slot = s.slot,
+                server.timeline = found.lineage.now,
+                "the server is on another timeline, and has everything that was delivered"
+            );
+        }
+        self.store.write(&moved).await?;
+        Ok(Some(moved))
     }
 
     /// From the stored offset; with `snapshot`, existing rows are read once more before.
@@ -170,7 +249,9 @@ where
                 "the slot is gone: all existing rows are read again, and rows that were deleted meanwhile stay in the topics"
             );
             // It says nothing of the new slot; nor must it after a crash, until all rows are read.
-            self.store.write(&old.interrupted()).await?;
+            let mut old = old.interrupted();
+            old.history = None;
+            self.store.write(&old).await?;
         }
         if replace {
             self.source.drop_slot().await?;

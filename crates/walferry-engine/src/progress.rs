@@ -15,6 +15,7 @@ use walferry_snapshot as snapshot;
 
 use crate::{
     failure::Failure,
+    history,
     metadata::Metadata,
     position::Position,
     status::{Latency, now_us},
@@ -59,6 +60,8 @@ pub enum Step {
         time_us: i64,
         /// Whether it sent any record.
         sent: bool,
+        /// How it can be recognised when it comes again; `None` for a message outside transactions.
+        seen: Option<history::Commit>,
     },
     /// Everything committed before this has been sent by the server.
     Idle(Lsn),
@@ -93,6 +96,7 @@ pub struct Delivered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stored {
     processed: Lsn,
+    start: Lsn,
 }
 
 impl Delivered {
@@ -101,7 +105,16 @@ impl Delivered {
         store.write(&self.offset).await?;
         Ok(Stored {
             processed: self.processed,
+            start: self.offset.stream_start().unwrap_or_default(),
         })
+    }
+
+    /// The stream has told this position of the server.
+    pub(crate) fn heard(mut self, server_end: Lsn) -> Self {
+        if let Some(history) = &mut self.offset.history {
+            history.furthest = history.furthest.max(server_end);
+        }
+        self
     }
 
     /// The offset that would be stored.
@@ -114,6 +127,11 @@ impl Stored {
     /// What may be confirmed to the server: it need not keep anything before this.
     pub const fn confirmable(&self) -> Lsn {
         self.processed
+    }
+
+    /// Where a stream has to start, so that the last commit that was dealt with comes again.
+    pub(crate) const fn stream_start(&self) -> Lsn {
+        self.start
     }
 }
 
@@ -499,7 +517,12 @@ impl State {
                 self.metadata.count(xid, table);
                 return;
             }
-            Step::Commit { end, .. } => {
+            Step::Commit { end, seen, .. } => {
+                let history = self.delivered.history.get_or_insert_default();
+                match seen {
+                    Some(commit) => history.settle_commit(commit),
+                    None => history.settle(end),
+                }
                 // The transaction tells that the snapshot is behind, unless one that was interrupted is still to go on.
                 if self.delivered.snapshot.is_none() {
                     (offset.snapshot, offset.snapshot_completed, offset.last_snapshot_record) = (None, None, None);
@@ -521,6 +544,7 @@ impl State {
             }
             Step::SnapshotEnd { lsn, transaction } => {
                 self.delivered.snapshot = None;
+                self.delivered.history.get_or_insert_default().settle(lsn);
                 self.transaction = transaction;
                 offset.lsn = Some(lsn.into());
                 // Rows that were read once more say more than the stream that they were read beside.

@@ -15,6 +15,7 @@ use walferry_snapshot::{Keys, Step};
 
 use crate::{
     failure::{Disposition, Failure},
+    history::{Gate, History, Lineage, Parting, went_back},
     progress::Stored,
     rest,
     retries::Retries,
@@ -37,18 +38,24 @@ pub(crate) struct Reader<'a, S> {
     pub(crate) retries: &'a mut Retries,
     pub(crate) port: Port,
     pub(crate) stored: watch::Receiver<Option<Stored>>,
+    /// The other end of what the port has.
+    pub(crate) confirmable: watch::Sender<Option<Stored>>,
+    pub(crate) gate: Gate,
     pub(crate) origin: Origin,
     pub(crate) again: rest::Shared,
 }
 
 /// What the session has found and begun with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Origin {
     /// Where the stream starts.
     pub(crate) from: Lsn,
+    /// Everything before this is dealt with, or not asked for.
+    pub(crate) processed: Lsn,
     /// Where the slot stood.
     pub(crate) slot: Lsn,
     pub(crate) system_id: u64,
+    pub(crate) lineage: Lineage,
 }
 
 impl<S: Source> Reader<'_, S> {
@@ -169,7 +176,12 @@ impl<S: Source> Reader<'_, S> {
 
     /// One connection.
     async fn stream(&mut self) -> Result<(), Failure> {
-        let from = self.origin.from.max(self.stored());
+        let stored = self.stored.borrow().as_ref().map(Stored::stream_start);
+        let from = self.origin.from.max(stored.unwrap_or_default());
+        // Until the pipeline knows that this is still the server that was read, nothing moves its slot.
+        let begun = *self.port.chunks.begun().borrow();
+        self.gate.close_until(begun + 1);
+        self.confirmable.send_replace(None);
         let shown = match self.port.until {
             // On the way to where a snapshot goes on.
             Some(_) => status::Phase::Snapshot,
@@ -195,13 +207,39 @@ impl<S: Source> Reader<'_, S> {
     /// slot's position when asked for an older one, and says nothing: what lies between would be missing.
     async fn check_slot(&mut self) -> Result<(), Failure> {
         let found = self.source.inspect().await?;
-        let Origin { from, slot, system_id } = self.origin;
+        let Origin {
+            processed,
+            slot,
+            system_id,
+            ref lineage,
+            ..
+        } = self.origin;
+        if found.system_id == system_id && found.slot.as_ref().is_some_and(|slot| slot.alive) {
+            if lineage.parts_from(&found.lineage) != Parting::Same {
+                return Err(Failure::new(
+                    Disposition::Replay,
+                    "timeline_changed",
+                    format!(
+                        "the server is on timeline {} now, and was on timeline {}: the stored offset is compared with it",
+                        found.lineage.now, lineage.now
+                    ),
+                    None,
+                ));
+            }
+            if let Some(failure) = went_back(*self.port.server_end.borrow(), &found) {
+                return Err(failure);
+            }
+        }
         let here = StoredOffset {
             connect: SourceOffset {
-                lsn_proc: Some(from.max(slot).max(self.stored()).into()),
+                lsn_proc: Some(processed.max(slot).max(self.stored()).into()),
                 ..SourceOffset::default()
             },
             system_id: Some(system_id),
+            history: Some(History {
+                lineage: lineage.clone(),
+                ..History::default()
+            }),
             ..StoredOffset::default()
         };
         let s = self.settings;

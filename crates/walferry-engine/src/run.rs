@@ -26,6 +26,7 @@ use walferry_pgoutput::Lsn;
 
 use crate::{
     failure::Failure,
+    history::Gate,
     keeper::Keeper,
     pipeline::Pipeline,
     prepare::Prepared,
@@ -170,7 +171,8 @@ where
             .counters
             .in_flight_limit_bytes
             .store(records_bytes as u64, Relaxed);
-        let mut pipeline = pipelines(&offset)?;
+        let gate = Gate::default();
+        let mut pipeline = pipelines(&offset)?.with_gate(gate.clone());
         if let Some(done) = rest {
             pipeline = pipeline.before_the_rest(again.clone(), done);
         }
@@ -203,6 +205,8 @@ where
             },
             again: again.clone(),
             stored: stored.subscribe(),
+            confirmable: confirmable.clone(),
+            gate: gate.clone(),
             origin,
         };
         let mut reading = Task::new(reader.read(snapshot));
@@ -212,6 +216,7 @@ where
             stored: &stored,
             confirmable: settings.confirm.then_some(&confirmable),
             server_end: &server_end,
+            gate: &gate,
         };
         let mut keeping = Task::new(keeper.keep(store, settings.flush_interval, over.subscribe()));
 

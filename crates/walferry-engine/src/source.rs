@@ -10,6 +10,7 @@ use walferry_snapshot::{self as snapshot, Done, Keys};
 
 use crate::{
     failure::Failure,
+    history::Lineage,
     progress::{Stored, Transaction},
 };
 
@@ -65,7 +66,7 @@ pub trait Source: Send + 'static {
 pub type TableFilter = Arc<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
 /// The server as [`Source::inspect`] found it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Found {
     /// `server_version_num`, such as 150018.
     pub server_version: u32,
@@ -75,6 +76,12 @@ pub struct Found {
     pub wal_end: Lsn,
     /// Our slot, `None` when there is none of that name.
     pub slot: Option<FoundSlot>,
+    /// Whether it is a standby: in recovery, and perhaps behind its primary.
+    pub standby: bool,
+    /// Its timelines.
+    pub lineage: Lineage,
+    /// What decides which transactions it sends: the publication and the stream's parameters.
+    pub sends: String,
 }
 
 /// Our slot as found.
@@ -139,7 +146,10 @@ impl Chunk {
 #[derive(Debug)]
 pub enum Frame {
     /// A replication connection begins: relations are described anew, a transaction left open is sent again from its start.
-    Begin,
+    Begin {
+        /// Where the server really begins: at the position that it was asked for, or at its slot's where that is further.
+        from: Lsn,
+    },
     /// A message of pgoutput (the payload of XLogData).
     Wal {
         /// Start LSN in the XLogData header, the `source.lsn` of a change.
@@ -252,7 +262,7 @@ impl ChunkSender {
     /// Waits until there is room, then hands the chunk over. Dropping the future hands nothing over. `Err` when the
     /// pipeline has ended.
     pub async fn send(&self, mut chunk: Chunk) -> Result<(), PipelineEnded> {
-        if let Some(Frame::Begin) = chunk.frames.first() {
+        if let Some(Frame::Begin { .. }) = chunk.frames.first() {
             self.begun.send_modify(|begun| *begun += 1);
         }
         let bytes = u32::try_from(chunk.bytes.len()).unwrap_or(u32::MAX).clamp(1, self.most);

@@ -4,6 +4,7 @@ use walferry_pgoutput::Lsn;
 
 use crate::{
     failure::{Exit, Failure},
+    history::{not_there_yet, went_back},
     source::Found,
     store::StoredOffset,
 };
@@ -76,41 +77,85 @@ pub fn decide(
     mismatch: Mismatch,
 ) -> Result<Plan, Failure> {
     let interrupted = stored.is_some_and(|offset| offset.connect.is_unfinished_snapshot());
-    let first = policy.at_first_start || policy.at_every_start || (policy.when_lost && interrupted);
-    // One that was interrupted goes on where it is known what of it was done, and the slot still has what came after.
-    // Otherwise it starts again, whatever it was begun for; what its offset says is of no use.
-    let continues = interrupted
-        && first
-        && policy.stream
-        && !policy.at_every_start
-        && stored.is_some_and(|offset| offset.snapshot.is_some())
-        && found.slot.as_ref().is_some_and(|slot| slot.alive);
-    let stored = stored.filter(|_| !interrupted || continues);
-    if !policy.stream {
-        return Ok(match stored {
-            Some(_) if !policy.at_every_start => Plan::Rest,
-            _ if first => Plan::ReadOnly,
-            _ => Plan::Rest,
-        });
-    }
-    let Some((stored, from)) = stored.and_then(|offset| Some((offset, offset.start()?))) else {
-        return match &found.slot {
-            None => Ok(Plan::Create {
-                snapshot: first,
-                replace: false,
-            }),
-            Some(s) if !s.alive && first => Ok(Plan::Create {
-                snapshot: true,
-                replace: true,
-            }),
-            Some(s) if !s.alive => Err(lost(slot, "has lost its WAL", None)),
-            Some(s) => Ok(Plan::Adopt {
-                snapshot: first,
-                from: s.confirmed.or(s.restart).unwrap_or_default(),
-            }),
-        };
+    let rows = Rows {
+        first: policy.at_first_start || policy.at_every_start || (policy.when_lost && interrupted),
+        interrupted,
     };
+    if !policy.stream {
+        return Ok(without_stream(stored, policy, rows));
+    }
+    // An offset says that there was a slot, whatever else is in it.
+    if let Some(failure) = stored.and_then(|stored| not_there_yet(slot, found, stored)) {
+        return Err(failure);
+    }
+    let continues = rows.go_on(found, stored, policy);
+    let offset = stored.filter(|_| !interrupted || continues);
+    match offset.and_then(|offset| Some((offset, offset.start()?))) {
+        None => without_offset(slot, found, rows),
+        Some((stored, from)) => {
+            is_on_server(found, stored, from)?;
+            let resumed = match continues {
+                true => Plan::Continue { from },
+                false => Plan::Resume {
+                    from,
+                    snapshot: policy.at_every_start,
+                },
+            };
+            with_offset(slot, found, (stored, from), policy, mismatch, resumed)
+        }
+    }
+}
 
+/// What is to be read of existing rows.
+#[derive(Debug, Clone, Copy)]
+struct Rows {
+    /// They are read where there is no offset.
+    first: bool,
+    /// A snapshot has been begun and not ended.
+    interrupted: bool,
+}
+
+impl Rows {
+    /// An interrupted snapshot goes on where it is known what of it was done, and the slot still has what came after. Otherwise
+    /// it starts again, whatever it was begun for; what its offset says is of no use.
+    fn go_on(self, found: &Found, stored: Option<&StoredOffset>, policy: SnapshotPolicy) -> bool {
+        self.interrupted
+            && self.first
+            && !policy.at_every_start
+            && stored.is_some_and(|offset| offset.snapshot.is_some())
+            && found.slot.as_ref().is_some_and(|slot| slot.alive)
+    }
+}
+
+/// `initial_only`.
+fn without_stream(stored: Option<&StoredOffset>, policy: SnapshotPolicy, rows: Rows) -> Plan {
+    match stored {
+        Some(_) if !rows.interrupted && !policy.at_every_start => Plan::Rest,
+        _ if rows.first => Plan::ReadOnly,
+        _ => Plan::Rest,
+    }
+}
+
+fn without_offset(slot: &str, found: &Found, rows: Rows) -> Result<Plan, Failure> {
+    match &found.slot {
+        None => Ok(Plan::Create {
+            snapshot: rows.first,
+            replace: false,
+        }),
+        Some(s) if !s.alive && rows.first => Ok(Plan::Create {
+            snapshot: true,
+            replace: true,
+        }),
+        Some(s) if !s.alive => Err(lost(slot, "has lost its WAL", None)),
+        Some(s) => Ok(Plan::Adopt {
+            snapshot: rows.first,
+            from: s.confirmed.or(s.restart).unwrap_or_default(),
+        }),
+    }
+}
+
+/// Whether the stored positions can be this server's.
+fn is_on_server(found: &Found, stored: &StoredOffset, from: Lsn) -> Result<(), Failure> {
     if let Some(system_id) = stored.system_id.filter(|&id| id != found.system_id) {
         return Err(Failure::stop(
             Exit::Setup,
@@ -123,53 +168,44 @@ pub fn decide(
              `--data-dir`, or remove the offset with `walferry offsets reset` and choose a `snapshot.mode`",
         ));
     }
-    if from > found.wal_end {
-        return Err(Failure::stop(
-            Exit::Setup,
-            "offset_beyond_server",
-            format!(
-                "the stored offset {from} lies beyond the server's WAL, which ends at {}",
-                found.wal_end
-            ),
-            "the server was restored from a backup, or is another one: rows that were delivered may not exist there; remove \
-             the offset with `walferry offsets reset` and take a snapshot again (`snapshot.mode=initial`)",
-        ));
-    }
+    went_back(from, found).map_or(Ok(()), Err)
+}
 
+fn with_offset(
+    slot: &str,
+    found: &Found,
+    (stored, from): (&StoredOffset, Lsn),
+    policy: SnapshotPolicy,
+    mismatch: Mismatch,
+    resumed: Plan,
+) -> Result<Plan, Failure> {
     let again = Plan::Create {
         snapshot: true,
         replace: found.slot.is_some(),
     };
-    match &found.slot {
-        None if policy.when_lost => Ok(again),
-        None => Err(lost(slot, "does not exist", Some(from))),
-        Some(s) if !s.alive && policy.when_lost => Ok(again),
-        Some(s) if !s.alive => Err(lost(slot, "has lost its WAL", Some(from))),
-        Some(s) => {
-            let confirmed = s.confirmed.unwrap_or_default();
-            if confirmed > latest(stored, from) && mismatch == Mismatch::Refuse {
-                return Err(Failure::stop(
-                    Exit::Setup,
-                    "slot_ahead_of_offset",
-                    format!(
-                        "replication slot {slot} stands at {confirmed}, ahead of the stored offset {from}: something else has moved it"
-                    ),
-                    format!(
-                        "changes between {from} and {confirmed} may be missing from the topics; take a snapshot again \
-                         (`walferry offsets reset`, `snapshot.mode=initial`), or accept the gap with \
-                         `offset.mismatch.strategy=trust_slot`"
-                    ),
-                ));
-            }
-            Ok(match continues {
-                true => Plan::Continue { from },
-                false => Plan::Resume {
-                    from,
-                    snapshot: policy.at_every_start,
-                },
-            })
-        }
+    let on_server = match &found.slot {
+        None if policy.when_lost => return Ok(again),
+        None => return Err(lost(slot, "does not exist", Some(from))),
+        Some(s) if !s.alive && policy.when_lost => return Ok(again),
+        Some(s) if !s.alive => return Err(lost(slot, "has lost its WAL", Some(from))),
+        Some(s) => s,
+    };
+    let confirmed = on_server.confirmed.unwrap_or_default();
+    if confirmed > latest(stored, from) && mismatch == Mismatch::Refuse {
+        return Err(Failure::stop(
+            Exit::Setup,
+            "slot_ahead_of_offset",
+            format!(
+                "replication slot {slot} stands at {confirmed}, ahead of the stored offset {from}: something else has moved it"
+            ),
+            format!(
+                "changes between {from} and {confirmed} may be missing from the topics; take a snapshot again \
+                 (`walferry offsets reset`, `snapshot.mode=initial`), or accept the gap with \
+                 `offset.mismatch.strategy=trust_slot`"
+            ),
+        ));
     }
+    Ok(resumed)
 }
 
 /// The furthest position that an offset tells of. Debezium may confirm its `lsn_proc`, which is past its last commit.
@@ -203,7 +239,12 @@ mod tests {
     use walferry_record::SourceOffset;
 
     use super::*;
-    use crate::{position::Position, source::FoundSlot};
+    use crate::{
+        failure::Disposition,
+        history::{History, Lineage, Switch},
+        position::Position,
+        source::FoundSlot,
+    };
 
     const INITIAL: SnapshotPolicy = SnapshotPolicy {
         at_first_start: true,
@@ -236,6 +277,7 @@ mod tests {
             system_id: 7,
             wal_end: Lsn::from(1000),
             slot,
+            ..Found::default()
         }
     }
     fn slot_at(confirmed: u64) -> Option<FoundSlot> {
@@ -472,6 +514,79 @@ mod tests {
         stored.system_id = Some(8);
         let failure = decide("s", &server(slot_at(500)), Some(&stored), WHEN_NEEDED, Mismatch::GoOn).unwrap_err();
         assert_eq!(failure.kind, "other_server");
+    }
+
+    /// `when_needed` reads all rows again where the slot is lost, and a slot that is not there yet is not lost.
+    #[test]
+    fn a_failover_that_is_under_way_is_waited_for_whatever_the_mode() {
+        let promoted = Lineage {
+            left: vec![Switch {
+                timeline: 1,
+                at: Lsn::from(600),
+            }],
+            now: 2,
+        };
+        let before = own(500).map(|offset| StoredOffset {
+            history: Some(History {
+                lineage: Lineage {
+                    left: Vec::new(),
+                    now: 1,
+                },
+                ..History::default()
+            }),
+            ..offset
+        });
+        let unfinished = before.clone().map(|mut offset| {
+            offset.connect.snapshot = Some("INITIAL".into());
+            offset
+        });
+        let standby = |slot, wal_end| Found {
+            standby: true,
+            wal_end: Lsn::from(wal_end),
+            ..server(slot)
+        };
+        let new_primary = Found {
+            lineage: promoted,
+            ..server(None)
+        };
+        let cases = [
+            (
+                "a standby without the slot",
+                standby(None, 1000),
+                own(500),
+                "slot_not_there_yet",
+            ),
+            (
+                "a standby that is behind",
+                standby(slot_at(400), 450),
+                own(500),
+                "standby_behind",
+            ),
+            (
+                "a promoted server",
+                new_primary.clone(),
+                before.clone(),
+                "slot_not_there_yet",
+            ),
+            (
+                "the same during a snapshot",
+                new_primary,
+                unfinished,
+                "slot_not_there_yet",
+            ),
+        ];
+        for (name, found, stored, kind) in cases {
+            for policy in [WHEN_NEEDED, INITIAL, NO_DATA, ALWAYS] {
+                let failure = decide("s", &found, stored.as_ref(), policy, Mismatch::GoOn).expect_err(name);
+                assert_eq!(
+                    (failure.kind, failure.disposition),
+                    (kind, Disposition::Retry),
+                    "{name}"
+                );
+            }
+        }
+        let same_timeline = decide("s", &server(None), before.as_ref(), INITIAL, Mismatch::Refuse);
+        assert_eq!(same_timeline.map_err(|failure| failure.kind), Err("slot_lost"));
     }
 
     #[test]

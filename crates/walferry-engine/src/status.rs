@@ -18,7 +18,7 @@ use std::{
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use crate::{failure::Failure, xmin::SlotXmin};
+use crate::{failure::Failure, history::Missing, xmin::SlotXmin};
 
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
@@ -48,6 +48,7 @@ pub struct Status {
     errors: Mutex<BTreeMap<&'static str, u64>>,
     snapshot_rows: Mutex<BTreeMap<String, u64>>,
     warnings: Mutex<Vec<String>>,
+    missing: Mutex<Option<Missing>>,
 }
 
 /// Numbers that change with every batch.
@@ -371,6 +372,15 @@ impl Status {
             Some(count) => *count += rows,
             None => drop(counted.insert(table.to_owned(), rows)),
         }
+    }
+
+    /// Positions that were delivered and that the server does not have.
+    pub fn missing(&self) -> Option<Missing> {
+        *lock(&self.missing)
+    }
+    /// Says which they are.
+    pub fn set_missing(&self, missing: Option<Missing>) {
+        *lock(&self.missing) = missing;
     }
 
     /// Settings that weaken a guarantee, to be shown as long as they are in force.

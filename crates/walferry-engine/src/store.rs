@@ -6,7 +6,7 @@ use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
 use walferry_snapshot::Done;
 
-use crate::{failure::Failure, position::Position};
+use crate::{failure::Failure, history::History, position::Position};
 
 /// A store for the offset of one connector. `walferry-offset` has the one in a file.
 pub trait OffsetStore: Send + 'static {
@@ -29,6 +29,8 @@ pub struct StoredOffset {
     /// What of an unfinished snapshot has been delivered; `None` when there is none, or when it starts again from its
     /// beginning.
     pub snapshot: Option<Done>,
+    /// What the server can be recognised by; `None` when the offset came from Debezium or from an earlier version.
+    pub history: Option<History>,
 }
 
 impl StoredOffset {
@@ -52,5 +54,11 @@ impl StoredOffset {
             c.lsn_commit.or(c.lsn_proc).or(c.lsn)
         };
         at.map(Lsn::from)
+    }
+
+    /// Where the stream is to start: so that the last commit that was dealt with comes again, as a proof that this is still the
+    /// server that was read. The server starts at its slot where that is further.
+    pub(crate) fn stream_start(&self) -> Option<Lsn> {
+        self.history.as_ref().and_then(History::start).or_else(|| self.start())
     }
 }

@@ -9,7 +9,9 @@
 //!   "value": { "lsn_proc": 24023128, "lsn": 24023128, … },
 //!   "position": { "unit": "0/16E9058", "lsn": "0/16E8F18", "ordinal": 2 },
 //!   "system_id": 7423423423423423423,
-//!   "snapshot": { "16391": { "storage": 70401338916864, "blocks": [[0, 4096]] } }
+//!   "snapshot": { "16391": { "storage": 70401338916864, "blocks": [[0, 4096]] } },
+//!   "history": { "timeline": 2, "left": [[1, "0/15D6160"]], "furthest": "0/16E9088", "settled": "0/16E9088",
+//!     "commit": { "lsn": "0/16E9058", "end": "0/16E9088", "xid": 748, "ts_usec": 1795262414119112 }, "sends": "dbz" }
 //! }
 //! }
 //! ```
@@ -22,6 +24,8 @@ use walferry_engine::{Position, store::StoredOffset};
 use walferry_pgoutput::Lsn;
 use walferry_record::{SourceOffset, SourcePartition};
 use walferry_snapshot::Done;
+
+use crate::recognition::Recognition;
 
 /// The format that is written.
 pub(crate) const FORMAT: u32 = 1;
@@ -59,6 +63,8 @@ struct Content {
     system_id: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     snapshot: Option<Done>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    history: Option<Recognition>,
 }
 
 /// A position, with LSNs as people read them.
@@ -82,6 +88,7 @@ pub(crate) fn encode(partition: &SourcePartition, offset: &StoredOffset) -> Vec<
         }),
         system_id: offset.system_id,
         snapshot: offset.snapshot.clone(),
+        history: offset.history.as_ref().map(Recognition::from),
     };
     let content = serde_json::to_string_pretty(&content).expect("strings and numbers always have a JSON form");
     let crc32 = crc32fast::hash(content.as_bytes());
@@ -121,6 +128,11 @@ pub(crate) fn decode(partition: &SourcePartition, bytes: &[u8]) -> Result<Stored
         position: position.transpose()?,
         system_id: content.system_id,
         snapshot: content.snapshot,
+        history: content
+            .history
+            .map(Recognition::read)
+            .transpose()
+            .map_err(|error| damaged(error.to_string()))?,
     })
 }
 
@@ -148,6 +160,7 @@ mod tests {
             }),
             system_id: Some(u64::MAX),
             snapshot: Some(serde_json::from_str(r#"{"7":{"storage":3,"blocks":[[0,4096]]}}"#).unwrap()),
+            history: Some(crate::recognition::tests::history()),
         }
     }
 
@@ -156,6 +169,16 @@ mod tests {
         for offset in [offset(), StoredOffset::default()] {
             assert_eq!(decode(&partition(), &encode(&partition(), &offset)), Ok(offset));
         }
+    }
+
+    /// As version 0.1 wrote it.
+    #[test]
+    fn a_file_without_history_is_read() {
+        let content = r#"{"format":1,"key":"[\"c \\\"1\\\"\",{\"server\":\"tp\"}]","value":{"lsn":7},"system_id":9}"#;
+        let crc32 = crc32fast::hash(content.as_bytes());
+        let file = format!(r#"{{"crc32":"{crc32:08x}","content":{content}}}"#);
+        let offset = decode(&partition(), file.as_bytes()).unwrap();
+        assert_eq!((offset.system_id, offset.history), (Some(9), None));
     }
 
     #[test]

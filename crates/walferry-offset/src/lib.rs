@@ -9,6 +9,7 @@ mod file;
 mod folder;
 mod format;
 mod memory;
+mod recognition;
 
 pub use error::Error;
 pub use exchange::{Import, ImportError, export_key_value, export_rest, import};

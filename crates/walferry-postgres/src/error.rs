@@ -305,6 +305,7 @@ impl Error {
             | Self::ChannelBinding
             | Self::SelectOverride { .. } => STOP,
             Self::Server { source, .. } => source.disposition(),
+            Self::Problems(problems) if problems.iter().all(Problem::passes) => Disposition::Retry,
             Self::Problems(_) => STOP,
         }
     }
@@ -453,6 +454,19 @@ mod tests {
                 Error::Problems(vec![Problem::WalLevel {
                     found: "replica".into(),
                 }]),
+                STOP,
+            ),
+            (
+                Error::Problems(vec![Problem::StandbyTooOld { version: 150_018 }]),
+                Disposition::Retry,
+            ),
+            (
+                Error::Problems(vec![
+                    Problem::StandbyTooOld { version: 150_018 },
+                    Problem::WalLevel {
+                        found: "replica".into(),
+                    },
+                ]),
                 STOP,
             ),
         ];

@@ -123,6 +123,22 @@ impl Server {
         })
     }
 
+    /// Where our slot stands now.
+    pub(crate) async fn confirmed(sql: &Sql, slot: &str) -> Result<Option<Lsn>, Error> {
+        const DOING: &str = "looking at the replication slot";
+        const SLOT: &str =
+            "SELECT s.confirmed_flush_lsn::text FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1";
+        let rows = sql.rows(DOING, SLOT, &[(&slot, Type::TEXT)]).await?;
+        let text: Option<String> = match rows.first() {
+            Some(row) => row.try_get(0).map_err(|error| Error::sql(DOING, error))?,
+            None => None,
+        };
+        text.map(|text| text.parse()).transpose().map_err(|_| Error::Protocol {
+            doing: DOING,
+            problem: "a position that is no LSN".to_owned(),
+        })
+    }
+
     /// Everything about it that a person has to mend before the connector can work; `streams` says whether more is asked of
     /// the server than existing rows (`initial_only` asks for no more).
     pub(crate) fn problems(&self, slot: &str, publication: &Publication, streams: bool) -> Vec<Problem> {
@@ -149,7 +165,10 @@ impl Server {
         }
         match &self.slot {
             Some(row) => problems.extend(self.slot_problem(slot, row)),
-            None if self.slots >= self.max_slots => problems.push(Problem::NoFreeSlots { max: self.max_slots }),
+            // On a standby no slot is made in the place of one that is not there yet.
+            None if self.slots >= self.max_slots && !self.standby => {
+                problems.push(Problem::NoFreeSlots { max: self.max_slots })
+            }
             None => {}
         }
         problems.extend(self.publication_problem(publication));

@@ -144,10 +144,20 @@ pub enum Problem {
 pub(crate) const OLDEST_VERSION: u32 = 120_000;
 
 impl Problem {
+    /// Whether it passes by itself when a standby is promoted or the address leads to the primary again: while a failover is under
+    /// way, a connector waits.
+    pub fn passes(&self) -> bool {
+        matches!(
+            self,
+            Self::StandbyTooOld { .. } | Self::SlotSynced { .. } | Self::PublicationMissingOnStandby { .. }
+        )
+    }
+
     /// A constant word for metrics.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::ServerTooOld { .. } | Self::StandbyTooOld { .. } => "server_version",
+            Self::ServerTooOld { .. } => "server_version",
+            Self::StandbyTooOld { .. } => "standby",
             Self::WalLevel { .. } => "wal_level",
             Self::NoReplication { .. }
             | Self::NoSelect { .. }
@@ -170,7 +180,8 @@ impl Problem {
     pub fn hint(&self) -> String {
         match self {
             Self::ServerTooOld { .. } => "upgrade the server".to_owned(),
-            Self::StandbyTooOld { .. } => "connect to the primary, or upgrade both to Postgres 16".to_owned(),
+            Self::StandbyTooOld { .. } => "this ends by itself once the standby is promoted; otherwise connect to the primary, or upgrade both to Postgres 16"
+                    .to_owned(),
             Self::WalLevel { .. } => {
                 "ALTER SYSTEM SET wal_level = 'logical'; and restart the server (Amazon RDS: rds.logical_replication = 1; \
                  Cloud SQL: cloudsql.logical_decoding = on)"
@@ -188,7 +199,9 @@ impl Problem {
                     .to_owned()
             }
             Self::SlotSynced { .. } => {
-                "connect to the primary; or set `slot.name` to another name, for a slot of the standby's own".to_owned()
+                "this ends by itself once the standby is promoted; otherwise connect to the primary, or set `slot.name` to another \
+                 name, for a slot of the standby's own"
+                    .to_owned()
             }
             Self::SlotStillRead { slot } => format!(
                 "stop that process, then: SELECT pg_drop_replication_slot({0}); (SELECT active_pid FROM pg_replication_slots \

@@ -7,6 +7,7 @@ use tracing::info;
 use walferry_config::Connector;
 use walferry_config::connector::{Filter, ReplicaIdentityRule, SlotSection};
 use walferry_engine::Failure;
+use walferry_engine::history::Lineage;
 use walferry_engine::source::{ChunkSender, CreatedSlot, Found, Port, SnapshotPlan, Source, TableFilter};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
@@ -47,6 +48,7 @@ pub struct Postgres {
 struct Link {
     wire: Wire,
     identity: Identity,
+    lineage: Lineage,
     wal_sender_timeout: Duration,
 }
 
@@ -54,10 +56,12 @@ impl Link {
     async fn open(endpoint: &Endpoint) -> Result<Self, Error> {
         let mut wire = endpoint.replication().await?;
         let identity = replication::identify_system(&mut wire).await?;
+        let lineage = replication::lineage(&mut wire, identity.timeline).await?;
         let wal_sender_timeout = replication::wal_sender_timeout(&mut wire).await?;
         Ok(Self {
             wire,
             identity,
+            lineage,
             wal_sender_timeout,
         })
     }
@@ -82,6 +86,15 @@ impl Postgres {
             reading: snapshot::Options::new(&connector.snapshot, &connector.publication.name, &connector.slot),
             streams: connector.snapshot.streams(),
         }
+    }
+
+    /// What decides which transactions come in the stream.
+    fn sends(&self) -> String {
+        let mut text = self.publication.name.clone();
+        for (name, value) in &self.slot.stream_params {
+            text.push_str(&format!(", {name}={value}"));
+        }
+        text
     }
 
     async fn take_link(&mut self) -> Result<Link, Error> {
@@ -122,6 +135,9 @@ impl Postgres {
             system_id: link.identity.system_id,
             wal_end: server.wal_end().max(link.identity.wal_end),
             slot: server.slot(),
+            standby: server.standby,
+            lineage: link.lineage.clone(),
+            sends: self.sends(),
         };
         self.link = Some(link);
         self.server = Some(server);
@@ -149,6 +165,8 @@ impl Postgres {
             system_id: system_id.cast_unsigned(),
             wal_end: server.wal_end(),
             slot: server.slot(),
+            standby: server.standby,
+            ..Found::default()
         };
         self.server = Some(server);
         Ok(found)
@@ -262,6 +280,9 @@ impl Postgres {
     async fn follow(&mut self, from: Lsn, port: &mut Port) -> Result<(), Error> {
         let mut link = self.take_link().await?;
         let slot = self.slot.name.as_str();
+        // Postgres would start there by itself, and its log would tell of it each time.
+        let stood = self.server.as_ref().and_then(|server| server.slot()?.confirmed);
+        let from = from.max(stood.unwrap_or_default());
         replication::start(
             &mut link.wire,
             slot,
@@ -270,13 +291,17 @@ impl Postgres {
             &self.slot.stream_params,
         )
         .await?;
+        // Nobody else moves the slot any more. Before, a walsender of ours that had not ended yet could: then the server begins
+        // behind what it was asked for, and says nothing.
+        let sql = self.lookup.sql().await?;
+        let from = from.max(Server::confirmed(sql, slot).await?.unwrap_or_default());
         info!(slot.name = %slot, lsn.from = %from, "streaming");
         let mut plan = StreamPlan::new(self.status_interval, link.wal_sender_timeout);
         if port.until.is_some() {
             // The server's answer to a status update is what tells that a quiet stream is there.
             plan.status_interval = plan.status_interval.min(UNTIL_INTERVAL);
         }
-        replication::stream(link.wire, plan, &mut self.lookup, port).await
+        replication::stream(link.wire, plan, from, &mut self.lookup, port).await
     }
 
     async fn advance(&mut self, to: Lsn) -> Result<(), Error> {

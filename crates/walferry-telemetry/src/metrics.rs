@@ -27,6 +27,7 @@ pub const GROUPS: &[(&str, &[Metric])] = &[
             ERRORS,
             KAFKA_TROUBLE,
             WARNINGS,
+            MISSING,
         ],
     ),
     (
@@ -243,6 +244,14 @@ pub const WARNINGS: Metric = Metric::new(
     "Settings in force that weaken a guarantee, such as `acks=1`; the page lists them.",
 )
 .labels(&["connector"]);
+
+/// `walferry_missing_on_server_lsn`.
+pub const MISSING: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_missing_on_server_lsn",
+    "Positions that were delivered and that the server does not have, since another one was promoted or a backup was restored: `from` the fork `to` the furthest that was delivered. Absent while there are none.",
+)
+.labels(&["connector", "edge"]);
 
 /// `walferry_changes_total`.
 pub const CHANGES: Metric = Metric::new(

@@ -130,6 +130,9 @@ pub(crate) enum OffsetsCommand {
     },
     /// Remove what is stored: the next start is a first start
     Reset(OffsetArgs),
+    /// Accept that the server has another history than the one that was read: the next start goes on from the slot's position,
+    /// whatever was delivered before
+    AcceptHistory(OffsetArgs),
 }
 
 /// Whose offsets.

@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use walferry_config::Connector;
+use walferry_engine::history::History;
 use walferry_offset::{FileStore, export_rest, import};
 use walferry_pgoutput::Lsn;
 use walferry_snapshot::Done;
@@ -22,6 +23,7 @@ pub(crate) fn offsets(command: OffsetsCommand) -> Result<(), Error> {
         OffsetsCommand::Export(which) => export(&which),
         OffsetsCommand::Import { which, file, force } => take_over(&which, &file, force),
         OffsetsCommand::Reset(which) => reset(&which),
+        OffsetsCommand::AcceptHistory(which) => accept_history(&which),
     }
 }
 
@@ -74,7 +76,47 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
     if let Some(system_id) = stored.system_id {
         say!("  {:<14} {system_id}", "system id");
     }
+    if let Some(history) = &stored.history {
+        show_history(history);
+    }
     say!("  {:<14} {}", "Connect's JSON", serde_json::json!(offset));
+    Ok(())
+}
+
+fn show_history(history: &History) {
+    if history.lineage.now > 0 {
+        say!("  {:<14} {}", "timeline", history.lineage.now);
+    }
+    if let Some(commit) = history.commit {
+        say!(
+            "  {:<14} {:<12} the end of transaction {}; where the slot still has it, it must come again",
+            "proof",
+            commit.end.to_string(),
+            commit.mark.xid
+        );
+    }
+    if let Some(missing) = history.missing {
+        say!("  {:<14} {}", "not there", missing.sentence());
+    }
+    if history.accepted {
+        say!("  {:<14} the next start goes on from the slot's position", "accepted");
+    }
+}
+
+fn accept_history(which: &OffsetArgs) -> Result<(), Error> {
+    let connector = load_connector(&which.config)?;
+    let store = open(&connector, which)?;
+    let refuse = || Error::setup(format!("connector {:?} is as it was", connector.name));
+    let stored = store.read().map_err(|error| unusable(&connector, error))?;
+    let Some(mut stored) = stored else {
+        return Err(refuse().cause("it has no stored offset, so there is nothing to accept", None));
+    };
+    stored.history.get_or_insert_default().accepted = true;
+    store.replace(&stored).map_err(|error| unusable(&connector, error))?;
+    say!(
+        "accepted: the next start goes on from the slot's position. What the slot still has is sent, also what was sent before; \
+         changes that were delivered and that the server does not have stay in the topics"
+    );
     Ok(())
 }
 

@@ -135,6 +135,7 @@ impl Source for Edges {
             system_id: state.system_id,
             wal_end: WAL_END,
             slot,
+            ..Found::default()
         })
     }
 
@@ -201,10 +202,10 @@ impl Source for Edges {
 
     async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
         self.hang(Hang::Stream).await;
-        let begin = Chunk::new(Bytes::new(), vec![Frame::Begin]);
-        port.chunks.send(begin).await.map_err(ended)?;
         // Postgres never goes back behind the slot, and says nothing.
         let from = self.lock().slot.unwrap_or_default().max(from);
+        let begin = Chunk::new(Bytes::new(), vec![Frame::Begin { from }]);
+        port.chunks.send(begin).await.map_err(ended)?;
         let units = self.lock().units.clone();
         let sent = script::relations().into_iter();
         let until = port.until;

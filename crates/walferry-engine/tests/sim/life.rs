@@ -561,3 +561,30 @@ fn rows_that_are_read_once_more_confirm_nothing_until_they_are() {
         assert!(log.contains(&rows(2)[2]), "a committed row is missing: {log:?}");
     });
 }
+
+#[test]
+fn a_server_with_another_history_is_refused_before_anything_of_it_is_sent_or_confirmed() {
+    let others = [
+        vec![Unit::of(1000, &rows(1)), Unit::of(3100, &rows(7))],
+        vec![Unit::of(1000, &rows(1))],
+    ];
+    for other in others {
+        block_on(async {
+            let edges = Edges::new(three());
+            let confirmed = |state: &State, _: &Status| state.slot >= Some(WAL_END);
+            assert_eq!(run(&edges, settings(), confirmed).await, Ok(()));
+            let log = edges.lock().log.clone();
+            {
+                let mut state = edges.lock();
+                state.units = other;
+                state.slot = Some(Lsn(10));
+            }
+            for _ in 0..2 {
+                let failure = run(&edges, settings(), never).await.expect_err("it is another server");
+                assert_eq!(failure.kind, "another_history");
+            }
+            let state = edges.lock();
+            assert_eq!((&state.log, state.slot), (&log, Some(Lsn(10))));
+        });
+    }
+}

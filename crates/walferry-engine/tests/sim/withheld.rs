@@ -54,7 +54,9 @@ fn noted(properties: &str, read: Read, catalog: Option<Catalog>) -> Vec<String> 
     let again = rest::Shared::default();
     let mut pipeline = fixture::pipeline_of(&connector, &StoredOffset::default()).before_the_rest(again.clone(), done);
     let mut batch = Batch::default();
-    pipeline.on_frame(Frame::Begin, &[], 0, &mut batch).unwrap();
+    pipeline
+        .on_frame(Frame::Begin { from: Lsn(0) }, &[], 0, &mut batch)
+        .unwrap();
     let changes = [
         script::insert_text(Lsn(100), TABLE, "1", "1"),
         update(200, "2", "2", "2"),

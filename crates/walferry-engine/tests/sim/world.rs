@@ -43,6 +43,7 @@ struct Connector {
 
 /// A connection: what is still to come.
 struct Stream {
+    from: Lsn,
     next: std::vec::IntoIter<Coming>,
 }
 
@@ -207,7 +208,7 @@ impl Connector {
             return false;
         };
         let (frame, bytes) = match coming {
-            Coming::Begin => (Frame::Begin, Bytes::new()),
+            Coming::Begin => (Frame::Begin { from: self.stream.from }, Bytes::new()),
             Coming::Keepalive(wal_end) => (Frame::Keepalive { wal_end }, Bytes::new()),
             Coming::Wal(sent) => {
                 let bytes = Bytes::from(sent.payload);
@@ -269,6 +270,7 @@ impl Stream {
         }
         coming.push(Coming::Keepalive(script.end()));
         Self {
+            from,
             next: coming.into_iter(),
         }
     }

@@ -7,6 +7,8 @@ mod stream;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tracing::warn;
+use walferry_engine::history::Lineage;
 use walferry_pgoutput::Lsn;
 
 use crate::connect::LIFT_LIMITS;
@@ -21,6 +23,8 @@ pub(crate) use stream::{StreamPlan, stream};
 pub(crate) struct Identity {
     /// The cluster's identifier: the same after every restart, another after `initdb`, a copy's is the original's.
     pub(crate) system_id: u64,
+    /// The timeline that it writes, or replays.
+    pub(crate) timeline: u32,
     /// The server's position: flushed on a primary, received or replayed on a standby.
     pub(crate) wal_end: Lsn,
 }
@@ -40,8 +44,27 @@ pub(crate) async fn identify_system(wire: &mut Wire) -> Result<Identity, Error> 
     let row = only_row(DOING, &rows)?;
     Ok(Identity {
         system_id: field(DOING, row, 0)?,
+        timeline: field(DOING, row, 1)?,
         wal_end: field(DOING, row, 2)?,
     })
+}
+
+/// The timelines that the server has gone through before `now`: the history file of this timeline. Without one (somebody has
+/// removed it) nothing is known of them.
+pub(crate) async fn lineage(wire: &mut Wire, now: u32) -> Result<Lineage, Error> {
+    const DOING: &str = "reading the history of the server's timeline";
+    // The first timeline has no file.
+    if now <= 1 {
+        return Ok(Lineage::read(now, ""));
+    }
+    match wire.command(DOING, &format!("TIMELINE_HISTORY {now}")).await {
+        Ok(rows) => Ok(Lineage::read(now, &field::<String>(DOING, only_row(DOING, &rows)?, 1)?)),
+        Err(Error::Server { source, .. }) if source.code == "58P01" => {
+            warn!(timeline = now, error = %source, "the server has no history file of its timeline");
+            Ok(Lineage::read(now, ""))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// `wal_sender_timeout` of this connection: how long the server waits for a sign of life; zero for ever.

@@ -42,8 +42,14 @@ impl StreamPlan {
 /// How long the server gets to end its side of a stream that we end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Reads a stream that has been started until it fails or is to close.
-pub(crate) async fn stream(wire: Wire, plan: StreamPlan, catalog: &mut Lookup, port: &mut Port) -> Result<(), Error> {
+/// Reads a stream that has been started, and that begins at `from`, until it fails or is to close.
+pub(crate) async fn stream(
+    wire: Wire,
+    plan: StreamPlan,
+    from: Lsn,
+    catalog: &mut Lookup,
+    port: &mut Port,
+) -> Result<(), Error> {
     let (stream, rest) = wire.into_parts();
     let (reader, writer) = tokio::io::split(stream);
     let Port {
@@ -61,7 +67,7 @@ pub(crate) async fn stream(wire: Wire, plan: StreamPlan, catalog: &mut Lookup, p
         pace: Pace::default(),
     };
     session.reporter.report(true).await?;
-    let begin = Chunk::new(bytes::Bytes::new(), vec![Frame::Begin]);
+    let begin = Chunk::new(bytes::Bytes::new(), vec![Frame::Begin { from }]);
     if let Attended::Done(sent) = session.reporter.attend(Phase::Run, chunks.send(begin)).await? {
         sent.map_err(|_| Error::PipelineEnded)?;
         if session.run(catalog, chunks, server_end, *until).await? == Ended::Reached {

@@ -6,6 +6,7 @@
 //! that shows the server's last words. Nothing outlives the test process, however it ends (`scratch`).
 
 mod connect;
+mod failover;
 mod http;
 mod kafka;
 mod network;
@@ -19,6 +20,7 @@ mod tools;
 mod walferry;
 
 pub use connect::{Connect, Task};
+pub use failover::{DataDirectory, SlotCopy};
 pub use http::{Answer, request};
 pub use kafka::{Kafka, Paused};
 pub use network::{Network, Weather};

@@ -87,6 +87,12 @@ impl Postgres {
         for (name, content) in &options.files {
             write(&data.join(name), content);
         }
+        Self::start_in(folder, port)
+    }
+
+    /// Starts a server on the data directory in a folder.
+    #[track_caller]
+    pub(super) fn start_in(folder: PathBuf, port: u16) -> Self {
         let mut server = Self {
             process: run(&folder),
             folder,
@@ -94,6 +100,15 @@ impl Postgres {
         };
         server.wait_until_it_answers();
         server
+    }
+
+    /// Its data directory.
+    pub(super) fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    pub(super) fn set_port(&mut self, port: u16) {
+        self.port = port;
     }
 
     /// The loopback port it listens on.
@@ -146,6 +161,11 @@ impl Postgres {
     /// A connection of the superuser to the database `postgres`.
     pub fn sql(&self) -> Sql {
         Sql::new(self.port, "postgres")
+    }
+
+    /// A connection of the superuser to a database that was not made by [`Postgres::database`], such as one of a copy.
+    pub fn in_database(&self, name: &str) -> Sql {
+        Sql::new(self.port, name)
     }
 
     #[track_caller]
@@ -266,13 +286,13 @@ fn account() -> Option<(u32, u32)> {
     Some(ids.unwrap_or_else(|| panic!("root may not run Postgres, and no account of {ACCOUNTS:?} exists")))
 }
 
-fn give_away(path: &Path) {
+pub(super) fn give_away(path: &Path) {
     if let Some((uid, gid)) = account() {
         chown(path, Some(uid), Some(gid)).expect("root may give a file away");
     }
 }
 
-fn write(path: &Path, content: &str) {
+pub(super) fn write(path: &Path, content: &str) {
     use std::os::unix::fs::PermissionsExt;
     fs::write(path, content).expect("the data directory can be written");
     // Postgres refuses keys that others can read.

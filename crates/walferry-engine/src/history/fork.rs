@@ -1,0 +1,554 @@
+//! What becomes of a stored offset on the server that was found.
+
+use walferry_pgoutput::Lsn;
+
+use super::{History, Missed, Missing, Parting};
+use crate::{
+    failure::{Exit, Failure},
+    source::{Found, FoundSlot},
+    start::Mismatch,
+    store::StoredOffset,
+};
+
+/// What is to be done with a stored offset.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Judged {
+    /// It holds as it is, as far as can be told before the stream begins.
+    Holds,
+    /// The stream goes on from another position.
+    Moved(Box<StoredOffset>),
+}
+
+/// Compares the server with the one that the offset was stored for. Looks only where a slot can be read: what is done without one
+/// is decided elsewhere.
+pub(crate) fn judge(
+    slot: &str,
+    found: &Found,
+    stored: &StoredOffset,
+    mismatch: Mismatch,
+    now_us: i64,
+) -> Result<Judged, Failure> {
+    let (Some(history), Some(on_server)) = (&stored.history, found.slot.as_ref().filter(|slot| slot.alive)) else {
+        return Ok(Judged::Holds);
+    };
+    if stored.system_id.is_some_and(|id| id != found.system_id) {
+        return Ok(Judged::Holds);
+    }
+    let offset = Offset {
+        slot,
+        found,
+        stored,
+        history,
+        confirmed: confirmed(on_server),
+        now_us,
+    };
+    if history.accepted {
+        return Ok(offset.accepted());
+    }
+    match history.lineage.parts_from(&found.lineage) {
+        Parting::At(fork) => offset.forked(fork, mismatch),
+        Parting::Unknown => offset.unknown(),
+        Parting::Same => offset.same(),
+    }
+}
+
+/// The slot is missing: says why to wait for it instead of taking it for lost. An offset says that it was there.
+pub(crate) fn not_there_yet(slot: &str, found: &Found, stored: &StoredOffset) -> Option<Failure> {
+    if found.slot.is_some() || stored.system_id.is_some_and(|id| id != found.system_id) {
+        return None;
+    }
+    if found.standby {
+        return Some(waits(
+            format!("the server is a standby, and replication slot {slot} is not on it"),
+            format!(
+                "this ends by itself once the standby is promoted and has the slot, or the address leads to the primary again; \
+                 no other slot is made meanwhile. {}",
+                bring(slot)
+            ),
+        ));
+    }
+    let history = stored.history.as_ref()?;
+    let (before, now) = (history.lineage.now, found.lineage.now);
+    (history.lineage.parts_from(&found.lineage) != Parting::Same).then(|| {
+        waits(
+            format!(
+                "replication slot {slot} is not on this server, which is on timeline {now}; the offset was stored on timeline \
+                 {before}: another server was promoted, or a backup restored, and the slot is not there yet"
+            ),
+            format!(
+                "{} If it will not come, changes after the stored offset cannot be read any more: `walferry offsets reset`, and \
+                 read all rows again with `snapshot.mode=initial`",
+                bring(slot)
+            ),
+        )
+    })
+}
+
+fn waits(what: String, hint: String) -> Failure {
+    let mut failure = Failure::retry("slot_not_there_yet", what);
+    failure.causes[0].hint = Some(hint);
+    failure
+}
+
+fn bring(slot: &str) -> String {
+    format!(
+        "Bring slot {slot} there as your failover does it: a synchronised slot (Postgres 17, `slot.failover=true` and \
+         `sync_replication_slots`), or a copy of the slot that the former primary had."
+    )
+}
+
+/// The stream has been read farther than the server's log goes.
+pub(crate) fn went_back(furthest: Lsn, found: &Found) -> Option<Failure> {
+    let end = found.wal_end;
+    (furthest > end).then(|| {
+        if found.standby {
+            return Failure::retry(
+                "standby_behind",
+                format!("the server is a standby that has WAL up to {end}, and {furthest} has been read before"),
+            );
+        }
+        Failure::stop(
+            Exit::Setup,
+            "offset_beyond_server",
+            format!("the server has been read up to {furthest}, and its WAL ends at {end}"),
+            format!(
+                "the server was restored from a backup, or is another one: rows that were delivered may not exist there. With \
+                 the right server nothing needs doing. {CHOICES}"
+            ),
+        )
+    })
+}
+
+const CHOICES: &str = "Otherwise read all rows again (`walferry offsets reset`, `snapshot.mode=initial`), or accept this server: \
+                       `walferry offsets accept-history` lets the next start go on from the slot's position";
+
+/// A transaction that had to come in the stream has not.
+pub(crate) fn missed(missed: &Missed, stored: &Positions) -> Failure {
+    let Missed { expected, instead, at } = missed;
+    let time = |time_us: i64| match jiff::Timestamp::from_microsecond(time_us) {
+        Ok(time) => time.to_string(),
+        Err(_) => format!("{time_us} µs"),
+    };
+    let told = |mark: &super::Mark| {
+        format!(
+            "transaction {} of {}, whose commit is at {}",
+            mark.xid,
+            time(mark.time_us),
+            mark.lsn
+        )
+    };
+    let there = match instead {
+        Some(came) => format!("the server has {} instead", told(came)),
+        None => format!("the stream has come to {at} without it"),
+    };
+    let Positions { from, processed } = stored;
+    Failure::stop(
+        Exit::Setup,
+        "another_history",
+        format!(
+            "the server has another history than the one that was read: {} was delivered, and {there}. The stored offset is \
+             {processed}, the stream began at {from}; the histories part somewhere before {}",
+            told(expected),
+            expected.lsn,
+        ),
+        format!(
+            "nothing of this server was sent, and the slot was not moved. The server is a copy or a restored backup, or \
+             another one; or its publication was changed such that it leaves out that transaction now. With the right server \
+             nothing needs doing. {CHOICES}: no change of this server after that is left out, and some may be sent twice"
+        ),
+    )
+}
+
+/// Where a stream began, and the offset that it was to go on from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Positions {
+    pub(crate) from: Lsn,
+    pub(crate) processed: Lsn,
+}
+
+/// An offset with all that is compared.
+struct Offset<'a> {
+    slot: &'a str,
+    found: &'a Found,
+    stored: &'a StoredOffset,
+    history: &'a History,
+    /// Where the slot stands.
+    confirmed: Lsn,
+    now_us: i64,
+}
+
+impl Offset<'_> {
+    fn processed(&self) -> Lsn {
+        self.stored.connect.lsn_proc.map_or(self.history.settled, Lsn)
+    }
+
+    /// The end of what came and was delivered, also of a transaction of which a part was.
+    fn delivered(&self) -> Lsn {
+        let unit = self.stored.position.map(|position| position.unit).unwrap_or_default();
+        self.history.settled.max(unit)
+    }
+
+    /// No timeline tells of another history. The stream will, where the slot still has the last commit.
+    fn same(&self) -> Result<Judged, Failure> {
+        match went_back(self.history.furthest, self.found) {
+            Some(failure) => Err(failure),
+            None => Ok(self.holds()),
+        }
+    }
+
+    /// Where the timelines part is not known, the last commit has to prove that nothing is missing.
+    fn unknown(&self) -> Result<Judged, Failure> {
+        let comes_again = self
+            .history
+            .commit
+            .is_some_and(|commit| commit.mark.lsn >= self.confirmed);
+        if comes_again && self.sends_the_same() {
+            return self.same();
+        }
+        Err(self.refuse(
+            format!(
+                "the server is on timeline {}, the offset was stored on timeline {}, and the server has no history file that \
+                 says where they part",
+                self.found.lineage.now, self.history.lineage.now
+            ),
+            "Changes may be missing between the fork and the slot's position",
+        ))
+    }
+
+    fn forked(&self, fork: Lsn, mismatch: Mismatch) -> Result<Judged, Failure> {
+        let (delivered, processed) = (self.delivered(), self.processed());
+        let unit = self.stored.position.map(|position| position.unit);
+        let has_more = self.history.settled > fork || unit.is_some_and(|unit| unit >= fork);
+        if !has_more && processed <= fork {
+            return Ok(self.holds());
+        }
+        // The standby was promoted while it was read: its slot stands where nobody but us has moved it.
+        if self.history.standby && (fork..=processed).contains(&self.confirmed) && self.confirmed > fork {
+            return Ok(self.holds());
+        }
+        if self.confirmed > fork && mismatch == Mismatch::Refuse {
+            let (before, now) = (self.history.lineage.now, self.found.lineage.now);
+            return Err(self.refuse(
+                format!(
+                    "the server is on timeline {now}, which has forked at {fork} from timeline {before}, and changes up to \
+                     {delivered} were delivered"
+                ),
+                &format!(
+                    "What this server has committed between {fork} and {} cannot be read any more",
+                    self.confirmed
+                ),
+            ));
+        }
+        Ok(self.go_on_at_fork(fork, has_more.then_some(delivered)))
+    }
+
+    /// Goes on from the fork. What was committed before it is dealt with; nothing after it is.
+    fn go_on_at_fork(&self, fork: Lsn, delivered: Option<Lsn>) -> Judged {
+        let mut offset = self.stored.clone();
+        let history = offset.history.get_or_insert_default();
+        history.settled = history.settled.min(fork);
+        history.commit = history.commit.filter(|commit| commit.end <= fork);
+        // A snapshot may have read rows that this server does not have.
+        if history.furthest > fork {
+            offset.snapshot = None;
+        }
+        history.furthest = Lsn::INVALID;
+        if let Some(to) = delivered {
+            history.missing = Some(self.missing(fork, to));
+        }
+        offset.position = offset.position.filter(|position| position.unit < fork);
+        let least = |lsn: Option<u64>| lsn.map(|lsn| lsn.min(fork.0));
+        let connect = &mut offset.connect;
+        (connect.lsn, connect.lsn_proc) = (least(connect.lsn), least(connect.lsn_proc));
+        // It must be that of a commit.
+        connect.lsn_commit = connect.lsn_commit.filter(|&lsn| lsn <= fork.0);
+        history.enter(self.found);
+        Judged::Moved(Box::new(offset))
+    }
+
+    /// Goes on from the slot's position, as a person has asked for: nothing that is known of the offset counts any more.
+    fn accepted(&self) -> Judged {
+        let mut offset = self.stored.clone();
+        let at = self.confirmed;
+        let delivered = self.delivered();
+        let missing = (delivered > at).then(|| self.missing(at, delivered));
+        offset.position = None;
+        offset.snapshot = None;
+        let connect = &mut offset.connect;
+        (connect.lsn, connect.lsn_proc, connect.lsn_commit) = (Some(at.0), Some(at.0), None);
+        let mut history = History {
+            settled: at,
+            missing,
+            ..History::default()
+        };
+        history.enter(self.found);
+        offset.history = Some(history);
+        Judged::Moved(Box::new(offset))
+    }
+
+    /// With another publication or other parameters the last commit need not come again.
+    fn holds(&self) -> Judged {
+        if self.sends_the_same() || self.history.commit.is_none() {
+            return Judged::Holds;
+        }
+        let mut offset = self.stored.clone();
+        if let Some(history) = &mut offset.history {
+            history.commit = None;
+        }
+        Judged::Moved(Box::new(offset))
+    }
+
+    fn sends_the_same(&self) -> bool {
+        self.history.sends == self.found.sends
+    }
+
+    fn missing(&self, from: Lsn, to: Lsn) -> Missing {
+        Missing {
+            from,
+            to,
+            timeline: self.history.lineage.now,
+            server_timeline: self.found.lineage.now,
+            found_us: self.now_us,
+        }
+    }
+
+    fn refuse(&self, what: String, cost: &str) -> Failure {
+        let Self {
+            slot, found, confirmed, ..
+        } = self;
+        Failure::stop(
+            Exit::Setup,
+            "another_history",
+            format!(
+                "{what}. The stored offset is {}, replication slot {slot} stands at {confirmed}, and the server's WAL ends at {}",
+                self.processed(),
+                found.wal_end
+            ),
+            format!("{cost}. With the right server nothing needs doing. {CHOICES}"),
+        )
+    }
+}
+
+fn confirmed(slot: &FoundSlot) -> Lsn {
+    slot.confirmed.or(slot.restart).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use walferry_record::SourceOffset;
+
+    use super::*;
+    use crate::{
+        history::{Commit, Lineage, Mark, Switch},
+        position::Position,
+    };
+
+    /// Timeline 2, which was begun at 400; its WAL ends at 1000. The slot stands there.
+    fn promoted(slot: u64) -> Found {
+        Found {
+            system_id: 7,
+            wal_end: Lsn(1000),
+            slot: Some(FoundSlot {
+                confirmed: Some(Lsn(slot)),
+                restart: Some(Lsn(slot / 2)),
+                alive: true,
+                active_pid: None,
+            }),
+            lineage: Lineage {
+                left: vec![Switch {
+                    timeline: 1,
+                    at: Lsn(400),
+                }],
+                now: 2,
+            },
+            ..Found::default()
+        }
+    }
+
+    /// The same server before.
+    fn primary(slot: u64) -> Found {
+        Found {
+            lineage: Lineage {
+                left: Vec::new(),
+                now: 1,
+            },
+            ..promoted(slot)
+        }
+    }
+
+    /// On timeline 1: the last commit ended there, and the server was quiet up to `processed`.
+    fn stored(commit_end: u64, processed: u64) -> StoredOffset {
+        let commit = Commit {
+            mark: Mark {
+                lsn: Lsn(commit_end - 8),
+                xid: 70,
+                time_us: 1,
+            },
+            end: Lsn(commit_end),
+        };
+        StoredOffset {
+            connect: SourceOffset {
+                lsn: Some(commit_end - 20),
+                lsn_commit: Some(commit_end),
+                lsn_proc: Some(processed),
+                ..SourceOffset::default()
+            },
+            position: Some(Position {
+                unit: commit.mark.lsn,
+                lsn: Lsn(commit_end - 20),
+                ordinal: 3,
+            }),
+            system_id: Some(7),
+            history: Some(History {
+                lineage: primary(0).lineage,
+                furthest: Lsn(processed),
+                settled: commit.end,
+                commit: Some(commit),
+                ..History::default()
+            }),
+            ..StoredOffset::default()
+        }
+    }
+
+    fn judged(found: &Found, stored: &StoredOffset) -> Result<Judged, &'static str> {
+        judge("s", found, stored, Mismatch::Refuse, 5).map_err(|failure| failure.kind)
+    }
+
+    /// Where the stream goes on and what is missing.
+    fn moved(judged: Result<Judged, &'static str>) -> (Option<u64>, Option<(u64, u64)>) {
+        match judged {
+            Ok(Judged::Moved(offset)) => {
+                let history = offset.history.expect("it was moved");
+                assert!(history.lineage.now == 2 && history.furthest == Lsn::INVALID);
+                assert!(
+                    offset.connect.lsn_proc.is_none_or(|lsn| lsn <= 400),
+                    "{:?}",
+                    offset.connect
+                );
+                assert!(offset.position.is_none_or(|position| position.unit < Lsn(400)));
+                let missing = history.missing.map(|missing| (missing.from.0, missing.to.0));
+                (history.start().map(|lsn| lsn.0), missing)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_offset_that_is_not_past_the_fork_holds() {
+        assert_eq!(judged(&promoted(300), &stored(390, 400)), Ok(Judged::Holds));
+        assert_eq!(judged(&promoted(390), &stored(390, 390)), Ok(Judged::Holds));
+    }
+
+    #[test]
+    fn what_was_delivered_past_the_fork_is_told_and_the_stream_goes_on_from_the_fork() {
+        assert_eq!(
+            moved(judged(&promoted(300), &stored(500, 520))),
+            (Some(400), Some((400, 500)))
+        );
+        // A server that is shorter still than what was delivered.
+        let short = Found {
+            wal_end: Lsn(450),
+            ..promoted(400)
+        };
+        assert_eq!(moved(judged(&short, &stored(500, 520))), (Some(400), Some((400, 500))));
+        // Only a part of a transaction was delivered past it: the commit before must come again.
+        let mut partial = stored(350, 360);
+        partial.position = Some(Position {
+            unit: Lsn(450),
+            lsn: Lsn(380),
+            ordinal: 0,
+        });
+        assert_eq!(moved(judged(&promoted(300), &partial)), (Some(342), Some((400, 450))));
+    }
+
+    #[test]
+    fn a_server_that_was_only_quiet_past_the_fork_lacks_nothing() {
+        assert_eq!(moved(judged(&promoted(300), &stored(350, 520))), (Some(342), None));
+    }
+
+    #[test]
+    fn a_slot_past_the_fork_is_refused_unless_the_gap_is_accepted() {
+        for stored in [stored(500, 520), stored(350, 520)] {
+            assert_eq!(judged(&promoted(410), &stored), Err("another_history"));
+            assert!(judge("s", &promoted(410), &stored, Mismatch::GoOn, 5).is_ok());
+        }
+        let failure = judge("s", &promoted(410), &stored(500, 520), Mismatch::Refuse, 5).unwrap_err();
+        for lsn in [400, 410, 500, 520, 1000] {
+            let text = Lsn(lsn).to_string();
+            assert!(failure.to_string().contains(&text), "{text} is missing in {failure}");
+        }
+    }
+
+    #[test]
+    fn a_standby_that_was_promoted_while_it_was_read_holds() {
+        let mut standby = stored(500, 520);
+        standby.history.as_mut().unwrap().standby = true;
+        assert_eq!(judged(&promoted(510), &standby), Ok(Judged::Holds));
+        assert_eq!(judged(&promoted(530), &standby), Err("another_history"));
+    }
+
+    #[test]
+    fn without_another_timeline_the_stream_has_to_prove_it() {
+        assert_eq!(judged(&primary(300), &stored(500, 520)), Ok(Judged::Holds));
+        let short = Found {
+            wal_end: Lsn(510),
+            ..primary(300)
+        };
+        assert_eq!(judged(&short, &stored(500, 520)), Err("offset_beyond_server"));
+        let standby = Found { standby: true, ..short };
+        assert_eq!(judged(&standby, &stored(500, 520)), Err("standby_behind"));
+    }
+
+    #[test]
+    fn a_fork_that_nobody_knows_needs_the_proof() {
+        let unknown = |slot| Found {
+            lineage: Lineage {
+                left: Vec::new(),
+                now: 2,
+            },
+            ..promoted(slot)
+        };
+        assert_eq!(judged(&unknown(300), &stored(500, 520)), Ok(Judged::Holds));
+        assert_eq!(judged(&unknown(510), &stored(500, 520)), Err("another_history"));
+    }
+
+    #[test]
+    fn another_publication_need_not_send_the_last_commit() {
+        let other = Found {
+            sends: "other".into(),
+            ..primary(300)
+        };
+        let Ok(Judged::Moved(offset)) = judged(&other, &stored(500, 520)) else {
+            panic!("the commit is still expected")
+        };
+        assert_eq!(offset.history.unwrap().start(), Some(Lsn(500)));
+    }
+
+    #[test]
+    fn what_a_person_accepts_goes_on_from_the_slot() {
+        let mut accepted = stored(500, 520);
+        accepted.history.as_mut().unwrap().accepted = true;
+        let Ok(Judged::Moved(offset)) = judged(&primary(300), &accepted) else {
+            panic!("it is not accepted")
+        };
+        assert_eq!((offset.position, offset.connect.lsn_proc), (None, Some(300)));
+        let history = offset.history.unwrap();
+        assert_eq!((history.start(), history.accepted), (Some(Lsn(300)), false));
+    }
+
+    #[test]
+    fn a_slot_that_is_not_there_yet_is_told_from_one_that_is_gone() {
+        let without = |found: Found| Found { slot: None, ..found };
+        let kind = |found: &Found, stored: &StoredOffset| not_there_yet("s", found, stored).map(|f| f.kind);
+        let waits = Some("slot_not_there_yet");
+        let standby = Found {
+            standby: true,
+            ..without(primary(0))
+        };
+        assert_eq!(kind(&standby, &stored(500, 520)), waits);
+        assert_eq!(kind(&standby, &StoredOffset::default()), waits);
+        assert_eq!(kind(&without(promoted(0)), &stored(300, 320)), waits);
+        assert_eq!(kind(&without(primary(0)), &stored(300, 320)), None);
+        assert_eq!(kind(&without(promoted(0)), &StoredOffset::default()), None);
+    }
+}

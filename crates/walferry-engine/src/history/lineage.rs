@@ -1,0 +1,203 @@
+//! The timelines that a server's WAL has gone through, and where two servers part.
+
+use walferry_pgoutput::Lsn;
+
+/// The timelines of a server: those that it has left, and the one that it writes or replays now.
+///
+/// Postgres begins a new timeline at each promotion and at the end of each recovery that a person asked for. A copy of a data
+/// directory that is started without recovery keeps its timeline.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lineage {
+    /// Timelines that were left, the oldest first, each with the position at which it was left.
+    pub left: Vec<Switch>,
+    /// The present one; 0 where it is not known.
+    pub now: u32,
+}
+
+/// Where a timeline was left for the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Switch {
+    /// The timeline.
+    pub timeline: u32,
+    /// Its last position that belongs to the next timeline too.
+    pub at: Lsn,
+}
+
+/// How two lineages compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parting {
+    /// They are the same, or one of them is not known.
+    Same,
+    /// Up to here they are the same, from here on they are not.
+    At(Lsn),
+    /// They differ, and where they part is not known: the server has no history file of its timeline.
+    Unknown,
+}
+
+/// A server that was promoted every day for years has a long history. What is kept beside an offset is its end.
+const KEPT: usize = 32;
+
+impl Lineage {
+    /// Reads the content of a timeline history file: a line for each timeline that was left, with its number, the position and
+    /// a reason.
+    pub fn read(now: u32, file: &str) -> Self {
+        let switch = |line: &str| {
+            let mut words = line.split_whitespace();
+            Some(Switch {
+                timeline: words.next()?.parse().ok()?,
+                at: words.next()?.parse().ok()?,
+            })
+        };
+        Self {
+            left: file.lines().filter_map(switch).collect(),
+            now,
+        }
+    }
+
+    /// What is kept of it beside an offset.
+    pub(crate) fn kept(&self) -> Self {
+        let first = self.left.len().saturating_sub(KEPT);
+        Self {
+            left: self.left[first..].to_vec(),
+            now: self.now,
+        }
+    }
+
+    /// Where `self`, which is known from before, and another one part.
+    pub fn parts_from(&self, other: &Self) -> Parting {
+        if self.now == 0 || other.now == 0 {
+            return Parting::Same;
+        }
+        let (ours, theirs) = (self.stretches(), other.stretches());
+        // Either list may lack its beginning.
+        let is_in = |list: &[Switch], timeline| list.iter().position(|s| s.timeline == timeline);
+        let common = ours
+            .iter()
+            .enumerate()
+            .find_map(|(i, s)| Some((i, is_in(&theirs, s.timeline)?)));
+        let Some((i, j)) = common else {
+            return Parting::Unknown;
+        };
+        let mut same_until = None;
+        for (a, b) in ours[i..].iter().zip(&theirs[j..]) {
+            if a.timeline != b.timeline {
+                // Both left the timeline before at the same position, for different ones.
+                return same_until.map_or(Parting::Unknown, Parting::At);
+            }
+            if a.at != b.at {
+                return Parting::At(a.at.min(b.at));
+            }
+            same_until = Some(a.at);
+        }
+        Parting::Same
+    }
+
+    /// With the present timeline, which is not left yet.
+    fn stretches(&self) -> Vec<Switch> {
+        let now = Switch {
+            timeline: self.now,
+            at: Lsn(u64::MAX),
+        };
+        self.left.iter().copied().chain([now]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lineage(left: &[(u32, u64)], now: u32) -> Lineage {
+        let switch = |&(timeline, at): &(u32, u64)| Switch { timeline, at: Lsn(at) };
+        Lineage {
+            left: left.iter().map(switch).collect(),
+            now,
+        }
+    }
+
+    #[test]
+    fn servers_part_where_one_left_a_timeline_that_the_other_stayed_on() {
+        let at = |lsn| Parting::At(Lsn(lsn));
+        let cases = [
+            ("never promoted", lineage(&[], 1), lineage(&[], 1), Parting::Same),
+            (
+                "not known before",
+                lineage(&[], 0),
+                lineage(&[(1, 40)], 2),
+                Parting::Same,
+            ),
+            ("promoted", lineage(&[], 1), lineage(&[(1, 40)], 2), at(40)),
+            (
+                "promoted twice",
+                lineage(&[], 1),
+                lineage(&[(1, 40), (2, 60)], 3),
+                at(40),
+            ),
+            (
+                "since then",
+                lineage(&[(1, 40)], 2),
+                lineage(&[(1, 40), (2, 60)], 3),
+                at(60),
+            ),
+            (
+                "back to the old primary",
+                lineage(&[(1, 40)], 2),
+                lineage(&[], 1),
+                at(40),
+            ),
+            (
+                "another standby, the same number",
+                lineage(&[(1, 40)], 2),
+                lineage(&[(1, 30)], 2),
+                at(30),
+            ),
+            (
+                "another standby, from the same position",
+                lineage(&[(1, 40)], 2),
+                lineage(&[(1, 40)], 3),
+                at(40),
+            ),
+            (
+                "the same",
+                lineage(&[(1, 40)], 2),
+                lineage(&[(1, 40)], 2),
+                Parting::Same,
+            ),
+            ("no history file", lineage(&[], 1), lineage(&[], 2), Parting::Unknown),
+            (
+                "kept without its beginning",
+                lineage(&[(2, 60)], 3),
+                lineage(&[(1, 40), (2, 60)], 3),
+                Parting::Same,
+            ),
+            (
+                "the same, promoted",
+                lineage(&[(2, 60)], 3),
+                lineage(&[(1, 40), (2, 60), (3, 70)], 4),
+                at(70),
+            ),
+        ];
+        for (name, before, now, expected) in cases {
+            assert_eq!(before.parts_from(&now), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_history_file_is_read_as_postgres_writes_it() {
+        let file = "1\t0/16E9058\tno recovery target specified\n\n2\t1/A0\tbefore 2026-01-01 00:00:00+00\n";
+        assert_eq!(
+            Lineage::read(3, file),
+            lineage(&[(1, 0x16E_9058), (2, 0x1_0000_00A0)], 3)
+        );
+        assert_eq!(Lineage::read(1, ""), lineage(&[], 1));
+    }
+
+    #[test]
+    fn a_long_history_keeps_its_end() {
+        let long: Vec<_> = (1..100).map(|n| (n, u64::from(n) * 10)).collect();
+        let (whole, kept) = (lineage(&long, 100), lineage(&long, 100).kept());
+        assert_eq!(kept.left.len(), KEPT);
+        assert_eq!(kept.parts_from(&whole), Parting::Same);
+        let promoted = lineage(&[&long[..], &[(100, 2000)]].concat(), 101);
+        assert_eq!(kept.parts_from(&promoted), Parting::At(Lsn(2000)));
+    }
+}
