@@ -1,6 +1,10 @@
 //! Stores what is delivered, soon after it is, and lets what is stored be confirmed.
 
-use std::{future::pending, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    future::pending,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use tokio::{
     sync::watch,
@@ -10,7 +14,9 @@ use walferry_pgoutput::Lsn;
 
 use crate::{
     failure::Failure,
+    gap,
     progress::{Progress, Stored, Unstored},
+    published::Published,
     status::Status,
     store::OffsetStore,
 };
@@ -26,6 +32,8 @@ pub(crate) struct Keeper<'a> {
     /// What the server is told; `None` where somebody else moves the slot.
     pub(crate) confirmable: Option<&'a watch::Sender<Option<Stored>>>,
     pub(crate) server_end: &'a watch::Sender<Lsn>,
+    /// What the publication held at the last look.
+    pub(crate) published: &'a watch::Sender<Option<Arc<Published>>>,
 }
 
 /// The least time between two writes, so that the file follows delivery within 50 ms on a disk that takes 10 ms for a write.
@@ -119,6 +127,7 @@ impl Keeper<'_> {
     /// Stores what is delivered, and lets it be confirmed.
     pub(crate) async fn save(&self, store: &mut impl OffsetStore) -> Result<(), Failure> {
         let counters = &self.status.counters;
+        self.progress.publication(self.published.borrow().clone());
         let Some(delivered) = self.progress.delivered() else {
             return Ok(());
         };
@@ -135,6 +144,7 @@ impl Keeper<'_> {
             .await
             .inspect_err(|_| self.progress.not_stored())?;
         counters.stored_lsn.fetch_max(stored.confirmable().into(), Relaxed);
+        gap::forget(self.status, stored.confirmable(), store).await;
         self.stored.send_replace(Some(stored));
         if let Some(confirmable) = self.confirmable {
             confirmable.send_replace(Some(stored));

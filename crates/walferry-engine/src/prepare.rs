@@ -21,6 +21,8 @@ pub(crate) struct Prepared {
     pub(crate) origin: Origin,
     /// What of existing rows is read first.
     pub(crate) snapshot: Option<SnapshotPlan>,
+    /// Why captured rows may be missing since the last look at the publication.
+    pub(crate) gap: Option<Failure>,
 }
 
 /// What the plan comes to.
@@ -67,14 +69,27 @@ where
     /// `again` has the rows that earlier sessions of this process have found to be read again.
     pub(crate) async fn prepare(&mut self, again: &rest::Shared) -> Result<Prepared, Failure> {
         let stored = self.store.load().await?;
-        let found = self.source.inspect().await?;
+        let begun = stored.as_ref().and_then(StoredOffset::start).is_some();
+        let found = self.source.inspect().await.map_err(|failure| failure.or_gap(begun))?;
         let s = &self.settings;
         let plan = start::decide(&s.slot, &found, stored.as_ref(), s.snapshot, s.mismatch)?;
         self.check_outbox().await?;
         let streams = !matches!(plan, Plan::ReadOnly | Plan::Rest);
+        let known = stored.as_ref().and_then(|offset| offset.publication.clone());
+        let goes_on = matches!(plan, Plan::Resume { .. } | Plan::Continue { .. });
+        let (mut gap, mut publication) = (None, known.clone().filter(|_| goes_on));
         if streams {
             let tables = self.settings.tables.clone();
-            self.source.ensure_publication(tables).await?;
+            // Before it is made what it shall be: what has been missing until now stays missing.
+            if goes_on {
+                let look = self.source.published(known, tables.clone()).await?;
+                gap = look.and_then(|look| look.gap);
+            }
+            self.source.ensure_publication(tables.clone()).await?;
+            if gap.is_none() {
+                let look = self.source.published(None, tables).await?;
+                publication = look.and_then(|look| look.published);
+            }
         }
         if !matches!(plan, Plan::Continue { .. }) {
             rest::forget(again);
@@ -100,6 +115,7 @@ where
             }
         };
         offset.system_id = Some(system_id);
+        offset.publication = publication;
         // Beside rows that are read once more, all that the stored offset says holds until they are read.
         let once_more = rows.is_some() && matches!(plan, Plan::Resume { .. });
         if streams && !once_more {
@@ -130,6 +146,7 @@ where
             offset,
             origin: Origin { from, slot, system_id },
             snapshot,
+            gap,
         })
     }
 

@@ -9,16 +9,19 @@
 //!   "value": { "lsn_proc": 24023128, "lsn": 24023128, … },
 //!   "position": { "unit": "0/16E9058", "lsn": "0/16E8F18", "ordinal": 2 },
 //!   "system_id": 7423423423423423423,
-//!   "snapshot": { "16391": { "storage": 70401338916864, "blocks": [[0, 4096]] } }
+//!   "snapshot": { "16391": { "storage": 70401338916864, "blocks": [[0, 4096]] } },
+//!   "publication": { "lsn": "0/16E9058", "oid": 16400, "all_tables": false, "operations": "iud", "tables": "16391/16401" }
 //! }
 //! }
 //! ```
 //! `key` and `value` are what Kafka Connect keeps in its offset topic, the rest is Walferry's own. The checksum is that of
 //! the bytes of `content` as they stand in the file.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use walferry_engine::{Position, store::StoredOffset};
+use walferry_engine::{Position, published::Published, store::StoredOffset};
 use walferry_pgoutput::Lsn;
 use walferry_record::{SourceOffset, SourcePartition};
 use walferry_snapshot::Done;
@@ -59,6 +62,8 @@ struct Content {
     system_id: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     snapshot: Option<Done>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    publication: Option<Published>,
 }
 
 /// A position, with LSNs as people read them.
@@ -82,6 +87,7 @@ pub(crate) fn encode(partition: &SourcePartition, offset: &StoredOffset) -> Vec<
         }),
         system_id: offset.system_id,
         snapshot: offset.snapshot.clone(),
+        publication: offset.publication.as_deref().cloned(),
     };
     let content = serde_json::to_string_pretty(&content).expect("strings and numbers always have a JSON form");
     let crc32 = crc32fast::hash(content.as_bytes());
@@ -121,6 +127,7 @@ pub(crate) fn decode(partition: &SourcePartition, bytes: &[u8]) -> Result<Stored
         position: position.transpose()?,
         system_id: content.system_id,
         snapshot: content.snapshot,
+        publication: content.publication.map(Arc::new),
     })
 }
 
@@ -148,6 +155,14 @@ mod tests {
             }),
             system_id: Some(u64::MAX),
             snapshot: Some(serde_json::from_str(r#"{"7":{"storage":3,"blocks":[[0,4096]]}}"#).unwrap()),
+            publication: Some(Arc::new(Published {
+                lsn: Lsn(0x16_B374_D848),
+                oid: u32::MAX,
+                operations: "iud".into(),
+                schemas: [(2200, 16_500)].into(),
+                tables: [(16_391, 16_401), (16_395, 16_402)].into(),
+                ..Published::default()
+            })),
         }
     }
 
@@ -156,6 +171,18 @@ mod tests {
         for offset in [offset(), StoredOffset::default()] {
             assert_eq!(decode(&partition(), &encode(&partition(), &offset)), Ok(offset));
         }
+    }
+
+    #[test]
+    fn a_file_of_before_looks_at_the_publication_is_read() {
+        let content = format!(
+            r#"{{"format":1,"key":{},"value":{{"lsn":7}},"system_id":5}}"#,
+            serde_json::json!(partition().key())
+        );
+        let crc32 = crc32fast::hash(content.as_bytes());
+        let file = format!(r#"{{"crc32":"{crc32:08x}","content":{content}}}"#);
+        let read = decode(&partition(), file.as_bytes()).unwrap();
+        assert_eq!((read.connect.lsn, read.publication), (Some(7), None));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `walferry offsets`.
 
+mod skip_gap;
+
 use std::{fs, path::Path};
 
 use walferry_config::Connector;
@@ -22,6 +24,7 @@ pub(crate) fn offsets(command: OffsetsCommand) -> Result<(), Error> {
         OffsetsCommand::Export(which) => export(&which),
         OffsetsCommand::Import { which, file, force } => take_over(&which, &file, force),
         OffsetsCommand::Reset(which) => reset(&which),
+        OffsetsCommand::SkipGap { which, snapshot, show } => skip_gap::skip_gap(&which, snapshot, show),
     }
 }
 
@@ -70,6 +73,12 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
         let (complete, begun) = stored.snapshot.as_ref().map_or((0, 0), Done::tables);
         let words = format!("not all are read yet: {complete} tables are complete, {begun} more are begun");
         say!("  {:<14} {words}", "existing rows");
+    }
+    if let Some(gap) = walferry_offset::gap::gap(&data_dir(&which.data), &connector.name)
+        .map_err(|error| unusable(&connector, error))?
+    {
+        let name = &connector.name;
+        say!("  {:<14} {}; see `walferry offsets skip-gap {name} --show`", "gap", gap.what);
     }
     if let Some(system_id) = stored.system_id {
         say!("  {:<14} {system_id}", "system id");

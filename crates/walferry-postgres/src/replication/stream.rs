@@ -52,6 +52,7 @@ pub(crate) async fn stream(wire: Wire, plan: StreamPlan, catalog: &mut Lookup, p
         phase,
         server_end,
         until,
+        ..
     } = port;
     let reporter = Reporter::new(writer, confirmable, phase, plan.status_interval);
     let mut session = Session {
