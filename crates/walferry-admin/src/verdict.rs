@@ -577,7 +577,11 @@ mod tests {
             ..gap
         }));
         let verdict = Verdict::of(&Look::at(&status, NOW_US));
-        assert!(verdict.reason.contains("between 0/10 and 0/20 may"), "{}", verdict.reason);
+        assert!(
+            verdict.reason.contains("between 0/10 and 0/20 may"),
+            "{}",
+            verdict.reason
+        );
         assert!(verdict.hints[0].starts_with("decide: "), "{:?}", verdict.hints);
         status.set_gap(None);
         status.set_phase(Phase::Streaming);

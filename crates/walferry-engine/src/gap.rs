@@ -107,6 +107,8 @@ struct Finding {
     stored: Option<StoredOffset>,
     system_id: u64,
     look: Option<Look>,
+    /// Whether the publication is there now.
+    sends: bool,
     gap: Gap,
 }
 
@@ -151,12 +153,18 @@ where
                 return Ok(());
             }
             self.tell(&failure, &finding.gap, gaps).await;
+            // The search may take its time: the gap is told before.
+            if let Some(to) = self.search_end(&finding).await? {
+                let gap = Gap {
+                    to: Some(to),
+                    ..finding.gap
+                };
+                self.tell(&failure, &gap, gaps).await;
+            }
             if let Some(choice) = self.wait_for_choice(pause).await {
                 // The person may have mended the publication a moment ago.
-                let finding = match finding.gap.to {
-                    Some(_) => finding,
-                    None => self.find_gap(&failure, gaps).await?,
-                };
+                let mut finding = self.find_gap(&failure, gaps).await?;
+                finding.gap.to = finding.gap.to.or(self.search_end(&finding).await?);
                 return self.carry_out(choice, finding, gaps).await;
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -186,13 +194,6 @@ where
         let after_commit = stored.as_ref().and_then(|offset| offset.connect.lsn_commit);
         let told = gaps.told.as_ref().filter(|gap| gap.after_commit == after_commit);
         let seen = look.as_ref().map_or(from, |look| look.lsn);
-        let mut to = None;
-        if found.is_some() && !gone {
-            to = match told.and_then(|gap| gap.to) {
-                Some(to) => Some(to),
-                None => Some(end_of(&mut self.source, from, seen).await?.unwrap_or(from)),
-            };
-        }
         let mended = look.as_ref().and_then(|look| look.gap.as_ref());
         // What is the matter now says more than what was the matter when the stream ended.
         let shown = mended.filter(|_| gone || failure.kind != GAP).unwrap_or(failure);
@@ -200,13 +201,15 @@ where
             what: shown.to_string(),
             mend: gone.then(|| shown.causes.first()?.hint.clone()).flatten(),
             from,
-            to,
+            // Of two gaps, the end of the first stays what it is.
+            to: told.and_then(|gap| gap.to),
             since_us: told.map_or_else(crate::status::now_us, |gap| gap.since_us),
             refused: told.and_then(|gap| gap.refused.clone()),
             after_commit,
             seen,
         };
         Ok(Finding {
+            sends: found.is_some() && !gone,
             stored,
             system_id,
             look,
@@ -214,9 +217,22 @@ where
         })
     }
 
+    /// Where the server sends changes again, if that is not known yet and the publication is there.
+    async fn search_end(&mut self, finding: &Finding) -> Result<Option<Lsn>, Failure> {
+        let gap = &finding.gap;
+        if gap.to.is_some() || !finding.sends {
+            return Ok(None);
+        }
+        let end = end_of(&mut self.source, gap.from, gap.seen).await?;
+        Ok(Some(end.unwrap_or(gap.from)))
+    }
+
     async fn tell(&mut self, failure: &Failure, gap: &Gap, gaps: &mut Gaps) {
         let name = &self.status.name;
-        let is_new = gaps.told.as_ref().is_none_or(|told| told.after_commit != gap.after_commit);
+        let is_new = gaps
+            .told
+            .as_ref()
+            .is_none_or(|told| told.after_commit != gap.after_commit);
         let is_other = gaps
             .told
             .as_ref()
@@ -263,6 +279,7 @@ where
             system_id,
             look,
             mut gap,
+            ..
         } = finding;
         let policy = self.settings.snapshot;
         let refused = match (choice.way, gap.to) {
@@ -295,7 +312,7 @@ where
                 offset.connect.lsn_proc = Some(to.into());
                 offset.connect.lsn.get_or_insert(to.into());
                 offset.system_id = Some(system_id);
-                offset.publication = look.and_then(|look| look.published);
+                offset.publication = look.and_then(|look| look.published).or(offset.publication);
                 offset
             }
             Way::Snapshot => {
@@ -314,7 +331,7 @@ where
 
 /// Forgets a gap that has turned out to be none: the stream has passed the place where it was met.
 pub(crate) async fn forget(status: &status::Status, stored: Lsn, store: &mut impl OffsetStore) {
-    if status.gap().is_some_and(|gap| stored >= gap.seen) {
+    if status.gap().is_some_and(|gap| stored > gap.seen) {
         info!("the publication is what it was, and no change was missing: going on");
         status.set_gap(None);
         if let Err(failure) = store.tell_gap(None).await {
@@ -454,7 +471,7 @@ mod tests {
     struct Server {
         /// LSNs of commits, each with one row.
         commits: Vec<u64>,
-        gaps: Vec<std::ops::Range<u64>>,
+        gaps: Vec<(u64, u64)>,
         asked: Arc<Mutex<usize>>,
     }
 
@@ -494,7 +511,7 @@ mod tests {
                     .send(Chunk::new(bytes.clone(), vec![frame(0), frame(1)]))
                     .await
                     .unwrap();
-                if self.gaps.iter().any(|gap| gap.contains(&commit)) {
+                if self.gaps.iter().any(|&(from, to)| (from..to).contains(&commit)) {
                     return Err(Failure::retry(GAP, "no publication"));
                 }
                 port.chunks.send(Chunk::new(bytes, vec![frame(2)])).await.unwrap();
@@ -515,10 +532,14 @@ mod tests {
         let commits: Vec<u64> = (1..200).map(|n| n * 1000).collect();
         let cases = [
             ("none", vec![], None),
-            ("at once", vec![1000..5000], Some(4000..=5000)),
-            ("one commit", vec![1000..1001], Some(1000..=2000)),
-            ("up to the end", vec![1000..200_000], Some(199_000..=199_500)),
-            ("two, of which the second is passed later", vec![1000..9000, 30_000..60_000], Some(8000..=9000)),
+            ("at once", vec![(1000, 5000)], Some(4000..=5000)),
+            ("one commit", vec![(1000, 1001)], Some(1000..=2000)),
+            ("up to the end", vec![(1000, 200_000)], Some(199_000..=199_500)),
+            (
+                "two, of which the second is passed later",
+                vec![(1000, 9000), (30_000, 60_000)],
+                Some(8000..=9000),
+            ),
         ];
         for (name, gaps, expected) in cases {
             let asked = Arc::new(Mutex::new(0));
@@ -530,7 +551,10 @@ mod tests {
             let end = end_of(&mut server, Lsn(500), Lsn(199_500)).await.unwrap();
             assert_eq!(end.is_some(), expected.is_some(), "{name}: {end:?}");
             if let (Some(end), Some(range)) = (end, expected) {
-                assert!(range.contains(&end.0) && end.0 > *range.start(), "{name}: {end:?} {range:?}");
+                assert!(
+                    range.contains(&end.0) && end.0 > *range.start(),
+                    "{name}: {end:?} {range:?}"
+                );
             }
             assert!(*asked.lock().unwrap() < 60, "{name}: asked {asked:?} times");
         }

@@ -205,7 +205,11 @@ impl<S: Source> Reader<'_, S> {
     /// Brings what was committed before the last look at the publication, where the stream is behind that: it is not affected by
     /// the gap that was found since. A gap that the stream itself has told of is where the stream is.
     async fn up_to(&mut self, gap: Failure) -> Failure {
-        let mark = self.port.published.as_ref().and_then(|known| Some(known.borrow().as_ref()?.lsn));
+        let mark = self
+            .port
+            .published
+            .as_ref()
+            .and_then(|known| Some(known.borrow().as_ref()?.lsn));
         if let Some(mark) = mark.filter(|_| gap.kind != GAP) {
             // The same look would end it at once.
             let published = self.port.published.take();

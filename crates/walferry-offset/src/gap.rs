@@ -65,10 +65,12 @@ pub(crate) fn settle(folder: &Path) -> Result<(), Error> {
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
     match fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| Error::Damaged {
-            file: path.to_owned(),
-            why: format!("it cannot be read as JSON of this version ({error})"),
-        }),
+        Ok(bytes) => serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|error| Error::Damaged {
+                file: path.to_owned(),
+                why: format!("it cannot be read as JSON of this version ({error})"),
+            }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io(path, "read")(error)),
     }
@@ -106,7 +108,10 @@ mod tests {
             server: "shop".into(),
         };
         let mut store = FileStore::open(dir.path(), partition).unwrap();
-        assert_eq!((gap(dir.path(), "or ders").unwrap(), store.choice().await), (None, Ok(None)));
+        assert_eq!(
+            (gap(dir.path(), "or ders").unwrap(), store.choice().await),
+            (None, Ok(None))
+        );
         let told = Gap {
             what: "no publication".into(),
             from: Lsn(0x10),

@@ -161,8 +161,7 @@ impl Problem {
             Self::SlotStillRead { .. } => "slot_in_use",
             Self::NoFreeSlots { .. } => "no_free_slot",
             Self::PublicationMissing { .. } | Self::PublicationMissingOnStandby { .. } => MISSING,
-            Self::PublicationOfAllTables { .. }
-            | Self::NoCapturedTable { .. } => "publication",
+            Self::PublicationOfAllTables { .. } | Self::NoCapturedTable { .. } => "publication",
         }
     }
 

@@ -131,9 +131,7 @@ impl ServerError {
         let routine = self.routine.as_deref();
         match self.code.as_str() {
             "42704" => routine == Some("get_publication_oid") || self.message.starts_with("publication"),
-            "55000" => {
-                routine == Some("LoadPublications") || self.message.starts_with("skipped loading publication")
-            }
+            "55000" => routine == Some("LoadPublications") || self.message.starts_with("skipped loading publication"),
             _ => false,
         }
     }
@@ -256,7 +254,11 @@ mod tests {
             ("01000", "LoadPublications", false),
         ];
         for (code, routine, missing) in cases {
-            assert_eq!(error(code, routine).is_publication_missing(), missing, "{code} {routine}");
+            assert_eq!(
+                error(code, routine).is_publication_missing(),
+                missing,
+                "{code} {routine}"
+            );
         }
     }
 

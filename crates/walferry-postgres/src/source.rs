@@ -4,9 +4,9 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio_postgres::types::{PgLsn, Type};
 use tokio::sync::watch;
 use tokio::time::sleep;
+use tokio_postgres::types::{PgLsn, Type};
 use tracing::{debug, info};
 use walferry_config::Connector;
 use walferry_config::connector::{Filter, ReplicaIdentityRule, SlotSection};
@@ -427,11 +427,7 @@ impl Source for Postgres {
         self.follow(from, port).await
     }
 
-    async fn published(
-        &mut self,
-        known: Option<Arc<Published>>,
-        wanted: TableFilter,
-    ) -> Result<Option<Look>, Failure> {
+    async fn published(&mut self, known: Option<Arc<Published>>, wanted: TableFilter) -> Result<Option<Look>, Failure> {
         self.look_at_publication(known, wanted).await.map_err(Failure::from)
     }
 

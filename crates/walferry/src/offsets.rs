@@ -78,7 +78,11 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
         .map_err(|error| unusable(&connector, error))?
     {
         let name = &connector.name;
-        say!("  {:<14} {}; see `walferry offsets skip-gap {name} --show`", "gap", gap.what);
+        say!(
+            "  {:<14} {}; see `walferry offsets skip-gap {name} --show`",
+            "gap",
+            gap.what
+        );
     }
     if let Some(system_id) = stored.system_id {
         say!("  {:<14} {system_id}", "system id");

@@ -15,7 +15,10 @@ fn outbox(world: &world::World, name: &str) -> (Outbox, Map<String, Value>) {
 }
 
 fn create(outbox: &Outbox) {
-    run(outbox, &format!("create publication {} for table outbox", outbox.slot()));
+    run(
+        outbox,
+        &format!("create publication {} for table outbox", outbox.slot()),
+    );
 }
 
 fn run(outbox: &Outbox, sql: &str) {
@@ -61,7 +64,13 @@ fn nothing_is_confirmed_behind_a_publication_that_was_dropped_while_streaming() 
     let world = world::shared();
     let (outbox, config) = outbox(&world, "pub_dropped");
     // What hides warnings from a role's sessions must not hide this one.
-    run(&outbox, &format!("alter database {} set client_min_messages = error", outbox.database.name()));
+    run(
+        &outbox,
+        &format!(
+            "alter database {} set client_min_messages = error",
+            outbox.database.name()
+        ),
+    );
     let mut walferry = outbox.start_with(config);
     outbox.insert("k", 1, 5);
     world.kafka.wait_for_records(&outbox.topic("order"), 5);
@@ -74,16 +83,30 @@ fn nothing_is_confirmed_behind_a_publication_that_was_dropped_while_streaming() 
     // Nothing more can be decided before it is there again.
     let early = walferry.command(["offsets", "skip-gap", "pub_dropped"]);
     assert_eq!(early.status.code(), Some(2), "{early:?}");
-    assert!(String::from_utf8_lossy(&early.stderr).contains("CREATE PUBLICATION"), "{early:?}");
+    assert!(
+        String::from_utf8_lossy(&early.stderr).contains("CREATE PUBLICATION"),
+        "{early:?}"
+    );
 
     create(&outbox);
     outbox.insert("k", 9, 10);
     let shown = wait_for_end(&walferry, "pub_dropped");
     assert!(shown.contains("--snapshot"), "{shown}");
-    assert_eq!(values(&world, &outbox).len(), 5, "nothing comes before somebody has decided");
-    assert!(outbox.confirmed() < behind, "confirmed {} past {behind}", outbox.confirmed());
+    assert_eq!(
+        values(&world, &outbox).len(),
+        5,
+        "nothing comes before somebody has decided"
+    );
+    assert!(
+        outbox.confirmed() < behind,
+        "confirmed {} past {behind}",
+        outbox.confirmed()
+    );
     let metrics = walferry.get("/metrics").expect("it answers").body;
-    assert!(metrics.contains("walferry_gap{connector=\"pub_dropped\"} 1"), "{metrics}");
+    assert!(
+        metrics.contains("walferry_gap{connector=\"pub_dropped\"} 1"),
+        "{metrics}"
+    );
     // A crash changes nothing about it.
     walferry.kill();
     walferry.start_again();
@@ -149,7 +172,10 @@ fn a_renamed_publication_is_a_gap_only_where_something_was_written() {
     walferry.wait_until_ready();
     outbox.insert("k", 3, 4);
     world.kafka.wait_for_records(&outbox.topic("order"), 4);
-    assert_eq!(walferry.command(["offsets", "skip-gap", "pub_renamed"]).status.code(), Some(2));
+    assert_eq!(
+        walferry.command(["offsets", "skip-gap", "pub_renamed"]).status.code(),
+        Some(2)
+    );
 
     run(&outbox, &format!("alter publication {slot} rename to elsewhere"));
     outbox.insert("k", 5, 5);
@@ -216,12 +242,74 @@ fn ordinary_changes_of_tables_and_publication_are_no_gap() {
         &mut walferry,
         "alter table outbox add column extra text; alter table outbox rename to old; alter table old rename to outbox",
     );
-    change(&mut walferry, &format!("alter publication {slot} set (publish_via_partition_root = true)"));
+    change(
+        &mut walferry,
+        &format!("alter publication {slot} set (publish_via_partition_root = true)"),
+    );
     change(&mut walferry, "create table uncaptured (id int primary key)");
-    walferry.options().config.insert("table.include.list".into(), "public.outbox".into());
+    walferry
+        .options()
+        .config
+        .insert("table.include.list".into(), "public.outbox".into());
     change(&mut walferry, "select 1");
     outbox.insert("k", 3, 4);
     world.kafka.wait_for_records(&outbox.topic("order"), 4);
     assert_eq!(walferry.get("/ready").map(|answer| answer.status), Some(200));
     assert!(!walferry.output().contains("may be missing"), "{}", walferry.output());
+}
+
+#[test]
+fn a_slot_that_is_older_than_the_publication_is_a_gap_at_its_beginning() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "pub_younger");
+    run(
+        &outbox,
+        &format!(
+            "select pg_create_logical_replication_slot('{}', 'pgoutput')",
+            outbox.slot()
+        ),
+    );
+    outbox.insert("k", 1, 2);
+    // It makes the publication; what was written before that cannot be sent.
+    let mut walferry = Walferry::start(outbox.options(outbox.config()));
+    wait_for_gap(&mut walferry, "may be missing");
+    outbox.insert("k", 3, 4);
+    wait_for_end(&walferry, "pub_younger");
+    let confirmed = outbox.confirmed();
+    assert!(walferry.runs());
+    assert_eq!(values(&world, &outbox), [""; 0]);
+    skip(&walferry, "pub_younger");
+    world.kafka.wait_for_records(&outbox.topic("order"), 2);
+    assert_eq!(values(&world, &outbox), ["3", "4"]);
+    outbox.wait_until_confirmed();
+    assert!(confirmed < outbox.confirmed());
+}
+
+#[test]
+fn two_gaps_in_a_row_are_told_one_by_one_and_what_lies_between_them_arrives() {
+    let world = world::shared();
+    let (outbox, config) = outbox(&world, "pub_twice");
+    let mut walferry = outbox.start_with(config);
+    outbox.insert("k", 1, 1);
+    world.kafka.wait_for_records(&outbox.topic("order"), 1);
+    for first in [2, 4] {
+        run(&outbox, &format!("drop publication {}", outbox.slot()));
+        outbox.insert("k", first, first);
+        if first == 2 {
+            wait_for_gap(&mut walferry, "CREATE PUBLICATION");
+        }
+        create(&outbox);
+        outbox.insert("k", first + 1, first + 1);
+        if first == 2 {
+            wait_for_end(&walferry, "pub_twice");
+        }
+    }
+    skip(&walferry, "pub_twice");
+    world.kafka.wait_for_records(&outbox.topic("order"), 2);
+    wait_for_gap(&mut walferry, "may be missing");
+    wait_for_end(&walferry, "pub_twice");
+    skip(&walferry, "pub_twice");
+    world.kafka.wait_for_records(&outbox.topic("order"), 3);
+    assert_eq!(values(&world, &outbox), ["1", "3", "5"]);
+    walferry.wait_until_ready();
 }

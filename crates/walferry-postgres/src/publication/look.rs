@@ -31,10 +31,19 @@ struct Row {
     update: bool,
     delete: bool,
     truncate: bool,
-    /// Oid of the table and of its membership, whether it is partitioned, schema, name.
-    tables: Option<Vec<(u32, u32, bool, String, String)>>,
+    tables: Option<Vec<Member>>,
     /// Oid of the schema and of its membership.
     schemas: Option<Vec<(u32, u32)>>,
+}
+
+/// A table that it holds by itself.
+#[derive(Debug, Deserialize)]
+struct Member {
+    oid: u32,
+    membership: u32,
+    partitioned: bool,
+    schema: String,
+    name: String,
 }
 
 /// A table whose membership is not what it was.
@@ -81,7 +90,11 @@ pub(crate) async fn look(
     let now = published(row, before, publication, wanted);
     // What the connector does not want any more may be missing.
     let known = known.map(|known| Published {
-        operations: known.operations.chars().filter(|&letter| publication.captures(letter)).collect(),
+        operations: known
+            .operations
+            .chars()
+            .filter(|&letter| publication.captures(letter))
+            .collect(),
         ..known.clone()
     });
     let what = match &known {
@@ -121,8 +134,9 @@ SELECT pg_catalog.json_build_object(
   'oid', p.oid::int8, 'all_tables', p.puballtables,
   'insert', p.pubinsert, 'update', p.pubupdate, 'delete', p.pubdelete, 'truncate', p.pubtruncate,
   'tables', (
-    SELECT pg_catalog.json_agg(pg_catalog.json_build_array(
-      r.prrelid::int8, r.oid::int8, c.relkind = 'p', n.nspname, c.relname))
+    SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
+      'oid', r.prrelid::int8, 'membership', r.oid::int8, 'partitioned', c.relkind = 'p',
+      'schema', n.nspname, 'name', c.relname))
     FROM pg_catalog.pg_publication_rel r
     JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -158,8 +172,8 @@ fn published(row: Row, lsn: Lsn, publication: &Publication, wanted: &TableFilter
         schemas: row.schemas.unwrap_or_default().into_iter().collect(),
         tables: tables
             // The rows of a partitioned table may come under the names of its partitions.
-            .filter(|(_, _, partitioned, schema, name)| *partitioned || wanted(schema, name))
-            .map(|(table, membership, ..)| (table, membership))
+            .filter(|table| table.partitioned || wanted(&table.schema, &table.name))
+            .map(|table| (table.oid, table.membership))
             .collect(),
     }
 }
@@ -270,7 +284,10 @@ fn difference(
         })
         .collect();
     if !missing.is_empty() {
-        changes.push(format!("publication {publication:?} sends no {} any more", missing.join(", no ")));
+        changes.push(format!(
+            "publication {publication:?} sends no {} any more",
+            missing.join(", no ")
+        ));
     }
     (!changes.is_empty()).then(|| changes.join("; "))
 }
@@ -379,23 +396,55 @@ mod tests {
         };
         let cases = [
             (told(|now| now.oid = 2, &[]), "dropped and made again (oid 2, before 1)"),
-            (told(|now| { now.tables.remove(&10); }, &[suspect("a", &[])]), "table public.a left"),
             (
-                told(|now| { now.tables.insert(10, 102); }, &[suspect("a", &[102])]),
+                told(
+                    |now| {
+                        now.tables.remove(&10);
+                    },
+                    &[suspect("a", &[])],
+                ),
+                "table public.a left",
+            ),
+            (
+                told(
+                    |now| {
+                        now.tables.insert(10, 102);
+                    },
+                    &[suspect("a", &[102])],
+                ),
                 "table public.a left publication \"p\" and came back",
             ),
             // Another way to be published says nothing about the time before it.
-            (told(|now| { now.schemas.insert(21, 201); }, &[suspect("a", &[201])]), "came back"),
             (
-                told(|now| { now.schemas.clear(); }, &[suspect("a", &[]), suspect("b", &[])]),
+                told(
+                    |now| {
+                        now.schemas.insert(21, 201);
+                    },
+                    &[suspect("a", &[201])],
+                ),
+                "came back",
+            ),
+            (
+                told(
+                    |now| {
+                        now.schemas.clear();
+                    },
+                    &[suspect("a", &[]), suspect("b", &[])],
+                ),
                 "tables public.a, public.b left",
             ),
             (told(|_| {}, &[partition]), "table public.parted left"),
             (told(|now| now.operations = "iu".into(), &[]), "sends no deletes"),
-            (told(|now| now.operations = String::new(), &[]), "sends no inserts, no updates, no deletes"),
+            (
+                told(|now| now.operations = String::new(), &[]),
+                "sends no inserts, no updates, no deletes",
+            ),
         ];
         for (told, expected) in cases {
-            assert!(told.as_deref().is_some_and(|told| told.contains(expected)), "{expected}: {told:?}");
+            assert!(
+                told.as_deref().is_some_and(|told| told.contains(expected)),
+                "{expected}: {told:?}"
+            );
         }
     }
 
@@ -403,22 +452,61 @@ mod tests {
     fn ordinary_changes_are_no_gap() {
         let cases = [
             ("nothing", told(|_| {}, &[])),
-            ("a table is added", told(|now| { now.tables.insert(12, 102); }, &[])),
-            ("a schema is added", told(|now| { now.schemas.insert(21, 201); }, &[])),
+            (
+                "a table is added",
+                told(
+                    |now| {
+                        now.tables.insert(12, 102);
+                    },
+                    &[],
+                ),
+            ),
+            (
+                "a schema is added",
+                told(
+                    |now| {
+                        now.schemas.insert(21, 201);
+                    },
+                    &[],
+                ),
+            ),
             ("an operation is added", told(|now| now.operations = "iudt".into(), &[])),
             // It is not in the catalog, so it is none of the suspects.
-            ("a table is dropped", told(|now| { now.tables.remove(&10); }, &[])),
+            (
+                "a table is dropped",
+                told(
+                    |now| {
+                        now.tables.remove(&10);
+                    },
+                    &[],
+                ),
+            ),
             (
                 "a table leaves that is not captured",
-                told(|now| { now.tables.remove(&10); }, &[suspect("other", &[])]),
+                told(
+                    |now| {
+                        now.tables.remove(&10);
+                    },
+                    &[suspect("other", &[])],
+                ),
             ),
             (
                 "a table leaves whose schema stays",
-                told(|now| { now.tables.remove(&10); }, &[suspect("a", &[200])]),
+                told(
+                    |now| {
+                        now.tables.remove(&10);
+                    },
+                    &[suspect("a", &[200])],
+                ),
             ),
             (
                 "a partition leaves whose parent stays",
-                told(|now| { now.tables.remove(&10); }, &[suspect("a", &[101])]),
+                told(
+                    |now| {
+                        now.tables.remove(&10);
+                    },
+                    &[suspect("a", &[101])],
+                ),
             ),
         ];
         for (name, told) in cases {

@@ -396,7 +396,13 @@ mod tests {
             (tagged(b'N', b"\0"), false),
         ];
         for (index, (notice, ends)) in cases.into_iter().enumerate() {
-            let stream = [xlog(1, b"B"), keepalive(2, false), notice, xlog(9, b"C"), keepalive(10, false)];
+            let stream = [
+                xlog(1, b"B"),
+                keepalive(2, false),
+                notice,
+                xlog(9, b"C"),
+                keepalive(10, false),
+            ];
             let piece = FrameBuffer::new(&stream.concat()).take().unwrap();
             let expected: &[&str] = match ends {
                 true => &["0/1 B", "keepalive 0/2"],

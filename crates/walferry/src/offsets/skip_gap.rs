@@ -24,7 +24,11 @@ pub(super) fn skip_gap(which: &GapArgs, snapshot: bool, show_only: bool) -> Resu
     let name = match (&which.name, &which.config) {
         (Some(name), _) => name.clone(),
         (None, Some(file)) => load_connector(file)?.name,
-        (None, None) => return Err(Error::setup("neither a name nor a configuration says which connector is meant")),
+        (None, None) => {
+            return Err(Error::setup(
+                "neither a name nor a configuration says which connector is meant",
+            ));
+        }
     };
     let folder = data_dir(&which.data);
     let Some(gap) = told(&folder, &name)? else {
@@ -57,15 +61,25 @@ pub(super) fn skip_gap(which: &GapArgs, snapshot: bool, show_only: bool) -> Resu
 
 fn show(name: &str, gap: &Gap) {
     say!("connector {name:?} waits at a gap: {}", gap.what);
-    say!("  {:<14} {:<12} everything committed before this is delivered", "from", gap.from.to_string());
+    say!(
+        "  {:<14} {:<12} everything committed before this is delivered",
+        "from",
+        gap.from.to_string()
+    );
     match gap.to {
-        Some(to) => say!("  {:<14} {:<12} from here on the server sends changes again", "to", to.to_string()),
+        Some(to) => say!(
+            "  {:<14} {:<12} from here on the server sends changes again",
+            "to",
+            to.to_string()
+        ),
         None => say!("  {:<14} {:<12} the server does not send changes yet", "to", "-"),
     }
     if let Some(mend) = &gap.mend {
         say!("  {:<14} {mend}", "first run");
     }
-    say!("Changes of captured tables between these positions may be missing. The server cannot send them any more. The choices:");
+    say!(
+        "Changes of captured tables between these positions may be missing. The server cannot send them any more. The choices:"
+    );
     say!(
         "  {:<46} go on without them; what was deleted or changed in the gap is never told",
         format!("walferry offsets skip-gap {name}")
@@ -80,7 +94,9 @@ fn wait(folder: &Path, name: &str, way: Way) -> Result<(), Error> {
     let end = Instant::now() + PATIENCE;
     while gap::is_chosen(folder, name) {
         if Instant::now() >= end {
-            say!("The connector has not taken it up yet; it does so as soon as it reaches the server. See its log or /ready.");
+            say!(
+                "The connector has not taken it up yet; it does so as soon as it reaches the server. See its log or /ready."
+            );
             return Ok(());
         }
         sleep(LOOK);
@@ -107,5 +123,8 @@ fn is_running(folder: &Path, name: &str) -> bool {
 }
 
 fn unusable(name: &str, error: walferry_offset::Error) -> Error {
-    Error::failure(format!("the gap of connector {name:?} cannot be looked at"), error.into())
+    Error::failure(
+        format!("the gap of connector {name:?} cannot be looked at"),
+        error.into(),
+    )
 }
