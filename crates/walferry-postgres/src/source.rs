@@ -281,7 +281,12 @@ impl Postgres {
             &self.slot.stream_params,
         )
         .await?;
-        info!(slot.name = %slot, lsn.from = %from, "streaming");
+        // A try that searches for the end of a gap is nobody's news.
+        if port.published.is_some() {
+            info!(slot.name = %slot, lsn.from = %from, "streaming");
+        } else {
+            debug!(slot.name = %slot, lsn.from = %from, "streaming up to a position");
+        }
         let mut plan = StreamPlan::new(self.status_interval, link.wal_sender_timeout);
         if port.until.is_some() {
             // The server's answer to a status update is what tells that a quiet stream is there.

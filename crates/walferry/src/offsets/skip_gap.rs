@@ -80,14 +80,11 @@ fn show(name: &str, gap: &Gap) {
     say!(
         "Changes of captured tables between these positions may be missing. The server cannot send them any more. The choices:"
     );
-    say!(
-        "  {:<46} go on without them; what was deleted or changed in the gap is never told",
-        format!("walferry offsets skip-gap {name}")
-    );
-    say!(
-        "  {:<46} read all existing rows again; rows that were deleted in the gap stay in the topics",
-        format!("walferry offsets skip-gap {name} --snapshot")
-    );
+    let skip = format!("walferry offsets skip-gap {name}");
+    let snapshot = format!("{skip} --snapshot");
+    let width = snapshot.len();
+    say!("  {skip:<width$}  go on without them");
+    say!("  {snapshot:<width$}  read all existing rows again; rows that were deleted in the gap stay in the topics");
 }
 
 fn wait(folder: &Path, name: &str, way: Way) -> Result<(), Error> {
