@@ -109,6 +109,8 @@ struct Finding {
     look: Option<Look>,
     /// Whether the publication is there now.
     sends: bool,
+    /// Whether it may be made here, as `publication.autocreate.mode` says.
+    may_make: bool,
     gap: Gap,
 }
 
@@ -164,6 +166,10 @@ where
             if let Some(choice) = self.wait_for_choice(pause).await {
                 // The person may have mended the publication a moment ago.
                 let mut finding = self.find_gap(&failure, gaps).await?;
+                if finding.may_make && !finding.sends {
+                    self.source.ensure_publication(self.settings.tables.clone()).await?;
+                    finding = self.find_gap(&failure, gaps).await?;
+                }
                 finding.gap.to = finding.gap.to.or(self.search_end(&finding).await?);
                 return self.carry_out(choice, finding, gaps).await;
             }
@@ -209,6 +215,8 @@ where
             seen,
         };
         Ok(Finding {
+            // One that was renamed is to get its name back.
+            may_make: found.is_some() && gap.mend.as_ref().is_some_and(|mend| mend.starts_with("CREATE")),
             sends: found.is_some() && !gone,
             stored,
             system_id,

@@ -6,6 +6,7 @@ use walferry_snapshot::Done;
 
 use crate::{
     failure::Failure,
+    gap::MISSING,
     pipeline::Pipeline,
     reader::Origin,
     rest,
@@ -85,7 +86,11 @@ where
                 let look = self.source.published(known, tables.clone()).await?;
                 gap = look.and_then(|look| look.gap);
             }
-            self.source.ensure_publication(tables.clone()).await?;
+            // While a person is asked to make it, it is not made behind their back.
+            let asked = self.status.gap().is_some() && gap.as_ref().is_some_and(|gap| gap.kind == MISSING);
+            if !asked {
+                self.source.ensure_publication(tables.clone()).await?;
+            }
             if gap.is_none() {
                 let look = self.source.published(None, tables).await?;
                 publication = look.and_then(|look| look.published);

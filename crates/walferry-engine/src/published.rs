@@ -26,7 +26,8 @@ pub struct Published {
     /// Schemas that it holds as a whole, each with the oid of its membership.
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
     pub schemas: BTreeMap<u32, u32>,
-    /// Tables that it holds by themselves, each with the oid of its membership. Those that are not captured are left out.
+    /// Tables that it holds by themselves or as one of a schema, each with the oid of that membership. Those that are not captured are
+    /// left out.
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<u32, u32>,
 }

@@ -313,3 +313,59 @@ fn two_gaps_in_a_row_are_told_one_by_one_and_what_lies_between_them_arrives() {
     assert_eq!(values(&world, &outbox), ["1", "3", "5"]);
     walferry.wait_until_ready();
 }
+
+#[test]
+fn a_table_that_moves_out_of_a_published_schema_is_a_gap_and_skip_gap_makes_what_is_missing() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "pub_schema");
+    run(
+        &outbox,
+        &format!(
+            "create schema sold; alter table outbox set schema sold; create schema put; create table put.spare (id int);
+             create table sold.parted (id int) partition by list (id); create table sold.part partition of sold.parted default;
+             create publication {} for tables in schema sold",
+            outbox.slot()
+        ),
+    );
+    let config = outbox.config_with([
+        ("table.include.list", r".*\.outbox,sold.parted,sold.part"),
+        ("publication.autocreate.mode", "all_tables"),
+    ]);
+    let mut walferry = outbox.start_with(config);
+    let insert = |schema: &str, n: i64| {
+        let sql = crate::outbox::insert_sql("k", n, n).replace("into outbox", &format!("into {schema}.outbox"));
+        run(&outbox, &sql);
+    };
+    insert("sold", 1);
+    world.kafka.wait_for_records(&outbox.topic("order"), 1);
+    outbox.wait_until_confirmed();
+    // Ordinary: a partition leaves, another table is made, and a restart compares.
+    run(
+        &outbox,
+        "alter table sold.parted detach partition sold.part; drop table sold.part; create table sold.new (id int)",
+    );
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    walferry.start_again();
+    walferry.wait_until_ready();
+    run(&outbox, "alter table sold.outbox set schema put");
+    insert("put", 2);
+    wait_for_gap(&mut walferry, "put.outbox left publication");
+    run(&outbox, "alter table put.outbox set schema sold");
+    insert("sold", 3);
+    skip(&walferry, "pub_schema");
+    wait_for("what comes behind the gap", || {
+        values(&world, &outbox).contains(&"3".to_owned()).then_some(())
+    });
+    walferry.wait_until_ready();
+
+    // The connector may make its publication itself; at a gap it waits until it is asked to.
+    run(&outbox, &format!("drop publication {}", outbox.slot()));
+    insert("sold", 4);
+    wait_for_gap(&mut walferry, "CREATE PUBLICATION");
+    skip(&walferry, "pub_schema");
+    insert("sold", 5);
+    wait_for("what comes behind the second gap", || {
+        values(&world, &outbox).contains(&"5".to_owned()).then_some(())
+    });
+    assert!(!values(&world, &outbox).contains(&"4".to_owned()));
+}

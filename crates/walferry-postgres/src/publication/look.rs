@@ -36,7 +36,7 @@ struct Row {
     schemas: Option<Vec<(u32, u32)>>,
 }
 
-/// A table that it holds by itself.
+/// A table that it holds by itself, or as one of a schema.
 #[derive(Debug, Deserialize)]
 struct Member {
     oid: u32,
@@ -122,11 +122,17 @@ async fn position(sql: &Sql) -> Result<Lsn, Error> {
 }
 
 async fn row(sql: &Sql, version: u32, name: &str) -> Result<Option<Row>, Error> {
-    let schemas = if version >= 150_000 {
-        "SELECT pg_catalog.json_agg(pg_catalog.json_build_array(s.pnnspid::int8, s.oid::int8))
-         FROM pg_catalog.pg_publication_namespace s WHERE s.pnpubid = p.oid"
+    let (schemas, by_schema) = if version >= 150_000 {
+        (
+            "SELECT pg_catalog.json_agg(pg_catalog.json_build_array(s.pnnspid::int8, s.oid::int8))
+             FROM pg_catalog.pg_publication_namespace s WHERE s.pnpubid = p.oid",
+            // First: a membership of the table's own counts where there are both.
+            "SELECT c.oid AS prrelid, s.oid FROM pg_catalog.pg_publication_namespace s
+             JOIN pg_catalog.pg_class c ON c.relnamespace = s.pnnspid
+             WHERE s.pnpubid = p.oid AND c.relkind IN ('r', 'p') AND c.relpersistence = 'p' UNION ALL",
+        )
     } else {
-        "NULL::text"
+        ("NULL::text", "")
     };
     let query = format!(
         "
@@ -137,10 +143,9 @@ SELECT pg_catalog.json_build_object(
     SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
       'oid', r.prrelid::int8, 'membership', r.oid::int8, 'partitioned', c.relkind = 'p',
       'schema', n.nspname, 'name', c.relname))
-    FROM pg_catalog.pg_publication_rel r
+    FROM ({by_schema} SELECT o.prrelid, o.oid FROM pg_catalog.pg_publication_rel o WHERE o.prpubid = p.oid) r
     JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE r.prpubid = p.oid),
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace),
   'schemas', ({schemas})
 )::text FROM pg_catalog.pg_publication p WHERE p.pubname = $1"
     );
