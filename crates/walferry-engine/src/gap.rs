@@ -49,6 +49,9 @@ pub struct Gap {
     pub refused: Option<String>,
     /// The last commit before it, which tells one gap from another.
     pub after_commit: Option<u64>,
+    /// Whether it stays one when the publication is again what it was: the stream does not tell of the rows that are missing.
+    #[serde(default)]
+    pub stays: bool,
     /// Where the server was when the gap was last met.
     #[serde(with = "lsn_text")]
     pub seen: Lsn,
@@ -85,6 +88,13 @@ impl Failure {
             self.disposition = Disposition::Retry;
         }
         self
+    }
+}
+
+impl Gap {
+    /// The failure that it was told with, where the next look does not find it again.
+    pub(crate) fn again(&self) -> Option<Failure> {
+        self.stays.then(|| Failure::retry(CHANGED, self.what.clone()))
     }
 }
 
@@ -151,7 +161,8 @@ where
                 .look
                 .as_ref()
                 .is_some_and(|look| look.published.is_some() && look.gap.is_none());
-            if is_what_it_was && failure.kind != GAP {
+            // Whether a row was written while it was missing, the stream tells.
+            if is_what_it_was && failure.kind == MISSING && !finding.gap.stays {
                 return Ok(());
             }
             self.tell(&failure, &finding.gap, gaps).await;
@@ -202,7 +213,7 @@ where
         let seen = look.as_ref().map_or(from, |look| look.lsn);
         let mended = look.as_ref().and_then(|look| look.gap.as_ref());
         // What is the matter now says more than what was the matter when the stream ended.
-        let shown = mended.filter(|_| gone || failure.kind != GAP).unwrap_or(failure);
+        let shown = mended.filter(|_| gone || failure.kind == MISSING).unwrap_or(failure);
         let gap = Gap {
             what: shown.to_string(),
             mend: gone.then(|| shown.causes.first()?.hint.clone()).flatten(),
@@ -212,6 +223,9 @@ where
             since_us: told.map_or_else(crate::status::now_us, |gap| gap.since_us),
             refused: told.and_then(|gap| gap.refused.clone()),
             after_commit,
+            stays: told.is_some_and(|gap| gap.stays)
+                || failure.kind == CHANGED
+                || mended.is_some_and(|failure| failure.kind == CHANGED),
             seen,
         };
         Ok(Finding {
@@ -339,7 +353,7 @@ where
 
 /// Forgets a gap that has turned out to be none: the stream has passed the place where it was met.
 pub(crate) async fn forget(status: &status::Status, stored: Lsn, store: &mut impl OffsetStore) {
-    if status.gap().is_some_and(|gap| stored > gap.seen) {
+    if status.gap().is_some_and(|gap| stored > gap.seen && !gap.stays) {
         info!("the publication is what it was, and no change was missing: going on");
         status.set_gap(None);
         if let Err(failure) = store.tell_gap(None).await {

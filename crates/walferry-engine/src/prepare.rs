@@ -84,7 +84,8 @@ where
             // Before it is made what it shall be: what has been missing until now stays missing.
             if goes_on {
                 let look = self.source.published(known, tables.clone()).await?;
-                gap = look.and_then(|look| look.gap);
+                let told = || self.status.gap().and_then(|gap| gap.again());
+                gap = look.and_then(|look| look.gap).or_else(told);
             }
             // While a person is asked to make it, it is not made behind their back.
             let asked = self.status.gap().is_some() && gap.as_ref().is_some_and(|gap| gap.kind == MISSING);

@@ -35,6 +35,14 @@ pub fn choose(data_dir: &Path, connector: &str, choice: Choice) -> Result<(), Er
     write(&Folder::path_of(data_dir, connector), CHOICE, &choice)
 }
 
+/// Forgets the gap and the choice, where another offset takes the place of the one that stands before the gap.
+///
+/// # Errors
+/// A file cannot be removed.
+pub fn forget(data_dir: &Path, connector: &str) -> Result<(), Error> {
+    tell(&Folder::path_of(data_dir, connector), None)
+}
+
 /// Whether a choice waits for the connector.
 pub fn is_chosen(data_dir: &Path, connector: &str) -> bool {
     Folder::path_of(data_dir, connector).join(CHOICE).exists()

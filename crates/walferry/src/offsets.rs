@@ -116,6 +116,7 @@ fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> 
     }
     store
         .replace(&import.offset)
+        .and_then(|()| walferry_offset::gap::forget(&data_dir(&which.data), &connector.name))
         .map_err(|error| unusable(&connector, error))?;
     for warning in import.warnings {
         eprintln!("warning: {warning}");
