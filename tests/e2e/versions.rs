@@ -1,5 +1,7 @@
 //! What differs between versions of Postgres: each test says what holds on the version it runs on.
 
+mod publication;
+
 use crate::outbox::Outbox;
 use crate::world;
 use serde_json::{Map, Value};

@@ -142,6 +142,9 @@ impl Page<'_> {
                 samples.add(&[name, kind], count);
             }
         });
+        self.value(&m::GAP, |look| Some(u8::from(look.status.gap().is_some())));
+        self.value(&m::GAPS, |look| Some(load(&look.counters().gaps)));
+        self.value(&m::GAPS_SKIPPED, |look| Some(load(&look.counters().gaps_skipped)));
         self.value(&m::KAFKA_TROUBLE, |look| Some(u8::from(look.kafka.is_some())));
         self.value(&m::WARNINGS, |look| Some(look.status.warnings().len()));
         self.each(&m::MISSING, |look, name, samples| {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use walferry_engine::{
     Disposition, Failure,
+    gap::Gap,
     status::{Invalidation, Phase, Slot, Trouble},
 };
 
@@ -53,6 +54,7 @@ const SCARCE_BYTES: i64 = 1 << 30;
 impl Verdict {
     /// Of a connector at one time.
     pub(crate) fn of(look: &Look<'_>) -> Self {
+        let gap = look.status.gap();
         let mut verdict = match &look.course.phase {
             Phase::Failed(failure) => {
                 let what = format!(
@@ -64,6 +66,8 @@ impl Verdict {
                     .with_cost(look)
             }
             Phase::Stopped => Self::new(false, Level::Note, "stopped as it was asked to".into()),
+            // Also while it looks whether the gap is still there.
+            _ if gap.is_some() => Self::at_gap(look, &gap.unwrap_or_default()),
             Phase::Starting | Phase::Waiting(_) => Self::before_reading(look).with_kafka(look),
             Phase::Snapshot | Phase::Streaming => Self::while_reading(look),
         };
@@ -79,6 +83,36 @@ impl Verdict {
             reason: words::sentence(&what),
             hints: Vec::new(),
         }
+    }
+
+    /// It waits for a person.
+    fn at_gap(look: &Look<'_>, gap: &Gap) -> Self {
+        let what = format!(
+            "waiting at a gap since {}: {}",
+            words::since(gap.since_us, look.now_us),
+            gap.what
+        );
+        let until = match gap.to {
+            Some(to) if to > gap.from => format!(" and {to}"),
+            _ => String::new(),
+        };
+        let between = if until.is_empty() { "after" } else { "between" };
+        let mut verdict = Self::new(false, Level::Bad, what)
+            .and(&format!(
+                "Changes {between} {}{until} may be missing. Nothing behind them is delivered or confirmed until somebody decides.",
+                gap.from
+            ))
+            .with_cost(look);
+        verdict.hints.extend(gap.mend.clone());
+        let name = &look.status.name;
+        verdict.hints.push(format!(
+            "then decide: `walferry offsets skip-gap {name}` goes on without the changes that are missing, `walferry offsets \
+             skip-gap {name} --snapshot` reads all existing rows again; `--show` shows both positions"
+        ));
+        if gap.mend.is_none() {
+            verdict.hints[0].replace_range(.."then ".len(), "");
+        }
+        verdict
     }
 
     fn before_reading(look: &Look<'_>) -> Self {
@@ -548,6 +582,46 @@ mod tests {
             assert_eq!(verdict.reason.contains(says), told, "{}", verdict.reason);
             assert!(verdict.ready && (verdict.level == Level::Note) == told, "{verdict:?}");
         }
+    }
+
+    #[test]
+    fn a_gap_is_not_ready_whatever_the_connector_does_meanwhile() {
+        let status = Status::new("orders", "shop");
+        let gap = Gap {
+            what: "publication \"p\" does not exist".into(),
+            mend: Some("CREATE PUBLICATION \"p\";".into()),
+            from: Lsn(0x10),
+            since_us: NOW_US - 720 * S,
+            ..Gap::default()
+        };
+        status.set_gap(Some(gap.clone()));
+        for phase in [Phase::Starting, Phase::Streaming, Phase::Waiting(refused())] {
+            status.set_phase(phase);
+            let verdict = Verdict::of(&Look::at(&status, NOW_US));
+            assert_eq!((verdict.ready, verdict.level), (false, Level::Bad));
+            assert_eq!(
+                verdict.reason,
+                "Waiting at a gap since 14:01 UTC (12 min): publication \"p\" does not exist. Changes after 0/10 may be missing. \
+                 Nothing behind them is delivered or confirmed until somebody decides."
+            );
+            assert_eq!(verdict.hints[0], "CREATE PUBLICATION \"p\";");
+            assert!(verdict.hints[1].starts_with("then decide: `walferry offsets skip-gap orders`"));
+        }
+        status.set_gap(Some(Gap {
+            to: Some(Lsn(0x20)),
+            mend: None,
+            ..gap
+        }));
+        let verdict = Verdict::of(&Look::at(&status, NOW_US));
+        assert!(
+            verdict.reason.contains("between 0/10 and 0/20 may"),
+            "{}",
+            verdict.reason
+        );
+        assert!(verdict.hints[0].starts_with("decide: "), "{:?}", verdict.hints);
+        status.set_gap(None);
+        status.set_phase(Phase::Streaming);
+        assert!(Verdict::of(&Look::at(&status, NOW_US)).ready);
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Stores what is delivered, soon after it is, and lets what is stored be confirmed.
 
-use std::{future::pending, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    future::pending,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use tokio::{
     sync::watch,
@@ -10,8 +14,10 @@ use walferry_pgoutput::Lsn;
 
 use crate::{
     failure::Failure,
+    gap,
     history::Gate,
     progress::{Progress, Stored, Unstored},
+    published::Published,
     status::Status,
     store::OffsetStore,
 };
@@ -29,6 +35,8 @@ pub(crate) struct Keeper<'a> {
     pub(crate) server_end: &'a watch::Sender<Lsn>,
     /// Closed while it is not known whether the server is the one that was read before.
     pub(crate) gate: &'a Gate,
+    /// What the publication held at the last look.
+    pub(crate) published: &'a watch::Sender<Option<Arc<Published>>>,
 }
 
 /// The least time between two writes, so that the file follows delivery within 50 ms on a disk that takes 10 ms for a write.
@@ -126,6 +134,7 @@ impl Keeper<'_> {
     /// Stores what is delivered, and lets it be confirmed.
     pub(crate) async fn save(&self, store: &mut impl OffsetStore) -> Result<(), Failure> {
         let counters = &self.status.counters;
+        self.progress.publication(self.published.borrow().clone());
         let Some(delivered) = self.progress.delivered() else {
             self.confirm();
             return Ok(());
@@ -144,6 +153,7 @@ impl Keeper<'_> {
             .await
             .inspect_err(|_| self.progress.not_stored())?;
         counters.stored_lsn.fetch_max(stored.confirmable().into(), Relaxed);
+        gap::forget(self.status, stored.confirmable(), store).await;
         self.stored.send_replace(Some(stored));
         self.confirm();
         Ok(())
@@ -222,6 +232,7 @@ mod tests {
                 confirmable: None,
                 server_end: &watch::Sender::new(Lsn::default()),
                 gate: &Gate::default(),
+                published: &watch::Sender::new(None),
             };
             let events = async {
                 happens(progress.clone()).await;

@@ -3,6 +3,7 @@
 pub mod batch;
 mod counts;
 pub mod failure;
+pub mod gap;
 mod heartbeat;
 pub mod history;
 mod keeper;
@@ -14,6 +15,7 @@ mod plans;
 pub mod position;
 mod prepare;
 pub mod progress;
+pub mod published;
 mod reader;
 mod remark;
 pub mod rest;

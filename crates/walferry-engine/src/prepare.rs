@@ -8,6 +8,7 @@ use walferry_snapshot::Done;
 
 use crate::{
     failure::Failure,
+    gap::MISSING,
     history::{self, Judged},
     pipeline::Pipeline,
     reader::Origin,
@@ -25,6 +26,8 @@ pub(crate) struct Prepared {
     pub(crate) origin: Origin,
     /// What of existing rows is read first.
     pub(crate) snapshot: Option<SnapshotPlan>,
+    /// Why captured rows may be missing since the last look at the publication.
+    pub(crate) gap: Option<Failure>,
 }
 
 /// What the plan comes to.
@@ -71,15 +74,33 @@ where
     /// `again` has the rows that earlier sessions of this process have found to be read again.
     pub(crate) async fn prepare(&mut self, again: &rest::Shared) -> Result<Prepared, Failure> {
         let stored = self.store.load().await?;
-        let found = self.source.inspect().await?;
+        let begun = stored.as_ref().and_then(StoredOffset::start).is_some();
+        let found = self.source.inspect().await.map_err(|failure| failure.or_gap(begun))?;
         let stored = self.on_this_server(stored, &found).await?;
         let s = &self.settings;
         let plan = start::decide(&s.slot, &found, stored.as_ref(), s.snapshot, s.mismatch)?;
         self.check_outbox().await?;
         let streams = !matches!(plan, Plan::ReadOnly | Plan::Rest);
+        let known = stored.as_ref().and_then(|offset| offset.publication.clone());
+        let goes_on = matches!(plan, Plan::Resume { .. } | Plan::Continue { .. });
+        let (mut gap, mut publication) = (None, known.clone().filter(|_| goes_on));
         if streams {
             let tables = self.settings.tables.clone();
-            self.source.ensure_publication(tables).await?;
+            // Before it is made what it shall be: what has been missing until now stays missing.
+            if goes_on {
+                let look = self.source.published(known, tables.clone()).await?;
+                let told = || self.status.gap().and_then(|gap| gap.again());
+                gap = look.and_then(|look| look.gap).or_else(told);
+            }
+            // While a person is asked to make it, it is not made behind their back.
+            let asked = self.status.gap().is_some() && gap.as_ref().is_some_and(|gap| gap.kind == MISSING);
+            if !asked {
+                self.source.ensure_publication(tables.clone()).await?;
+            }
+            if gap.is_none() {
+                let look = self.source.published(None, tables).await?;
+                publication = look.and_then(|look| look.published);
+            }
         }
         if !matches!(plan, Plan::Continue { .. }) {
             rest::forget(again);
@@ -113,6 +134,7 @@ where
             history.settled = settled;
         }
         self.status.set_missing(history.missing);
+        offset.publication = publication;
         // Beside rows that are read once more, all that the stored offset says holds until they are read.
         let once_more = rows.is_some() && matches!(plan, Plan::Resume { .. });
         if streams && !once_more {
@@ -153,6 +175,7 @@ where
                 lineage,
             },
             snapshot,
+            gap,
         })
     }
 

@@ -18,6 +18,7 @@ use crate::{
     history,
     metadata::Metadata,
     position::Position,
+    published::Published,
     status::{Latency, now_us},
     store::{OffsetStore, StoredOffset},
 };
@@ -362,6 +363,11 @@ impl Progress {
             // Its Begin has been reached, its Commit has not: a record is the head of the queue.
             oldest_commit_us: state.transaction.time_us,
         })
+    }
+
+    /// What the publication held at the last look: it is stored with what is delivered next.
+    pub(crate) fn publication(&self, published: Option<Arc<Published>>) {
+        self.lock().delivered.publication = published;
     }
 
     /// What has been delivered, when that has changed since it was asked for last.

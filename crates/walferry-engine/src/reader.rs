@@ -7,7 +7,7 @@ use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval, sleep},
 };
-use tracing::info;
+use tracing::{debug, info};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
@@ -15,6 +15,7 @@ use walferry_snapshot::{Keys, Step};
 
 use crate::{
     failure::{Disposition, Failure},
+    gap::GAP,
     history::{Gate, History, Lineage, Parting, went_back},
     progress::Stored,
     rest,
@@ -43,6 +44,8 @@ pub(crate) struct Reader<'a, S> {
     pub(crate) gate: Gate,
     pub(crate) origin: Origin,
     pub(crate) again: rest::Shared,
+    /// Why captured rows may be missing since the last look at the publication.
+    pub(crate) gap: Option<Failure>,
 }
 
 /// What the session has found and begun with.
@@ -64,6 +67,12 @@ impl<S: Source> Reader<'_, S> {
         let mut phase = self.port.phase.clone();
         let begun = self.port.chunks.begun();
         let nothing_read = snapshot.is_none();
+        if let Some(gap) = self.gap.take() {
+            return tokio::select! {
+                failure = self.up_to(gap) => Err(failure),
+                () = over(&mut phase) => Ok(()),
+            };
+        }
         tokio::select! {
             done = self.before_stream(snapshot) => done?,
             () = over(&mut phase) => return Ok(()),
@@ -78,6 +87,12 @@ impl<S: Source> Reader<'_, S> {
                 // The pipeline has ended, which is told elsewhere: another try would find nobody to read for.
                 over(&mut phase).await;
                 return Ok(());
+            }
+            if failure.is_gap() {
+                return tokio::select! {
+                    failure = self.up_to(failure) => Err(failure),
+                    () = over(&mut phase) => Ok(()),
+                };
             }
             // As long as nothing is read, what was found at the start may change without harm (another process reads the slot
             // and moves it, say): the next session looks again.
@@ -199,6 +214,30 @@ impl<S: Source> Reader<'_, S> {
         }
     }
 
+    /// Brings what was committed before the last look at the publication, where the stream is behind that: it is not affected by
+    /// the gap that was found since. A gap that the stream itself has told of is where the stream is.
+    async fn up_to(&mut self, gap: Failure) -> Failure {
+        let mark = self
+            .port
+            .published
+            .as_ref()
+            .and_then(|known| Some(known.borrow().as_ref()?.lsn));
+        if let Some(mark) = mark.filter(|_| gap.kind != GAP) {
+            // The same look would end it at once.
+            let published = self.port.published.take();
+            self.port.until = Some(mark);
+            let ended = self.stream().await;
+            self.port.until = None;
+            self.port.published = published;
+            if let Err(failure) = ended {
+                debug!(error = %failure, "what was committed before the gap has still to come");
+            } else {
+                self.pipeline_is_done().await;
+            }
+        }
+        gap
+    }
+
     fn stored(&self) -> Lsn {
         self.stored.borrow().as_ref().map_or(Lsn::INVALID, Stored::confirmable)
     }
@@ -206,7 +245,7 @@ impl<S: Source> Reader<'_, S> {
     /// While there was no connection, the server may have been replaced, and the slot moved or lost. Postgres starts at the
     /// slot's position when asked for an older one, and says nothing: what lies between would be missing.
     async fn check_slot(&mut self) -> Result<(), Failure> {
-        let found = self.source.inspect().await?;
+        let found = self.source.inspect().await.map_err(|failure| failure.or_gap(true))?;
         let Origin {
             processed,
             slot,

@@ -118,10 +118,21 @@ where
     async fn sessions(&mut self, stop: &mut watch::Receiver<bool>) -> Result<(), Failure> {
         let mut retries = Retries::new(self.settings.max_retries);
         let again = rest::Shared::default();
+        let mut gaps = self.remember_gap().await;
         loop {
             let Err(failure) = self.session(&mut retries, &again, stop).await else {
                 return Ok(());
             };
+            if failure.is_gap() {
+                tokio::select! {
+                    waited = self.wait_at_gap(failure, &mut gaps) => match waited {
+                        Ok(()) => continue,
+                        Err(failure) => drop(retries.after(failure, &self.status)?),
+                    },
+                    () = stopped(stop) => return Ok(()),
+                }
+                continue;
+            }
             let pause = retries.after(failure, &self.status)?;
             self.status.counters.restarts.fetch_add(1, Relaxed);
             tokio::select! {
@@ -151,6 +162,7 @@ where
             offset,
             origin,
             snapshot,
+            gap,
         } = prepared;
         let rest = snapshot
             .as_ref()
@@ -176,6 +188,7 @@ where
         if let Some(done) = rest {
             pipeline = pipeline.before_the_rest(again.clone(), done);
         }
+        let published = watch::Sender::new(offset.publication.clone());
         let progress = Arc::new(Progress::new(offset, records_bytes).with_latency(status.latency.clone()));
         let (chunks, receiver) = source::chunks(frames_bytes);
         let stored = watch::Sender::new(None);
@@ -202,7 +215,9 @@ where
                 phase: phase.subscribe(),
                 server_end: server_end.clone(),
                 until: None,
+                published: Some(published.clone()),
             },
+            gap,
             again: again.clone(),
             stored: stored.subscribe(),
             confirmable: confirmable.clone(),
@@ -217,6 +232,7 @@ where
             confirmable: settings.confirm.then_some(&confirmable),
             server_end: &server_end,
             gate: &gate,
+            published: &published,
         };
         let mut keeping = Task::new(keeper.keep(store, settings.flush_interval, over.subscribe()));
 

@@ -1,6 +1,11 @@
 //! What the engine asks of the database side, and what it gets from it.
 
-use std::{collections::BTreeMap, future::Future, ops::Range, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    future::{Future, ready},
+    ops::Range,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -12,6 +17,7 @@ use crate::{
     failure::Failure,
     history::Lineage,
     progress::{Stored, Transaction},
+    published::{Look, Published},
 };
 
 /// One Postgres server, database, slot and publication. `walferry-postgres` implements it.
@@ -34,6 +40,16 @@ pub trait Source: Send + 'static {
     /// Makes the publication what `publication.autocreate.mode` asks for. Before the slot: pgoutput reads the catalog as of
     /// the WAL position, and a publication younger than that does not exist for it.
     fn ensure_publication(&mut self, wanted: TableFilter) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// What the publication holds now, and whether captured rows may be missing since the look before, which found `known`.
+    fn published(
+        &mut self,
+        known: Option<Arc<Published>>,
+        wanted: TableFilter,
+    ) -> impl Future<Output = Result<Option<Look>, Failure>> + Send {
+        let _ = (known, wanted);
+        ready(Ok(None))
+    }
 
     /// Creates the slot. With `export`, the transaction that exports its snapshot stays open until [`Source::snapshot`] has
     /// imported it or the source is used for something else.
@@ -296,6 +312,9 @@ pub struct Port {
     /// Where to end, in order and with `Ok`: before the first transaction that was committed there or later, once all before
     /// it have been sent.
     pub until: Option<Lsn>,
+    /// What the publication held at the last look. The stream looks again every ten seconds, and fails when captured rows may be
+    /// missing since. `None` where nobody wants to know.
+    pub published: Option<watch::Sender<Option<Arc<Published>>>>,
 }
 
 /// What is wanted of a stream.

@@ -18,7 +18,7 @@ use std::{
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use crate::{failure::Failure, history::Missing, xmin::SlotXmin};
+use crate::{failure::Failure, gap::Gap, history::Missing, xmin::SlotXmin};
 
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
@@ -41,6 +41,7 @@ pub struct Status {
     pub xmin: SlotXmin,
     course: Mutex<Course>,
     kafka: Mutex<Option<Trouble>>,
+    gap: Mutex<Option<Gap>>,
     incidents: Mutex<VecDeque<Incident>>,
     slots: Mutex<(Option<Slots>, WalClock)>,
     topics: Mutex<BTreeMap<String, TopicCount>>,
@@ -76,6 +77,10 @@ pub struct Counters {
     pub connects: AtomicU64,
     /// Times the connector began anew after a failure.
     pub restarts: AtomicU64,
+    /// Gaps that were met.
+    pub gaps: AtomicU64,
+    /// Gaps that a person has had skipped.
+    pub gaps_skipped: AtomicU64,
     /// Whether the stream is connected now: 0 or 1.
     pub connected: AtomicU64,
     /// LSN of the last change read.
@@ -311,6 +316,15 @@ impl Status {
             self.note(&new.failure, new.since_us);
         }
         *kafka = trouble;
+    }
+
+    /// The gap that the connector waits at; `None` while there is none.
+    pub fn gap(&self) -> Option<Gap> {
+        lock(&self.gap).clone()
+    }
+    /// Says at which gap it waits.
+    pub fn set_gap(&self, gap: Option<Gap>) {
+        *lock(&self.gap) = gap;
     }
 
     /// The server's slots when they were last asked for.

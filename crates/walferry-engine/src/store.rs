@@ -1,12 +1,21 @@
 //! Where offsets are kept.
 
-use std::future::Future;
+use std::{
+    future::{Future, ready},
+    sync::Arc,
+};
 
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
 use walferry_snapshot::Done;
 
-use crate::{failure::Failure, history::History, position::Position};
+use crate::{
+    failure::Failure,
+    gap::{Choice, Gap},
+    history::History,
+    position::Position,
+    published::Published,
+};
 
 /// A store for the offset of one connector. `walferry-offset` has the one in a file.
 pub trait OffsetStore: Send + 'static {
@@ -15,6 +24,28 @@ pub trait OffsetStore: Send + 'static {
 
     /// Writes the offset in the place of the last one. Durable when it returns.
     fn write(&mut self, offset: &StoredOffset) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Keeps what is told of a gap where the command line finds it, in the place of what was told before. With `None`, there is no
+    /// gap any more, and a choice that was made is settled.
+    fn tell_gap(&mut self, gap: Option<&Gap>) -> impl Future<Output = Result<(), Failure>> + Send {
+        let _ = gap;
+        ready(Ok(()))
+    }
+
+    /// The gap that was told of last, also by a process that is gone.
+    fn told_gap(&mut self) -> impl Future<Output = Result<Option<Gap>, Failure>> + Send {
+        ready(Ok(None))
+    }
+
+    /// The choice that was made has been refused, for the reason that is told with the gap.
+    fn settle_choice(&mut self) -> impl Future<Output = Result<(), Failure>> + Send {
+        ready(Ok(()))
+    }
+
+    /// What a person has decided about the gap that was told.
+    fn choice(&mut self) -> impl Future<Output = Result<Option<Choice>, Failure>> + Send {
+        ready(Ok(None))
+    }
 }
 
 /// An offset as it is stored: Connect's JSON, and beside it what Walferry needs to go on inside a transaction.
@@ -31,6 +62,8 @@ pub struct StoredOffset {
     pub snapshot: Option<Done>,
     /// What the server can be recognised by; `None` when the offset came from Debezium or from an earlier version.
     pub history: Option<History>,
+    /// What the publication held at the last look; `None` before the first.
+    pub publication: Option<Arc<Published>>,
 }
 
 impl StoredOffset {

@@ -9,6 +9,7 @@ use std::{
 
 use walferry_engine::{
     Failure,
+    gap::{Choice, Gap},
     store::{OffsetStore, StoredOffset},
 };
 use walferry_record::SourcePartition;
@@ -17,6 +18,7 @@ use crate::{
     error::Error,
     folder::{Folder, sync_dir},
     format::{self, FORMAT, Fault},
+    gap,
 };
 
 /// The offset of one connector, in its folder. Holds the folder's lock.
@@ -87,6 +89,8 @@ impl FileStore {
     /// # Errors
     /// The file cannot be removed.
     pub fn remove(&self) -> Result<bool, Error> {
+        // A gap behind an offset that is gone is none.
+        gap::tell(self.folder.path(), None)?;
         let path = self.path();
         match fs::remove_file(&path) {
             Ok(()) => sync_dir(self.folder.path()).map(|()| true),
@@ -129,6 +133,26 @@ impl OffsetStore for FileStore {
     async fn write(&mut self, offset: &StoredOffset) -> Result<(), Failure> {
         let (store, offset) = (self.clone(), offset.clone());
         Ok(blocking(move || store.replace(&offset)).await??)
+    }
+
+    async fn tell_gap(&mut self, gap: Option<&Gap>) -> Result<(), Failure> {
+        let (folder, gap) = (self.folder.path().to_owned(), gap.cloned());
+        Ok(blocking(move || gap::tell(&folder, gap.as_ref())).await??)
+    }
+
+    async fn told_gap(&mut self) -> Result<Option<Gap>, Failure> {
+        let folder = self.folder.path().to_owned();
+        Ok(blocking(move || gap::told(&folder)).await??)
+    }
+
+    async fn settle_choice(&mut self) -> Result<(), Failure> {
+        let folder = self.folder.path().to_owned();
+        Ok(blocking(move || gap::settle(&folder)).await??)
+    }
+
+    async fn choice(&mut self) -> Result<Option<Choice>, Failure> {
+        let folder = self.folder.path().to_owned();
+        Ok(blocking(move || gap::choice(&folder)).await??)
     }
 }
 

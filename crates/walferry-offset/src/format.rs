@@ -11,16 +11,19 @@
 //!   "system_id": 7423423423423423423,
 //!   "snapshot": { "16391": { "storage": 70401338916864, "blocks": [[0, 4096]] } },
 //!   "history": { "timeline": 2, "left": [[1, "0/15D6160"]], "furthest": "0/16E9088", "settled": "0/16E9088",
-//!     "commit": { "lsn": "0/16E9058", "end": "0/16E9088", "xid": 748, "ts_usec": 1795262414119112 }, "sends": "dbz" }
+//!     "commit": { "lsn": "0/16E9058", "end": "0/16E9088", "xid": 748, "ts_usec": 1795262414119112 }, "sends": "dbz" },
+//!   "publication": { "lsn": "0/16E9058", "oid": 16400, "all_tables": false, "operations": "iud", "tables": "16391/16401" }
 //! }
 //! }
 //! ```
 //! `key` and `value` are what Kafka Connect keeps in its offset topic, the rest is Walferry's own. The checksum is that of
 //! the bytes of `content` as they stand in the file.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use walferry_engine::{Position, store::StoredOffset};
+use walferry_engine::{Position, published::Published, store::StoredOffset};
 use walferry_pgoutput::Lsn;
 use walferry_record::{SourceOffset, SourcePartition};
 use walferry_snapshot::Done;
@@ -65,6 +68,7 @@ struct Content {
     snapshot: Option<Done>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     history: Option<Recognition>,
+    publication: Option<Published>,
 }
 
 /// A position, with LSNs as people read them.
@@ -89,6 +93,7 @@ pub(crate) fn encode(partition: &SourcePartition, offset: &StoredOffset) -> Vec<
         system_id: offset.system_id,
         snapshot: offset.snapshot.clone(),
         history: offset.history.as_ref().map(Recognition::from),
+        publication: offset.publication.as_deref().cloned(),
     };
     let content = serde_json::to_string_pretty(&content).expect("strings and numbers always have a JSON form");
     let crc32 = crc32fast::hash(content.as_bytes());
@@ -133,6 +138,7 @@ pub(crate) fn decode(partition: &SourcePartition, bytes: &[u8]) -> Result<Stored
             .map(Recognition::read)
             .transpose()
             .map_err(|error| damaged(error.to_string()))?,
+        publication: content.publication.map(Arc::new),
     })
 }
 
@@ -161,6 +167,14 @@ mod tests {
             system_id: Some(u64::MAX),
             snapshot: Some(serde_json::from_str(r#"{"7":{"storage":3,"blocks":[[0,4096]]}}"#).unwrap()),
             history: Some(crate::recognition::tests::history()),
+            publication: Some(Arc::new(Published {
+                lsn: Lsn(0x16_B374_D848),
+                oid: u32::MAX,
+                operations: "iud".into(),
+                schemas: [(2200, 16_500)].into(),
+                tables: [(16_391, 16_401), (16_395, 16_402)].into(),
+                ..Published::default()
+            })),
         }
     }
 
@@ -179,6 +193,18 @@ mod tests {
         let file = format!(r#"{{"crc32":"{crc32:08x}","content":{content}}}"#);
         let offset = decode(&partition(), file.as_bytes()).unwrap();
         assert_eq!((offset.system_id, offset.history), (Some(9), None));
+    }
+
+    #[test]
+    fn a_file_of_before_looks_at_the_publication_is_read() {
+        let content = format!(
+            r#"{{"format":1,"key":{},"value":{{"lsn":7}},"system_id":5}}"#,
+            serde_json::json!(partition().key())
+        );
+        let crc32 = crc32fast::hash(content.as_bytes());
+        let file = format!(r#"{{"crc32":"{crc32:08x}","content":{content}}}"#);
+        let read = decode(&partition(), file.as_bytes()).unwrap();
+        assert_eq!((read.connect.lsn, read.publication), (Some(7), None));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod exchange;
 mod file;
 mod folder;
 mod format;
+pub mod gap;
 mod memory;
 mod recognition;
 

@@ -63,6 +63,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         phase: phases,
         server_end,
         until: None,
+        published: None,
     };
     tokio::spawn(async move {
         let _ = tokio::signal::ctrl_c().await;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use walferry_config::connector::SslMode;
 use walferry_engine::failure::{Disposition, Exit, Failure};
+use walferry_engine::gap;
 
 use crate::problem::Problem;
 use crate::server_error::ServerError;
@@ -186,9 +187,32 @@ pub enum Error {
     /// The state of the server, the slot or the publication does not let the connector work.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Problems(Vec<Problem>),
+    /// A look at the catalog has found no publication of that name.
+    #[error("publication {publication:?} does not exist{}", now(renamed))]
+    PublicationMissing {
+        /// Its name.
+        publication: String,
+        /// The name that it has now, if it was renamed.
+        renamed: Option<String>,
+        /// The statement that mends it.
+        mend: String,
+    },
+    /// A look at the catalog has found that captured rows may be missing since the last one.
+    #[error("{what}")]
+    PublicationChanged {
+        /// What has changed.
+        what: String,
+    },
     /// The pipeline has ended.
     #[error("the pipeline has ended")]
     PipelineEnded,
+}
+
+fn now(renamed: &Option<String>) -> String {
+    match renamed {
+        Some(name) => format!(": it was renamed to {name:?}"),
+        None => String::new(),
+    }
 }
 
 impl Error {
@@ -270,6 +294,8 @@ impl Error {
             Self::SnapshotGone => "snapshot_gone",
             Self::Protocol { .. } => "protocol",
             Self::Problems(problems) => problems.first().map_or("setup", Problem::kind),
+            Self::PublicationMissing { .. } => gap::MISSING,
+            Self::PublicationChanged { .. } => gap::CHANGED,
             Self::PipelineEnded => "pipeline_ended",
         }
     }
@@ -287,6 +313,8 @@ impl Error {
             | Self::TableChanged { .. }
             | Self::SnapshotGone
             | Self::Protocol { .. }
+            | Self::PublicationMissing { .. }
+            | Self::PublicationChanged { .. }
             | Self::PipelineEnded => Disposition::Retry,
             // A handshake that broke off is the network's fault, one that was refused is not.
             Self::TlsHandshake { source, .. } if source.kind() != io::ErrorKind::InvalidData => Disposition::Retry,
@@ -369,6 +397,10 @@ impl Error {
                     .to_owned()
             }
             Self::SelectOverride { table, .. } => format!("mend `snapshot.select.statement.overrides.{table}`"),
+            Self::PublicationMissing { mend, .. } => mend.clone(),
+            Self::PublicationChanged { .. } => {
+                "decide with `walferry offsets skip-gap` what becomes of the changes that may be missing".to_owned()
+            }
             Self::Server { source, .. } => return source.remedy(),
             Self::Problems(problems) => return problems.first().map(Problem::hint),
             Self::TlsRequestFailed { .. }

@@ -1,6 +1,7 @@
 //! States of server, role, slot and publication that do not let a connector work, each with the statement that mends it.
 
 use walferry_engine::failure::Cause;
+use walferry_engine::gap::MISSING;
 
 use crate::quote::{identifier, literal};
 use crate::tables::TableName;
@@ -169,10 +170,8 @@ impl Problem {
             | Self::SlotSynced { .. } => "slot_mismatch",
             Self::SlotStillRead { .. } => "slot_in_use",
             Self::NoFreeSlots { .. } => "no_free_slot",
-            Self::PublicationMissing { .. }
-            | Self::PublicationMissingOnStandby { .. }
-            | Self::PublicationOfAllTables { .. }
-            | Self::NoCapturedTable { .. } => "publication",
+            Self::PublicationMissing { .. } | Self::PublicationMissingOnStandby { .. } => MISSING,
+            Self::PublicationOfAllTables { .. } | Self::NoCapturedTable { .. } => "publication",
         }
     }
 

@@ -1,5 +1,7 @@
 //! The publication: what `publication.autocreate.mode` makes of it, before the slot is created.
 
+mod look;
+
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -15,6 +17,8 @@ use crate::problem::Problem;
 use crate::quote::identifier;
 use crate::tables::{Captured, TableName, captured, listed};
 
+pub(crate) use look::look;
+
 /// The publication as the connector wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Publication {
@@ -26,6 +30,8 @@ pub(crate) struct Publication {
     via_partition_root: bool,
     /// Operations to publish, where `skipped.operations` is set, for a publication that is created here.
     publish: Option<String>,
+    /// Operations that the connector leaves out, by their letters.
+    skipped: String,
 }
 
 impl Publication {
@@ -44,7 +50,17 @@ impl Publication {
             // Debezium narrows it only when the property is set, although its default skips truncates.
             publish: (events.skipped_operations_set && published.len() < OPERATIONS.len())
                 .then(|| published.join(", ")),
+            skipped: OPERATIONS
+                .iter()
+                .filter(|(letter, _)| skipped.contains(*letter))
+                .map(|(_, name)| &name[..1])
+                .collect(),
         }
+    }
+
+    /// Whether the connector wants an operation: `i`, `u`, `d` or `t`.
+    fn captures(&self, operation: char) -> bool {
+        !self.skipped.contains(operation)
     }
 
     /// The statement that creates it, with these tables under `filtered`.
@@ -278,6 +294,7 @@ mod tests {
             mode,
             via_partition_root: false,
             publish: None,
+            skipped: String::new(),
         }
     }
 

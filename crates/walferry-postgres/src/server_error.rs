@@ -3,8 +3,9 @@
 use std::fmt;
 
 use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::ErrorResponseBody;
+use postgres_protocol::message::backend::{ErrorFields, ErrorResponseBody, NoticeResponseBody};
 use walferry_engine::failure::{Disposition, Exit};
+use walferry_engine::gap::GAP;
 
 use crate::quote::identifier;
 
@@ -19,6 +20,8 @@ pub struct ServerError {
     pub detail: Option<String>,
     /// What the server itself proposes.
     pub hint: Option<String>,
+    /// Name of the function in the server that said it. It is the same in every language.
+    pub routine: Option<String>,
 }
 
 impl fmt::Display for ServerError {
@@ -35,8 +38,16 @@ impl std::error::Error for ServerError {}
 
 impl ServerError {
     pub(crate) fn read(body: &ErrorResponseBody) -> Self {
+        Self::of_fields(body.fields())
+    }
+
+    /// The same of a NoticeResponse.
+    pub(crate) fn notice(body: &NoticeResponseBody) -> Self {
+        Self::of_fields(body.fields())
+    }
+
+    fn of_fields(mut fields: ErrorFields<'_>) -> Self {
         let mut error = Self::default();
-        let mut fields = body.fields();
         // A field that cannot be read ends the message: what came before it is all there is to say.
         while let Ok(Some(field)) = fields.next() {
             let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
@@ -45,6 +56,7 @@ impl ServerError {
                 b'M' => error.message = text,
                 b'D' => error.detail = Some(text),
                 b'H' => error.hint = Some(text),
+                b'R' => error.routine = Some(text),
                 _ => {}
             }
         }
@@ -66,7 +78,7 @@ impl ServerError {
             _ if self.is_slot_lost() => "slot_lost",
             _ if self.is_stream_option() => "stream_option",
             _ if self.is_synced_slot() => "slot_mismatch",
-            "42704" if self.message.starts_with("publication") => "publication",
+            _ if self.is_publication_missing() => GAP,
             _ => "server_error",
         }
     }
@@ -81,6 +93,8 @@ impl ServerError {
             "55006" | "55P03" | "57014" => true,
             _ => matches!(class, "08" | "40" | "53" | "57" | "58" | "XX"),
         };
+        // A gap is waited at until a person has decided what becomes of it.
+        let passes = passes || self.is_publication_missing();
         if passes && !self.is_slot_lost() && !self.is_stream_option() {
             Disposition::Retry
         } else {
@@ -107,6 +121,17 @@ impl ServerError {
         match self.code.as_str() {
             "XX000" => self.message.starts_with("unrecognized pgoutput option"),
             "22023" => self.message.starts_with("unrecognized origin value"),
+            _ => false,
+        }
+    }
+
+    /// The publication did not exist when a change was written that is being decoded: an error up to Postgres 17, a mere warning
+    /// since 18, behind which such changes are left out.
+    pub(crate) fn is_publication_missing(&self) -> bool {
+        let routine = self.routine.as_deref();
+        match self.code.as_str() {
+            "42704" => routine == Some("get_publication_oid") || self.message.starts_with("publication"),
+            "55000" => routine == Some("LoadPublications") || self.message.starts_with("skipped loading publication"),
             _ => false,
         }
     }
@@ -176,9 +201,9 @@ impl ServerError {
                 "take the option out of `slot.stream.params`, or correct it: pgoutput knows `origin` (`none` or `any`) from Postgres 16 on"
             }
             _ if self.is_synced_slot() => "connect to the primary, or set `slot.name` to another name",
-            "42704" if self.message.starts_with("publication") => {
-                "the publication has to exist at the position from which the slot is read, not only now: create it, and if it was \
-                 dropped in between, drop the slot and read all rows again with `snapshot.mode` = \"when_needed\""
+            _ if self.is_publication_missing() => {
+                "the publication has to exist where the log is read, not only now: create it, and decide with `walferry offsets \
+                 skip-gap` what becomes of the changes that were written without it"
             }
             _ => return self.hint.clone(),
         };
@@ -204,6 +229,7 @@ impl From<&tokio_postgres::error::DbError> for ServerError {
             message: error.message().to_owned(),
             detail: error.detail().map(ToOwned::to_owned),
             hint: error.hint().map(ToOwned::to_owned),
+            routine: error.routine().map(ToOwned::to_owned),
         }
     }
 }
@@ -211,6 +237,30 @@ impl From<&tokio_postgres::error::DbError> for ServerError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_publication_is_known_in_every_language() {
+        let error = |code: &str, routine: &str| ServerError {
+            code: code.to_owned(),
+            message: "Publikation »p« existiert nicht".to_owned(),
+            routine: Some(routine.to_owned()),
+            ..Default::default()
+        };
+        let cases = [
+            ("42704", "get_publication_oid", true),
+            ("55000", "LoadPublications", true),
+            ("42704", "get_object_address", false),
+            ("55000", "ReplicationSlotAcquire", false),
+            ("01000", "LoadPublications", false),
+        ];
+        for (code, routine, missing) in cases {
+            assert_eq!(
+                error(code, routine).is_publication_missing(),
+                missing,
+                "{code} {routine}"
+            );
+        }
+    }
 
     #[test]
     fn server_errors_are_retried_or_stop_with_a_remedy() {
@@ -346,9 +396,16 @@ mod tests {
             (
                 "42704",
                 "publication \"p\" does not exist",
-                STOP,
-                "publication",
-                "publication",
+                RETRY,
+                "publication_gap",
+                "skip-gap",
+            ),
+            (
+                "55000",
+                "skipped loading publication \"p\"",
+                RETRY,
+                "publication_gap",
+                "skip-gap",
             ),
             (
                 "55000",

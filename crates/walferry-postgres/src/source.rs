@@ -1,19 +1,24 @@
 //! A Postgres server as the engine's source.
 
+use std::future::pending;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::sync::watch;
+use tokio::time::sleep;
 use tokio_postgres::types::{PgLsn, Type};
-use tracing::info;
+use tracing::{debug, info};
 use walferry_config::Connector;
 use walferry_config::connector::{Filter, ReplicaIdentityRule, SlotSection};
 use walferry_engine::Failure;
 use walferry_engine::history::Lineage;
+use walferry_engine::published::{Look, Published};
 use walferry_engine::source::{ChunkSender, CreatedSlot, Found, Port, SnapshotPlan, Source, TableFilter};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 
 use crate::catalog::{Lookup, catalogs};
-use crate::connect::{Endpoint, within};
+use crate::connect::{Endpoint, Sql, within};
 use crate::error::Error;
 use crate::identity;
 use crate::inspect::Server;
@@ -33,6 +38,10 @@ pub struct Postgres {
     order: Filter,
     status_interval: Duration,
     lookup: Lookup,
+    /// For looks at the publication beside the stream, which must not wait for them.
+    watch: Lookup,
+    /// Which tables are captured.
+    wanted: Option<TableFilter>,
     link: Option<Link>,
     server: Option<Server>,
     /// Name of the snapshot that `link` exports until its next command.
@@ -73,6 +82,8 @@ impl Postgres {
         let endpoint = Endpoint::new(connector.postgres.clone());
         Self {
             lookup: Lookup::new(endpoint.clone()),
+            watch: Lookup::new(endpoint.clone()),
+            wanted: None,
             endpoint,
             slot: connector.slot.clone(),
             publication: Publication::new(&connector.publication, &connector.events),
@@ -277,7 +288,7 @@ impl Postgres {
         Ok(created.consistent_point)
     }
 
-    async fn follow(&mut self, from: Lsn, port: &mut Port) -> Result<(), Error> {
+    async fn follow(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
         let mut link = self.take_link().await?;
         let slot = self.slot.name.as_str();
         // Postgres would start there by itself, and its log would tell of it each time.
@@ -295,13 +306,49 @@ impl Postgres {
         // behind what it was asked for, and says nothing.
         let sql = self.lookup.sql().await?;
         let from = from.max(Server::confirmed(sql, slot).await?.unwrap_or_default());
-        info!(slot.name = %slot, lsn.from = %from, "streaming");
+        // A try that searches for the end of a gap is nobody's news.
+        if port.published.is_some() {
+            info!(slot.name = %slot, lsn.from = %from, "streaming");
+        } else {
+            debug!(slot.name = %slot, lsn.from = %from, "streaming up to a position");
+        }
         let mut plan = StreamPlan::new(self.status_interval, link.wal_sender_timeout);
         if port.until.is_some() {
             // The server's answer to a status update is what tells that a quiet stream is there.
             plan.status_interval = plan.status_interval.min(UNTIL_INTERVAL);
         }
-        replication::stream(link.wire, plan, from, &mut self.lookup, port).await
+        let known = port.published.clone();
+        let version = self.server.as_ref().map_or(0, |server| server.version);
+        let looks = async {
+            match (known, &self.wanted) {
+                (Some(known), Some(wanted)) => {
+                    look_again(&mut self.watch, version, &self.publication, &known, wanted).await
+                }
+                _ => pending().await,
+            }
+        };
+        tokio::select! {
+            ended = replication::stream(link.wire, plan, from, &mut self.lookup, port) => ended.map_err(Failure::from),
+            gap = looks => Err(gap),
+        }
+    }
+
+    async fn look_at_publication(
+        &mut self,
+        known: Option<Arc<Published>>,
+        wanted: TableFilter,
+    ) -> Result<Option<Look>, Error> {
+        if !self.streams {
+            return Ok(None);
+        }
+        let sql = self.watch.sql().await?;
+        let version = match &self.server {
+            Some(server) => server.version,
+            None => version(sql).await?,
+        };
+        let look = publication::look(sql, version, &self.publication, known.as_deref(), &wanted).await;
+        self.wanted = Some(wanted);
+        look.map(Some)
     }
 
     async fn advance(&mut self, to: Lsn) -> Result<(), Error> {
@@ -332,6 +379,41 @@ impl Postgres {
             Some(dropped) => dropped,
         }
     }
+}
+
+/// How often the publication is looked at while the stream is read.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Looks at the publication until captured rows may be missing since the look before.
+async fn look_again(
+    watch: &mut Lookup,
+    version: u32,
+    publication: &Publication,
+    known: &watch::Sender<Option<Arc<Published>>>,
+    wanted: &TableFilter,
+) -> Failure {
+    loop {
+        let last = known.borrow().clone();
+        let look = match watch.sql().await {
+            Ok(sql) => publication::look(sql, version, publication, last.as_deref(), wanted).await,
+            Err(error) => Err(error),
+        };
+        match look {
+            Ok(Look { gap: Some(gap), .. }) => return gap,
+            // Without one to compare with, it may be that it never was there: the stream tells.
+            Ok(Look { published: None, .. }) => {}
+            Ok(Look { published, .. }) => drop(known.send_replace(published)),
+            // The stream goes on; the next look compares with the last that succeeded.
+            Err(error) => debug!(error = Failure::chain(&error), "the publication could not be looked at"),
+        }
+        sleep(LOOK_INTERVAL).await;
+    }
+}
+
+async fn version(sql: &Sql) -> Result<u32, Error> {
+    const QUERY: &str = "SELECT pg_catalog.current_setting('server_version_num')::int";
+    let version: i32 = sql.value("asking for the server's version", QUERY, &[]).await?;
+    Ok(version.cast_unsigned())
 }
 
 /// How often the server is asked where it is when the stream is read up to a position.
@@ -372,7 +454,11 @@ impl Source for Postgres {
     }
 
     async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
-        self.follow(from, port).await.map_err(Failure::from)
+        self.follow(from, port).await
+    }
+
+    async fn published(&mut self, known: Option<Arc<Published>>, wanted: TableFilter) -> Result<Option<Look>, Failure> {
+        self.look_at_publication(known, wanted).await.map_err(Failure::from)
     }
 
     async fn advance_slot(&mut self, to: Lsn) -> Result<(), Failure> {

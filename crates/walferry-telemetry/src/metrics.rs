@@ -25,6 +25,9 @@ pub const GROUPS: &[(&str, &[Metric])] = &[
             CONNECTS,
             RESTARTS,
             ERRORS,
+            GAP,
+            GAPS,
+            GAPS_SKIPPED,
             KAFKA_TROUBLE,
             WARNINGS,
             MISSING,
@@ -228,6 +231,26 @@ pub const RESTARTS: Metric = Metric::new(
 pub const ERRORS: Metric = Metric::new(Kind::Counter, "walferry_errors_total", "Failures by kind.")
     .labels(&["connector", "kind"])
     .replaces("task-error-metrics total-record-failures");
+
+/// `walferry_gap`.
+pub const GAP: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_gap",
+    "1 while the connector waits at a gap: changes that the server cannot send, because the publication was missing or another one.",
+)
+.labels(&["connector"]);
+
+/// `walferry_gaps_total`.
+pub const GAPS: Metric =
+    Metric::new(Kind::Counter, "walferry_gaps_total", "Gaps that the connector has met.").labels(&["connector"]);
+
+/// `walferry_gaps_skipped_total`.
+pub const GAPS_SKIPPED: Metric = Metric::new(
+    Kind::Counter,
+    "walferry_gaps_skipped_total",
+    "Gaps that `walferry offsets skip-gap` has led over, with or without a snapshot.",
+)
+.labels(&["connector"]);
 
 /// `walferry_kafka_trouble`.
 pub const KAFKA_TROUBLE: Metric = Metric::new(

@@ -110,7 +110,7 @@ pub(crate) struct OffsetsArgs {
     pub(crate) command: OffsetsCommand,
 }
 
-/// What to do with offsets. The connector must not be running, except for `show`.
+/// What to do with offsets. The connector must not be running, except for `show`, `export` and `skip-gap`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OffsetsCommand {
     /// Show what is stored, in words
@@ -133,6 +133,30 @@ pub(crate) enum OffsetsCommand {
     /// Accept that the server has another history than the one that was read: the next start goes on from the slot's position,
     /// whatever was delivered before
     AcceptHistory(OffsetArgs),
+    /// Show the gap that a connector waits at, and have it go on behind it. The connector may be running
+    SkipGap {
+        #[command(flatten)]
+        which: GapArgs,
+        /// Read all existing rows again, instead of going on without the changes that are missing
+        #[arg(long)]
+        snapshot: bool,
+        /// Only show the gap and the choices
+        #[arg(long, conflicts_with = "snapshot")]
+        show: bool,
+    },
+}
+
+/// Whose gap.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct GapArgs {
+    /// Name of the connector
+    #[arg(value_name = "NAME", required_unless_present = "config")]
+    pub(crate) name: Option<String>,
+    /// Connector configuration, in the place of the name
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "name")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
 }
 
 /// Whose offsets.

@@ -1,5 +1,7 @@
 //! `walferry offsets`.
 
+mod skip_gap;
+
 use std::{fs, path::Path};
 
 use walferry_config::Connector;
@@ -24,6 +26,7 @@ pub(crate) fn offsets(command: OffsetsCommand) -> Result<(), Error> {
         OffsetsCommand::Import { which, file, force } => take_over(&which, &file, force),
         OffsetsCommand::Reset(which) => reset(&which),
         OffsetsCommand::AcceptHistory(which) => accept_history(&which),
+        OffsetsCommand::SkipGap { which, snapshot, show } => skip_gap::skip_gap(&which, snapshot, show),
     }
 }
 
@@ -72,6 +75,16 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
         let (complete, begun) = stored.snapshot.as_ref().map_or((0, 0), Done::tables);
         let words = format!("not all are read yet: {complete} tables are complete, {begun} more are begun");
         say!("  {:<14} {words}", "existing rows");
+    }
+    if let Some(gap) = walferry_offset::gap::gap(&data_dir(&which.data), &connector.name)
+        .map_err(|error| unusable(&connector, error))?
+    {
+        let name = &connector.name;
+        say!(
+            "  {:<14} {}; see `walferry offsets skip-gap {name} --show`",
+            "gap",
+            gap.what
+        );
     }
     if let Some(system_id) = stored.system_id {
         say!("  {:<14} {system_id}", "system id");
@@ -145,6 +158,7 @@ fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> 
     }
     store
         .replace(&import.offset)
+        .and_then(|()| walferry_offset::gap::forget(&data_dir(&which.data), &connector.name))
         .map_err(|error| unusable(&connector, error))?;
     for warning in import.warnings {
         eprintln!("warning: {warning}");

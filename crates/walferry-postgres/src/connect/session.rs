@@ -19,6 +19,10 @@ const TEXT_OF_VALUES: [(&str, &str); 5] = [
 /// Limits that must not end a session of ours. Those of newer servers (`transaction_timeout`) are lifted after the login.
 const NO_LIMITS: [(&str, &str); 1] = [("idle_in_transaction_session_timeout", "0")];
 
+/// The stream's warnings are read: since Postgres 18, one is all that tells of a publication that is missing. A role may have
+/// them hidden; more than warnings would only cost.
+const NOTICES: (&str, &str) = ("client_min_messages", "warning");
+
 /// Parameters of the startup message of a replication connection.
 pub(super) fn startup_parameters<'a>(
     settings: &'a PostgresSection,
@@ -35,6 +39,8 @@ pub(super) fn startup_parameters<'a>(
     parameters.extend(NO_LIMITS);
     // Creating a slot waits for the transactions that run; our own limit applies to that.
     parameters.push(("statement_timeout", "0"));
+    // The server applies `options` first, wherever they stand.
+    parameters.push(NOTICES);
     if let Some(options) = &settings.options {
         parameters.push(("options", options));
     }
@@ -83,6 +89,7 @@ mod tests {
         ] {
             assert!(parameters.contains(&expected), "{expected:?}");
         }
+        assert!(parameters.contains(&("client_min_messages", "warning")));
         assert!(parameters.contains(&("DateStyle", "ISO")) && parameters.contains(&("statement_timeout", "0")));
     }
 }

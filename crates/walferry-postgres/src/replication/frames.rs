@@ -118,8 +118,9 @@ impl FrameBuffer {
                     .map_err(|error| malformed(error.to_string()))?,
                 b'c' => piece.end = Some(End::ByServer),
                 b'E' => piece.end = Some(End::Failed(error_response(&self.bytes[at..at + length])?)),
-                // Notices and changed parameters, which may come at any time.
-                b'N' | b'S' => {}
+                b'N' => piece.end = gap(&self.bytes[at..at + length]),
+                // Changed parameters, which may come at any time.
+                b'S' => {}
                 other => return Err(malformed(format!("a message of type {:?}", char::from(other)))),
             }
             at += length;
@@ -210,6 +211,20 @@ fn error_response(message: &[u8]) -> Result<Error, Error> {
     match Message::parse(&mut BytesMut::from(message)) {
         Ok(Some(Message::ErrorResponse(body))) => Ok(Error::server(DOING, ServerError::read(&body))),
         _ => Err(malformed("an error message that cannot be read".to_owned())),
+    }
+}
+
+/// Nothing behind this notice is handed on: since Postgres 18 it is all that tells of changes that are left out. Where in the log
+/// they are it does not say, only that they come after what was sent before it. Other notices say nothing about the stream.
+fn gap(message: &[u8]) -> Option<End> {
+    match Message::parse(&mut BytesMut::from(message)) {
+        Ok(Some(Message::NoticeResponse(body))) => {
+            let notice = ServerError::notice(&body);
+            notice
+                .is_publication_missing()
+                .then(|| End::Failed(Error::server(DOING, notice)))
+        }
+        _ => None,
     }
 }
 
@@ -364,6 +379,44 @@ mod tests {
 
         let pieces = read_all(&mut FrameBuffer::new(&[]), &tagged(b'c', b"")).await;
         assert!(matches!(pieces[0].end, Some(End::ByServer)));
+    }
+
+    #[test]
+    fn nothing_is_handed_on_behind_the_notice_of_a_missing_publication() {
+        let notice = |code: &str, routine: &str| {
+            let fields = format!(
+                "SWARNUNG\0VWARNING\0C{code}\0Mskipped\0DThe publication does not exist.\0Wslot s\0Fpgoutput.c\0L1\0R{routine}\0\0"
+            );
+            tagged(b'N', fields.as_bytes())
+        };
+        let cases = [
+            (notice("55000", "LoadPublications"), true),
+            (notice("55000", "StartReplication"), false),
+            (notice("01000", "logicalmsg_desc"), false),
+            (tagged(b'N', b"\0"), false),
+        ];
+        for (index, (notice, ends)) in cases.into_iter().enumerate() {
+            let stream = [
+                xlog(1, b"B"),
+                keepalive(2, false),
+                notice,
+                xlog(9, b"C"),
+                keepalive(10, false),
+            ];
+            let piece = FrameBuffer::new(&stream.concat()).take().unwrap();
+            let expected: &[&str] = match ends {
+                true => &["0/1 B", "keepalive 0/2"],
+                false => &["0/1 B", "keepalive 0/2", "0/9 C", "keepalive 0/A"],
+            };
+            assert_eq!(told(&piece), expected, "case {index}");
+            // The position of the server is no further than what was handed on.
+            assert_eq!(piece.server_end, if ends { Lsn(2) } else { Lsn(10) }, "case {index}");
+            let failure = piece.end.map(|end| match end {
+                End::Failed(error) => walferry_engine::Failure::from(error),
+                End::ByServer => panic!("case {index} ended in order"),
+            });
+            assert_eq!(failure.is_some_and(|failure| failure.is_gap()), ends, "case {index}");
+        }
     }
 
     #[tokio::test]

@@ -58,6 +58,7 @@ pub(crate) async fn stream(
         phase,
         server_end,
         until,
+        ..
     } = port;
     let reporter = Reporter::new(writer, confirmable, phase, plan.status_interval);
     let mut session = Session {

@@ -1,0 +1,147 @@
+//! What a connector that waits at a gap tells the command line, and what is decided there.
+//!
+//! Both are files in the connector's folder, so that it does not matter whether the connector runs: the running process holds the
+//! folder's lock, and looks for the choice; a process that starts later finds it too.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use walferry_engine::gap::{Choice, Gap};
+
+use crate::{
+    error::Error,
+    folder::{Folder, sync_dir},
+};
+
+const GAP: &str = "gap.json";
+const CHOICE: &str = "gap-choice.json";
+
+/// The gap that a connector has told of last; `None` when there is none.
+///
+/// # Errors
+/// The file cannot be read, or is not of this version.
+pub fn gap(data_dir: &Path, connector: &str) -> Result<Option<Gap>, Error> {
+    read(&Folder::path_of(data_dir, connector).join(GAP))
+}
+
+/// Leaves a choice for the connector to find.
+///
+/// # Errors
+/// The folder is not there, or cannot be written.
+pub fn choose(data_dir: &Path, connector: &str, choice: Choice) -> Result<(), Error> {
+    write(&Folder::path_of(data_dir, connector), CHOICE, &choice)
+}
+
+/// Forgets the gap and the choice, where another offset takes the place of the one that stands before the gap.
+///
+/// # Errors
+/// A file cannot be removed.
+pub fn forget(data_dir: &Path, connector: &str) -> Result<(), Error> {
+    tell(&Folder::path_of(data_dir, connector), None)
+}
+
+/// Whether a choice waits for the connector.
+pub fn is_chosen(data_dir: &Path, connector: &str) -> bool {
+    Folder::path_of(data_dir, connector).join(CHOICE).exists()
+}
+
+pub(crate) fn choice(folder: &Path) -> Result<Option<Choice>, Error> {
+    read(&folder.join(CHOICE))
+}
+
+pub(crate) fn told(folder: &Path) -> Result<Option<Gap>, Error> {
+    read(&folder.join(GAP))
+}
+
+pub(crate) fn tell(folder: &Path, gap: Option<&Gap>) -> Result<(), Error> {
+    match gap {
+        Some(gap) => write(folder, GAP, gap),
+        None => {
+            remove(folder.join(GAP))?;
+            // Last: whoever waits for the choice to go finds what has become of it.
+            settle(folder)
+        }
+    }
+}
+
+pub(crate) fn settle(folder: &Path) -> Result<(), Error> {
+    remove(folder.join(CHOICE))
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
+    match fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|error| Error::Damaged {
+                file: path.to_owned(),
+                why: format!("it cannot be read as JSON of this version ({error})"),
+            }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(path, "read")(error)),
+    }
+}
+
+fn write(folder: &Path, name: &str, content: &impl Serialize) -> Result<(), Error> {
+    let (path, temporary) = (folder.join(name), folder.join(format!("{name}.new")));
+    let text = serde_json::to_string_pretty(content).expect("strings and numbers always have a JSON form");
+    fs::write(&temporary, text + "\n").map_err(Error::io(&temporary, "written"))?;
+    fs::rename(&temporary, &path).map_err(Error::io(&path, "replaced"))?;
+    sync_dir(folder)
+}
+
+fn remove(path: PathBuf) -> Result<(), Error> {
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(path, "removed")(error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use walferry_engine::{gap::Way, store::OffsetStore as _};
+    use walferry_pgoutput::Lsn;
+    use walferry_record::SourcePartition;
+
+    use super::*;
+    use crate::FileStore;
+
+    #[tokio::test]
+    async fn a_gap_is_told_and_a_choice_is_found_while_the_folder_is_locked() {
+        let dir = tempfile::tempdir().unwrap();
+        let partition = SourcePartition {
+            connector: "or ders".into(),
+            server: "shop".into(),
+        };
+        let mut store = FileStore::open(dir.path(), partition).unwrap();
+        assert_eq!(
+            (gap(dir.path(), "or ders").unwrap(), store.choice().await),
+            (None, Ok(None))
+        );
+        let told = Gap {
+            what: "no publication".into(),
+            from: Lsn(0x10),
+            to: Some(Lsn(0x1_0000_0020)),
+            after_commit: Some(7),
+            ..Gap::default()
+        };
+        store.tell_gap(Some(&told)).await.unwrap();
+        assert_eq!(gap(dir.path(), "or ders").unwrap(), Some(told.clone()));
+        let choice = Choice {
+            after_commit: told.after_commit,
+            way: Way::Snapshot,
+        };
+        choose(dir.path(), "or ders", choice).unwrap();
+        assert!(is_chosen(dir.path(), "or ders"));
+        assert_eq!(store.choice().await, Ok(Some(choice)));
+        // What is told again says nothing about the choice.
+        store.tell_gap(Some(&told)).await.unwrap();
+        assert_eq!(store.choice().await, Ok(Some(choice)));
+        store.tell_gap(None).await.unwrap();
+        assert!(!is_chosen(dir.path(), "or ders"));
+        assert_eq!(gap(dir.path(), "or ders").unwrap(), None);
+        store.tell_gap(None).await.unwrap();
+    }
+}

@@ -1,0 +1,127 @@
+//! `walferry offsets skip-gap`: what a person decides about a gap.
+
+use std::{
+    path::Path,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use walferry_engine::gap::{Choice, Gap, Way};
+use walferry_offset::{Folder, gap};
+
+use crate::{
+    cli::GapArgs,
+    error::Error,
+    load::{data_dir, load_connector},
+    say::say,
+};
+
+/// How long a running connector gets to do it. It may have to search the log for where the server sends changes again.
+const PATIENCE: Duration = Duration::from_secs(120);
+const LOOK: Duration = Duration::from_millis(100);
+
+pub(super) fn skip_gap(which: &GapArgs, snapshot: bool, show_only: bool) -> Result<(), Error> {
+    let name = match (&which.name, &which.config) {
+        (Some(name), _) => name.clone(),
+        (None, Some(file)) => load_connector(file)?.name,
+        (None, None) => {
+            return Err(Error::setup(
+                "neither a name nor a configuration says which connector is meant",
+            ));
+        }
+    };
+    let folder = data_dir(&which.data);
+    let Some(gap) = told(&folder, &name)? else {
+        return Err(Error::setup(format!("connector {name:?} waits at no gap")).cause(
+            format!("{} holds nothing of one", Folder::path_of(&folder, &name).display()),
+            Some(
+                "a gap is noted by the connector that meets it: start it, and look at its log or at /ready; give the `--data-dir` \
+                 that it is run with"
+                    .into(),
+            ),
+        ));
+    };
+    show(&name, &gap);
+    if show_only {
+        return Ok(());
+    }
+    let way = if snapshot { Way::Snapshot } else { Way::Skip };
+    let choice = Choice {
+        after_commit: gap.after_commit,
+        way,
+    };
+    gap::choose(&folder, &name, choice).map_err(|error| unusable(&name, error))?;
+    say!("");
+    if !is_running(&folder, &name) {
+        say!("The connector is not running. It does so when it starts.");
+        return Ok(());
+    }
+    wait(&folder, &name, way)
+}
+
+fn show(name: &str, gap: &Gap) {
+    say!("connector {name:?} waits at a gap: {}", gap.what);
+    say!(
+        "  {:<14} {:<12} everything committed before this is delivered",
+        "from",
+        gap.from.to_string()
+    );
+    match gap.to {
+        Some(to) => say!(
+            "  {:<14} {:<12} from here on the server sends changes again",
+            "to",
+            to.to_string()
+        ),
+        None => say!("  {:<14} {:<12} the server does not send changes yet", "to", "-"),
+    }
+    if let Some(mend) = &gap.mend {
+        say!("  {:<14} {mend}", "first run");
+    }
+    say!(
+        "Changes of captured tables between these positions may be missing. The server cannot send them any more. The choices:"
+    );
+    let skip = format!("walferry offsets skip-gap {name}");
+    let snapshot = format!("{skip} --snapshot");
+    let width = snapshot.len();
+    say!("  {skip:<width$}  go on without them");
+    say!("  {snapshot:<width$}  read all existing rows again; rows that were deleted in the gap stay in the topics");
+}
+
+fn wait(folder: &Path, name: &str, way: Way) -> Result<(), Error> {
+    let end = Instant::now() + PATIENCE;
+    while gap::is_chosen(folder, name) {
+        if Instant::now() >= end {
+            say!(
+                "The connector has not taken it up yet; it does so as soon as it reaches the server. See its log or /ready."
+            );
+            return Ok(());
+        }
+        sleep(LOOK);
+    }
+    match told(folder, name)?.and_then(|gap| gap.refused) {
+        Some(why) => Err(Error::setup(format!("the gap of connector {name:?} was not skipped")).cause(why, None)),
+        None => {
+            match way {
+                Way::Skip => say!("Skipped: the connector goes on behind the gap."),
+                Way::Snapshot => say!("The connector reads all existing rows again, and goes on behind them."),
+            }
+            Ok(())
+        }
+    }
+}
+
+fn told(folder: &Path, name: &str) -> Result<Option<Gap>, Error> {
+    gap::gap(folder, name).map_err(|error| unusable(name, error))
+}
+
+/// Whether a process holds the connector's folder.
+fn is_running(folder: &Path, name: &str) -> bool {
+    matches!(Folder::open(folder, name), Err(walferry_offset::Error::Locked { .. }))
+}
+
+fn unusable(name: &str, error: walferry_offset::Error) -> Error {
+    Error::failure(
+        format!("the gap of connector {name:?} cannot be looked at"),
+        error.into(),
+    )
+}
