@@ -148,6 +148,14 @@ pub enum Error {
         /// What the socket said.
         source: io::Error,
     },
+    /// The connection is there, and nothing comes over it.
+    #[error("Postgres has said nothing for {seconds} s while {doing}")]
+    Silent {
+        /// What was being done.
+        doing: &'static str,
+        /// How long was waited.
+        seconds: u64,
+    },
     /// A slot cannot be created while transactions that began before are still running.
     #[error(
         "replication slot {slot:?} could not be created within {seconds} s, because older transactions are still running"
@@ -264,6 +272,7 @@ impl Error {
             | Self::ChannelBinding => "authentication",
             Self::Server { source, .. } => source.kind(),
             Self::TlsRequestFailed { .. } | Self::Lost { .. } => "connection_lost",
+            Self::Silent { .. } => "silent",
             Self::SlotTimeout { .. } => "timeout",
             Self::SelectOverride { .. } => "select_override",
             Self::TableChanged { .. } => "table_changed",
@@ -283,6 +292,7 @@ impl Error {
             | Self::LoginTimeout { .. }
             | Self::TlsRequestFailed { .. }
             | Self::Lost { .. }
+            | Self::Silent { .. }
             | Self::SlotTimeout { .. }
             | Self::TableChanged { .. }
             | Self::SnapshotGone
@@ -321,6 +331,12 @@ impl Error {
             ),
             Self::LoginTimeout { .. } => {
                 "the address may belong to something other than Postgres, or to an overloaded server".to_owned()
+            }
+            Self::Silent { .. } => {
+                "look at the server and at the network between: a process of the server may be stopped or very busy (`SELECT pid, \
+                 state, wait_event_type, query FROM pg_stat_activity WHERE application_name LIKE 'Walferry%'`), a firewall may \
+                 drop what it does not know any more"
+                    .to_owned()
             }
             Self::TlsNotOffered { .. } => {
                 "switch TLS on in the server (`ALTER SYSTEM SET ssl = on`, with `ssl_cert_file` and `ssl_key_file`), or set \
