@@ -158,13 +158,16 @@ pub enum Error {
     },
     /// A slot cannot be created while transactions that began before are still running.
     #[error(
-        "replication slot {slot:?} could not be created within {seconds} s, because older transactions are still running"
+        "replication slot {slot:?} could not be created within {seconds} s, because older transactions are still running{}",
+        if blockers.is_empty() { String::new() } else { format!(": {blockers}") }
     )]
     SlotTimeout {
         /// The slot.
         slot: String,
         /// The limit.
         seconds: u64,
+        /// Those transactions, as far as they were seen.
+        blockers: String,
     },
     /// `snapshot.select.statement.overrides` has a statement that cannot be run.
     #[error("the SELECT for table {table} is refused by the server: {problem}")]
@@ -251,6 +254,12 @@ impl Error {
     /// with, or without, encryption.
     pub(crate) fn is_refused_by_hba(&self) -> bool {
         self.server_error().is_some_and(|error| error.code == "28000")
+    }
+
+    /// Whether the server lets nobody in at the moment, because it starts or shuts down.
+    pub(crate) fn is_not_ready(&self) -> bool {
+        self.server_error()
+            .is_some_and(|error| error.kind() == "server_not_ready")
     }
 
     /// A constant word for metrics.

@@ -1,5 +1,6 @@
 //! A Postgres server as the engine's source.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio_postgres::types::{PgLsn, Type};
@@ -9,9 +10,11 @@ use walferry_config::connector::{Filter, ReplicaIdentityRule, SlotSection};
 use walferry_engine::Failure;
 use walferry_engine::history::Lineage;
 use walferry_engine::source::{ChunkSender, CreatedSlot, Found, Port, SnapshotPlan, Source, TableFilter};
+use walferry_engine::status::Status;
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 
+use crate::blockers;
 use crate::catalog::{Lookup, catalogs};
 use crate::connect::{Endpoint, within};
 use crate::error::Error;
@@ -19,7 +22,7 @@ use crate::identity;
 use crate::inspect::Server;
 use crate::problem::Problem;
 use crate::publication::{self, Publication};
-use crate::replication::{self, Identity, Lifetime, StreamPlan};
+use crate::replication::{self, Identity, Lifetime, NewSlot, Patience, StreamPlan};
 use crate::snapshot;
 use crate::tables::{having, listed};
 use crate::wire::Wire;
@@ -42,6 +45,9 @@ pub struct Postgres {
     reading: snapshot::Options,
     /// Whether there is a slot: not where rows are only read.
     streams: bool,
+    patience: Patience,
+    /// Where it tells what it waits for.
+    status: Arc<Status>,
 }
 
 /// A replication connection that is ready for a command.
@@ -68,8 +74,8 @@ impl Link {
 }
 
 impl Postgres {
-    /// Opens nothing yet.
-    pub fn new(connector: &Connector) -> Self {
+    /// Opens nothing yet. What it waits for is told to `status`.
+    pub fn new(connector: &Connector, status: Arc<Status>) -> Self {
         let endpoint = Endpoint::new(connector.postgres.clone());
         Self {
             lookup: Lookup::new(endpoint.clone()),
@@ -83,8 +89,15 @@ impl Postgres {
             server: None,
             exported: None,
             watermark: None,
-            reading: snapshot::Options::new(&connector.snapshot, &connector.publication.name, &connector.slot),
+            reading: snapshot::Options::new(
+                &connector.snapshot,
+                &connector.publication.name,
+                &connector.slot,
+                connector.postgres.query_timeout,
+            ),
             streams: connector.snapshot.streams(),
+            patience: Patience::default(),
+            status,
         }
     }
 
@@ -209,31 +222,45 @@ impl Postgres {
         }
         // A standby cannot hand its slots on to another standby.
         let failover = self.slot.failover && !self.server.as_ref().is_some_and(|server| server.standby);
-        let (slot, timeout) = (self.slot.name.as_str(), self.slot.create_timeout);
-        let created = within(
-            timeout,
-            replication::create_slot(
-                &mut link.wire,
-                slot,
-                if export { Lifetime::Exporting } else { Lifetime::Slot },
-                failover,
-            ),
-        )
-        .await;
-        let Some(created) = created else {
-            self.endpoint.cancel(&link.wire).await?;
-            return Err(Error::SlotTimeout {
-                slot: slot.to_owned(),
-                seconds: timeout.as_secs(),
-            });
-        };
-        let created = created?;
+        let slot = self.slot.name.to_string();
+        let lifetime = if export { Lifetime::Exporting } else { Lifetime::Slot };
+        let created = self.create(&mut link, &slot, lifetime, failover).await?;
         info!(slot.name = %slot, lsn.consistent = %created.consistent_point, "replication slot created");
         self.link = Some(link);
         self.exported = created.snapshot;
         Ok(CreatedSlot {
             consistent_point: created.consistent_point,
         })
+    }
+
+    /// Creates a slot, which waits for all transactions that are older. They are told of meanwhile.
+    async fn create(
+        &mut self,
+        link: &mut Link,
+        slot: &str,
+        lifetime: Lifetime,
+        failover: bool,
+    ) -> Result<NewSlot, Error> {
+        let timeout = self.slot.create_timeout;
+        let waiting = link.wire.cancel_key.0;
+        let mut blockers = Vec::new();
+        let created = within(timeout, async {
+            tokio::select! {
+                created = replication::create_slot(&mut link.wire, slot, lifetime, failover) => created,
+                never = blockers::tell(&mut self.lookup, waiting, slot, &self.status, &mut blockers) => match never {},
+            }
+        })
+        .await;
+        let Some(created) = created else {
+            self.endpoint.cancel(&link.wire).await?;
+            return Err(Error::SlotTimeout {
+                slot: slot.to_owned(),
+                seconds: timeout.as_secs(),
+                blockers: blockers::list(&blockers),
+            });
+        };
+        self.status.set_wait(None);
+        created
     }
 
     async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Error> {
@@ -255,20 +282,7 @@ impl Postgres {
         let slot = watermark_slot(self.slot.name.as_str());
         let mut link = Link::open(&self.endpoint).await?;
         replication::lift_limits(&mut link.wire).await?;
-        let timeout = self.slot.create_timeout;
-        let created = within(
-            timeout,
-            replication::create_slot(&mut link.wire, &slot, Lifetime::Temporary, false),
-        )
-        .await;
-        let Some(created) = created else {
-            self.endpoint.cancel(&link.wire).await?;
-            return Err(Error::SlotTimeout {
-                slot,
-                seconds: timeout.as_secs(),
-            });
-        };
-        let created = created?;
+        let created = self.create(&mut link, &slot, Lifetime::Temporary, false).await?;
         let name = created.snapshot.ok_or_else(|| Error::Protocol {
             doing: "exporting a snapshot",
             problem: "no name".to_owned(),
@@ -301,7 +315,16 @@ impl Postgres {
             // The server's answer to a status update is what tells that a quiet stream is there.
             plan.status_interval = plan.status_interval.min(UNTIL_INTERVAL);
         }
-        replication::stream(link.wire, plan, from, &mut self.lookup, port).await
+        replication::stream(
+            link.wire,
+            plan,
+            from,
+            &mut self.patience,
+            &self.status,
+            &mut self.lookup,
+            port,
+        )
+        .await
     }
 
     async fn advance(&mut self, to: Lsn) -> Result<(), Error> {

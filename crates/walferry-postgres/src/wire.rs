@@ -298,7 +298,10 @@ mod tests {
         let mut row = vec![0, 1, 0, 0, 0, 2];
         row.extend_from_slice(b"42");
         let parts = [tagged(b'D', &row), tagged(b'C', b"SELECT\0"), tagged(b'Z', b"I")];
-        let answer: Vec<u8> = parts.iter().flat_map(|part| [unasked(), part.clone()].concat()).collect();
+        let answer: Vec<u8> = parts
+            .iter()
+            .flat_map(|part| [unasked(), part.clone()].concat())
+            .collect();
         server.write_all(&answer).await.unwrap();
         let rows = wire.command("asking", "SELECT 42").await.unwrap();
         assert_eq!(rows, [[Some("42".to_owned())]]);
@@ -308,7 +311,16 @@ mod tests {
     async fn a_server_that_does_not_answer_is_given_up() {
         let (mut wire, mut server) = pair().await;
         let silent = wire.command("asking", "SELECT 42").await;
-        assert!(matches!(silent, Err(Error::Silent { doing: "asking", seconds: 60 })), "{silent:?}");
+        assert!(
+            matches!(
+                silent,
+                Err(Error::Silent {
+                    doing: "asking",
+                    seconds: 60
+                })
+            ),
+            "{silent:?}"
+        );
         assert_eq!(server.read_u8().await.unwrap(), b'Q');
     }
 

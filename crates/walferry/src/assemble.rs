@@ -56,7 +56,7 @@ pub(crate) fn connector(loaded: &Loaded, data_dir: &Path, status: Arc<Status>) -
     kafka.warnings().iter().for_each(|warning| status.warn(warning.clone()));
     Ok(Connector {
         settings: settings(loaded),
-        source: Postgres::new(config),
+        source: Postgres::new(config, status.clone()),
         sinks: Producers::new(kafka),
         store,
         pipelines: pipelines(config, &status),

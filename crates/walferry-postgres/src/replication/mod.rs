@@ -1,6 +1,7 @@
 //! The replication connection: its commands, and the stream.
 
 mod frames;
+mod patience;
 mod reporter;
 mod stream;
 
@@ -16,6 +17,7 @@ use crate::error::Error;
 use crate::quote::identifier;
 use crate::wire::{TextRow, Wire};
 
+pub(crate) use patience::Patience;
 pub(crate) use stream::{StreamPlan, stream};
 
 /// `IDENTIFY_SYSTEM`.

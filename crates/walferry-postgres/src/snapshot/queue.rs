@@ -30,6 +30,8 @@ pub(super) struct Job {
     pub(super) table: Arc<SnapshotTable>,
     pub(super) columns: usize,
     pub(super) statement: String,
+    /// Whether the statement has a SELECT of the user's in it.
+    pub(super) is_of_the_user: bool,
     kind: Kind,
 }
 
@@ -166,6 +168,7 @@ impl<'a> Queue<'a> {
             table: described.clone(),
             columns: columns.len(),
             statement,
+            is_of_the_user: source.is_of_the_user,
             kind,
         };
         if let Some(Keys::Of { columns, values }) = again.filter(|_| !whole) {
@@ -191,14 +194,16 @@ impl<'a> Queue<'a> {
 
 /// A SELECT of the user's for a table, as the server understands it.
 pub(super) async fn understood(sql: &Sql, table: &str, select: &str) -> Result<Statement, Error> {
-    sql.prepare(select).await.map_err(|error| match error.as_db_error() {
-        Some(refused) if ServerError::from(refused).is_row_security() => Error::sql(super::DOING, error),
-        Some(refused) => Error::SelectOverride {
-            table: table.to_owned(),
-            problem: refused.message().to_owned(),
-        },
-        None => Error::sql(super::DOING, error),
-    })
+    sql.prepare(super::DOING, select)
+        .await?
+        .map_err(|error| match error.as_db_error() {
+            Some(refused) if ServerError::from(refused).is_row_security() => Error::sql(super::DOING, error),
+            Some(refused) => Error::SelectOverride {
+                table: table.to_owned(),
+                problem: refused.message().to_owned(),
+            },
+            None => Error::sql(super::DOING, error),
+        })
 }
 
 /// Where the rows of a table come from.
@@ -244,8 +249,8 @@ impl Select {
     /// see (Postgres' caveat on MVCC of ALTER TABLE and TRUNCATE), and under another name may stand another table: both are
     /// an error, so that a later snapshot reads the rows.
     async fn lock(&self, sql: &Sql, table: &TableFacts) -> Result<(), Error> {
-        sql.batch_execute(&format!("SELECT FROM {} LIMIT 0", self.from))
-            .await
+        sql.try_execute(super::DOING, &format!("SELECT FROM {} LIMIT 0", self.from))
+            .await?
             .map_err(|error| reading_failed(table, error))?;
         // The catalog's rows are those of the snapshot, what functions answer is of now.
         const QUERY: &str = "
