@@ -2,6 +2,7 @@
 
 use crate::outbox::{Outbox, assert_runs};
 use crate::world::{self, World};
+use std::fs;
 use walferry_testkit::servers::{Walferry, wait_for};
 
 #[test]
@@ -141,4 +142,116 @@ fn transactions_that_hold_up_a_new_slot_are_named() {
     walferry.wait_until_ready();
     outbox.insert("k", 1, 3);
     assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 3), &["k"], 3);
+}
+
+/// Inserts 6 to 10 while the offset cannot be stored: they arrive, nothing is confirmed, and `/ready` says why. Then `mend` gives room.
+fn delivers_while_no_offset_is_stored(
+    world: &World,
+    outbox: &Outbox,
+    walferry: &mut Walferry,
+    why: &str,
+    mend: impl FnOnce(&Walferry),
+) {
+    let stored = outbox.wal_end();
+    outbox.insert("k", 6, 10);
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 10), &["k"], 10);
+    let answer = wait_for("a connector that is not ready", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        walferry.get("/ready").filter(|answer| answer.status != 200)
+    });
+    assert!(
+        answer.body.contains("cannot be stored") && answer.body.contains(why),
+        "{}",
+        answer.body
+    );
+    let confirmed = outbox.confirmed();
+    assert!(confirmed <= stored, "{confirmed} is confirmed, {stored} stored");
+    let output = walferry.output();
+    assert!(
+        output.contains("the offset could not be stored") && output.contains(why),
+        "{output}"
+    );
+    mend(walferry);
+    outbox.wait_until_confirmed();
+    walferry.wait_until_ready();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    // Once only: nothing was started again.
+    assert_eq!(world.kafka.read(&[outbox.topic("order")]).len(), 10);
+}
+
+#[test]
+fn rows_are_delivered_while_the_disk_is_full() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "disk_full");
+    let mut walferry = Walferry::start_on_small_disk(outbox.options(outbox.config()), 64);
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.insert("k", 1, 5);
+    outbox.wait_until_confirmed();
+    let filler = walferry.inner_data_dir().join("filler");
+    let full = fs::write(&filler, vec![0; 128 * 1024]).expect_err("the disk is small");
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    delivers_while_no_offset_is_stored(&world, &outbox, &mut walferry, "No space left on device", |_| {
+        fs::remove_file(&filler).expect("it is ours");
+    });
+}
+
+#[test]
+fn rows_are_delivered_while_no_file_can_be_opened() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "no_files");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 5);
+    outbox.wait_until_confirmed();
+    walferry.limit_descriptors(Some(walferry.descriptors()));
+    let stored = outbox.wal_end();
+    outbox.insert("k", 6, 10);
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 10), &["k"], 10);
+    wait_for("the reason in the log", || {
+        let output = walferry.output();
+        assert!(walferry.runs(), "walferry ended:\n{output}");
+        (output.contains("the offset could not be stored") && output.contains("Too many open files")).then_some(())
+    });
+    let confirmed = outbox.confirmed();
+    assert!(confirmed <= stored, "{confirmed} is confirmed, {stored} stored");
+    walferry.limit_descriptors(None);
+    outbox.wait_until_confirmed();
+    walferry.wait_until_ready();
+}
+
+fn slots(outbox: &Outbox) -> Vec<String> {
+    let rows = outbox
+        .database
+        .sql()
+        .rows("select slot_name from pg_replication_slots where database = current_database()");
+    rows.into_iter().flatten().flatten().collect()
+}
+
+#[test]
+fn a_first_start_that_fails_for_good_leaves_no_slot() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "first_fails");
+    outbox.insert("k", 1, 5);
+    let select = "snapshot.select.statement.overrides.public.outbox";
+    let with_select = |sql| {
+        outbox.config_with([
+            ("snapshot.mode", "initial"),
+            ("snapshot.select.statement.overrides", "public.outbox"),
+            (select, sql),
+        ])
+    };
+    // One that the server understands, and that fails at the first row.
+    let mut walferry = Walferry::start(outbox.options(with_select("select *, 1 / (id - id) from outbox")));
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    assert_eq!(slots(&outbox), [""; 0], "{}", walferry.output());
+    assert!(walferry.output().contains("division by zero"), "{}", walferry.output());
+    // Mended, it is a first start again.
+    let mended = "select * from outbox where id <> 0; -- all; of it";
+    walferry.options().config = with_select(mended);
+    walferry.start_again();
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.wait_until_confirmed();
+    outbox.insert("k", 6, 8);
+    let records = world.kafka.wait_for_records(&outbox.topic("order"), 8);
+    assert_eq!(records.len(), 8);
+    assert_eq!(slots(&outbox), [outbox.slot()]);
 }

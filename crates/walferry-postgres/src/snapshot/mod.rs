@@ -3,6 +3,7 @@
 mod estimate;
 mod queue;
 mod rows;
+mod statement;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,7 +24,7 @@ use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 
 use self::estimate::rows_left;
-use self::queue::{Job, Queue, understood};
+use self::queue::{Job, Queue, subquery, understood};
 use self::rows::{Rows, send};
 use crate::catalog::catalogs;
 use crate::connect::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
@@ -115,7 +116,7 @@ pub(crate) async fn check_overrides(sql: &Sql, overrides: &BTreeMap<String, Stri
         sql.execute(DOING, ALL_ROWS).await?;
     }
     for (table, select) in overrides {
-        understood(sql, table, select).await?;
+        understood(sql, table, &subquery(select)).await?;
     }
     Ok(())
 }

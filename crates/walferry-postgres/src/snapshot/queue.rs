@@ -11,6 +11,7 @@ use walferry_event::catalog::{ColumnFacts, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{Blocks, Done, Keys, Step};
 
+use super::statement::inner;
 use super::{Moment, Options, facts, reading_failed};
 use crate::connect::Sql;
 use crate::error::Error;
@@ -192,18 +193,24 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// A SELECT of the user's for a table, as the server understands it.
-pub(super) async fn understood(sql: &Sql, table: &str, select: &str) -> Result<Statement, Error> {
-    sql.prepare(super::DOING, select)
-        .await?
-        .map_err(|error| match error.as_db_error() {
-            Some(refused) if ServerError::from(refused).is_row_security() => Error::sql(super::DOING, error),
-            Some(refused) => Error::SelectOverride {
-                table: table.to_owned(),
-                problem: refused.message().to_owned(),
-            },
-            None => Error::sql(super::DOING, error),
-        })
+/// A SELECT of the user's as others select from it.
+pub(super) fn subquery(select: &str) -> String {
+    // On lines of its own: what is no comment to us may be one to the server.
+    format!("(\n{}\n) AS \"rows\"", inner(select))
+}
+
+/// What the server makes of such a subquery for a table.
+pub(super) async fn understood(sql: &Sql, table: &str, subquery: &str) -> Result<Statement, Error> {
+    let select = format!("SELECT * FROM {subquery}");
+    let prepared = sql.prepare(super::DOING, &select).await?;
+    prepared.map_err(|error| match error.as_db_error() {
+        Some(refused) if ServerError::from(refused).is_row_security() => Error::sql(super::DOING, error),
+        Some(refused) => Error::SelectOverride {
+            table: table.to_owned(),
+            problem: refused.message().to_owned(),
+        },
+        None => Error::sql(super::DOING, error),
+    })
 }
 
 /// Where the rows of a table come from.
@@ -226,8 +233,8 @@ impl Select {
 
     /// A SELECT of the user's. Debezium finds its columns by their names, and has no value for those that it lacks.
     async fn overridden(sql: &Sql, table: &TableFacts, columns: &[ColumnFacts], select: &str) -> Result<Self, Error> {
-        let select = select.trim().trim_end_matches(';');
-        let found = understood(sql, &format!("{}.{}", table.schema, table.name), select).await?;
+        let from = subquery(select);
+        let found = understood(sql, &format!("{}.{}", table.schema, table.name), &from).await?;
         let has = |name: &str| found.columns().iter().any(|column| column.name() == name);
         let names: Vec<String> = columns
             .iter()
@@ -238,7 +245,7 @@ impl Select {
             .collect();
         Ok(Self {
             columns: names.join(", "),
-            from: format!("({select}) AS \"rows\""),
+            from,
             is_of_the_user: true,
         })
     }
