@@ -202,7 +202,8 @@ fn rows_are_delivered_while_no_file_can_be_opened() {
     let mut walferry = outbox.start();
     outbox.insert("k", 1, 5);
     outbox.wait_until_confirmed();
-    walferry.limit_descriptors(Some(walferry.descriptors()));
+    // Those that are open stay so.
+    walferry.limit_descriptors(Some(3));
     let stored = outbox.wal_end();
     outbox.insert("k", 6, 10);
     assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 10), &["k"], 10);
@@ -240,7 +241,7 @@ fn a_first_start_that_fails_for_good_leaves_no_slot() {
         ])
     };
     // One that the server understands, and that fails at the first row.
-    let mut walferry = Walferry::start(outbox.options(with_select("select *, 1 / (id - id) from outbox")));
+    let mut walferry = Walferry::start(outbox.options(with_select("select * from outbox where 1 / (id - id) = 1")));
     assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
     assert_eq!(slots(&outbox), [""; 0], "{}", walferry.output());
     assert!(walferry.output().contains("division by zero"), "{}", walferry.output());

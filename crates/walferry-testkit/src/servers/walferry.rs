@@ -72,7 +72,7 @@ impl Walferry {
         )
     }
 
-    /// Takes all but so many of the descriptors that the process may still open, or gives them back.
+    /// Has the process open no file or socket whose number is as high as this, or as many as it likes again.
     #[track_caller]
     pub fn limit_descriptors(&self, most: Option<u64>) {
         let pid = Pid::from_raw(self.process.id().cast_signed());
@@ -82,13 +82,6 @@ impl Walferry {
             maximum,
         };
         prlimit(pid, Resource::Nofile, limit).expect("a process of ours may be limited");
-    }
-
-    /// How many descriptors the process has open.
-    #[track_caller]
-    pub fn descriptors(&self) -> u64 {
-        let open = fs::read_dir(format!("/proc/{}/fd", self.process.id())).expect("the process runs");
-        open.count() as u64
     }
 
     /// Starts the program again on its data directory, after it has ended; the options may have been changed.
