@@ -65,16 +65,17 @@ impl Lookup {
     /// Waits until the server shuts down, and returns what it says of that. It ends all its SQL sessions first of all, and refuses
     /// new ones.
     pub(crate) async fn shut_down(&mut self) -> Error {
+        let mut pause = LOOK;
         loop {
-            sleep(LOOK).await;
+            sleep(pause).await;
             if self.sql.as_ref().is_some_and(|sql| !sql.is_closed()) {
                 continue;
             }
             match self.endpoint.sql(Purpose::General).await {
-                Ok(sql) => self.sql = Some(sql),
+                Ok(sql) => (self.sql, pause) = (Some(sql), LOOK),
                 Err(error) if error.is_not_ready() => return error,
-                // It may have many reasons to refuse a session, and the stream goes on meanwhile.
-                Err(_) => {}
+                // It may have many other reasons to refuse a session, and need not be asked so often.
+                Err(_) => pause = (pause * 2).min(LONGEST_LOOK),
             }
         }
     }
@@ -85,6 +86,7 @@ impl Lookup {
 const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
 /// How often is looked whether the server shuts down while nothing is read.
 const LOOK: Duration = Duration::from_secs(1);
+const LONGEST_LOOK: Duration = Duration::from_secs(30);
 const DOING: &str = "looking relations up in the catalog";
 
 /// Facts about each of the relations, in their order.

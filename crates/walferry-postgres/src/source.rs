@@ -357,6 +357,8 @@ impl Postgres {
     }
 }
 
+/// How long a look at the server may take: it reads a few rows of the catalog.
+const LOOK_LIMIT: Duration = Duration::from_secs(60);
 /// How often the server is asked where it is when the stream is read up to a position.
 const UNTIL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -371,7 +373,12 @@ fn watermark_slot(slot: &str) -> String {
 
 impl Source for Postgres {
     async fn inspect(&mut self) -> Result<Found, Failure> {
-        self.look().await.map_err(Failure::from)
+        let found = within(LOOK_LIMIT, self.look()).await;
+        let silent = Error::Silent {
+            doing: "looking at server, slot and publication",
+            seconds: LOOK_LIMIT.as_secs(),
+        };
+        found.unwrap_or(Err(silent)).map_err(Failure::from)
     }
 
     async fn tables(&mut self, wanted: TableFilter, columns: &[String]) -> Result<Vec<TableFacts>, Failure> {

@@ -75,7 +75,8 @@ fn dollar_quoted(text: &str, before: &str) -> Option<usize> {
     }
     let name = text[1..].split('$').next()?;
     let tag = text.get(..name.len() + 2)?;
-    let is_name = name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_ascii_digit());
+    let is_name =
+        name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_ascii_digit());
     let length = text[tag.len()..].find(tag).map_or(text.len(), |at| at + 2 * tag.len());
     iter::once(length).find(|_| is_name)
 }
@@ -90,7 +91,10 @@ mod tests {
             ("SELECT 1", "SELECT 1"),
             ("  SELECT 1 ;; \n", "SELECT 1"),
             ("SELECT 1 -- all", "SELECT 1"),
-            ("SELECT 1; -- all; of it\r\n/* and /* nested */ ; */ -- more", "SELECT 1"),
+            (
+                "SELECT 1; -- all; of it\r\n/* and /* nested */ ; */ -- more",
+                "SELECT 1",
+            ),
             ("SELECT 1 -- in\n FROM t -- the end", "SELECT 1 -- in\n FROM t"),
             ("SELECT ';--' || '/*' -- x", "SELECT ';--' || '/*'"),
             ("SELECT 'it''s;' ; ", "SELECT 'it''s;'"),
