@@ -145,7 +145,12 @@ fn is_full(error: &io::Error) -> bool {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error.passes() {
-            true => Self::new(Disposition::Retry, error.kind(), Self::chain(&error), Some(error.hint())),
+            true => Self::new(
+                Disposition::Retry,
+                error.kind(),
+                Self::chain(&error),
+                Some(error.hint()),
+            ),
             false => error.for_good(),
         }
     }

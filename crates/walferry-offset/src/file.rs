@@ -284,7 +284,12 @@ mod tests {
             (io::Error::from_raw_os_error(full), "created", "disk_full", true),
             (io::ErrorKind::FileTooLarge.into(), WRITTEN, "disk_full", true),
             (io::ErrorKind::ReadOnlyFilesystem.into(), WRITTEN, "data_dir_io", true),
-            (io::ErrorKind::ReadOnlyFilesystem.into(), "created", "data_dir_io", false),
+            (
+                io::ErrorKind::ReadOnlyFilesystem.into(),
+                "created",
+                "data_dir_io",
+                false,
+            ),
             (io::ErrorKind::PermissionDenied.into(), WRITTEN, "data_dir_io", false),
         ];
         for (source, action, kind, passes) in cases {
