@@ -5,6 +5,7 @@ mod broker;
 mod crash;
 mod delivery;
 mod demo;
+mod hangs;
 mod history;
 mod moved;
 mod offsets;

@@ -3,7 +3,7 @@
 mod publication;
 
 use crate::outbox::Outbox;
-use crate::world;
+use crate::{hangs, world};
 use serde_json::{Map, Value};
 use walferry_testkit::servers::{Postgres, PostgresOptions, Walferry, wait_for};
 
@@ -169,4 +169,14 @@ fn check_warns_of_generated_columns_in_a_replica_identity_where_they_make_update
     let fails = outbox.database.sql().try_run("update doubled set n = 3").is_err();
     assert_eq!(fails, world.postgres.major_version() >= 18);
     assert_eq!(text.contains("publish_generated_columns = stored"), fails, "{text}");
+}
+
+#[test]
+fn a_fast_shutdown_while_kafka_is_down_ends() {
+    hangs::shut_down_while_kafka_is_down(&mut world::alone());
+}
+
+#[test]
+fn a_fast_shutdown_while_nothing_is_read_ends() {
+    hangs::shut_down_while_nothing_is_read(&mut world::alone());
 }

@@ -13,6 +13,8 @@ pub(crate) struct Look<'a> {
     pub(crate) now_us: i64,
     pub(crate) course: Course,
     pub(crate) kafka: Option<Trouble>,
+    /// Why the offset cannot be stored.
+    pub(crate) store: Option<Trouble>,
     pub(crate) slots: Option<Slots>,
     pub(crate) lag: Lag,
     /// How fast the server writes WAL.
@@ -74,6 +76,7 @@ impl<'a> Look<'a> {
             now_us,
             course: status.course(),
             kafka: status.kafka(),
+            store: status.store(),
             wal_bytes_per_second: clock.bytes_per_second(PACE_US),
             latency: status.latency.snapshot(),
             slots,

@@ -146,6 +146,8 @@ impl Page<'_> {
         self.value(&m::GAPS, |look| Some(load(&look.counters().gaps)));
         self.value(&m::GAPS_SKIPPED, |look| Some(load(&look.counters().gaps_skipped)));
         self.value(&m::KAFKA_TROUBLE, |look| Some(u8::from(look.kafka.is_some())));
+        self.value(&m::POSTGRES_WAIT, |look| Some(u8::from(look.course.wait.is_some())));
+        self.value(&m::STORE_TROUBLE, |look| Some(u8::from(look.store.is_some())));
         self.value(&m::WARNINGS, |look| Some(look.status.warnings().len()));
         self.each(&m::MISSING, |look, name, samples| {
             if let Some(missing) = look.status.missing() {

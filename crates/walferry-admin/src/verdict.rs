@@ -68,8 +68,8 @@ impl Verdict {
             Phase::Stopped => Self::new(false, Level::Note, "stopped as it was asked to".into()),
             // Also while it looks whether the gap is still there.
             _ if gap.is_some() => Self::at_gap(look, &gap.unwrap_or_default()),
-            Phase::Starting | Phase::Waiting(_) => Self::before_reading(look).with_kafka(look),
-            Phase::Snapshot | Phase::Streaming => Self::while_reading(look),
+            Phase::Starting | Phase::Waiting(_) => Self::before_reading(look).with_kafka(look).with_wait(look),
+            Phase::Snapshot | Phase::Streaming => Self::while_reading(look).with_wait(look).with_store(look),
         };
         verdict.judge_slot(look);
         verdict.tell_missing(look);
@@ -152,6 +152,46 @@ impl Verdict {
                 .with_hints_of(&trouble.failure),
             None => self,
         }
+    }
+
+    /// In the middle of what it does, it may wait for Postgres.
+    fn with_wait(self, look: &Look<'_>) -> Self {
+        match &look.course.wait {
+            Some(wait) if look.now_us - wait.since_us >= LATE_US => {
+                let what = format!("{}, since {}", wait.failure, words::since(wait.since_us, look.now_us));
+                self.with_trouble(wait, what, look)
+            }
+            _ => self,
+        }
+    }
+
+    /// Delivery goes on while the offset cannot be stored.
+    fn with_store(self, look: &Look<'_>) -> Self {
+        match &look.store {
+            Some(trouble) => {
+                let since = words::since(trouble.since_us, look.now_us);
+                let what = format!("the offset cannot be stored since {since}: {}", trouble.failure);
+                let mut verdict = self.with_trouble(trouble, what, look);
+                verdict.reason.push_str(
+                    " Records are delivered all the same; the slot stays where it is, and a restart would send them again.",
+                );
+                verdict
+            }
+            None => self,
+        }
+    }
+
+    /// Takes the place of good news, or comes after bad ones.
+    fn with_trouble(self, trouble: &Trouble, what: String, look: &Look<'_>) -> Self {
+        let recent = look.now_us - trouble.since_us < PATIENCE_US;
+        let level = if recent { Level::Note } else { Level::Bad };
+        let mut verdict = match self.level {
+            Level::Good => Self::new(true, level, what).with_cost(look),
+            _ => self.and(&words::sentence(&what)),
+        };
+        verdict.ready &= recent;
+        verdict.level = verdict.level.max(level);
+        verdict.with_hints_of(&trouble.failure)
     }
 
     fn while_reading(look: &Look<'_>) -> Self {
@@ -440,6 +480,91 @@ mod tests {
             let case = format!("{unacknowledged_s} s unacknowledged, {trouble_s:?} s of trouble: {verdict:?}");
             assert_eq!((verdict.ready, verdict.level), (ready, level), "{case}");
         }
+    }
+
+    #[test]
+    fn a_postgres_that_does_not_answer_and_a_disk_that_is_full_are_ready_for_thirty_seconds() {
+        let silent = || Failure::retry("silent", "Postgres does not answer: it says nothing");
+        let full = || {
+            let what = "/data/offset.json.new cannot be written: No space left on device";
+            Failure::new(Disposition::Retry, "data_dir_io", what, Some("free space".into()))
+        };
+        let trouble = |failure: Failure, s: i64| Trouble {
+            failure,
+            since_us: NOW_US - s * S,
+        };
+        let cases = [
+            (Some(4), None, true, Level::Good, "Streaming. Nothing waits."),
+            (
+                Some(6),
+                None,
+                true,
+                Level::Note,
+                "Postgres does not answer: it says nothing, since 14:13 UTC (6 s).",
+            ),
+            (
+                Some(30),
+                None,
+                false,
+                Level::Bad,
+                "Postgres does not answer: it says nothing, since 14:12 UTC (30 s).",
+            ),
+            (
+                None,
+                Some(29),
+                true,
+                Level::Note,
+                "The offset cannot be stored since 14:12 UTC (29 s): /data/offset.json.new cannot be written: No space left on \
+                 device. Records are delivered all the same; the slot stays where it is, and a restart would send them again.",
+            ),
+            (
+                Some(7),
+                Some(30),
+                false,
+                Level::Bad,
+                "Postgres does not answer: it says nothing, since 14:13 UTC (7 s). The offset cannot be stored since 14:12 UTC \
+                 (30 s): /data/offset.json.new cannot be written: No space left on device. Records are delivered all the same; the \
+                 slot stays where it is, and a restart would send them again.",
+            ),
+        ];
+        for (silent_s, full_s, ready, level, reason) in cases {
+            let status = Status::new("orders", "shop");
+            status.set_phase(Phase::Streaming);
+            let mut look = Look::at(&status, NOW_US);
+            look.course.wait = silent_s.map(|s| trouble(silent(), s));
+            look.store = full_s.map(|s| trouble(full(), s));
+            let verdict = Verdict::of(&look);
+            assert_eq!(
+                (verdict.ready, verdict.level),
+                (ready, level),
+                "{silent_s:?} {full_s:?}"
+            );
+            assert_eq!(verdict.reason, reason);
+            assert_eq!(
+                verdict.hints,
+                full_s.map(|_| "free space".to_owned()).into_iter().collect::<Vec<_>>()
+            );
+        }
+    }
+
+    #[test]
+    fn what_holds_up_the_creation_of_a_slot_is_named() {
+        let status = Status::new("orders", "shop");
+        status.set_phase(Phase::Starting);
+        let mut look = Look::at(&status, NOW_US);
+        let what = "the new slot waits for a transaction of process 4711";
+        look.course.wait = Some(Trouble {
+            failure: Failure::new(Disposition::Retry, "slot_waits", what, Some("end it".into())),
+            since_us: NOW_US - 60 * S,
+        });
+        let verdict = Verdict::of(&look);
+        assert_eq!((verdict.ready, verdict.level), (false, Level::Bad));
+        assert_eq!(
+            verdict.reason,
+            "Starting: looking at Postgres, Kafka and the stored offset. The new slot waits for a transaction of process 4711, \
+             since 14:12 UTC (1 min)."
+        );
+        assert_eq!(verdict.hints, ["end it"]);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub enum Disposition {
 /// Exit code of `walferry run` when its connector has stopped for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
+    /// 1: something that may pass by itself, and that was tried as often as `errors.max.retries` says. Another start may succeed.
+    GaveUp = 1,
     /// 2: configuration, privileges, the state of slot or server.
     Setup = 2,
     /// 3: a record that cannot be converted or delivered.

@@ -10,14 +10,17 @@ use tokio::{
     sync::watch,
     time::{Instant, MissedTickBehavior, sleep_until},
 };
+use tracing::{info, warn};
 use walferry_pgoutput::Lsn;
 
 use crate::{
-    failure::Failure,
+    failure::{Disposition, Failure},
     gap,
     history::Gate,
+    new_slot::NewSlot,
     progress::{Progress, Stored, Unstored},
     published::Published,
+    retries::Backoff,
     status::Status,
     store::OffsetStore,
 };
@@ -37,6 +40,10 @@ pub(crate) struct Keeper<'a> {
     pub(crate) gate: &'a Gate,
     /// What the publication held at the last look.
     pub(crate) published: &'a watch::Sender<Option<Arc<Published>>>,
+    /// Whether a slot has been made of which no offset tells yet.
+    pub(crate) new_slot: &'a NewSlot,
+    /// `errors.max.retries`
+    pub(crate) max_retries: Option<u32>,
 }
 
 /// The least time between two writes, so that the file follows delivery within 50 ms on a disk that takes 10 ms for a write.
@@ -91,12 +98,16 @@ impl Keeper<'_> {
         let mut pace = Pace::new(interval);
         let mut looks = tokio::time::interval(GAUGES);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut tries = Tries {
+            backoff: Backoff::new(self.max_retries),
+            not_before: Instant::now(),
+        };
         loop {
-            let due = pace.due(self.progress.unstored());
+            let due = pace.due(self.progress.unstored()).map(|due| due.max(tries.not_before));
             tokio::select! {
                 () = until(due) => {
                     let begun = Instant::now();
-                    self.save(store).await?;
+                    self.try_to_save(store, &mut tries).await?;
                     pace.took = begun.elapsed();
                     pace.ended = Some(Instant::now());
                 }
@@ -131,6 +142,24 @@ impl Keeper<'_> {
             .store(waiting.map_or(0, |w| w.oldest_commit_us), Relaxed);
     }
 
+    /// Stores what is delivered, when it is time to. A disk that is full may have room later: until then delivery goes on, and
+    /// what it comes to is stored by the first try that succeeds.
+    async fn try_to_save(&self, store: &mut impl OffsetStore, tries: &mut Tries) -> Result<(), Failure> {
+        let Err(failure) = self.save(store).await else {
+            tries.backoff.reset();
+            return Ok(());
+        };
+        let (pause, failure) = tries.backoff.after(failure)?;
+        tries.not_before = Instant::now() + pause;
+        warn!(
+            error.kind = failure.kind,
+            error = %failure,
+            pause_ms = pause.as_millis() as u64,
+            "the offset could not be stored: trying again after a pause, delivery goes on"
+        );
+        Ok(())
+    }
+
     /// Stores what is delivered, and lets it be confirmed.
     pub(crate) async fn save(&self, store: &mut impl OffsetStore) -> Result<(), Failure> {
         let counters = &self.status.counters;
@@ -148,10 +177,20 @@ impl Keeper<'_> {
         counters
             .delivered_commit_us
             .fetch_max(offset.ts_usec.unwrap_or_default(), Relaxed);
-        let stored = delivered
-            .save(store)
-            .await
-            .inspect_err(|_| self.progress.not_stored())?;
+        let tells_of_slot = !delivered.offset().is_beginning();
+        let stored = delivered.save(store).await.inspect_err(|failure| {
+            self.progress.not_stored();
+            if failure.disposition == Disposition::Retry {
+                self.status.set_store(Some(failure.clone()));
+            }
+        })?;
+        if self.status.store().is_some() {
+            info!(lsn.stored = %stored.confirmable(), "the offset is stored again");
+            self.status.set_store(None);
+        }
+        if tells_of_slot {
+            self.new_slot.is_in_use();
+        }
         counters.stored_lsn.fetch_max(stored.confirmable().into(), Relaxed);
         gap::forget(self.status, stored.confirmable(), store).await;
         self.stored.send_replace(Some(stored));
@@ -170,6 +209,12 @@ impl Keeper<'_> {
             }
         }
     }
+}
+
+/// Tries to store.
+struct Tries {
+    backoff: Backoff,
+    not_before: Instant,
 }
 
 async fn until(due: Option<Instant>) {
@@ -233,6 +278,8 @@ mod tests {
                 server_end: &watch::Sender::new(Lsn::default()),
                 gate: &Gate::default(),
                 published: &watch::Sender::new(None),
+                new_slot: &NewSlot::default(),
+                max_retries: None,
             };
             let events = async {
                 happens(progress.clone()).await;

@@ -8,6 +8,7 @@ mod heartbeat;
 pub mod history;
 mod keeper;
 mod metadata;
+mod new_slot;
 mod outlet;
 pub mod pipeline;
 mod place;

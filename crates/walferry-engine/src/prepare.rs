@@ -10,6 +10,7 @@ use crate::{
     failure::Failure,
     gap::MISSING,
     history::{self, Judged},
+    new_slot::NewSlot,
     pipeline::Pipeline,
     reader::Origin,
     rest,
@@ -72,7 +73,7 @@ where
     /// Looks at what is there and makes publication and slot.
     ///
     /// `again` has the rows that earlier sessions of this process have found to be read again.
-    pub(crate) async fn prepare(&mut self, again: &rest::Shared) -> Result<Prepared, Failure> {
+    pub(crate) async fn prepare(&mut self, again: &rest::Shared, new_slot: &NewSlot) -> Result<Prepared, Failure> {
         let stored = self.store.load().await?;
         let begun = stored.as_ref().and_then(StoredOffset::start).is_some();
         let found = self.source.inspect().await.map_err(|failure| failure.or_gap(begun))?;
@@ -111,7 +112,7 @@ where
             Plan::Resume { from, snapshot } => self.resume(stored.unwrap_or_default(), from, snapshot).await?,
             Plan::Continue { from } => go_on(stored.unwrap_or_default(), from, again),
             Plan::Adopt { snapshot, from } => self.adopt(from, snapshot).await?,
-            Plan::Create { snapshot, replace } => self.create(stored, snapshot, replace).await?,
+            Plan::Create { snapshot, replace } => self.create(stored, snapshot, replace, new_slot).await?,
             Plan::ReadOnly => Beginning {
                 offset: StoredOffset::default().interrupted(),
                 rows: Some(SnapshotPlan::default()),
@@ -265,8 +266,10 @@ where
         stored: Option<StoredOffset>,
         snapshot: bool,
         replace: bool,
+        new_slot: &NewSlot,
     ) -> Result<Beginning, Failure> {
-        if let Some(old) = stored.filter(|_| snapshot) {
+        // A first start that failed has left no more than that it had begun.
+        if let Some(old) = stored.filter(|old| snapshot && !old.is_beginning()) {
             warn!(
                 slot = self.settings.slot,
                 "the slot is gone: all existing rows are read again, and rows that were deleted meanwhile stay in the topics"
@@ -280,6 +283,7 @@ where
             self.source.drop_slot().await?;
         }
         let from = self.source.create_slot(snapshot).await?.consistent_point;
+        new_slot.is_made();
         let plan = SnapshotPlan {
             lsn: Some(from),
             ..SnapshotPlan::default()

@@ -29,6 +29,10 @@ use crate::{
 
 /// How often the log tells how far a snapshot is.
 const PROGRESS: Duration = Duration::from_secs(10);
+/// How often is looked whether existing rows come,
+const SILENCE_LOOK: Duration = Duration::from_secs(1);
+/// and how many looks in a row must see none before that is told of.
+const SILENT_LOOKS: u32 = 10;
 /// How often is looked whether the pipeline has dealt with what was read.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -172,7 +176,9 @@ impl<S: Source> Reader<'_, S> {
         tokio::select! {
             read = self.source.snapshot(plan, &self.port.chunks) => read?,
             never = tell_progress(self.status) => match never {},
+            never = tell_of_silence(self.status, &self.port.chunks) => match never {},
         }
+        self.status.set_wait(None);
         self.pipeline_is_done().await;
         counters.snapshot_ended_us.store(status::now_us(), Relaxed);
         info!(
@@ -308,6 +314,30 @@ async fn tell_progress(status: &Status) -> Infallible {
             tables_left = counters.snapshot_tables_left.load(Relaxed),
             "reading existing rows"
         );
+    }
+}
+
+/// Tells when the source sends none of the rows that it is asked for; for ever.
+async fn tell_of_silence(status: &Status, chunks: &ChunkSender) -> Infallible {
+    let mut looks = interval(SILENCE_LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut received, mut silent_looks) = (0, 0);
+    loop {
+        looks.tick().await;
+        let now = status.counters.received_bytes.load(Relaxed);
+        // While chunks wait, it is not the source that is waited for.
+        if now != received || !chunks.is_empty() {
+            if silent_looks >= SILENT_LOOKS {
+                status.set_wait(None);
+            }
+            (received, silent_looks) = (now, 0);
+            continue;
+        }
+        silent_looks += 1;
+        if silent_looks == SILENT_LOOKS {
+            let what = "Postgres does not answer: it sends none of the existing rows";
+            status.set_wait(Some(Failure::retry("silent", what)));
+        }
     }
 }
 

@@ -9,55 +9,80 @@ use crate::{
     status::{Phase, Status},
 };
 
-/// Tries in a row without progress, and the pauses between them, which double from a tenth of a second to half a minute.
+/// Tries of a connector in a row without progress.
 #[derive(Debug)]
 pub(crate) struct Retries {
-    /// `errors.max.retries`; `None` for no end.
-    most: Option<u32>,
-    in_a_row: u32,
-    pause: Duration,
+    backoff: Backoff,
     reached: Reached,
 }
 
 /// How far the connector was at the last failure: the position that was delivered, and the chunks of a snapshot that were.
 type Reached = (u64, u64);
 
+/// Tries in a row, and the pauses between them, which double from a tenth of a second to half a minute.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    /// `errors.max.retries`; `None` for no end.
+    most: Option<u32>,
+    in_a_row: u32,
+    pause: Duration,
+}
+
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(30);
 
-impl Retries {
+impl Backoff {
     pub(crate) fn new(most: Option<u32>) -> Self {
         Self {
             most,
             in_a_row: 0,
             pause: FIRST,
-            reached: Reached::default(),
         }
     }
 
-    /// Returns how long to wait before another try, and says so; or the failure, when there shall be none.
-    pub(crate) fn after(&mut self, failure: Failure, status: &Status) -> Result<Duration, Failure> {
+    /// It has worked: what fails from now on fails for the first time.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::new(self.most);
+    }
+
+    /// How long to wait before another try; or the failure, when there shall be none.
+    pub(crate) fn after(&mut self, failure: Failure) -> Result<(Duration, Failure), Failure> {
         if let Disposition::Stop(_) = failure.disposition {
             return Err(failure);
         }
-        let counters = &status.counters;
-        let reached = (
-            counters.delivered_lsn.load(Relaxed),
-            counters.delivered_chunks.load(Relaxed),
-        );
-        if reached > self.reached {
-            *self = Self::new(self.most);
-            self.reached = reached;
-        }
         if self.most.is_some_and(|most| self.in_a_row >= most) {
             return Err(Failure {
-                disposition: Disposition::Stop(Exit::Setup),
+                disposition: Disposition::Stop(Exit::GaveUp),
                 ..failure
             });
         }
         self.in_a_row += 1;
         let pause = self.pause;
         self.pause = (pause * 2).min(LONGEST);
+        Ok((pause, failure))
+    }
+}
+
+impl Retries {
+    pub(crate) fn new(most: Option<u32>) -> Self {
+        Self {
+            backoff: Backoff::new(most),
+            reached: Reached::default(),
+        }
+    }
+
+    /// Returns how long to wait before another try, and says so; or the failure, when there shall be none.
+    pub(crate) fn after(&mut self, failure: Failure, status: &Status) -> Result<Duration, Failure> {
+        let counters = &status.counters;
+        let reached = (
+            counters.delivered_lsn.load(Relaxed),
+            counters.delivered_chunks.load(Relaxed),
+        );
+        if reached > self.reached {
+            self.backoff.reset();
+            self.reached = reached;
+        }
+        let (pause, failure) = self.backoff.after(failure)?;
         warn!(error.kind = failure.kind, error = %failure, pause_ms = pause.as_millis() as u64, "trying again after a pause");
         status.set_phase(Phase::Waiting(failure));
         Ok(pause)
@@ -96,7 +121,7 @@ mod tests {
                 .count();
             assert_eq!(tries, most as usize);
             let given_up = retries.after(failure(), &status).map_err(|failure| failure.disposition);
-            assert_eq!(given_up, Err(Disposition::Stop(Exit::Setup)));
+            assert_eq!(given_up, Err(Disposition::Stop(Exit::GaveUp)));
         }
     }
 

@@ -25,9 +25,10 @@ use tokio::{
 use walferry_pgoutput::Lsn;
 
 use crate::{
-    failure::Failure,
+    failure::{Disposition, Exit, Failure},
     history::Gate,
     keeper::Keeper,
+    new_slot::NewSlot,
     pipeline::Pipeline,
     prepare::Prepared,
     progress::Progress,
@@ -119,8 +120,9 @@ where
         let mut retries = Retries::new(self.settings.max_retries);
         let again = rest::Shared::default();
         let mut gaps = self.remember_gap().await;
+        let new_slot = NewSlot::default();
         loop {
-            let Err(failure) = self.session(&mut retries, &again, stop).await else {
+            let Err(failure) = self.session(&mut retries, &again, &new_slot, stop).await else {
                 return Ok(());
             };
             if failure.is_gap() {
@@ -133,7 +135,13 @@ where
                 }
                 continue;
             }
-            let pause = retries.after(failure, &self.status)?;
+            let pause = match retries.after(failure, &self.status) {
+                Ok(pause) => pause,
+                Err(failure) => {
+                    let slot = &self.settings.slot;
+                    return Err(new_slot.leave_none(slot, &mut self.source, failure).await);
+                }
+            };
             self.status.counters.restarts.fetch_add(1, Relaxed);
             tokio::select! {
                 () = sleep(pause) => {}
@@ -147,6 +155,7 @@ where
         &mut self,
         retries: &mut Retries,
         again: &rest::Shared,
+        new_slot: &NewSlot,
         stop: &mut watch::Receiver<bool>,
     ) -> Result<(), Failure> {
         self.status.set_phase(status::Phase::Starting);
@@ -155,7 +164,7 @@ where
             self.status.counters.snapshot_tables.store(0, Relaxed);
         }
         let prepared = tokio::select! {
-            prepared = self.prepare(again) => prepared?,
+            prepared = self.prepare(again, new_slot) => prepared?,
             () = stopped(stop) => return Ok(()),
         };
         let Prepared {
@@ -233,6 +242,8 @@ where
             server_end: &server_end,
             gate: &gate,
             published: &published,
+            new_slot,
+            max_retries: settings.max_retries,
         };
         let mut keeping = Task::new(keeper.keep(store, settings.flush_interval, over.subscribe()));
 
@@ -276,7 +287,16 @@ where
             () = async { stopped(stop).await; sleep(CLOSE).await } => {}
         }
         status.counters.connected.store(0, Relaxed);
-        ended.and(saved)?;
+        if *stop.borrow() {
+            // There is no later try: what is delivered and not stored is sent again by the next process.
+            saved.map_err(|failure| Failure {
+                disposition: Disposition::Stop(Exit::State),
+                ..failure
+            })?;
+            ended?;
+        } else {
+            ended.and(saved)?;
+        }
         if settings.drop_slot_on_stop && *stop.borrow() {
             source.drop_slot().await?;
         }

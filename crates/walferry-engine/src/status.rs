@@ -42,6 +42,7 @@ pub struct Status {
     course: Mutex<Course>,
     kafka: Mutex<Option<Trouble>>,
     gap: Mutex<Option<Gap>>,
+    store: Mutex<Option<Trouble>>,
     incidents: Mutex<VecDeque<Incident>>,
     slots: Mutex<(Option<Slots>, WalClock)>,
     topics: Mutex<BTreeMap<String, TopicCount>>,
@@ -156,6 +157,8 @@ pub struct Course {
     pub has_run: bool,
     /// The failure after which it has not read again yet, however often it has tried since.
     pub trouble: Option<Trouble>,
+    /// What it waits for just now, in the middle of what it is doing: a Postgres that does not answer, say.
+    pub wait: Option<Trouble>,
 }
 
 /// Something that is in the way and may pass by itself.
@@ -165,6 +168,19 @@ pub struct Trouble {
     pub failure: Failure,
     /// When it began, microseconds since 1970.
     pub since_us: i64,
+}
+
+impl Trouble {
+    /// What is the matter now, and since when: the same kind of failure is the same trouble.
+    fn replace(trouble: &mut Option<Self>, failure: Option<Failure>, at_us: i64) {
+        *trouble = failure.map(|failure| Self {
+            since_us: match trouble {
+                Some(old) if old.failure.kind == failure.kind => old.since_us,
+                _ => at_us,
+            },
+            failure,
+        });
+    }
 }
 
 /// A failure of the past.
@@ -278,6 +294,31 @@ impl Status {
             self.note(failure, at_us);
         }
         lock(&self.course).enter(phase, at_us);
+    }
+
+    /// Says what is waited for; `None` when it has come. A wait that becomes a failure is the beginning of that.
+    pub fn set_wait(&self, failure: Option<Failure>) {
+        self.set_wait_at(failure, now_us());
+    }
+    fn set_wait_at(&self, failure: Option<Failure>, at_us: i64) {
+        Trouble::replace(&mut lock(&self.course).wait, failure, at_us);
+    }
+
+    /// Why the offset cannot be stored; `None` while it can.
+    pub fn store(&self) -> Option<Trouble> {
+        lock(&self.store).clone()
+    }
+    /// Says why the offset could not be stored, or that it is again.
+    pub fn set_store(&self, failure: Option<Failure>) {
+        self.set_store_at(failure, now_us());
+    }
+    fn set_store_at(&self, failure: Option<Failure>, at_us: i64) {
+        let mut store = lock(&self.store);
+        if let Some(failure) = &failure {
+            self.count_error(failure.kind);
+            self.note(failure, at_us);
+        }
+        Trouble::replace(&mut store, failure, at_us);
     }
 
     /// What the last failures were, the latest first.
@@ -409,10 +450,12 @@ impl Status {
 
 impl Course {
     fn enter(&mut self, phase: Phase, at_us: i64) {
+        let wait = self.wait.take();
         match &phase {
             Phase::Snapshot | Phase::Streaming => (self.has_run, self.trouble) = (true, None),
             Phase::Waiting(failure) => {
-                let since_us = self.trouble.as_ref().map_or(at_us, |trouble| trouble.since_us);
+                let began = self.trouble.as_ref().or(wait.as_ref());
+                let since_us = began.map_or(at_us, |trouble| trouble.since_us);
                 self.trouble = Some(Trouble {
                     failure: failure.clone(),
                     since_us,
@@ -470,6 +513,24 @@ mod tests {
             assert_eq!(status.course().since_us, at_us);
         }
         assert_eq!(status.errors()["unreachable"], 4);
+    }
+
+    #[test]
+    fn a_failure_began_when_it_was_first_waited_for() {
+        let status = Status::new("c", "s");
+        let trouble = |status: &Status| status.course().trouble.map(|trouble| trouble.since_us);
+        let wait = |status: &Status| status.course().wait.map(|wait| wait.since_us);
+        status.set_phase_at(Phase::Streaming, 1);
+        status.set_wait_at(Some(refused()), 5);
+        status.set_wait_at(Some(refused()), 6);
+        assert_eq!((wait(&status), trouble(&status)), (Some(5), None));
+        status.set_wait_at(None, 7);
+        assert_eq!(wait(&status), None);
+        status.set_wait_at(Some(refused()), 8);
+        status.set_phase_at(Phase::Waiting(refused()), 70);
+        assert_eq!((wait(&status), trouble(&status)), (None, Some(8)));
+        status.set_phase_at(Phase::Streaming, 80);
+        assert_eq!((wait(&status), trouble(&status)), (None, None));
     }
 
     #[test]

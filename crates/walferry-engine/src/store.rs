@@ -75,6 +75,12 @@ impl StoredOffset {
         self
     }
 
+    /// Whether it says no more than that a snapshot has begun: nothing is lost with it.
+    pub(crate) fn is_beginning(&self) -> bool {
+        let nothing_done = self.snapshot.as_ref().is_none_or(|done| *done == Done::default());
+        self.connect.is_unfinished_snapshot() && nothing_done
+    }
+
     /// Where the stream has to start so that nothing is missed: everything up to here is dealt with.
     ///
     /// An offset that Debezium wrote may lie inside a transaction; its last commit is where that one is sent again from.

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use walferry_engine::{Exit, Failure};
+use walferry_engine::{Disposition, Exit, Failure};
 
 /// Something is wrong with the data directory or the offset in it.
 #[derive(Debug, thiserror::Error)]
@@ -78,9 +78,7 @@ impl Error {
             }
             Self::Newer { .. } => "run the later version again, or `walferry offsets export` with it and `import` with this one".into(),
             Self::Io { path, source, .. } => match source.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                    format!("free space on the file system of {}", path.display())
-                }
+                _ if is_full(source) => format!("free space on the file system of {}", path.display()),
                 io::ErrorKind::PermissionDenied => format!(
                     "give the user that Walferry runs as the right to read and write {}, or use another `--data-dir`",
                     path.display()
@@ -88,24 +86,72 @@ impl Error {
                 io::ErrorKind::ReadOnlyFilesystem => {
                     "mount the file system for writing, or use another `--data-dir`".into()
                 }
+                _ if self.is_without_descriptors() => {
+                    "raise the limit of open files (`LimitNOFILE=` of a systemd unit, `ulimit -n` in a shell)".into()
+                }
                 _ => "look at the disk and the system's log, or use another `--data-dir`".into(),
             },
         }
     }
 
-    const fn kind(&self) -> &'static str {
+    fn kind(&self) -> &'static str {
         match self {
             Self::Locked { .. } => "data_dir_locked",
             Self::Damaged { .. } | Self::Newer { .. } => "offset_damaged",
             Self::Foreign { .. } => "offset_foreign",
+            Self::Io { source, .. } if is_full(source) => "disk_full",
+            Self::Io { .. } if self.is_without_descriptors() => "no_descriptors",
             Self::Io { .. } => "data_dir_io",
         }
     }
+
+    /// Whether the same may work later, without a change of how the program is called: the disk is full or failing, or all
+    /// descriptors are in use. What the system refuses on principle is for a person to mend.
+    pub(crate) fn passes(&self) -> bool {
+        use io::ErrorKind::{
+            InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem, Unsupported,
+        };
+        match self {
+            // A disk that fails is mounted for reading only, until somebody has looked at it. One that is at the start was meant so.
+            Self::Io { action, source, .. } if source.kind() == ReadOnlyFilesystem => *action == WRITTEN,
+            Self::Io { source, .. } => !matches!(
+                source.kind(),
+                InvalidFilename | IsADirectory | NotADirectory | NotFound | PermissionDenied | Unsupported
+            ),
+            _ => false,
+        }
+    }
+
+    fn is_without_descriptors(&self) -> bool {
+        // EMFILE of the process, ENFILE of the system; the same on all systems that Rust calls Unix.
+        matches!(self, Self::Io { source, .. } if matches!(source.raw_os_error(), Some(24 | 23)))
+    }
+
+    /// As the failure of a command that does not try again.
+    pub fn for_good(self) -> Failure {
+        Failure::stop(Exit::State, self.kind(), Failure::chain(&self), self.hint())
+    }
 }
 
-/// All of them need a person.
+/// What is done to a file at each offset.
+pub(crate) const WRITTEN: &str = "written";
+
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// What passes is tried again, the rest needs a person.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::stop(Exit::State, error.kind(), Self::chain(&error), error.hint())
+        match error.passes() {
+            true => Self::new(
+                Disposition::Retry,
+                error.kind(),
+                Self::chain(&error),
+                Some(error.hint()),
+            ),
+            false => error.for_good(),
+        }
     }
 }

@@ -15,7 +15,7 @@ use walferry_engine::{
 use walferry_record::SourcePartition;
 
 use crate::{
-    error::Error,
+    error::{Error, WRITTEN},
     folder::{Folder, sync_dir},
     format::{self, FORMAT, Fault},
     gap,
@@ -24,7 +24,9 @@ use crate::{
 /// The offset of one connector, in its folder. Holds the folder's lock.
 #[derive(Debug, Clone)]
 pub struct FileStore {
-    folder: Arc<Folder>,
+    data_dir: PathBuf,
+    /// `None` while it could not be opened yet.
+    folder: Option<Arc<Folder>>,
     partition: SourcePartition,
 }
 
@@ -40,9 +42,36 @@ impl FileStore {
     pub fn open(data_dir: &Path, partition: SourcePartition) -> Result<Self, Error> {
         let folder = Folder::open(data_dir, &partition.connector)?;
         Ok(Self {
-            folder: Arc::new(folder),
+            data_dir: data_dir.to_owned(),
+            folder: Some(Arc::new(folder)),
             partition,
         })
+    }
+
+    /// The same for a connector that waits: where the disk is full or fails, the folder is opened when the offset is loaded.
+    ///
+    /// # Errors
+    /// Another process holds the folder, or it cannot be used until a person has done something.
+    pub fn open_when_possible(data_dir: &Path, partition: SourcePartition) -> Result<Self, Error> {
+        match Self::open(data_dir, partition.clone()) {
+            Err(error) if error.passes() => Ok(Self {
+                data_dir: data_dir.to_owned(),
+                folder: None,
+                partition,
+            }),
+            opened => opened,
+        }
+    }
+
+    fn open_if_need_be(&mut self) -> Result<(), Error> {
+        if self.folder.is_none() {
+            self.folder = Some(Arc::new(Folder::open(&self.data_dir, &self.partition.connector)?));
+        }
+        Ok(())
+    }
+
+    fn folder(&self) -> PathBuf {
+        Folder::path_of(&self.data_dir, &self.partition.connector)
     }
 
     /// Reads the offset of a connector that may be running: takes no lock and creates nothing.
@@ -55,7 +84,7 @@ impl FileStore {
 
     /// Where the offset is.
     pub fn path(&self) -> PathBuf {
-        self.folder.path().join(FILE)
+        self.folder().join(FILE)
     }
 
     /// What was written last; `None` when there is no file.
@@ -71,17 +100,17 @@ impl FileStore {
     /// # Errors
     /// The disk is full or broken, or the file must not be written.
     pub fn replace(&self, offset: &StoredOffset) -> Result<(), Error> {
-        let temporary = self.folder.path().join(TEMPORARY);
+        let temporary = self.folder().join(TEMPORARY);
         let bytes = format::encode(&self.partition, offset);
         let write = || {
             let mut file = File::create(&temporary)?;
             file.write_all(&bytes)?;
             file.sync_all()
         };
-        write().map_err(Error::io(&temporary, "written"))?;
+        write().map_err(Error::io(&temporary, WRITTEN))?;
         let path = self.path();
         fs::rename(&temporary, &path).map_err(Error::io(&path, "replaced"))?;
-        sync_dir(self.folder.path())
+        sync_dir(&self.folder())
     }
 
     /// Removes the offset; the next start finds none. Returns whether there was one, whatever was in it.
@@ -90,10 +119,10 @@ impl FileStore {
     /// The file cannot be removed.
     pub fn remove(&self) -> Result<bool, Error> {
         // A gap behind an offset that is gone is none.
-        gap::tell(self.folder.path(), None)?;
+        gap::tell(&self.folder(), None)?;
         let path = self.path();
         match fs::remove_file(&path) {
-            Ok(()) => sync_dir(self.folder.path()).map(|()| true),
+            Ok(()) => sync_dir(&self.folder()).map(|()| true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(Error::io(path, "removed")(error)),
         }
@@ -126,32 +155,44 @@ fn read(path: &Path, partition: &SourcePartition) -> Result<Option<StoredOffset>
 
 impl OffsetStore for FileStore {
     async fn load(&mut self) -> Result<Option<StoredOffset>, Failure> {
-        let store = self.clone();
-        Ok(blocking(move || store.read()).await??)
+        let mut store = self.clone();
+        let (store, read) = blocking(move || {
+            let read = store.open_if_need_be().and_then(|()| store.read());
+            (store, read)
+        })
+        .await?;
+        *self = store;
+        Ok(read?)
     }
 
     async fn write(&mut self, offset: &StoredOffset) -> Result<(), Failure> {
-        let (store, offset) = (self.clone(), offset.clone());
-        Ok(blocking(move || store.replace(&offset)).await??)
+        let (mut store, offset) = (self.clone(), offset.clone());
+        let (store, written) = blocking(move || {
+            let written = store.open_if_need_be().and_then(|()| store.replace(&offset));
+            (store, written)
+        })
+        .await?;
+        *self = store;
+        Ok(written?)
     }
 
     async fn tell_gap(&mut self, gap: Option<&Gap>) -> Result<(), Failure> {
-        let (folder, gap) = (self.folder.path().to_owned(), gap.cloned());
+        let (folder, gap) = (self.folder(), gap.cloned());
         Ok(blocking(move || gap::tell(&folder, gap.as_ref())).await??)
     }
 
     async fn told_gap(&mut self) -> Result<Option<Gap>, Failure> {
-        let folder = self.folder.path().to_owned();
+        let folder = self.folder();
         Ok(blocking(move || gap::told(&folder)).await??)
     }
 
     async fn settle_choice(&mut self) -> Result<(), Failure> {
-        let folder = self.folder.path().to_owned();
+        let folder = self.folder();
         Ok(blocking(move || gap::settle(&folder)).await??)
     }
 
     async fn choice(&mut self) -> Result<Option<Choice>, Failure> {
-        let folder = self.folder.path().to_owned();
+        let folder = self.folder();
         Ok(blocking(move || gap::choice(&folder)).await??)
     }
 }
@@ -230,11 +271,80 @@ mod tests {
         let next = format::encode(&partition("shop"), &offset(8));
         for end in 0..=next.len() {
             // As a process leaves it that is killed before the rename.
-            fs::write(store.folder.path().join(TEMPORARY), &next[..end]).unwrap();
+            fs::write(store.folder().join(TEMPORARY), &next[..end]).unwrap();
             assert_eq!(store.read().unwrap(), Some(offset(7)));
         }
         store.replace(&offset(9)).unwrap();
         assert_eq!(store.read().unwrap(), Some(offset(9)));
+    }
+
+    /// `/dev/full` has no space for anybody, root included.
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    async fn a_full_disk_passes_and_the_offset_before_it_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = FileStore::open(dir.path(), partition("shop")).unwrap();
+        store.write(&offset(7)).await.unwrap();
+        let temporary = store.folder().join(TEMPORARY);
+        std::os::unix::fs::symlink("/dev/full", &temporary).unwrap();
+        let failure = store.write(&offset(8)).await.unwrap_err();
+        assert_eq!((failure.kind, failure.disposition), ("disk_full", Disposition::Retry));
+        assert!(failure.to_string().contains("No space left on device"), "{failure}");
+        let hint = failure.causes[0].hint.as_deref().unwrap_or_default();
+        assert!(hint.starts_with("free space"), "{hint}");
+        assert_eq!(store.load().await, Ok(Some(offset(7))));
+        fs::remove_file(&temporary).unwrap();
+        store.write(&offset(9)).await.unwrap();
+        assert_eq!(store.load().await, Ok(Some(offset(9))));
+    }
+
+    #[test]
+    fn what_may_pass_is_tried_again_and_what_the_system_forbids_is_not() {
+        let (no_files, broken, full) = (24, 5, 28);
+        let cases = [
+            (io::Error::from_raw_os_error(no_files), WRITTEN, "no_descriptors", true),
+            (io::Error::from_raw_os_error(broken), WRITTEN, "data_dir_io", true),
+            (io::Error::from_raw_os_error(broken), "read", "data_dir_io", true),
+            (io::Error::from_raw_os_error(full), "created", "disk_full", true),
+            (io::ErrorKind::FileTooLarge.into(), WRITTEN, "disk_full", true),
+            (io::ErrorKind::ReadOnlyFilesystem.into(), WRITTEN, "data_dir_io", true),
+            (
+                io::ErrorKind::ReadOnlyFilesystem.into(),
+                "created",
+                "data_dir_io",
+                false,
+            ),
+            (io::ErrorKind::PermissionDenied.into(), WRITTEN, "data_dir_io", false),
+        ];
+        for (source, action, kind, passes) in cases {
+            let told = format!("{source} {action}");
+            let error = Error::io("/data", action)(source);
+            let hint = error.hint();
+            assert_eq!(hint.contains("LimitNOFILE"), kind == "no_descriptors", "{told}: {hint}");
+            let failure = Failure::from(error);
+            let expected = match passes {
+                true => Disposition::Retry,
+                false => Disposition::Stop(Exit::State),
+            };
+            assert_eq!((failure.kind, failure.disposition), (kind, expected), "{told}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_cannot_be_made_yet_is_opened_later_and_then_locked() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = FileStore {
+            data_dir: dir.path().to_owned(),
+            folder: None,
+            partition: partition("shop"),
+        };
+        assert_eq!(store.load().await, Ok(None));
+        let locked = FileStore::open_when_possible(dir.path(), partition("shop"));
+        assert!(matches!(locked, Err(Error::Locked { .. })), "{locked:?}");
+        store.write(&offset(7)).await.unwrap();
+        drop(store);
+        let mut store = FileStore::open_when_possible(dir.path(), partition("shop")).unwrap();
+        assert_eq!(store.load().await, Ok(Some(offset(7))));
     }
 
     #[test]
@@ -242,7 +352,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = FileStore::open(dir.path(), partition("shop")).unwrap();
         // A directory in the way of the temporary file: also root cannot write that.
-        fs::create_dir(store.folder.path().join(TEMPORARY)).unwrap();
+        fs::create_dir(store.folder().join(TEMPORARY)).unwrap();
         let failure = Failure::from(store.replace(&offset(7)).unwrap_err());
         assert_eq!(
             (failure.kind, failure.disposition),

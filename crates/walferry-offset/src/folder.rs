@@ -53,7 +53,8 @@ impl Folder {
             file.rewind()?;
             writeln!(file, "{}", std::process::id())
         };
-        note(&lock).map_err(Error::io(&lock_path, "written"))?;
+        // Only to help, as above: on a full disk the lock is held all the same.
+        let _ = note(&lock);
         Ok(Self { path, _lock: lock })
     }
 

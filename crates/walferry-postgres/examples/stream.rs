@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let filters = connector.filters.clone();
     let captured: TableFilter = Arc::new(move |schema, table| filters.captures_table(schema, table));
 
-    let mut source = Postgres::new(&connector);
+    let mut source = Postgres::new(&connector, Arc::default());
     let found = source.inspect().await?;
     println!("{found:?}");
     source.ensure_publication(captured.clone()).await?;

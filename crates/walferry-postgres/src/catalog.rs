@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
 use walferry_pgoutput::{Oid, Relation, Xid};
 
-use crate::connect::{Endpoint, Purpose, Sql};
+use crate::connect::{Endpoint, Purpose, Sql, within};
 use crate::error::Error;
 
 /// Looks relations up on a connection of its own, which is opened at the first look-up and again after a failure.
@@ -40,6 +40,17 @@ impl Lookup {
     /// Facts about each of the relations and the types of its columns, as they are after these transactions. A table that is
     /// gone has none.
     pub(crate) async fn facts(&mut self, relations: &[Relation], after: &[Xid]) -> Result<Vec<Catalog>, Error> {
+        let found = within(LOOKUP_LIMIT, self.find(relations, after)).await;
+        found.unwrap_or_else(|| {
+            self.sql = None;
+            Err(Error::Silent {
+                doing: DOING,
+                seconds: LOOKUP_LIMIT.as_secs(),
+            })
+        })
+    }
+
+    async fn find(&mut self, relations: &[Relation], after: &[Xid]) -> Result<Vec<Catalog>, Error> {
         // A server closes idle connections as it likes; that is no failure of the look-up.
         let reused = self.sql.as_ref().is_some_and(|sql| !sql.is_closed());
         match facts(self.sql().await?, relations, after).await {
@@ -50,7 +61,33 @@ impl Lookup {
             other => other,
         }
     }
+
+    /// Waits until the server shuts down, and returns what it says of that. It ends all its SQL sessions first of all, and refuses
+    /// new ones.
+    pub(crate) async fn shut_down(&mut self) -> Error {
+        let mut pause = LOOK;
+        loop {
+            sleep(pause).await;
+            if self.sql.as_ref().is_some_and(|sql| !sql.is_closed()) {
+                continue;
+            }
+            match self.endpoint.sql(Purpose::General).await {
+                Ok(sql) => (self.sql, pause) = (Some(sql), LOOK),
+                Err(error) if error.is_not_ready() => return error,
+                // It may have many other reasons to refuse a session, and need not be asked so often.
+                Err(_) => pause = (pause * 2).min(LONGEST_LOOK),
+            }
+        }
+    }
 }
+
+/// How long the stream waits for the catalog's facts. What takes longer is locked or dead, and is asked for again on new
+/// connections.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
+/// How often is looked whether the server shuts down while nothing is read.
+const LOOK: Duration = Duration::from_secs(1);
+const LONGEST_LOOK: Duration = Duration::from_secs(30);
+const DOING: &str = "looking relations up in the catalog";
 
 /// Facts about each of the relations, in their order.
 async fn facts(sql: &Sql, relations: &[Relation], after: &[Xid]) -> Result<Vec<Catalog>, Error> {
@@ -140,7 +177,6 @@ fn parse<T: serde::de::DeserializeOwned>(doing: &'static str, text: &str) -> Res
 
 /// Facts about each of the relations that exist, in the order of their oids.
 pub(crate) async fn catalogs(sql: &Sql, oids: &[Oid]) -> Result<Vec<(Oid, Catalog)>, Error> {
-    const DOING: &str = "looking relations up in the catalog";
     let oids: Vec<u32> = oids.iter().map(|oid| oid.0).collect();
     let rows = sql.rows(DOING, &query(), &[(&oids, Type::OID_ARRAY)]).await?;
     rows.iter()

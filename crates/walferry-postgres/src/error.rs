@@ -149,15 +149,26 @@ pub enum Error {
         /// What the socket said.
         source: io::Error,
     },
+    /// The connection is there, and nothing comes over it.
+    #[error("Postgres has said nothing for {seconds} s while {doing}")]
+    Silent {
+        /// What was being done.
+        doing: &'static str,
+        /// How long was waited.
+        seconds: u64,
+    },
     /// A slot cannot be created while transactions that began before are still running.
     #[error(
-        "replication slot {slot:?} could not be created within {seconds} s, because older transactions are still running"
+        "replication slot {slot:?} could not be created within {seconds} s, because older transactions are still running{}",
+        if blockers.is_empty() { String::new() } else { format!(": {blockers}") }
     )]
     SlotTimeout {
         /// The slot.
         slot: String,
         /// The limit.
         seconds: u64,
+        /// Those transactions, as far as they were seen.
+        blockers: String,
     },
     /// `snapshot.select.statement.overrides` has a statement that cannot be run.
     #[error("the SELECT for table {table} is refused by the server: {problem}")]
@@ -269,6 +280,12 @@ impl Error {
         self.server_error().is_some_and(|error| error.code == "28000")
     }
 
+    /// Whether the server lets nobody in at the moment, because it starts or shuts down.
+    pub(crate) fn is_not_ready(&self) -> bool {
+        self.server_error()
+            .is_some_and(|error| error.kind() == "server_not_ready")
+    }
+
     /// A constant word for metrics.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -288,6 +305,7 @@ impl Error {
             | Self::ChannelBinding => "authentication",
             Self::Server { source, .. } => source.kind(),
             Self::TlsRequestFailed { .. } | Self::Lost { .. } => "connection_lost",
+            Self::Silent { .. } => "silent",
             Self::SlotTimeout { .. } => "timeout",
             Self::SelectOverride { .. } => "select_override",
             Self::TableChanged { .. } => "table_changed",
@@ -309,6 +327,7 @@ impl Error {
             | Self::LoginTimeout { .. }
             | Self::TlsRequestFailed { .. }
             | Self::Lost { .. }
+            | Self::Silent { .. }
             | Self::SlotTimeout { .. }
             | Self::TableChanged { .. }
             | Self::SnapshotGone
@@ -349,6 +368,12 @@ impl Error {
             ),
             Self::LoginTimeout { .. } => {
                 "the address may belong to something other than Postgres, or to an overloaded server".to_owned()
+            }
+            Self::Silent { .. } => {
+                "look at the server and at the network between: a process of the server may be stopped or very busy (`SELECT pid, \
+                 state, wait_event_type, query FROM pg_stat_activity WHERE application_name LIKE 'Walferry%'`), a firewall may \
+                 drop what it does not know any more"
+                    .to_owned()
             }
             Self::TlsNotOffered { .. } => {
                 "switch TLS on in the server (`ALTER SYSTEM SET ssl = on`, with `ssl_cert_file` and `ssl_key_file`), or set \

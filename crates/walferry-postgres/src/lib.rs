@@ -1,5 +1,6 @@
 //! The only crate that opens Postgres: stream, slot, publication, catalog, `COPY`.
 
+mod blockers;
 mod catalog;
 pub mod check;
 pub mod connect;

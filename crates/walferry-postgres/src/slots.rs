@@ -1,6 +1,6 @@
 //! The server's replication slots: how far behind each is, and what it keeps.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
 use tokio_postgres::types::Type;
@@ -9,7 +9,7 @@ use walferry_engine::Failure;
 use walferry_engine::status::{Slot, Slots};
 use walferry_pgoutput::{Lsn, Xid};
 
-use crate::connect::{Endpoint, Purpose, Sql};
+use crate::connect::{Endpoint, Purpose, Sql, within};
 use crate::error::Error;
 use crate::inspect::lsn;
 
@@ -20,6 +20,9 @@ pub struct SlotWatch {
     ours: String,
     sql: Option<Sql>,
 }
+
+/// How long a look may take before the next is on a new connection.
+const LOOK_LIMIT: Duration = Duration::from_secs(60);
 
 impl SlotWatch {
     /// Opens nothing yet.
@@ -33,7 +36,11 @@ impl SlotWatch {
 
     /// All slots of the server, ours first. After a failure the next call connects again.
     pub async fn look(&mut self) -> Result<Slots, Failure> {
-        let slots = self.read().await;
+        let silent = Error::Silent {
+            doing: "reading the replication slots",
+            seconds: LOOK_LIMIT.as_secs(),
+        };
+        let slots = within(LOOK_LIMIT, self.read()).await.unwrap_or(Err(silent));
         if slots.is_err() {
             self.sql = None;
         }

@@ -14,9 +14,11 @@ use walferry_engine::Failure;
 use walferry_engine::history::Lineage;
 use walferry_engine::published::{Look, Published};
 use walferry_engine::source::{ChunkSender, CreatedSlot, Found, Port, SnapshotPlan, Source, TableFilter};
+use walferry_engine::status::Status;
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 
+use crate::blockers;
 use crate::catalog::{Lookup, catalogs};
 use crate::connect::{Endpoint, Sql, within};
 use crate::error::Error;
@@ -24,7 +26,7 @@ use crate::identity;
 use crate::inspect::Server;
 use crate::problem::Problem;
 use crate::publication::{self, Publication};
-use crate::replication::{self, Identity, Lifetime, StreamPlan};
+use crate::replication::{self, Identity, Lifetime, NewSlot, Patience, StreamPlan};
 use crate::snapshot;
 use crate::tables::{having, listed};
 use crate::wire::Wire;
@@ -51,6 +53,9 @@ pub struct Postgres {
     reading: snapshot::Options,
     /// Whether there is a slot: not where rows are only read.
     streams: bool,
+    patience: Patience,
+    /// Where it tells what it waits for.
+    status: Arc<Status>,
 }
 
 /// A replication connection that is ready for a command.
@@ -77,8 +82,8 @@ impl Link {
 }
 
 impl Postgres {
-    /// Opens nothing yet.
-    pub fn new(connector: &Connector) -> Self {
+    /// Opens nothing yet. What it waits for is told to `status`.
+    pub fn new(connector: &Connector, status: Arc<Status>) -> Self {
         let endpoint = Endpoint::new(connector.postgres.clone());
         Self {
             lookup: Lookup::new(endpoint.clone()),
@@ -94,8 +99,15 @@ impl Postgres {
             server: None,
             exported: None,
             watermark: None,
-            reading: snapshot::Options::new(&connector.snapshot, &connector.publication.name, &connector.slot),
+            reading: snapshot::Options::new(
+                &connector.snapshot,
+                &connector.publication.name,
+                &connector.slot,
+                connector.postgres.query_timeout,
+            ),
             streams: connector.snapshot.streams(),
+            patience: Patience::default(),
+            status,
         }
     }
 
@@ -220,31 +232,45 @@ impl Postgres {
         }
         // A standby cannot hand its slots on to another standby.
         let failover = self.slot.failover && !self.server.as_ref().is_some_and(|server| server.standby);
-        let (slot, timeout) = (self.slot.name.as_str(), self.slot.create_timeout);
-        let created = within(
-            timeout,
-            replication::create_slot(
-                &mut link.wire,
-                slot,
-                if export { Lifetime::Exporting } else { Lifetime::Slot },
-                failover,
-            ),
-        )
-        .await;
-        let Some(created) = created else {
-            self.endpoint.cancel(&link.wire).await?;
-            return Err(Error::SlotTimeout {
-                slot: slot.to_owned(),
-                seconds: timeout.as_secs(),
-            });
-        };
-        let created = created?;
+        let slot = self.slot.name.to_string();
+        let lifetime = if export { Lifetime::Exporting } else { Lifetime::Slot };
+        let created = self.create(&mut link, &slot, lifetime, failover).await?;
         info!(slot.name = %slot, lsn.consistent = %created.consistent_point, "replication slot created");
         self.link = Some(link);
         self.exported = created.snapshot;
         Ok(CreatedSlot {
             consistent_point: created.consistent_point,
         })
+    }
+
+    /// Creates a slot, which waits for all transactions that are older. They are told of meanwhile.
+    async fn create(
+        &mut self,
+        link: &mut Link,
+        slot: &str,
+        lifetime: Lifetime,
+        failover: bool,
+    ) -> Result<NewSlot, Error> {
+        let timeout = self.slot.create_timeout;
+        let waiting = link.wire.cancel_key.0;
+        let mut blockers = Vec::new();
+        let created = within(timeout, async {
+            tokio::select! {
+                created = replication::create_slot(&mut link.wire, slot, lifetime, failover) => created,
+                never = blockers::tell(&mut self.lookup, waiting, slot, &self.status, &mut blockers) => match never {},
+            }
+        })
+        .await;
+        let Some(created) = created else {
+            self.endpoint.cancel(&link.wire).await?;
+            return Err(Error::SlotTimeout {
+                slot: slot.to_owned(),
+                seconds: timeout.as_secs(),
+                blockers: blockers::list(&blockers),
+            });
+        };
+        self.status.set_wait(None);
+        created
     }
 
     async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Error> {
@@ -266,20 +292,7 @@ impl Postgres {
         let slot = watermark_slot(self.slot.name.as_str());
         let mut link = Link::open(&self.endpoint).await?;
         replication::lift_limits(&mut link.wire).await?;
-        let timeout = self.slot.create_timeout;
-        let created = within(
-            timeout,
-            replication::create_slot(&mut link.wire, &slot, Lifetime::Temporary, false),
-        )
-        .await;
-        let Some(created) = created else {
-            self.endpoint.cancel(&link.wire).await?;
-            return Err(Error::SlotTimeout {
-                slot,
-                seconds: timeout.as_secs(),
-            });
-        };
-        let created = created?;
+        let created = self.create(&mut link, &slot, Lifetime::Temporary, false).await?;
         let name = created.snapshot.ok_or_else(|| Error::Protocol {
             doing: "exporting a snapshot",
             problem: "no name".to_owned(),
@@ -328,7 +341,15 @@ impl Postgres {
             }
         };
         tokio::select! {
-            ended = replication::stream(link.wire, plan, from, &mut self.lookup, port) => ended.map_err(Failure::from),
+            ended = replication::stream(
+                link.wire,
+                plan,
+                from,
+                &mut self.patience,
+                &self.status,
+                &mut self.lookup,
+                port,
+            ) => ended.map_err(Failure::from),
             gap = looks => Err(gap),
         }
     }
@@ -416,6 +437,8 @@ async fn version(sql: &Sql) -> Result<u32, Error> {
     Ok(version.cast_unsigned())
 }
 
+/// How long a look at the server may take: it reads a few rows of the catalog.
+const LOOK_LIMIT: Duration = Duration::from_secs(60);
 /// How often the server is asked where it is when the stream is read up to a position.
 const UNTIL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -430,7 +453,12 @@ fn watermark_slot(slot: &str) -> String {
 
 impl Source for Postgres {
     async fn inspect(&mut self) -> Result<Found, Failure> {
-        self.look().await.map_err(Failure::from)
+        let found = within(LOOK_LIMIT, self.look()).await;
+        let silent = Error::Silent {
+            doing: "looking at server, slot and publication",
+            seconds: LOOK_LIMIT.as_secs(),
+        };
+        found.unwrap_or(Err(silent)).map_err(Failure::from)
     }
 
     async fn tables(&mut self, wanted: TableFilter, columns: &[String]) -> Result<Vec<TableFacts>, Failure> {

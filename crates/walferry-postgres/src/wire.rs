@@ -1,6 +1,8 @@
 //! Messages of the Postgres protocol on a replication connection: replication commands and the simple query protocol.
 
+use std::future::Future;
 use std::io;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
@@ -8,7 +10,7 @@ use postgres_protocol::message::backend::{ErrorResponseBody, Message};
 use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::connect::Stream;
+use crate::connect::{Stream, within};
 use crate::error::Error;
 use crate::server_error::ServerError;
 
@@ -29,6 +31,8 @@ pub(crate) type TextRow = Vec<Option<String>>;
 
 /// Tag of CopyBothResponse, which `postgres-protocol` does not know.
 const COPY_BOTH_RESPONSE: u8 = b'W';
+/// How long the server may take to answer a command that waits for nobody.
+const ANSWER: Duration = Duration::from_secs(60);
 /// Tag byte and length word.
 pub(crate) const HEADER_BYTES: usize = 5;
 
@@ -79,24 +83,67 @@ impl Wire {
         Ok(())
     }
 
-    /// The next message that is no notice. An ErrorResponse becomes an error.
+    /// The next message that answers what was asked. Notices, changed parameters and notifications, which the server may send
+    /// at any time, are dealt with here. An ErrorResponse becomes an error.
     pub(crate) async fn message(&mut self, doing: &'static str) -> Result<Message, Error> {
-        loop {
-            let parsed = Message::parse(&mut self.inbound).map_err(|error| Error::Protocol {
+        match self.answer(doing).await? {
+            Answer::Message(message) => Ok(message),
+            Answer::CopyBoth => Err(Error::Protocol {
                 doing,
-                problem: error.to_string(),
-            })?;
+                problem: "the server began to stream".to_owned(),
+            }),
+        }
+    }
+
+    async fn answer(&mut self, doing: &'static str) -> Result<Answer, Error> {
+        loop {
+            if self.take_copy_both() {
+                return Ok(Answer::CopyBoth);
+            }
+            let is_copy_both = self.inbound.first() == Some(&COPY_BOTH_RESPONSE);
+            let parsed = match is_copy_both {
+                // It has not come whole yet.
+                true => None,
+                false => Message::parse(&mut self.inbound).map_err(|error| Error::Protocol {
+                    doing,
+                    problem: error.to_string(),
+                })?,
+            };
             match parsed {
-                Some(Message::NoticeResponse(_)) => {}
+                Some(Message::NoticeResponse(_) | Message::NotificationResponse(_)) => {}
+                Some(Message::ParameterStatus(body)) => {
+                    if body.name().is_ok_and(|name| name == "server_version") {
+                        self.server_version = body.value().ok().and_then(version_number).unwrap_or_default();
+                    }
+                }
                 Some(Message::ErrorResponse(body)) => return Err(self.server_error(doing, &body)),
-                Some(message) => return Ok(message),
+                Some(message) => return Ok(Answer::Message(message)),
                 None => self.fill(doing).await?,
             }
         }
     }
 
-    /// Runs one command and returns its rows. After an error of the server the connection can be used again.
+    /// Takes a whole CopyBothResponse out of what was read.
+    fn take_copy_both(&mut self) -> bool {
+        let Some(&[COPY_BOTH_RESPONSE, a, b, c, d]) = self.inbound.first_chunk::<HEADER_BYTES>() else {
+            return false;
+        };
+        let whole = 1 + u32::from_be_bytes([a, b, c, d]) as usize;
+        if self.inbound.len() < whole {
+            return false;
+        }
+        let _ = self.inbound.split_to(whole);
+        true
+    }
+
+    /// Runs one command that waits for nobody, and returns its rows. After an error of the server the connection can be used
+    /// again, after any other it cannot.
     pub(crate) async fn command(&mut self, doing: &'static str, sql: &str) -> Result<Vec<TextRow>, Error> {
+        in_time(doing, self.long_command(doing, sql)).await
+    }
+
+    /// The same for a command that takes as long as others let it. Its caller has a limit of its own.
+    pub(crate) async fn long_command(&mut self, doing: &'static str, sql: &str) -> Result<Vec<TextRow>, Error> {
         self.put(doing, |out| frontend::query(sql, out))?;
         self.flush(doing).await?;
         let mut rows = Vec::new();
@@ -125,31 +172,23 @@ impl Wire {
 
     /// Sends a command that turns the connection into a stream both ways.
     pub(crate) async fn copy_both(&mut self, doing: &'static str, sql: &str) -> Result<(), Error> {
-        self.put(doing, |out| frontend::query(sql, out))?;
-        self.flush(doing).await?;
-        loop {
-            match self.inbound.first() {
-                Some(&COPY_BOTH_RESPONSE) if self.inbound.len() >= HEADER_BYTES => {
-                    let length =
-                        u32::from_be_bytes([self.inbound[1], self.inbound[2], self.inbound[3], self.inbound[4]]);
-                    let whole = 1 + length as usize;
-                    while self.inbound.len() < whole {
-                        self.fill(doing).await?;
-                    }
-                    let _ = self.inbound.split_to(whole);
-                    return Ok(());
-                }
-                Some(&COPY_BOTH_RESPONSE) | None => self.fill(doing).await?,
-                Some(_) => {
-                    if let Message::ReadyForQuery(_) = self.message(doing).await? {
+        in_time(doing, async {
+            self.put(doing, |out| frontend::query(sql, out))?;
+            self.flush(doing).await?;
+            loop {
+                match self.answer(doing).await? {
+                    Answer::CopyBoth => return Ok(()),
+                    Answer::Message(Message::ReadyForQuery(_)) => {
                         return Err(Error::Protocol {
                             doing,
                             problem: "the server did not begin to stream".to_owned(),
                         });
                     }
+                    Answer::Message(_) => {}
                 }
             }
-        }
+        })
+        .await
     }
 
     async fn fill(&mut self, doing: &'static str) -> Result<(), Error> {
@@ -162,5 +201,142 @@ impl Wire {
 
     fn server_error(&self, doing: &'static str, body: &ErrorResponseBody) -> Error {
         Error::server(doing, ServerError::read(body))
+    }
+}
+
+/// What the server answers.
+enum Answer {
+    Message(Message),
+    /// From here on both sides stream.
+    CopyBoth,
+}
+
+/// A server that does not answer within the time is silent.
+async fn in_time<T>(doing: &'static str, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    within(ANSWER, answer).await.unwrap_or_else(|| {
+        Err(Error::Silent {
+            doing,
+            seconds: ANSWER.as_secs(),
+        })
+    })
+}
+
+/// `server_version_num` from the text of `server_version`: `15.18 (Debian …)`, `18beta2`, `9.6.24`.
+fn version_number(text: &str) -> Option<u32> {
+    let mut parts = text
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|part| part.parse::<u32>().ok());
+    let major = parts.next()??;
+    let minor = parts.next().flatten().unwrap_or_default();
+    Some(if major >= 10 {
+        // `18beta2` has no minor version yet.
+        let minor = if text[major.to_string().len()..].starts_with('.') {
+            minor
+        } else {
+            0
+        };
+        major * 10_000 + minor
+    } else {
+        major * 10_000 + minor * 100 + parts.next().flatten().unwrap_or_default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// A connection of ours, and the server's end of it.
+    async fn pair() -> (Wire, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (ours, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (Wire::new(Stream::Plain(ours.unwrap())), accepted.unwrap().0)
+    }
+
+    fn tagged(tag: u8, body: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![tag];
+        bytes.extend_from_slice(&(4 + body.len() as u32).to_be_bytes());
+        bytes.extend_from_slice(body);
+        bytes
+    }
+
+    /// What a server may send at any time: a notice, a changed parameter, a notification.
+    fn unasked() -> Vec<u8> {
+        [
+            tagged(b'N', b"SLOG\0C00000\0Mstarting logical decoding for slot \"s\"\0\0"),
+            tagged(b'S', b"application_name\0x\0"),
+            tagged(b'A', b"\0\0\0\x07channel\0payload\0"),
+        ]
+        .concat()
+    }
+
+    #[tokio::test]
+    async fn what_comes_unasked_does_not_disturb_the_begin_of_a_stream() {
+        let (mut wire, mut server) = pair().await;
+        let script = async {
+            let answer = [unasked(), tagged(b'W', b"\0\0\0"), tagged(b'd', b"first")].concat();
+            for part in answer.chunks(7) {
+                server.write_all(part).await.unwrap();
+                server.flush().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let (begun, ()) = tokio::join!(wire.copy_both("starting", "START_REPLICATION"), script);
+        begun.unwrap();
+        while wire.inbound.len() < 10 {
+            wire.fill("reading").await.unwrap();
+        }
+        assert_eq!(wire.into_parts().1[..], tagged(b'd', b"first"));
+    }
+
+    #[tokio::test]
+    async fn what_comes_unasked_does_not_disturb_a_command() {
+        let (mut wire, mut server) = pair().await;
+        let mut row = vec![0, 1, 0, 0, 0, 2];
+        row.extend_from_slice(b"42");
+        let parts = [tagged(b'D', &row), tagged(b'C', b"SELECT\0"), tagged(b'Z', b"I")];
+        let answer: Vec<u8> = parts
+            .iter()
+            .flat_map(|part| [unasked(), part.clone()].concat())
+            .collect();
+        server.write_all(&answer).await.unwrap();
+        let rows = wire.command("asking", "SELECT 42").await.unwrap();
+        assert_eq!(rows, [[Some("42".to_owned())]]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_is_given_up() {
+        let (mut wire, mut server) = pair().await;
+        let silent = wire.command("asking", "SELECT 42").await;
+        assert!(
+            matches!(
+                silent,
+                Err(Error::Silent {
+                    doing: "asking",
+                    seconds: 60
+                })
+            ),
+            "{silent:?}"
+        );
+        assert_eq!(server.read_u8().await.unwrap(), b'Q');
+    }
+
+    #[test]
+    fn version_text_becomes_version_number() {
+        let cases = [
+            ("15.18 (Debian 15.18-0+deb12u1)", Some(150_018)),
+            ("17.2", Some(170_002)),
+            ("18beta2", Some(180_000)),
+            ("9.6.24", Some(90_624)),
+            ("10.0", Some(100_000)),
+            ("", None),
+            ("devel", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(version_number(text), expected, "{text}");
+        }
     }
 }

@@ -29,6 +29,8 @@ pub const GROUPS: &[(&str, &[Metric])] = &[
             GAPS,
             GAPS_SKIPPED,
             KAFKA_TROUBLE,
+            POSTGRES_WAIT,
+            STORE_TROUBLE,
             WARNINGS,
             MISSING,
         ],
@@ -257,6 +259,22 @@ pub const KAFKA_TROUBLE: Metric = Metric::new(
     Kind::Gauge,
     "walferry_kafka_trouble",
     "1 while the Kafka client reports trouble, such as no broker that answers.",
+)
+.labels(&["connector"]);
+
+/// `walferry_postgres_wait`.
+pub const POSTGRES_WAIT: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_postgres_wait",
+    "1 while a connected Postgres is waited for: it does not answer, or older transactions hold up the creation of the slot.",
+)
+.labels(&["connector"]);
+
+/// `walferry_offset_trouble`.
+pub const STORE_TROUBLE: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_offset_trouble",
+    "1 while the offset cannot be stored, because the disk is full, say. Records are delivered all the same; the slot stays where it is.",
 )
 .labels(&["connector"]);
 

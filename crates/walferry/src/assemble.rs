@@ -50,13 +50,13 @@ pub(crate) type Assembled = Connector<Postgres, Producers, FileStore, Pipelines>
 /// Puts a connector together. Nothing is connected yet; the folder is locked.
 pub(crate) fn connector(loaded: &Loaded, data_dir: &Path, status: Arc<Status>) -> Result<Assembled, Error> {
     let config = &loaded.connector;
-    let store = FileStore::open(data_dir, partition(config))
+    let store = FileStore::open_when_possible(data_dir, partition(config))
         .map_err(|error| Error::failure(format!("connector {:?} did not start", config.name), error.into()))?;
     let kafka = kafka(loaded)?;
     kafka.warnings().iter().for_each(|warning| status.warn(warning.clone()));
     Ok(Connector {
         settings: settings(loaded),
-        source: Postgres::new(config),
+        source: Postgres::new(config, status.clone()),
         sinks: Producers::new(kafka),
         store,
         pipelines: pipelines(config, &status),

@@ -56,7 +56,7 @@ const fn word(weight: Weight) -> &'static str {
 fn offset(args: &CheckArgs, loaded: &Loaded) -> Result<Remark, Error> {
     let partition = partition(&loaded.connector);
     let stored = FileStore::peek(&data_dir(&args.data), &partition);
-    let stored = stored.map_err(|error| Error::failure("the stored offset cannot be read", error.into()))?;
+    let stored = stored.map_err(|error| Error::failure("the stored offset cannot be read", error.for_good()))?;
     if stored
         .as_ref()
         .is_some_and(|stored| stored.connect.is_unfinished_snapshot())

@@ -193,6 +193,6 @@ fn open(connector: &Connector, which: &OffsetArgs) -> Result<FileStore, Error> {
 fn unusable(connector: &Connector, error: walferry_offset::Error) -> Error {
     Error::failure(
         format!("the offset of connector {:?} cannot be used", connector.name),
-        error.into(),
+        error.for_good(),
     )
 }

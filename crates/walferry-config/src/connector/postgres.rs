@@ -151,14 +151,16 @@ properties! {
     const CHANNEL_BINDING: Property<ChannelBinding> = Property::new("database.channelBinding").default("prefer")
         .text("Whether SCRAM authentication is bound to the TLS connection.");
     const TCP_KEEPALIVE: Property<bool> = Property::new("database.tcpKeepAlive").default("true")
-        .text("Sends TCP keep-alive probes, so that a connection that a firewall has dropped is noticed.");
+        .text("Sends TCP keep-alive probes, so that a connection that a firewall has dropped is noticed: after a minute and a half in \
+               which nothing was answered or acknowledged.");
     const CONNECT_TIMEOUT: Property<Seconds> = Property::new("database.connectTimeout").default("10")
         .text("How long to wait for a connection, in seconds.");
     const INITIAL_STATEMENTS: Property<Statements> = Property::new("database.initial.statements")
         .text("SQL statements to run on each connection when it is opened, with `;` between them; write `;;` for a semicolon \
                in a statement. Not run on the replication connection.");
     const QUERY_TIMEOUT: Property<Duration> = Property::new("database.query.timeout.ms").default("600000")
-        .text("How long a query may take; 0 means as long as it likes.");
+        .text("How long a query may take; 0 means as long as it likes. A server that has said nothing 10 s after that counts as dead. \
+               Reading a table for a snapshot may take longer, as long as rows come.");
     const OPTIONS: Property<Option<String>> = Property::new("database.options")
         .text("Settings of the session in the notation of libpq, such as `-c lock_timeout=5s`.");
     const FACTORY: Property<Option<String>> = Property::new("database.connection.factory.class")
@@ -166,7 +168,7 @@ properties! {
         .support(Support::Refused { hint: "Walferry runs no Java classes; use database.password with a config provider" });
     const SOCKET_TIMEOUT: Property<Option<String>> = Property::new("database.socketTimeout")
         .text("pgjdbc's limit for reading from a socket.")
-        .support(Support::Accepted { why: "database.query.timeout.ms and status.update.interval.ms notice a dead connection" });
+        .support(Support::Accepted { why: "a server that says nothing is noticed: see `database.query.timeout.ms` and `status.update.interval.ms`" });
     const LOGIN_TIMEOUT: Property<Option<String>> = Property::new("database.loginTimeout")
         .text("pgjdbc's limit for logging in.")
         .support(Support::Accepted { why: "database.connectTimeout covers it" });

@@ -186,7 +186,8 @@ properties! {
         .text("How long Debezium waits between two such attempts.")
         .support(Support::Accepted { why: "pauses double from a tenth of a second up to 30 s" });
     const CREATE_TIMEOUT: Property<super::postgres::Seconds> = Property::new("internal.create.slot.command.timeout").default("90")
-        .text("How long creating the slot or the publication may take, in seconds. A transaction that stays open holds up both.");
+        .text("How long creating the slot or the publication may take, in seconds. A transaction that stays open holds up both; \
+               it is named in the log and in `/ready`, and after this time creation begins anew.");
     const SEEK: Property<bool> = Property::new("internal.slot.seek.to.known.offset.on.start").default("false")
         .text("An older form of `offset.mismatch.strategy=trust_offset`.")
         .support(Support::Refused { hint: "set offset.mismatch.strategy=trust_offset" });

@@ -91,7 +91,9 @@ choices! {
 
 properties! {
     const STATUS_INTERVAL: Property<Duration> = Property::new("status.update.interval.ms").default("10000")
-        .text("How often Postgres is told what is confirmed. It must be well below the server's `wal_sender_timeout`.");
+        .text("How often Postgres is told what is confirmed, and asked for an answer; more often where the server's \
+               `wal_sender_timeout` needs it. A connection over which nothing comes for `wal_sender_timeout`, at least a minute, is \
+               made again; after each such silence in a row the next may last twice as long.");
     const FLUSH_MODE: Property<Option<LsnFlushMode>> = Property::new("lsn.flush.mode")
         .text("Who moves the slot: the connector, once offsets are stored (`connector`, the default); nobody (`manual`), so that you \
                must, or the server's disk fills. `connector_and_driver` is the same as `connector` here, since Walferry moves the \

@@ -60,6 +60,8 @@ pub(crate) struct State {
     // The store.
     pub(crate) offset: Option<StoredOffset>,
     pub(crate) store_fails: bool,
+    /// The disk has no room at the moment.
+    pub(crate) store_full: bool,
     pub(crate) writes: (usize, usize),
 }
 
@@ -425,6 +427,9 @@ impl OffsetStore for Edges {
                     "no space",
                     "make some",
                 ));
+            }
+            if state.store_full {
+                return Err(Failure::retry("disk_full", "no space"));
             }
             state.offset = Some(offset);
             Ok(())

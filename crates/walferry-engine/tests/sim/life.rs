@@ -237,10 +237,143 @@ fn an_offset_that_cannot_be_stored_ends_the_connector_unconfirmed() {
     block_on(async {
         let edges = Edges::new(three());
         edges.lock().store_fails = true;
+        edges.lock().slot = Some(Lsn(10));
         let failure = run(&edges, settings(), never).await.unwrap_err();
         assert_eq!(failure.disposition, Disposition::Stop(Exit::State));
         assert_eq!(edges.lock().slot, Some(Lsn(10)));
     });
+}
+
+#[test]
+fn while_the_disk_is_full_rows_are_delivered_and_nothing_is_confirmed() {
+    block_on_paused(async {
+        let edges = Edges::new(three());
+        edges.lock().store_full = true;
+        edges.lock().slot = Some(Lsn(10));
+        let begun = tokio::time::Instant::now();
+        let delivered = |state: &State, status: &Status| {
+            let full = is_in_kafka(state, status) && begun.elapsed() > Duration::from_secs(60);
+            assert_eq!(state.slot, Some(Lsn(10)));
+            assert!(status.phase() != Phase::Waiting(Failure::retry("disk_full", "no space")));
+            full && status
+                .store()
+                .is_some_and(|trouble| trouble.failure.kind == "disk_full")
+        };
+        // What is not stored when the process is stopped is sent again by the next, and the last one says so.
+        let failure = run(&edges, settings(), delivered).await.unwrap_err();
+        assert_eq!(
+            (failure.kind, failure.disposition),
+            ("disk_full", Disposition::Stop(Exit::State))
+        );
+        assert_eq!(edges.lock().offset, None);
+        assert_eq!(edges.lock().log, all());
+
+        let begun = tokio::time::Instant::now();
+        let stored = |state: &State, status: &Status| state.slot >= Some(WAL_END) && status.store().is_none();
+        let room = async {
+            sleep(Duration::from_secs(100)).await;
+            edges.lock().store_full = false;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            ended = run(&edges, settings(), stored) => assert_eq!(ended, Ok(())),
+            () = room => {}
+        }
+        assert!(begun.elapsed() > Duration::from_secs(100) && begun.elapsed() < Duration::from_secs(140));
+    });
+}
+
+#[test]
+fn a_disk_that_stays_full_is_given_up_after_so_many_tries() {
+    block_on_paused(async {
+        let edges = Edges::new(three());
+        edges.lock().store_full = true;
+        let limited = Settings {
+            max_retries: Some(3),
+            ..settings()
+        };
+        let failure = run(&edges, limited, never).await.unwrap_err();
+        assert_eq!(failure.disposition, Disposition::Stop(Exit::GaveUp));
+    });
+}
+
+/// A first start that ends for good has made a slot that nobody will read. One of which an offset tells stays.
+#[test]
+fn only_a_slot_that_something_is_stored_of_outlives_a_first_start_that_fails_for_good() {
+    let denied = || Failure::stop(Exit::Setup, "kafka_denied", "not allowed", "grant it");
+    let given_up = || Settings {
+        max_retries: Some(2),
+        ..settings()
+    };
+    type Case = (&'static str, Settings, fn(&mut State, Failure), Option<Lsn>);
+    let cases: [Case; 6] = [
+        (
+            "a row of the snapshot",
+            when_needed(),
+            |state, denied| {
+                (state.existing, state.broker) = (rows(0).to_vec(), BrokerIs::Failing(1, denied));
+            },
+            None,
+        ),
+        (
+            "a row of the stream",
+            settings(),
+            |state, denied| state.broker = BrokerIs::Failing(11, denied),
+            None,
+        ),
+        (
+            "retries run out",
+            given_up(),
+            |state, _| {
+                state.connections = vec![(0, unreachable()); 5].into();
+            },
+            None,
+        ),
+        (
+            "no offset is stored",
+            when_needed(),
+            |state, _| state.store_fails = true,
+            None,
+        ),
+        (
+            "the slot was there before",
+            settings(),
+            |state, denied| {
+                (state.slot, state.broker) = (Some(Lsn(10)), BrokerIs::Failing(11, denied));
+            },
+            Some(Lsn(10)),
+        ),
+        (
+            "an offset has told of it",
+            settings(),
+            |state, denied| {
+                (state.slot, state.offset) = (
+                    Some(Lsn(10)),
+                    Some(StoredOffset {
+                        connect: serde_json::from_str(r#"{"lsn": 10, "lsn_proc": 10}"#).expect("an offset"),
+                        system_id: Some(7),
+                        ..StoredOffset::default()
+                    }),
+                );
+                state.broker = BrokerIs::Failing(11, denied);
+            },
+            Some(Lsn(10)),
+        ),
+    ];
+    for (name, settings, prepare, slot) in cases {
+        block_on(async {
+            let edges = Edges::new(three());
+            prepare(&mut edges.lock(), denied());
+            run(&edges, settings.clone(), never).await.unwrap_err();
+            assert_eq!(edges.lock().slot, slot, "{name}");
+            // The next start is a first start again, or goes on.
+            let mut state = edges.lock();
+            (state.store_fails, state.broker) = (false, BrokerIs::Well);
+            state.connections.clear();
+            drop(state);
+            assert_eq!(run(&edges, settings, is_in_kafka).await, Ok(()), "{name}");
+        });
+    }
 }
 
 #[test]
@@ -287,7 +420,7 @@ fn so_many_retries_as_are_allowed() {
             let edges = Edges::new(three());
             edges.lock().inspects = vec![unreachable(); 10].into();
             let failure = run(&edges, limited(), never).await.unwrap_err();
-            assert_eq!(failure.disposition, Disposition::Stop(Exit::Setup));
+            assert_eq!(failure.disposition, Disposition::Stop(Exit::GaveUp));
             assert_eq!(edges.lock().inspects.len(), 9 - most as usize, "at start");
 
             let edges = Edges::new(three());

@@ -24,11 +24,6 @@ pub(super) async fn replication(settings: &PostgresSection, stream: Stream) -> R
     loop {
         match wire.message(DOING).await? {
             Message::BackendKeyData(body) => wire.cancel_key = (body.process_id(), body.secret_key()),
-            Message::ParameterStatus(body) => {
-                if body.name().is_ok_and(|name| name == "server_version") {
-                    wire.server_version = body.value().ok().and_then(version_number).unwrap_or_default();
-                }
-            }
             Message::ReadyForQuery(_) => return Ok(wire),
             _ => return Err(unexpected("between login and the first command")),
         }
@@ -130,46 +125,5 @@ fn unexpected(place: &str) -> Error {
     Error::Protocol {
         doing: DOING,
         problem: format!("a message {place} that does not belong there"),
-    }
-}
-
-/// `server_version_num` from the text of `server_version`: `15.18 (Debian …)`, `18beta2`, `9.6.24`.
-fn version_number(text: &str) -> Option<u32> {
-    let mut parts = text
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|part| part.parse::<u32>().ok());
-    let major = parts.next()??;
-    let minor = parts.next().flatten().unwrap_or_default();
-    Some(if major >= 10 {
-        // `18beta2` has no minor version yet.
-        let minor = if text[major.to_string().len()..].starts_with('.') {
-            minor
-        } else {
-            0
-        };
-        major * 10_000 + minor
-    } else {
-        major * 10_000 + minor * 100 + parts.next().flatten().unwrap_or_default()
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::version_number;
-
-    #[test]
-    fn version_text_becomes_version_number() {
-        let cases = [
-            ("15.18 (Debian 15.18-0+deb12u1)", Some(150_018)),
-            ("17.2", Some(170_002)),
-            ("18beta2", Some(180_000)),
-            ("9.6.24", Some(90_624)),
-            ("10.0", Some(100_000)),
-            ("", None),
-            ("devel", None),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(version_number(text), expected, "{text}");
-        }
     }
 }

@@ -99,13 +99,15 @@ impl Endpoint {
         } else {
             Encryption::Plain
         };
-        let mut stream = Stream::open(self, encryption).await?;
         let mut request = bytes::BytesMut::new();
         let (process, secret) = wire.cancel_key;
         postgres_protocol::message::frontend::cancel_request(process, secret, &mut request);
         let lost = |source| Error::lost(DOING, source);
-        stream.write_all(&request).await.map_err(lost)?;
-        stream.shutdown().await.map_err(lost)
+        let send = |mut stream: Stream| async move {
+            stream.write_all(&request).await.map_err(lost)?;
+            stream.shutdown().await.map_err(lost)
+        };
+        self.attempt(encryption, send).await
     }
 
     /// Opens a stream and logs in, in each of the ways that `sslmode` has, until one is let in.
@@ -116,7 +118,7 @@ impl Endpoint {
         let mut first_refusal = None;
         let attempts = sslmode::attempts(self.0.sslmode);
         for (index, encryption) in attempts.iter().enumerate() {
-            let failure = match self.attempt(*encryption, &login).await {
+            let failure = match self.attempt(*encryption, |stream| login(stream)).await {
                 Ok(session) => return Ok(session),
                 Err(failure) => failure,
             };
@@ -135,12 +137,13 @@ impl Endpoint {
         unreachable!("the last attempt returns")
     }
 
-    async fn attempt<T, F>(&self, encryption: Encryption, login: impl Fn(Stream) -> F) -> Result<T, Error>
+    async fn attempt<T, F>(&self, encryption: Encryption, login: impl FnOnce(Stream) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let stream = Stream::open(self, encryption).await?;
-        within(self.0.connect_timeout, login(stream)).await.unwrap_or_else(|| {
+        let socket = Stream::reach(self).await?;
+        let login = async { login(Stream::open(self, socket, encryption).await?).await };
+        within(self.0.connect_timeout, login).await.unwrap_or_else(|| {
             Err(Error::LoginTimeout {
                 address: self.address(),
                 seconds: self.0.connect_timeout.as_secs(),

@@ -1,29 +1,37 @@
 //! A connection for ordinary SQL: `tokio-postgres` over a stream of ours.
 
 use std::convert::Infallible;
-use std::future::{Ready, ready};
+use std::future::{Future, Ready, ready};
 use std::io::ErrorKind;
-use std::ops::Deref;
+use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio_postgres::config::{ChannelBinding as Binding, SslMode as TlsUse, SslNegotiation};
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::types::{FromSqlOwned, ToSql, Type};
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{Client, CopyOutStream, Row, Statement};
 use walferry_config::connector::{ChannelBinding, PostgresSection};
 
 use super::session::options;
-use super::{Purpose, Stream};
+use super::{Purpose, Stream, within};
 use crate::error::Error;
 
 const DOING: &str = "logging in";
+
+/// What the driver says of a statement that failed.
+pub(crate) type Refused = tokio_postgres::Error;
 
 /// A SQL session with the settings of [`Settings`]. Ends when it is dropped.
 #[derive(Debug)]
 pub struct Sql {
     client: Client,
     connection: JoinHandle<()>,
+    /// How long a statement may take; `None` for ever.
+    limit: Option<Duration>,
 }
+
+/// A server that is alive ends a statement at `statement_timeout` by itself. One that has not done so this much later is not.
+const GRACE: Duration = Duration::from_secs(10);
 
 impl Sql {
     /// All rows of a statement, in one round trip. The types of its parameters are given, so that none has to be asked for.
@@ -33,9 +41,8 @@ impl Sql {
         sql: &str,
         parameters: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, Error> {
-        self.client
-            .query_typed(sql, parameters)
-            .await
+        self.answer(doing, self.client.query_typed(sql, parameters))
+            .await?
             .map_err(|error| Error::sql(doing, error))
     }
 
@@ -58,23 +65,49 @@ impl Sql {
 
     /// Statements without parameters and results.
     pub async fn execute(&self, doing: &'static str, sql: &str) -> Result<(), Error> {
-        self.client
-            .batch_execute(sql)
-            .await
+        self.try_execute(doing, sql)
+            .await?
             .map_err(|error| Error::sql(doing, error))
+    }
+
+    /// The same, with the driver's error where the server refuses it.
+    pub(crate) async fn try_execute(&self, doing: &'static str, sql: &str) -> Result<Result<(), Refused>, Error> {
+        self.answer(doing, self.client.batch_execute(sql)).await
+    }
+
+    /// Has the server read a statement, with the driver's error where it refuses it.
+    pub(crate) async fn prepare(&self, doing: &'static str, sql: &str) -> Result<Result<Statement, Refused>, Error> {
+        self.answer(doing, self.client.prepare(sql)).await
+    }
+
+    /// Begins a COPY. Its caller has a limit of its own for that and for each row.
+    pub(crate) async fn copy_out(&self, sql: &str) -> Result<CopyOutStream, Refused> {
+        self.client.copy_out(sql).await
+    }
+
+    /// The connection is of no use after a statement that was not answered in time: it may still run.
+    async fn answer<T>(&self, doing: &'static str, answer: impl Future<Output = T>) -> Result<T, Error> {
+        let Some(limit) = self.limit else {
+            return Ok(answer.await);
+        };
+        match within(limit, answer).await {
+            Some(answer) => Ok(answer),
+            None => Err(self.fell_silent(doing, limit)),
+        }
+    }
+
+    /// Ends the connection, as the server says nothing.
+    pub(crate) fn fell_silent(&self, doing: &'static str, limit: Duration) -> Error {
+        self.connection.abort();
+        Error::Silent {
+            doing,
+            seconds: limit.as_secs(),
+        }
     }
 
     /// Whether the connection has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.client.is_closed()
-    }
-}
-
-impl Deref for Sql {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        &self.client
     }
 }
 
@@ -108,7 +141,12 @@ pub(super) async fn login(settings: &PostgresSection, purpose: Purpose, stream: 
         // What ends the connection is reported by the statement that notices it.
         let _ = connection.await;
     });
-    let sql = Sql { client, connection };
+    let limit = Some(settings.query_timeout).filter(|limit| !limit.is_zero());
+    let sql = Sql {
+        client,
+        connection,
+        limit: limit.map(|limit| limit + GRACE),
+    };
     if !settings.initial_statements.is_empty() {
         sql.execute(
             "running database.initial.statements",

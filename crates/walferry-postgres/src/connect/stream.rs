@@ -27,9 +27,13 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Reaches the server and negotiates TLS.
-    pub(crate) async fn open(endpoint: &Endpoint, encryption: Encryption) -> Result<Self, Error> {
-        let socket = tcp(endpoint).await?;
+    /// Reaches the server.
+    pub(crate) async fn reach(endpoint: &Endpoint) -> Result<TcpStream, Error> {
+        tcp(endpoint).await
+    }
+
+    /// Negotiates TLS.
+    pub(crate) async fn open(endpoint: &Endpoint, socket: TcpStream, encryption: Encryption) -> Result<Self, Error> {
         match encryption {
             Encryption::Plain => Ok(Self::Plain(socket)),
             Encryption::TlsIfOffered | Encryption::Tls => {
@@ -94,6 +98,13 @@ const NEAR: Duration = Duration::from_millis(1);
 /// in the server's own, and leave it in large packets: more than twice as many rows a second where transactions are small.
 const RECEIVE_BUFFER_BYTES: usize = 128 * 1024;
 
+/// A connection over which nothing has come for so long is probed,
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+/// so often,
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// and given up when so many probes were not answered.
+const KEEPALIVE_PROBES: u32 = 6;
+
 /// `took` is how long the server needed to answer.
 fn prepare(socket: TcpStream, endpoint: &Endpoint, took: Duration) -> Result<TcpStream, Error> {
     let options = || -> io::Result<()> {
@@ -104,10 +115,14 @@ fn prepare(socket: TcpStream, endpoint: &Endpoint, took: Duration) -> Result<Tcp
         if endpoint.0.tcp_keepalive {
             // The system's own times (two hours on Linux) would notice a vanished server far too late.
             let times = TcpKeepalive::new()
-                .with_time(Duration::from_secs(30))
-                .with_interval(Duration::from_secs(10))
-                .with_retries(6);
-            SockRef::from(&socket).set_tcp_keepalive(&times)?;
+                .with_time(KEEPALIVE_IDLE)
+                .with_interval(KEEPALIVE_INTERVAL)
+                .with_retries(KEEPALIVE_PROBES);
+            let socket = SockRef::from(&socket);
+            socket.set_tcp_keepalive(&times)?;
+            // No probe is sent while something is not acknowledged, and the system sends that again for a quarter of an hour.
+            #[cfg(target_os = "linux")]
+            socket.set_tcp_user_timeout(Some(KEEPALIVE_IDLE + KEEPALIVE_INTERVAL * KEEPALIVE_PROBES))?;
         }
         Ok(())
     };
@@ -195,5 +210,45 @@ impl tokio_postgres::tls::TlsStream for Stream {
             Some(hash) => tokio_postgres::tls::ChannelBinding::tls_server_end_point(hash),
             None => tokio_postgres::tls::ChannelBinding::none(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_vanished_server_is_noticed_after_a_minute_and_a_half() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut endpoint = Endpoint::nowhere();
+        endpoint.0.port = listener.local_addr().unwrap().port();
+        endpoint.0.hostname = walferry_config::Value::parse("127.0.0.1").unwrap();
+        for kept_alive in [true, false] {
+            endpoint.0.tcp_keepalive = kept_alive;
+            let socket = Stream::reach(&endpoint).await.unwrap();
+            let socket = SockRef::from(&socket);
+            assert_eq!(socket.keepalive().unwrap(), kept_alive);
+            #[cfg(target_os = "linux")]
+            assert_eq!(
+                socket.tcp_user_timeout().unwrap(),
+                kept_alive.then_some(Duration::from_secs(90))
+            );
+        }
+    }
+
+    /// A server, or what pretends to be one, that accepts the connection and says nothing to the request for TLS.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_the_request_for_tls_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut endpoint = Endpoint::nowhere();
+        endpoint.0.port = listener.local_addr().unwrap().port();
+        endpoint.0.hostname = walferry_config::Value::parse("127.0.0.1").unwrap();
+        let refused = endpoint.replication().await;
+        assert!(
+            matches!(refused, Err(Error::LoginTimeout { seconds: 1, .. })),
+            "{refused:?}"
+        );
     }
 }

@@ -116,11 +116,12 @@ impl FrameBuffer {
                 b'd' => piece
                     .copy_data(&self.bytes, body, &mut self.xid)
                     .map_err(|error| malformed(error.to_string()))?,
-                b'c' => piece.end = Some(End::ByServer),
+                // A walsender ends its stream with CommandComplete alone when the server is shut down.
+                b'c' | b'C' => piece.end = Some(End::ByServer),
                 b'E' => piece.end = Some(End::Failed(error_response(&self.bytes[at..at + length])?)),
                 b'N' => piece.end = gap(&self.bytes[at..at + length]),
-                // Changed parameters, which may come at any time.
-                b'S' => {}
+                // Changed parameters and notifications, which may come at any time.
+                b'S' | b'A' => {}
                 other => return Err(malformed(format!("a message of type {:?}", char::from(other)))),
             }
             at += length;
@@ -317,6 +318,7 @@ mod tests {
         let mut bytes = xlog(0x10, b"B-begin\x01\x02\x03\x04");
         bytes.extend(xlog(0, b"R-relation"));
         bytes.extend(tagged(b'N', b"notice"));
+        bytes.extend(tagged(b'A', b"notification"));
         bytes.extend(xlog(0x20, b"I-insert"));
         bytes.extend(keepalive(0x30, true));
         let expected = [
@@ -377,8 +379,10 @@ mod tests {
         };
         assert_eq!(error.server_error().map(|error| error.code.as_str()), Some("57P01"));
 
-        let pieces = read_all(&mut FrameBuffer::new(&[]), &tagged(b'c', b"")).await;
-        assert!(matches!(pieces[0].end, Some(End::ByServer)));
+        for end in [tagged(b'c', b""), tagged(b'C', b"COPY 0\0")] {
+            let pieces = read_all(&mut FrameBuffer::new(&[]), &end).await;
+            assert!(matches!(pieces[0].end, Some(End::ByServer)));
+        }
     }
 
     #[test]

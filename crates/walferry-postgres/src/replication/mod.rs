@@ -1,6 +1,7 @@
 //! The replication connection: its commands, and the stream.
 
 mod frames;
+mod patience;
 mod reporter;
 mod stream;
 
@@ -16,6 +17,7 @@ use crate::error::Error;
 use crate::quote::identifier;
 use crate::wire::{TextRow, Wire};
 
+pub(crate) use patience::Patience;
 pub(crate) use stream::{StreamPlan, stream};
 
 /// `IDENTIFY_SYSTEM`.
@@ -91,7 +93,7 @@ pub(crate) async fn create_slot(
 ) -> Result<NewSlot, Error> {
     const DOING: &str = "creating the replication slot";
     let sql = create_slot_command(slot, lifetime, failover, wire.server_version);
-    let rows = wire.command(DOING, &sql).await?;
+    let rows = wire.long_command(DOING, &sql).await?;
     let row = only_row(DOING, &rows)?;
     Ok(NewSlot {
         consistent_point: field(DOING, row, 1)?,
@@ -133,7 +135,7 @@ fn create_slot_command(slot: &str, lifetime: Lifetime, failover: bool, server_ve
 /// Drops a slot, and waits until the process that reads it has ended.
 pub(crate) async fn drop_slot(wire: &mut Wire, slot: &str) -> Result<(), Error> {
     let sql = format!("DROP_REPLICATION_SLOT {} WAIT", identifier(slot));
-    wire.command("dropping the replication slot", &sql).await.map(drop)
+    wire.long_command("dropping the replication slot", &sql).await.map(drop)
 }
 
 /// Begins to stream.

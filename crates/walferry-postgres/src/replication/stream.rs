@@ -1,16 +1,18 @@
 //! The stream: socket → frames → the engine, with the catalog's facts before each Relation message.
 
-use std::future::pending;
+use std::future::{Future, pending};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use walferry_engine::source::{Chunk, ChunkSender, Frame, Phase, Port};
+use walferry_engine::source::{Chunk, ChunkSender, Frame, Phase, PipelineEnded, Port};
+use walferry_engine::status::Status;
 use walferry_event::catalog::Catalog;
 use walferry_pgoutput::{Lsn, Relation};
 
 use super::frames::{End, FrameBuffer, Piece};
+use super::patience::{Patience, Silence};
 use super::reporter::{Attended, Reporter};
 use crate::catalog::Lookup;
 use crate::connect::within;
@@ -20,21 +22,23 @@ use crate::wire::Wire;
 /// How a stream runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StreamPlan {
-    /// `status.update.interval.ms`, or less where the server's patience is shorter.
+    /// `status.update.interval.ms`, or less where the server's patience or ours is shorter.
     pub(crate) status_interval: Duration,
+    wal_sender_timeout: Duration,
 }
 
 impl StreamPlan {
-    /// A status update at least three times within what the server waits.
+    /// A status update at least three times within what the server waits, and within what we do: each asks for an answer.
     pub(crate) fn new(status_interval: Duration, wal_sender_timeout: Duration) -> Self {
         const LEAST: Duration = Duration::from_millis(10);
         let patience = if wal_sender_timeout.is_zero() {
-            status_interval
+            Patience::default().limit(wal_sender_timeout)
         } else {
-            wal_sender_timeout / 3
+            wal_sender_timeout
         };
         Self {
-            status_interval: status_interval.min(patience).max(LEAST),
+            status_interval: status_interval.min(patience / 3).max(LEAST),
+            wal_sender_timeout,
         }
     }
 }
@@ -47,6 +51,8 @@ pub(crate) async fn stream(
     wire: Wire,
     plan: StreamPlan,
     from: Lsn,
+    patience: &mut Patience,
+    status: &Status,
     catalog: &mut Lookup,
     port: &mut Port,
 ) -> Result<(), Error> {
@@ -60,10 +66,10 @@ pub(crate) async fn stream(
         until,
         ..
     } = port;
-    let reporter = Reporter::new(writer, confirmable, phase, plan.status_interval);
+    let silence = Silence::new(patience, plan.wal_sender_timeout, status);
     let mut session = Session {
         reader,
-        reporter,
+        reporter: Reporter::new(writer, confirmable, phase, plan.status_interval, silence),
         buffer: FrameBuffer::new(&rest),
         pace: Pace::default(),
     };
@@ -107,22 +113,18 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         loop {
             let mut piece = self.buffer.take()?;
             let reached = until.is_some_and(|until| piece.cut(until));
-            self.reporter.received = self.reporter.received.max(piece.server_end);
+            self.reporter.heard(piece.server_end);
             server_end.send_if_modified(|end| {
                 let further = piece.server_end > *end;
                 *end = piece.server_end.max(*end);
                 further
             });
             if piece.reply_requested {
-                self.reporter.report(false).await?;
+                self.reporter.answer().await?;
             }
             if !piece.relations.is_empty() {
                 let (places, relations): (Vec<usize>, Vec<Relation>) = piece.described().into_iter().unzip();
-                match self
-                    .reporter
-                    .attend(Phase::Run, catalog.facts(&relations, &piece.xids))
-                    .await?
-                {
+                match self.reporter.look_up(catalog.facts(&relations, &piece.xids)).await? {
                     Attended::Done(found) => insert_facts(&mut piece, places.into_iter().zip(found?)),
                     Attended::GivenUp => return Ok(Ended::GivenUp),
                 }
@@ -130,8 +132,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
             let end = piece.end.take();
             if !piece.frames.is_empty() {
                 let chunk = Chunk::new(piece.bytes, piece.frames);
-                match self.reporter.attend(Phase::Run, chunks.send(chunk)).await? {
-                    Attended::Done(sent) => sent.map_err(|_| Error::PipelineEnded)?,
+                let handed_over = hand_over(chunks.send(chunk), catalog);
+                match self.reporter.attend(Phase::Run, handed_over).await? {
+                    Attended::Done(sent) => sent?,
                     Attended::GivenUp => return Ok(Ended::GivenUp),
                 }
             }
@@ -147,11 +150,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 // The thread, not the task: a task that waits is woken by the socket all the same, once for each row.
                 std::thread::sleep(pause);
             }
-            match self
-                .reporter
-                .attend(Phase::Run, self.buffer.fill(&mut self.reader))
-                .await?
-            {
+            match self.reporter.listen(self.buffer.fill(&mut self.reader)).await? {
                 Attended::Done(count) => self.pace.read(count?),
                 Attended::GivenUp => return Ok(Ended::GivenUp),
             }
@@ -168,6 +167,19 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         // Whatever still comes is sent again another time.
         let _ = within(FAREWELL, ended).await;
         Ok(())
+    }
+}
+
+/// Waits until a chunk is taken. As long as that lasts nothing is read, and a server that shuts down waits until its walsender has
+/// sent everything: only the end of the connection frees it.
+async fn hand_over(
+    sending: impl Future<Output = Result<(), PipelineEnded>>,
+    catalog: &mut Lookup,
+) -> Result<(), Error> {
+    tokio::select! {
+        biased;
+        sent = sending => sent.map_err(|_| Error::PipelineEnded),
+        shut_down = catalog.shut_down() => Err(shut_down),
     }
 }
 
@@ -246,8 +258,10 @@ mod tests {
     use super::*;
 
     use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex};
-    use walferry_engine::progress::Stored;
+    use walferry_engine::Failure;
+    use walferry_engine::progress::{Progress, Step, Stored};
     use walferry_engine::source::chunks;
+    use walferry_engine::store::{OffsetStore, StoredOffset};
     use walferry_pgoutput::{PgTimestamp, PrimaryKeepalive, ServerMessage, StandbyStatusUpdate, XLogData};
 
     type Ours<'a> = Session<'a, ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>;
@@ -257,9 +271,11 @@ mod tests {
         confirmable: watch::Receiver<Option<Stored>>,
         phases: watch::Receiver<Phase>,
         phase: watch::Sender<Phase>,
-        _stored: watch::Sender<Option<Stored>>,
+        stored: watch::Sender<Option<Stored>>,
         ours: Option<DuplexStream>,
         server: DuplexStream,
+        patience: Patience,
+        status: Status,
     }
 
     impl Setup {
@@ -271,18 +287,20 @@ mod tests {
                 confirmable,
                 phases,
                 phase,
-                _stored: stored,
+                stored,
                 ours: Some(ours),
                 server,
+                patience: Patience::default(),
+                status: Status::default(),
             }
         }
 
         fn session(&mut self, interval: Duration) -> Ours<'_> {
             let (reader, writer) = tokio::io::split(self.ours.take().unwrap());
-            let reporter = Reporter::new(writer, &mut self.confirmable, &mut self.phases, interval);
+            let silence = Silence::new(&mut self.patience, Duration::ZERO, &self.status);
             Session {
                 reader,
-                reporter,
+                reporter: Reporter::new(writer, &mut self.confirmable, &mut self.phases, interval, silence),
                 buffer: FrameBuffer::new(&[]),
                 pace: Pace::default(),
             }
@@ -377,6 +395,129 @@ mod tests {
         assert!(begun.elapsed() < Duration::from_secs(60), "answered on the timer");
     }
 
+    fn keepalive(wal_end: u64, reply_requested: bool) -> ServerMessage<'static> {
+        ServerMessage::Keepalive(PrimaryKeepalive {
+            wal_end: Lsn(wal_end),
+            server_time: PgTimestamp(0),
+            reply_requested,
+        })
+    }
+
+    /// A position as it is once it is delivered and stored.
+    async fn stored(lsn: u64) -> Stored {
+        struct Anything;
+        impl OffsetStore for Anything {
+            async fn load(&mut self) -> Result<Option<StoredOffset>, Failure> {
+                Ok(None)
+            }
+            async fn write(&mut self, _: &StoredOffset) -> Result<(), Failure> {
+                Ok(())
+            }
+        }
+        let progress = Progress::new(StoredOffset::default(), usize::MAX);
+        progress.push([Step::Idle(Lsn(lsn))]);
+        let delivered = progress.delivered().expect("nothing is under way");
+        delivered.save(&mut Anything).await.unwrap()
+    }
+
+    /// A walsender of a server that shuts down asks again and again, until what it has sent is flushed or, without a flush
+    /// position, written.
+    #[tokio::test(start_paused = true)]
+    async fn server_that_asks_is_told_no_flush_position_while_something_is_not_stored() {
+        let mut setup = Setup::new();
+        let (sender, _receiver) = chunks(1024);
+        let mut server = std::mem::replace(&mut setup.server, duplex(1).0);
+        let confirmable = setup.stored.clone();
+        let mut session = setup.session(Duration::from_secs(3600));
+        let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
+        let run = session.run(&mut catalog, &sender, &server_end, None);
+        let script = async {
+            confirmable.send_replace(Some(stored(8).await));
+            let mut told = Vec::new();
+            told.extend(heard(&mut server).await.1);
+            for wal_end in [8, 12] {
+                send(&mut server, &keepalive(wal_end, true)).await;
+                told.extend(heard(&mut server).await.1);
+            }
+            // What is stored is told as ever.
+            confirmable.send_replace(Some(stored(12).await));
+            told.extend(heard(&mut server).await.1);
+            send(&mut server, &keepalive(12, true)).await;
+            told.extend(heard(&mut server).await.1);
+            told
+        };
+        let told = tokio::select! {
+            ended = run => panic!("{ended:?}"),
+            told = script => told,
+        };
+        let positions: Vec<_> = told.iter().map(|status| (status.written.0, status.flushed.0)).collect();
+        assert_eq!(positions, [(8, 8), (8, 8), (12, 0), (12, 12), (12, 12)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn server_that_says_nothing_is_told_of_and_given_up() {
+        let mut setup = Setup::new();
+        let (sender, mut receiver) = chunks(1024);
+        let silent_for = |ended: Result<Ended, Error>| match ended {
+            Err(Error::Silent { seconds, .. }) => seconds,
+            other => panic!("{other:?}"),
+        };
+        let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
+        for (position, expected) in [(5, 60), (5, 120), (5, 240), (9, 60)] {
+            let (ours, mut server) = duplex(64 * 1024);
+            setup.ours = Some(ours);
+            send(&mut server, &keepalive(position, false)).await;
+            let mut session = setup.session(Duration::from_secs(10));
+            let ended = session.run(&mut catalog, &sender, &server_end, None).await;
+            assert_eq!(silent_for(ended), expected, "from {position}");
+            assert!(receiver.try_recv().is_ok());
+            let wait = setup.status.course().wait.expect("it is told of");
+            assert_eq!(wait.failure.kind, "silent");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn server_that_answers_is_not_silent_nor_is_one_that_nobody_listens_to() {
+        let mut setup = Setup::new();
+        let (sender, receiver) = chunks(1);
+        let mut server = std::mem::replace(&mut setup.server, duplex(1).0);
+        let mut session = setup.session(Duration::from_secs(10));
+        let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
+        let run = session.run(&mut catalog, &sender, &server_end, None);
+        let script = async {
+            for _ in 0..30 {
+                heard(&mut server).await;
+                send(&mut server, &keepalive(0, false)).await;
+            }
+            // The first of these fills the channel, the second waits; from here on nobody listens.
+            send(&mut server, &xlog(5)).await;
+            send(&mut server, &xlog(7)).await;
+            for _ in 0..30 {
+                heard(&mut server).await;
+            }
+        };
+        tokio::select! {
+            ended = run => panic!("{ended:?}"),
+            () = script => {}
+        }
+        drop(receiver);
+        drop(session);
+        assert_eq!(setup.status.course().wait, None);
+    }
+
+    /// Its buffers are full, and nothing that we send is taken.
+    #[tokio::test(start_paused = true)]
+    async fn server_that_reads_nothing_is_given_up_too() {
+        let mut setup = Setup::new();
+        let (ours, _server) = duplex(16);
+        setup.ours = Some(ours);
+        let (sender, _receiver) = chunks(1024);
+        let mut session = setup.session(Duration::from_secs(10));
+        let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
+        let ended = session.run(&mut catalog, &sender, &server_end, None).await;
+        assert!(matches!(ended, Err(Error::Silent { .. })), "{ended:?}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn drain_reads_no_more_and_close_says_goodbye() {
         let mut setup = Setup::new();
@@ -427,6 +568,7 @@ mod tests {
             (10_000, 3_000, 1_000),
             (500, 60_000, 500),
             (10_000, 0, 10_000),
+            (300_000, 0, 20_000),
             (10_000, 6, 10),
         ];
         for (status_ms, patience_ms, expected) in cases {

@@ -3,14 +3,18 @@
 mod estimate;
 mod queue;
 mod rows;
+mod statement;
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::TryStreamExt;
 use futures_util::future::try_join_all;
+use futures_util::{FutureExt, TryStreamExt};
 use tokio::sync::Mutex;
 use tokio_postgres::types::Type;
 use walferry_config::connector::{SlotSection, SnapshotIsolation, SnapshotLocking, SnapshotSection};
@@ -20,10 +24,10 @@ use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 
 use self::estimate::rows_left;
-use self::queue::{Job, Queue, understood};
+use self::queue::{Job, Queue, subquery, understood};
 use self::rows::{Rows, send};
 use crate::catalog::catalogs;
-use crate::connect::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql};
+use crate::connect::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
 use crate::error::Error;
 use crate::problem::Problem;
 use crate::quote::{literal, qualified};
@@ -48,10 +52,40 @@ pub(crate) struct Options {
     publication: String,
     /// Whether the stream has the changes of every replication origin (`slot.stream.params`).
     origins: bool,
+    silence: Silence,
+}
+
+/// How long a COPY may bring no row. One that takes hours is fine, as long as rows come.
+#[derive(Debug, Clone)]
+struct Silence {
+    /// How long a SELECT of the user's may sort before its first row; `None` for as long as it likes.
+    query_timeout: Option<Duration>,
+    /// How many COPYs in a row have fallen silent, over all snapshots: each gets twice the time of the one before.
+    in_a_row: Arc<AtomicU32>,
+}
+
+impl Silence {
+    /// A server that reads a table has a row for us every moment.
+    const LEAST: Duration = Duration::from_secs(60);
+    const MOST_DOUBLINGS: u32 = 10;
+
+    fn limit(&self, is_of_the_user: bool) -> Option<Duration> {
+        let once = match is_of_the_user {
+            true => self.query_timeout?.max(Self::LEAST),
+            false => Self::LEAST,
+        };
+        Some(once * (1 << self.in_a_row.load(Relaxed).min(Self::MOST_DOUBLINGS)))
+    }
 }
 
 impl Options {
-    pub(crate) fn new(section: &SnapshotSection, publication: &str, slot: &SlotSection) -> Self {
+    /// `query_timeout` is zero where there is none.
+    pub(crate) fn new(
+        section: &SnapshotSection,
+        publication: &str,
+        slot: &SlotSection,
+        query_timeout: Duration,
+    ) -> Self {
         Self {
             threads: section.threads.max(1) as usize,
             overrides: section.select_overrides.clone(),
@@ -60,6 +94,10 @@ impl Options {
             server_version: 0,
             publication: publication.to_owned(),
             origins: slot.stream_params.get("origin").is_none_or(|origin| origin == "any"),
+            silence: Silence {
+                query_timeout: Some(query_timeout).filter(|limit| !limit.is_zero()),
+                in_a_row: Arc::default(),
+            },
         }
     }
 
@@ -78,7 +116,7 @@ pub(crate) async fn check_overrides(sql: &Sql, overrides: &BTreeMap<String, Stri
         sql.execute(DOING, ALL_ROWS).await?;
     }
     for (table, select) in overrides {
-        understood(sql, table, select).await?;
+        understood(sql, table, &subquery(select)).await?;
     }
     Ok(())
 }
@@ -106,7 +144,7 @@ pub(crate) async fn snapshot(
     send(out, Bytes::new(), vec![begin]).await?;
     let queue = Mutex::new(Queue::new(plan, options, moment));
     if options.threads <= 1 {
-        work(&sql, &sql, &queue, out).await?;
+        work(&sql, &sql, &queue, &options.silence, out).await?;
     } else {
         let name = match exported {
             Some(name) => name.to_owned(),
@@ -117,7 +155,7 @@ pub(crate) async fn snapshot(
             own.execute(DOING, LIFT_LIMITS).await?;
             own.execute(DOING, ALL_ROWS).await?;
             import(&own, isolation, Some(&name)).await?;
-            work(&own, &sql, &queue, out).await
+            work(&own, &sql, &queue, &options.silence, out).await
         });
         try_join_all(workers).await?;
     }
@@ -131,12 +169,18 @@ pub(crate) async fn snapshot(
 }
 
 /// Runs jobs until none is left. `planner` cuts the tables into them.
-async fn work(sql: &Sql, planner: &Sql, queue: &Mutex<Queue<'_>>, out: &ChunkSender) -> Result<(), Error> {
+async fn work(
+    sql: &Sql,
+    planner: &Sql,
+    queue: &Mutex<Queue<'_>>,
+    silence: &Silence,
+    out: &ChunkSender,
+) -> Result<(), Error> {
     loop {
         let Some(job) = queue.lock().await.next(planner).await? else {
             return Ok(());
         };
-        let rows = run(sql, &job, out).await?;
+        let rows = run(sql, &job, silence, out).await?;
         let frame = queue.lock().await.done(&job, rows);
         if let Some(frame) = frame {
             send(out, Bytes::new(), vec![frame]).await?;
@@ -145,20 +189,47 @@ async fn work(sql: &Sql, planner: &Sql, queue: &Mutex<Queue<'_>>, out: &ChunkSen
 }
 
 /// Runs a job. Returns how many rows it has read.
-async fn run(sql: &Sql, job: &Job, out: &ChunkSender) -> Result<u64, Error> {
+async fn run(sql: &Sql, job: &Job, silence: &Silence, out: &ChunkSender) -> Result<u64, Error> {
     let failed = |error| match &job.table.catalog.table {
         Some(table) => reading_failed(table, error),
         None => Error::sql(DOING, error),
     };
-    let mut lines = pin!(sql.copy_out(&job.statement).await.map_err(failed)?);
+    let limit = silence.limit(job.is_of_the_user);
+    let mut lines = pin!(
+        in_time(sql, silence, limit, sql.copy_out(&job.statement))
+            .await?
+            .map_err(failed)?
+    );
     let mut rows = Rows::new(out, job.table.clone(), job.columns);
     let mut count = 0;
-    while let Some(line) = lines.try_next().await.map_err(failed)? {
+    loop {
+        // Most rows are there already, and need no timer.
+        let next = match lines.try_next().now_or_never() {
+            Some(next) => next,
+            None => in_time(sql, silence, limit, lines.try_next()).await?,
+        };
+        let Some(line) = next.map_err(failed)? else { break };
+        if count == 0 {
+            silence.in_a_row.store(0, Relaxed);
+        }
         rows.push(&line).await?;
         count += 1;
     }
     rows.send().await?;
     Ok(count)
+}
+
+async fn in_time<T>(
+    sql: &Sql,
+    silence: &Silence,
+    limit: Option<Duration>,
+    answer: impl Future<Output = T>,
+) -> Result<T, Error> {
+    let Some(limit) = limit else { return Ok(answer.await) };
+    within(limit, answer).await.ok_or_else(|| {
+        silence.in_a_row.fetch_add(1, Relaxed);
+        sql.fell_silent(DOING, limit)
+    })
 }
 
 /// What all rows of a snapshot share.
@@ -348,5 +419,29 @@ fn reading_failed(table: &TableFacts, error: tokio_postgres::Error) -> Error {
             table: qualified(&table.schema, &table.name),
         },
         _ => Error::sql(DOING, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_of_a_copy_is_limited_and_doubles() {
+        let silence = |query_timeout_s: Option<u64>| Silence {
+            query_timeout: query_timeout_s.map(Duration::from_secs),
+            in_a_row: Arc::new(AtomicU32::new(1)),
+        };
+        let seconds = |limit: Option<Duration>| limit.map(|limit| limit.as_secs());
+        // A table's own rows come at once; a SELECT of the user's may sort for as long as any query may take.
+        for (query_timeout_s, of_table, of_user) in [
+            (Some(600), Some(120), Some(1200)),
+            (Some(5), Some(120), Some(120)),
+            (None, Some(120), None),
+        ] {
+            let silence = silence(query_timeout_s);
+            let limits = (seconds(silence.limit(false)), seconds(silence.limit(true)));
+            assert_eq!(limits, (of_table, of_user), "{query_timeout_s:?}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use walferry_event::catalog::{ColumnFacts, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{Blocks, Done, Keys, Step};
 
+use super::statement::inner;
 use super::{Moment, Options, facts, reading_failed};
 use crate::connect::Sql;
 use crate::error::Error;
@@ -30,6 +31,8 @@ pub(super) struct Job {
     pub(super) table: Arc<SnapshotTable>,
     pub(super) columns: usize,
     pub(super) statement: String,
+    /// Whether the statement has a SELECT of the user's in it.
+    pub(super) is_of_the_user: bool,
     kind: Kind,
 }
 
@@ -166,6 +169,7 @@ impl<'a> Queue<'a> {
             table: described.clone(),
             columns: columns.len(),
             statement,
+            is_of_the_user: source.is_of_the_user,
             kind,
         };
         if let Some(Keys::Of { columns, values }) = again.filter(|_| !whole) {
@@ -189,9 +193,17 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// A SELECT of the user's for a table, as the server understands it.
-pub(super) async fn understood(sql: &Sql, table: &str, select: &str) -> Result<Statement, Error> {
-    sql.prepare(select).await.map_err(|error| match error.as_db_error() {
+/// A SELECT of the user's as others select from it.
+pub(super) fn subquery(select: &str) -> String {
+    // On lines of its own: what is no comment to us may be one to the server.
+    format!("(\n{}\n) AS \"rows\"", inner(select))
+}
+
+/// What the server makes of such a subquery for a table.
+pub(super) async fn understood(sql: &Sql, table: &str, subquery: &str) -> Result<Statement, Error> {
+    let select = format!("SELECT * FROM {subquery}");
+    let prepared = sql.prepare(super::DOING, &select).await?;
+    prepared.map_err(|error| match error.as_db_error() {
         Some(refused) if ServerError::from(refused).is_row_security() => Error::sql(super::DOING, error),
         Some(refused) => Error::SelectOverride {
             table: table.to_owned(),
@@ -221,8 +233,8 @@ impl Select {
 
     /// A SELECT of the user's. Debezium finds its columns by their names, and has no value for those that it lacks.
     async fn overridden(sql: &Sql, table: &TableFacts, columns: &[ColumnFacts], select: &str) -> Result<Self, Error> {
-        let select = select.trim().trim_end_matches(';');
-        let found = understood(sql, &format!("{}.{}", table.schema, table.name), select).await?;
+        let from = subquery(select);
+        let found = understood(sql, &format!("{}.{}", table.schema, table.name), &from).await?;
         let has = |name: &str| found.columns().iter().any(|column| column.name() == name);
         let names: Vec<String> = columns
             .iter()
@@ -233,7 +245,7 @@ impl Select {
             .collect();
         Ok(Self {
             columns: names.join(", "),
-            from: format!("({select}) AS \"rows\""),
+            from,
             is_of_the_user: true,
         })
     }
@@ -244,8 +256,8 @@ impl Select {
     /// see (Postgres' caveat on MVCC of ALTER TABLE and TRUNCATE), and under another name may stand another table: both are
     /// an error, so that a later snapshot reads the rows.
     async fn lock(&self, sql: &Sql, table: &TableFacts) -> Result<(), Error> {
-        sql.batch_execute(&format!("SELECT FROM {} LIMIT 0", self.from))
-            .await
+        sql.try_execute(super::DOING, &format!("SELECT FROM {} LIMIT 0", self.from))
+            .await?
             .map_err(|error| reading_failed(table, error))?;
         // The catalog's rows are those of the snapshot, what functions answer is of now.
         const QUERY: &str = "

@@ -24,7 +24,7 @@ pub use failover::{DataDirectory, SlotCopy};
 pub use http::{Answer, request};
 pub use kafka::{Kafka, Paused};
 pub use network::{Network, Weather};
-pub use postgres::{Database, Postgres, PostgresOptions};
+pub use postgres::{Database, Hanging, Postgres, PostgresOptions};
 pub use process::{free_port, wait_for};
 pub use rebuilt::Rebuilt;
 pub use records::Record;

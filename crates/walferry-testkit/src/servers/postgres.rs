@@ -2,7 +2,7 @@
 
 use super::process::{Process, free_port};
 use super::{Sql, scratch, tools};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
@@ -130,6 +130,15 @@ impl Postgres {
         self.wait_until_it_answers();
     }
 
+    /// Makes one of the server's processes hang without closing a connection, until the guard is dropped.
+    #[must_use]
+    #[track_caller]
+    pub fn hang(&self, pid: i32) -> Hanging {
+        let pid = Pid::from_raw(pid).expect("a process has a number");
+        kill_process(pid, Signal::STOP).expect("the process is there");
+        Hanging(pid)
+    }
+
     /// Starts the server again if it does not run.
     pub fn revive(&mut self) {
         if self.process.ended().is_some() {
@@ -172,6 +181,17 @@ impl Postgres {
     fn wait_until_it_answers(&mut self) {
         let sql = self.sql();
         self.process.wait_until("answer", || sql.try_run("select 1").ok());
+    }
+}
+
+/// A process of a server that hangs.
+#[derive(Debug)]
+pub struct Hanging(Pid);
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        kill_process(self.0, Signal::CONT).ok();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::process::{Process, free_port};
 use super::{Answer, request, scratch, tools};
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use serde_json::{Map, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,8 @@ pub struct Walferry {
     options: WalferryOptions,
     folder: PathBuf,
     admin_port: u16,
+    /// Size of the file system that the data directory lies on, where it has one of its own.
+    disk_kib: Option<u32>,
     process: Process,
 }
 
@@ -36,21 +38,56 @@ impl Walferry {
     /// Writes the files and starts `walferry run`.
     #[track_caller]
     pub fn start(options: WalferryOptions) -> Self {
+        Self::start_on(options, None)
+    }
+
+    /// The same with a data directory on a small file system of its own, in memory, which lasts as long as the process. It is
+    /// mounted in namespaces of the process's own, for which nobody needs to be root.
+    #[track_caller]
+    pub fn start_on_small_disk(options: WalferryOptions, kib: u32) -> Self {
+        Self::start_on(options, Some(kib))
+    }
+
+    #[track_caller]
+    fn start_on(options: WalferryOptions, disk_kib: Option<u32>) -> Self {
         let folder = scratch::folder("walferry");
         let admin_port = free_port();
-        let process = run(&options, &folder, admin_port);
+        let process = run(&options, &folder, admin_port, disk_kib);
         Self {
             options,
             folder,
             admin_port,
+            disk_kib,
             process,
         }
+    }
+
+    /// The data directory as the process sees it, on a small disk of its own.
+    pub fn inner_data_dir(&self) -> PathBuf {
+        let inner = PathBuf::from(format!("/proc/{}/root", self.process.id()));
+        inner.join(
+            self.data_dir()
+                .strip_prefix("/")
+                .expect("the scratch folder is absolute"),
+        )
+    }
+
+    /// Has the process open no file or socket whose number is as high as this, or as many as it likes again.
+    #[track_caller]
+    pub fn limit_descriptors(&self, most: Option<u64>) {
+        let pid = Pid::from_raw(self.process.id().cast_signed());
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        let limit = Rlimit {
+            current: most.or(maximum),
+            maximum,
+        };
+        prlimit(pid, Resource::Nofile, limit).expect("a process of ours may be limited");
     }
 
     /// Starts the program again on its data directory, after it has ended; the options may have been changed.
     #[track_caller]
     pub fn start_again(&mut self) {
-        self.process = run(&self.options, &self.folder, self.admin_port);
+        self.process = run(&self.options, &self.folder, self.admin_port, self.disk_kib);
     }
 
     /// The options, to be changed before `start_again`.
@@ -148,12 +185,23 @@ impl Drop for Walferry {
     }
 }
 
-fn run(options: &WalferryOptions, folder: &Path, admin_port: u16) -> Process {
+fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, disk_kib: Option<u32>) -> Process {
     let (config, worker) = (folder.join("connector.json"), folder.join("worker.properties"));
     let connector = serde_json::json!({ "name": options.name, "config": options.config });
     fs::write(&config, connector.to_string()).expect("the scratch folder can be written");
     fs::write(&worker, options.worker.join("\n")).expect("the scratch folder can be written");
-    let mut command = Command::new(tools::walferry());
+    let mut command = match disk_kib {
+        None => Command::new(tools::walferry()),
+        Some(kib) => {
+            let data = folder.join("data");
+            fs::create_dir_all(&data).expect("the scratch folder can be written");
+            let mut command = Command::new("unshare");
+            let mount = format!("mount -t tmpfs -o size={kib}k tmpfs \"$0\" && exec \"$@\"");
+            command.args(["--map-root-user", "--mount", "sh", "-c", &mount]);
+            command.arg(data).arg(tools::walferry());
+            command
+        }
+    };
     command
         .arg("run")
         .arg("--config")

@@ -1,0 +1,160 @@
+//! How long a server may say nothing before its connection counts as dead.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use walferry_engine::Failure;
+use walferry_engine::status::Status;
+use walferry_pgoutput::Lsn;
+
+use crate::error::Error;
+
+/// Grows with each silence in a row. Kept over all connections of a source.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    /// How many connections in a row have fallen silent.
+    in_a_row: u32,
+    /// The furthest position that the server has told.
+    furthest: Lsn,
+}
+
+/// A server says nothing either while it decodes a large transaction of which nothing is published.
+const LEAST: Duration = Duration::from_secs(60);
+/// At most 2 to the power of this times as long: some 17 hours.
+const MOST_DOUBLINGS: u32 = 10;
+
+impl Patience {
+    /// How long this server may say nothing. `wal_sender_timeout` is the time that it gives us; zero is for ever.
+    pub(crate) fn limit(&self, wal_sender_timeout: Duration) -> Duration {
+        wal_sender_timeout.max(LEAST) * (1 << self.in_a_row.min(MOST_DOUBLINGS))
+    }
+
+    /// The server has told a position. Only one that is further than all before is progress: after each new connection it says
+    /// again what came before the silence.
+    pub(crate) fn heard(&mut self, position: Lsn) {
+        if position > self.furthest {
+            self.furthest = position;
+            self.in_a_row = 0;
+        }
+    }
+
+    /// It has said nothing for so long that the connection was given up.
+    pub(crate) fn ran_out(&mut self) {
+        self.in_a_row = self.in_a_row.saturating_add(1);
+    }
+}
+
+/// Watches over one connection.
+#[derive(Debug)]
+pub(super) struct Silence<'a> {
+    patience: &'a mut Patience,
+    wal_sender_timeout: Duration,
+    /// Where a server that does not answer is told of.
+    status: &'a Status,
+    /// What the server is waited for now; `None` while it waits for us.
+    awaited: Option<Awaited>,
+}
+
+/// Something that only the server can bring.
+#[derive(Debug)]
+struct Awaited {
+    since: Instant,
+    /// What the server does not do, for whoever looks at the status.
+    missing: &'static str,
+    /// Whether the wait ends with an error when it is too long.
+    limited: bool,
+    /// Whether it is told of.
+    told: bool,
+}
+
+impl<'a> Silence<'a> {
+    pub(super) fn new(patience: &'a mut Patience, wal_sender_timeout: Duration, status: &'a Status) -> Self {
+        Self {
+            patience,
+            wal_sender_timeout,
+            status,
+            awaited: None,
+        }
+    }
+
+    pub(super) fn limit(&self) -> Duration {
+        self.patience.limit(self.wal_sender_timeout)
+    }
+
+    pub(super) fn heard(&mut self, position: Lsn) {
+        self.patience.heard(position);
+    }
+
+    /// From here on the server is waited for.
+    pub(super) fn begin(&mut self, missing: &'static str, limited: bool) {
+        self.awaited = Some(Awaited {
+            since: Instant::now(),
+            missing,
+            limited,
+            told: false,
+        });
+    }
+
+    /// It has answered, or is waited for no longer.
+    pub(super) fn end(&mut self) {
+        if self.awaited.take().is_some_and(|awaited| awaited.told) {
+            self.status.set_wait(None);
+        }
+    }
+
+    /// An error once the server has been silent for too long.
+    pub(super) fn judge(&mut self) -> Result<(), Error> {
+        match &self.awaited {
+            Some(Awaited {
+                since, limited: true, ..
+            }) if since.elapsed() >= self.limit() => {
+                let waited = since.elapsed();
+                Err(self.ran_out("streaming", waited))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn ran_out(&mut self, doing: &'static str, waited: Duration) -> Error {
+        self.patience.ran_out();
+        Error::Silent {
+            doing,
+            seconds: waited.as_secs(),
+        }
+    }
+
+    /// The server has just been asked for an answer: what is waited for is told of until it comes.
+    pub(super) fn tell(&mut self) {
+        if let Some(awaited) = self.awaited.as_mut().filter(|awaited| !awaited.told) {
+            awaited.told = true;
+            let what = format!("Postgres does not answer: {}", awaited.missing);
+            self.status.set_wait(Some(Failure::retry("silent", what)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_doubles_with_each_silence_in_a_row_and_progress_resets_it() {
+        let mut patience = Patience::default();
+        let limit = |patience: &Patience, timeout_s| patience.limit(Duration::from_secs(timeout_s)).as_secs();
+        assert_eq!(
+            [0, 5, 60, 300].map(|timeout_s| limit(&patience, timeout_s)),
+            [60, 60, 60, 300]
+        );
+        patience.heard(Lsn(7));
+        patience.ran_out();
+        patience.ran_out();
+        assert_eq!([0, 300].map(|timeout_s| limit(&patience, timeout_s)), [240, 1200]);
+        // What was told before is no progress.
+        patience.heard(Lsn(7));
+        assert_eq!(limit(&patience, 0), 240);
+        patience.heard(Lsn(8));
+        assert_eq!(limit(&patience, 0), 60);
+        (0..100).for_each(|_| patience.ran_out());
+        assert_eq!(limit(&patience, 0), 60 << 10);
+    }
+}

@@ -1,0 +1,97 @@
+//! What the systemd unit and the compose file of the documents do when the program ends: they start it again where that can help.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// Exit codes after which a person has to mend something: `Exit` of the engine, without the one of a connector that gave up.
+const FOR_A_PERSON: [i32; 3] = [2, 3, 4];
+
+fn text(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    fs::read_to_string(root.join(path)).unwrap()
+}
+
+#[test]
+fn the_unit_restarts_all_but_what_a_person_has_to_mend() {
+    let page = text("docs/how-to/run-under-systemd.md");
+    let codes = FOR_A_PERSON.map(|code| code.to_string()).join(" ");
+    assert!(page.contains("Restart=on-failure\n"));
+    assert!(page.contains(&format!("RestartPreventExitStatus={codes}\n")));
+}
+
+/// The script that the compose file runs, as the shell gets it.
+fn script() -> String {
+    let compose = text("docker/compose.yaml");
+    let (_, rest) = compose
+        .split_once("      - |\n")
+        .expect("the compose file has a script");
+    let lines = rest.lines().take_while(|line| line.starts_with("        "));
+    let lines: Vec<&str> = lines.map(str::trim_start).collect();
+    // A doubled dollar is how compose writes one. The pause is none of the test's.
+    lines.join("\n").replace("$$", "$").replace("sleep 5", "sleep 0")
+}
+
+/// The script with a `walferry` whose runs do these things, one after the other.
+fn start(name: &str, runs: &[&str]) -> (Child, PathBuf) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("supervisor-{name}"));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let log = folder.join("runs");
+    let cases: Vec<String> = runs
+        .iter()
+        .enumerate()
+        .map(|(i, run)| format!("{}) {run} ;;", i + 1))
+        .collect();
+    let program = format!(
+        "#!/bin/sh\necho run >> {log}\ncase $(wc -l < {log}) in {cases} esac\n",
+        log = log.display(),
+        cases = cases.join(" ")
+    );
+    let file = folder.join("walferry");
+    fs::write(&file, program).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let child = Command::new("sh")
+        .args(["-c", &script()])
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    (child, log)
+}
+
+fn runs(log: &Path) -> usize {
+    fs::read_to_string(log).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn the_compose_file_restarts_all_but_what_a_person_has_to_mend() {
+    for code in FOR_A_PERSON.into_iter().chain([0]) {
+        let end = format!("exit {code}");
+        let (mut shell, log) = start(&format!("code-{code}"), &["exit 1", "kill -KILL $$", "exit 101", &end]);
+        assert_eq!(shell.wait().unwrap().code(), Some(code));
+        assert_eq!(runs(&log), 4, "exit code {code}");
+    }
+}
+
+#[test]
+fn the_compose_file_passes_a_stop_on() {
+    let trapped = "trap 'exit 0' TERM; touch \"$0.up\"; while :; do sleep 0.05; done";
+    let (mut shell, log) = start("stop", &[trapped]);
+    let up = log.with_file_name("walferry.up");
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !up.exists() {
+        assert!(Instant::now() < patience, "the program does not start");
+        sleep(Duration::from_millis(10));
+    }
+    let pid = shell.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(shell.wait().unwrap().code(), Some(0));
+    assert_eq!(runs(&log), 1);
+}

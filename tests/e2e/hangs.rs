@@ -1,0 +1,258 @@
+//! Peers that say nothing, servers that shut down while something waits, and what is told of it.
+
+use crate::outbox::{Outbox, assert_runs};
+use crate::world::{self, World};
+use std::fs;
+use walferry_testkit::servers::{Walferry, wait_for};
+
+#[test]
+fn it_starts_where_the_server_sends_notices() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "notices");
+    let sql = outbox.database.sql();
+    sql.run("create role noticing superuser login; alter role noticing set client_min_messages = debug1");
+    let config = outbox.config_with([("database.user", "noticing")]);
+    let mut walferry = outbox.start_with(config);
+    outbox.insert("k", 1, 3);
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 3), &["k"], 3);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    sql.run("drop owned by noticing; drop role noticing");
+}
+
+#[test]
+fn a_walsender_that_hangs_is_told_of_and_given_up() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "hanging");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 5);
+    outbox.wait_until_confirmed();
+    let pid = walsender(&outbox);
+    let stopped = world.postgres.hang(pid);
+    outbox.insert("k", 6, 10);
+    wait_for("a connector that is not ready", || {
+        let answer = walferry.get("/ready")?;
+        (answer.status != 200 && answer.body.contains("does not answer")).then_some(())
+    });
+    wait_for("the connection to be given up", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        walferry
+            .output()
+            .contains("Postgres has said nothing for")
+            .then_some(())
+    });
+    // The process that hangs holds the slot.
+    wait_for("who holds the slot to be named", || {
+        let answer = walferry.get("/ready")?;
+        (answer.status != 200 && answer.body.contains(&pid.to_string())).then_some(())
+    });
+    drop(stopped);
+    let records = world.kafka.wait_for_records(&outbox.topic("order"), 10);
+    assert_runs(&records, &["k"], 10);
+    walferry.wait_until_ready();
+}
+
+fn walsender(outbox: &Outbox) -> i32 {
+    let query = format!(
+        "select active_pid from pg_replication_slots where slot_name = '{}'",
+        outbox.slot()
+    );
+    let pid = outbox.database.sql().value(&query).and_then(|pid| pid.parse().ok());
+    pid.expect("the slot is streamed")
+}
+
+/// A walsender of a server that shuts down waits until its client has flushed what it was sent; the test's patience is the limit.
+pub(crate) fn shut_down_while_kafka_is_down(world: &mut World) {
+    let outbox = Outbox::new(world, "shutdown");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 5);
+    outbox.wait_until_confirmed();
+    world.kafka.stop(true);
+    outbox.insert("k", 6, 10);
+    let committed = outbox.wal_end();
+    world.postgres.stop(false);
+    world.postgres.start_again();
+    let confirmed = outbox.confirmed();
+    assert!(
+        confirmed < committed,
+        "{confirmed} is confirmed, the commit at {committed} is not delivered"
+    );
+    world.kafka.start_again();
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.wait_until_confirmed();
+    assert_runs(&world.kafka.read(&[outbox.topic("order")]), &["k"], 10);
+}
+
+/// As long as nothing is read, the walsender cannot even send that it waits.
+pub(crate) fn shut_down_while_nothing_is_read(world: &mut World) {
+    let outbox = Outbox::new(world, "shutdown_full");
+    let config = outbox.config_with([("walferry.in.flight.max.bytes", "1048576")]);
+    let mut walferry = outbox.start_with(config);
+    outbox.insert("k", 1, 5);
+    outbox.wait_until_confirmed();
+    world.kafka.stop(true);
+    outbox.database.sql().run(
+        "insert into outbox select 1000 + n, 'order', 'full', 'T', repeat('x', 3000) || n from generate_series(1, 15000) n",
+    );
+    let committed = outbox.wal_end();
+    outbox.insert("k", 6, 10);
+    let sent = "select sent_lsn - '0/0' from pg_stat_replication where application_name like 'Walferry%'";
+    let mut last = None;
+    wait_for("a walsender that can send no more", || {
+        // Each look takes longer than a walsender needs for what would still fit.
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let now = outbox.database.sql().value(sent);
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (std::mem::replace(&mut last, now.clone()) == now).then_some(())
+    });
+    world.postgres.stop(false);
+    world.postgres.start_again();
+    let confirmed = outbox.confirmed();
+    assert!(
+        confirmed < committed,
+        "{confirmed} is confirmed, the commit at {committed} is not delivered"
+    );
+    world.kafka.start_again();
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.wait_until_confirmed();
+    let records = world.kafka.read(&[outbox.topic("order")]);
+    let (full, rest): (Vec<_>, Vec<_>) = records
+        .into_iter()
+        .partition(|record| record.key_text() == Some("full"));
+    assert!(full.len() >= 15_000, "{} of 15,000 events arrived", full.len());
+    assert_runs(&rest, &["k"], 10);
+}
+
+#[test]
+fn transactions_that_hold_up_a_new_slot_are_named() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "held_up");
+    let sql = outbox.database.sql();
+    sql.run("begin; create table older (n int)");
+    let pid = sql.value("select pg_backend_pid()").expect("it is a number");
+    let mut walferry = Walferry::start(outbox.options(outbox.config()));
+    wait_for("the transaction to be named", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        let answer = walferry.get("/ready")?;
+        (answer.status != 200 && answer.body.contains(&format!("pg_terminate_backend({pid})"))).then_some(())
+    });
+    let output = walferry.output();
+    assert!(output.contains(&format!("process {pid}")), "{output}");
+    sql.run("commit");
+    outbox.wait_until_streaming(&mut walferry);
+    walferry.wait_until_ready();
+    outbox.insert("k", 1, 3);
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 3), &["k"], 3);
+}
+
+/// Inserts 6 to 10 while the offset cannot be stored: they arrive, nothing is confirmed, and `/ready` says why. Then `mend` gives room.
+fn delivers_while_no_offset_is_stored(
+    world: &World,
+    outbox: &Outbox,
+    walferry: &mut Walferry,
+    why: &str,
+    mend: impl FnOnce(&Walferry),
+) {
+    let stored = outbox.wal_end();
+    outbox.insert("k", 6, 10);
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 10), &["k"], 10);
+    let answer = wait_for("a connector that is not ready", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        walferry.get("/ready").filter(|answer| answer.status != 200)
+    });
+    assert!(
+        answer.body.contains("cannot be stored") && answer.body.contains(why),
+        "{}",
+        answer.body
+    );
+    let confirmed = outbox.confirmed();
+    assert!(confirmed <= stored, "{confirmed} is confirmed, {stored} stored");
+    let output = walferry.output();
+    assert!(
+        output.contains("the offset could not be stored") && output.contains(why),
+        "{output}"
+    );
+    mend(walferry);
+    outbox.wait_until_confirmed();
+    walferry.wait_until_ready();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    // Once only: nothing was started again.
+    assert_eq!(world.kafka.read(&[outbox.topic("order")]).len(), 10);
+}
+
+#[test]
+fn rows_are_delivered_while_the_disk_is_full() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "disk_full");
+    let mut walferry = Walferry::start_on_small_disk(outbox.options(outbox.config()), 64);
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.insert("k", 1, 5);
+    outbox.wait_until_confirmed();
+    let filler = walferry.inner_data_dir().join("filler");
+    let full = fs::write(&filler, vec![0; 128 * 1024]).expect_err("the disk is small");
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    delivers_while_no_offset_is_stored(&world, &outbox, &mut walferry, "No space left on device", |_| {
+        fs::remove_file(&filler).expect("it is ours");
+    });
+}
+
+#[test]
+fn rows_are_delivered_while_no_file_can_be_opened() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "no_files");
+    let mut walferry = outbox.start();
+    outbox.insert("k", 1, 5);
+    outbox.wait_until_confirmed();
+    // Those that are open stay so.
+    walferry.limit_descriptors(Some(3));
+    let stored = outbox.wal_end();
+    outbox.insert("k", 6, 10);
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 10), &["k"], 10);
+    wait_for("the reason in the log", || {
+        let output = walferry.output();
+        assert!(walferry.runs(), "walferry ended:\n{output}");
+        (output.contains("the offset could not be stored") && output.contains("Too many open files")).then_some(())
+    });
+    let confirmed = outbox.confirmed();
+    assert!(confirmed <= stored, "{confirmed} is confirmed, {stored} stored");
+    walferry.limit_descriptors(None);
+    outbox.wait_until_confirmed();
+    walferry.wait_until_ready();
+}
+
+fn slots(outbox: &Outbox) -> Vec<String> {
+    let rows = outbox
+        .database
+        .sql()
+        .rows("select slot_name from pg_replication_slots where database = current_database()");
+    rows.into_iter().flatten().flatten().collect()
+}
+
+#[test]
+fn a_first_start_that_fails_for_good_leaves_no_slot() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "first_fails");
+    outbox.insert("k", 1, 5);
+    let select = "snapshot.select.statement.overrides.public.outbox";
+    let with_select = |sql| {
+        outbox.config_with([
+            ("snapshot.mode", "initial"),
+            ("snapshot.select.statement.overrides", "public.outbox"),
+            (select, sql),
+        ])
+    };
+    // One that the server understands, and that fails at the first row.
+    let mut walferry = Walferry::start(outbox.options(with_select("select * from outbox where 1 / (id - id) = 1")));
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    assert_eq!(slots(&outbox), [""; 0], "{}", walferry.output());
+    assert!(walferry.output().contains("division by zero"), "{}", walferry.output());
+    // Mended, it is a first start again.
+    let mended = "select * from outbox where id <> 0; -- all; of it";
+    walferry.options().config = with_select(mended);
+    walferry.start_again();
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.wait_until_confirmed();
+    outbox.insert("k", 6, 8);
+    let records = world.kafka.wait_for_records(&outbox.topic("order"), 8);
+    assert_eq!(records.len(), 8);
+    assert_eq!(slots(&outbox), [outbox.slot()]);
+}
