@@ -1,0 +1,92 @@
+//! Runs by seed. A run that fails tells its seed; `WALFERRY_SIM_SEED=<seed>` runs that one alone, and tells what happened.
+
+use std::ops::Range;
+
+use crate::{
+    random::Random,
+    world::{World, on_a_clock, plan::Plan},
+};
+
+/// Names the seed that is to be run alone.
+const SEED: &str = "WALFERRY_SIM_SEED";
+/// How much of what happened is told of a run that fails.
+const TOLD: usize = 60;
+
+/// A kind of run.
+struct Runs {
+    /// What a seed chooses at the beginning.
+    plan: fn(&mut Random) -> Plan,
+    /// How many seeds have the same choices, each for a moment of its own.
+    moments: u64,
+}
+
+impl Runs {
+    /// Runs these seeds, and tells of the first that fails. `run` is told the moment.
+    fn each(self, seeds: Range<u64>, run: impl AsyncFn(&mut World, u64)) {
+        let only = std::env::var(SEED).ok().map(|seed| seed.parse().expect("a number"));
+        let seeds = only.map_or(seeds, |seed: u64| seed..seed + 1);
+        for seed in seeds {
+            let faults = self.one(seed, &run, false).0;
+            if !faults.is_empty() || only.is_some() {
+                let (again, trace) = self.one(seed, &run, true);
+                let from = if only.is_some() {
+                    0
+                } else {
+                    trace.len().saturating_sub(TOLD)
+                };
+                println!("{}", trace[from..].join("\n"));
+                assert_eq!(again, faults, "seed {seed} does not go the same way twice");
+                assert!(
+                    faults.is_empty(),
+                    "seed {seed}: {faults:#?}\nrun it alone with {SEED}={seed}"
+                );
+            }
+        }
+    }
+
+    /// Returns what went wrong, and what happened.
+    fn one(&self, seed: u64, run: &impl AsyncFn(&mut World, u64), traced: bool) -> (Vec<String>, Vec<String>) {
+        on_a_clock(async {
+            let mut world = World::new(seed / self.moments, self.plan, traced);
+            run(&mut world, seed % self.moments).await;
+            let mut faults = world.faults();
+            if faults.is_empty() {
+                faults = world.rest().await;
+                faults.extend(world.faults());
+            }
+            (faults, world.trace())
+        })
+    }
+}
+
+const ANY: Runs = Runs {
+    plan: Plan::of,
+    moments: 1,
+};
+
+#[test]
+fn crash_before_any_step_loses_no_committed_row() {
+    const STEPS: u64 = 200;
+    let runs = Runs {
+        plan: |_| Plan::quiet("t", "", true),
+        moments: STEPS,
+    };
+    runs.each(0..2 * STEPS, async |world, step| {
+        world.steps(step).await;
+        world.kill();
+    });
+}
+
+#[test]
+fn many_crashes_in_a_row_lose_nothing_and_keep_the_order_of_each_key() {
+    ANY.each(0..200, async |world, _| world.steps(600).await);
+}
+
+#[test]
+fn a_seed_goes_the_same_way_each_time() {
+    for seed in 0..10 {
+        let run = async |world: &mut World, _| world.steps(600).await;
+        let [first, second] = [(); 2].map(|()| ANY.one(seed, &run, true));
+        assert_eq!(first, second, "seed {seed}");
+    }
+}

@@ -1,0 +1,55 @@
+//! Where the simulated connector stores its offset.
+
+use walferry_engine::{
+    Failure,
+    store::{OffsetStore, StoredOffset},
+};
+
+use super::{Shared, checks, gates::Who};
+
+/// What is there.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    pub(crate) offset: Option<StoredOffset>,
+    /// What is being written.
+    pub(crate) writing: Option<StoredOffset>,
+    /// How often an offset was written.
+    pub(crate) writes: u64,
+    /// Positions may fall with the next write: what they were of is gone.
+    pub(crate) begins_anew: bool,
+}
+
+/// The store of one process.
+pub(crate) struct Store(pub(crate) Shared);
+
+impl OffsetStore for Store {
+    async fn load(&mut self) -> Result<Option<StoredOffset>, Failure> {
+        Ok(self.0.lock().disk.offset.clone())
+    }
+
+    async fn write(&mut self, offset: &StoredOffset) -> Result<(), Failure> {
+        self.0.lock().disk.writing = Some(offset.clone());
+        self.0.turn(Who::Store).await;
+        let mut state = self.0.lock();
+        let offset = state.disk.writing.take().expect("one write at a time");
+        state.store(offset);
+        Ok(())
+    }
+}
+
+impl super::State {
+    /// The offset is durable.
+    pub(crate) fn store(&mut self, offset: StoredOffset) {
+        let faults = checks::offset(self, &offset);
+        self.faults.extend(faults);
+        self.tell(|| {
+            format!(
+                "stored {:?} {:?} {:?}",
+                offset.connect.lsn_proc, offset.position, offset.snapshot
+            )
+        });
+        self.disk.writes += 1;
+        self.disk.begins_anew = false;
+        self.disk.offset = Some(offset);
+    }
+}
