@@ -82,6 +82,27 @@ fn many_crashes_in_a_row_lose_nothing_and_keep_the_order_of_each_key() {
     ANY.each(0..200, async |world, _| world.steps(600).await);
 }
 
+/// Where rows change and move while nobody reads, those of chunks that are left may come to lie in chunks that are done.
+#[test]
+fn a_snapshot_that_is_interrupted_again_and_again_misses_no_row() {
+    let runs = Runs {
+        plan: |random| Plan {
+            chunk_blocks: 1,
+            faults: Vec::new(),
+            ..Plan::of(random).with_snapshot()
+        },
+        moments: 1,
+    };
+    runs.each(0..200, async |world, _| {
+        world.steps(80).await;
+        for _ in 0..5 {
+            world.some_steps(200).await;
+            world.interrupt();
+            world.act_meanwhile(40);
+        }
+    });
+}
+
 #[test]
 fn a_seed_goes_the_same_way_each_time() {
     for seed in 0..10 {

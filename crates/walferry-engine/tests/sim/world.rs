@@ -207,6 +207,34 @@ impl World {
         }
     }
 
+    /// Fewer steps than this.
+    pub(crate) async fn some_steps(&mut self, most: u64) {
+        let steps = self.below(most);
+        self.steps(steps).await;
+    }
+
+    /// The connector is killed, or only its connections are cut.
+    pub(crate) fn interrupt(&mut self) {
+        if self.once_in(2) {
+            self.kill();
+        } else {
+            self.tell("cut");
+            self.shared.lock().server.cut();
+        }
+    }
+
+    /// The database goes on while the connector does nothing.
+    pub(crate) fn act_meanwhile(&mut self, most: u64) {
+        for _ in 0..self.below(most) {
+            self.act();
+        }
+        if self.once_in(4) {
+            let state = &mut *self.shared.lock();
+            state.database.end_all(&mut state.random);
+            state.database.rewrite(&mut state.random);
+        }
+    }
+
     /// One step: whatever comes to happen next.
     async fn step(&mut self) {
         self.start();

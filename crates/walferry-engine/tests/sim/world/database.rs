@@ -195,18 +195,23 @@ impl Database {
             self.begin();
         }
         let writer = random.below(self.writers.len() as u64) as usize;
-        match random.below(24) {
-            0..=13 => self.change(writer, random),
-            14..=19 => self.commit(writer, random),
-            20 => drop(self.writers.swap_remove(writer)),
-            21 => self.message(),
-            22 => self.truncate(random),
-            _ => {
-                let table = random.below(TABLES.len() as u64) as usize;
-                if !self.is_in_use(table) {
-                    self.tables[table].rewrite();
-                }
-            }
+        match random.below(96) {
+            0..=63 => self.change(writer, random),
+            // Now and then one that has done nothing.
+            64..=86 if random.once_in(8) || !self.writers[writer].ops.is_empty() => self.commit(writer, random),
+            64..=86 => self.change(writer, random),
+            87..=90 => drop(self.writers.swap_remove(writer)),
+            91..=93 => self.message(),
+            94 => self.truncate(random),
+            _ => self.rewrite(random),
+        }
+    }
+
+    /// `VACUUM FULL` of a table, where nobody uses it.
+    pub(crate) fn rewrite(&mut self, random: &mut Random) {
+        let table = random.below(TABLES.len() as u64) as usize;
+        if !self.is_in_use(table) {
+            self.tables[table].rewrite();
         }
     }
 

@@ -11,8 +11,8 @@ use crate::{fixture, random::Random};
 pub(crate) struct Plan {
     pub(crate) connector: Connector,
     /// `skipped.operations` and what the publication leaves out, in Debezium's letters.
-    skipped: &'static str,
-    unpublished: &'static str,
+    pub(crate) skipped: &'static str,
+    pub(crate) unpublished: &'static str,
     pub(crate) tombstones: bool,
     pub(crate) heartbeats: bool,
     pub(crate) policy: SnapshotPolicy,
@@ -115,6 +115,14 @@ impl Plan {
             skips_empty_transactions: true,
             actions: 60,
             faults: Vec::new(),
+        }
+    }
+
+    /// The same with existing rows.
+    pub(crate) fn with_snapshot(self) -> Self {
+        Self {
+            policy: SNAPSHOT,
+            ..self
         }
     }
 
