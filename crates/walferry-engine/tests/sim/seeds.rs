@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use walferry_engine::store::StoredOffset;
+
 use crate::{
     random::Random,
     world::{World, on_a_clock, plan::Plan},
@@ -88,19 +90,48 @@ fn a_snapshot_that_is_interrupted_again_and_again_misses_no_row() {
     let runs = Runs {
         plan: |random| Plan {
             chunk_blocks: 1,
+            actions: 10 + random.below(50),
             faults: Vec::new(),
             ..Plan::of(random).with_snapshot()
         },
         moments: 1,
     };
-    runs.each(0..200, async |world, _| {
+    runs.each(0..300, async |world, _| {
         world.steps(80).await;
         for _ in 0..5 {
-            world.some_steps(200).await;
+            world.some_steps(120).await;
             world.interrupt();
-            world.act_meanwhile(40);
+            world.act_meanwhile(20);
         }
     });
+}
+
+/// Which rows are to be read again is known to the process alone; that there are some is stored.
+#[test]
+fn a_process_that_is_killed_before_it_has_read_rows_again_misses_none() {
+    let runs = Runs {
+        plan: |random| Plan {
+            chunk_blocks: 1,
+            in_flight_bytes: 1 << 20,
+            faults: Vec::new(),
+            ..Plan::of(random).with_snapshot()
+        },
+        moments: 1,
+    };
+    runs.each(0..150, async |world, _| {
+        world.steps_until(400, |offset| json(offset).contains("blocks")).await;
+        world.some_steps(40).await;
+        world.interrupt();
+        world.move_rows();
+        world.steps_until(600, |offset| json(offset).contains("again")).await;
+        world.some_steps(300).await;
+        world.kill();
+    });
+}
+
+/// What is done of a snapshot.
+fn json(offset: &StoredOffset) -> String {
+    serde_json::to_string(&offset.snapshot).expect("it is JSON")
 }
 
 #[test]

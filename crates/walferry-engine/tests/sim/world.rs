@@ -213,6 +213,24 @@ impl World {
         self.steps(steps).await;
     }
 
+    /// Steps until the stored offset is like this, but not more than so many.
+    pub(crate) async fn steps_until(&mut self, most: u64, reached: impl Fn(&StoredOffset) -> bool) {
+        for _ in 0..most {
+            if self.shared.lock().disk.offset.as_ref().is_some_and(&reached) {
+                return;
+            }
+            self.steps(1).await;
+        }
+    }
+
+    /// All rows change but for their TOASTed values, and so they move. Then nothing happens in the database any more.
+    pub(crate) fn move_rows(&mut self) {
+        let state = &mut *self.shared.lock();
+        state.database.end_all(&mut state.random);
+        state.database.touch_all(&mut state.random);
+        self.actions_left = 0;
+    }
+
     /// The connector is killed, or only its connections are cut.
     pub(crate) fn interrupt(&mut self) {
         if self.once_in(2) {

@@ -215,6 +215,22 @@ impl Database {
         }
     }
 
+    /// Each row gets a new version with the same `big`.
+    pub(crate) fn touch_all(&mut self, random: &mut Random) {
+        for table in 0..TABLES.len() {
+            let writer = self.begin();
+            let rows: Vec<Row> = self.tables[table].rows.values().map(|(row, _)| *row).collect();
+            for before in rows {
+                let after = Row {
+                    big: before.big,
+                    ..self.row(before.id)
+                };
+                self.write(writer, table, Change::Update { before, after });
+            }
+            self.commit(writer, random);
+        }
+    }
+
     /// All transactions end.
     pub(crate) fn end_all(&mut self, random: &mut Random) {
         while !self.writers.is_empty() {
