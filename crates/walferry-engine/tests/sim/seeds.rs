@@ -124,7 +124,7 @@ fn a_process_that_is_killed_before_it_has_read_rows_again_misses_none() {
         world.interrupt();
         world.move_rows();
         world.steps_until(600, |offset| json(offset).contains("again")).await;
-        world.some_steps(300).await;
+        world.some_steps(600).await;
         world.kill();
     });
 }
