@@ -17,7 +17,7 @@ const TOLD: usize = 60;
 /// A kind of run.
 struct Runs {
     /// What a seed chooses at the beginning.
-    plan: fn(&mut Random) -> Plan,
+    plan: Box<dyn Fn(&mut Random) -> Plan>,
     /// How many seeds have the same choices, each for a moment of its own.
     moments: u64,
 }
@@ -49,7 +49,7 @@ impl Runs {
     /// Returns what went wrong, and what happened.
     fn one(&self, seed: u64, run: &impl AsyncFn(&mut World, u64), traced: bool) -> (Vec<String>, Vec<String>) {
         on_a_clock(async {
-            let mut world = World::new(seed / self.moments, self.plan, traced);
+            let mut world = World::new(seed / self.moments, &self.plan, traced);
             run(&mut world, seed % self.moments).await;
             let mut faults = world.faults();
             if faults.is_empty() {
@@ -61,16 +61,18 @@ impl Runs {
     }
 }
 
-const ANY: Runs = Runs {
-    plan: Plan::of,
-    moments: 1,
-};
+fn any() -> Runs {
+    Runs {
+        plan: Box::new(Plan::of),
+        moments: 1,
+    }
+}
 
 #[test]
 fn crash_before_any_step_loses_no_committed_row() {
     const STEPS: u64 = 200;
     let runs = Runs {
-        plan: |_| Plan::quiet("t", "", true),
+        plan: Box::new(|_| Plan::quiet("t", "", true)),
         moments: STEPS,
     };
     runs.each(0..2 * STEPS, async |world, step| {
@@ -81,19 +83,19 @@ fn crash_before_any_step_loses_no_committed_row() {
 
 #[test]
 fn many_crashes_in_a_row_lose_nothing_and_keep_the_order_of_each_key() {
-    ANY.each(0..200, async |world, _| world.steps(600).await);
+    any().each(0..200, async |world, _| world.steps(600).await);
 }
 
 /// Where rows change and move while nobody reads, those of chunks that are left may come to lie in chunks that are done.
 #[test]
 fn a_snapshot_that_is_interrupted_again_and_again_misses_no_row() {
     let runs = Runs {
-        plan: |random| Plan {
+        plan: Box::new(|random| Plan {
             chunk_blocks: 1,
             actions: 10 + random.below(50),
             faults: Vec::new(),
             ..Plan::of(random).with_snapshot()
-        },
+        }),
         moments: 1,
     };
     runs.each(0..300, async |world, _| {
@@ -106,16 +108,41 @@ fn a_snapshot_that_is_interrupted_again_and_again_misses_no_row() {
     });
 }
 
+/// What the stream does not tell, a snapshot that goes on has to read: a row whose new version came to lie where it was done.
+#[test]
+fn rows_whose_changes_are_withheld_arrive_though_a_snapshot_is_interrupted() {
+    // Operations that are skipped, and such as the publication leaves out.
+    const WITHHELD: [(&str, &str); 4] = [("t,u", ""), ("t,u,d", ""), ("t", "u"), ("t", "ut")];
+    for (skipped, unpublished) in WITHHELD {
+        let runs = Runs {
+            plan: Box::new(move |random| Plan {
+                chunk_blocks: 1,
+                actions: 10 + random.below(30),
+                ..Plan::quiet(skipped, unpublished, true)
+            }),
+            moments: 1,
+        };
+        runs.each(0..60, async |world, _| {
+            world.steps_until(400, |offset| json(offset).contains("blocks")).await;
+            world.some_steps(40).await;
+            world.interrupt();
+            world.move_rows();
+            world.some_steps(400).await;
+            world.interrupt();
+        });
+    }
+}
+
 /// Which rows are to be read again is known to the process alone; that there are some is stored.
 #[test]
 fn a_process_that_is_killed_before_it_has_read_rows_again_misses_none() {
     let runs = Runs {
-        plan: |random| Plan {
+        plan: Box::new(|random| Plan {
             chunk_blocks: 1,
             in_flight_bytes: 1 << 20,
             faults: Vec::new(),
             ..Plan::of(random).with_snapshot()
-        },
+        }),
         moments: 1,
     };
     runs.each(0..150, async |world, _| {
@@ -138,7 +165,7 @@ fn json(offset: &StoredOffset) -> String {
 fn a_seed_goes_the_same_way_each_time() {
     for seed in 0..10 {
         let run = async |world: &mut World, _| world.steps(600).await;
-        let [first, second] = [(); 2].map(|()| ANY.one(seed, &run, true));
+        let [first, second] = [(); 2].map(|()| any().one(seed, &run, true));
         assert_eq!(first, second, "seed {seed}");
     }
 }

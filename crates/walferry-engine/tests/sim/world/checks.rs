@@ -8,7 +8,7 @@ use walferry_snapshot::Step;
 
 use super::{
     State,
-    database::{Change, Row, TABLES, Unit},
+    database::{Change, Op, Row, TABLES, Unit},
     plan::Plan,
     record::{Entry, Record, What},
     wal,
@@ -34,6 +34,16 @@ pub(crate) struct ChunkRead {
 
 /// The records of a transaction in the order of its changes.
 fn expected(unit: &Unit, plan: &Plan) -> Vec<Expected> {
+    let mut made = made(unit, plan);
+    made.retain(|expected| !matches!(expected.record.what, What::Change(UNSENT, ..)));
+    made
+}
+
+/// Stands for a version of a row that the stream does not tell of. A snapshot may read it.
+const UNSENT: char = '-';
+
+/// The same with versions of rows that are not sent.
+fn made(unit: &Unit, plan: &Plan) -> Vec<Expected> {
     let mut records = Vec::new();
     let mut add = |position, table, id, what| {
         records.push(Expected {
@@ -51,39 +61,45 @@ fn expected(unit: &Unit, plan: &Plan) -> Vec<Expected> {
         add(position, None, None, What::Change('m', unit.end_lsn, 0));
         return records;
     }
-    let mut last: Option<Position> = None;
-    for op in unit.ops.iter().filter(|op| plan.publishes(op.change)) {
-        let ordinal = last
-            .filter(|last| last.lsn == op.lsn)
-            .map_or(0, |last| last.ordinal + 1);
-        let position = Position {
-            unit: unit.commit_lsn,
-            lsn: op.lsn,
-            ordinal,
-        };
-        last = Some(position);
-        if !plan.sends(op) {
-            continue;
+    let mut last = Position::default();
+    for op in &unit.ops {
+        if plan.publishes(op.change) {
+            let ordinal = if last.lsn == op.lsn { last.ordinal + 1 } else { 0 };
+            last = Position {
+                unit: unit.commit_lsn,
+                lsn: op.lsn,
+                ordinal,
+            };
         }
-        let mut add = |id, what| add(position, Some(op.table), id, what);
-        let mut delete = |id| {
-            add(Some(id), What::Change('d', op.lsn, 0));
-            if plan.tombstones {
-                add(Some(id), What::Tombstone);
-            }
-        };
-        match op.change {
-            Change::Insert(row) => add(Some(row.id), What::Change('c', op.lsn, row.n)),
-            Change::Update { before, after } if before.id != after.id => {
-                delete(before.id);
-                add(Some(after.id), What::Change('c', op.lsn, after.n));
-            }
-            Change::Update { after, .. } => add(Some(after.id), What::Change('u', op.lsn, after.n)),
-            Change::Delete(row) => delete(row.id),
-            Change::Truncate => add(None, What::Change('t', op.lsn, 0)),
+        for (id, what) in told(op, plan) {
+            add(last, Some(op.table), id, what);
         }
     }
     records
+}
+
+/// The records of a change. One that moves a row to another key is a delete and a create.
+fn told(op: &Op, plan: &Plan) -> Vec<(Option<i32>, What)> {
+    let sends = |letter| plan.sends(op, letter);
+    let version = |letter, row: Row| {
+        let letter = if sends(letter) { letter } else { UNSENT };
+        (Some(row.id), What::Change(letter, op.lsn, row.n))
+    };
+    let delete = |row: Row| {
+        let records = [What::Change('d', op.lsn, 0), What::Tombstone].map(|what| (Some(row.id), what));
+        let count = if plan.tombstones { 2 } else { 1 };
+        records.into_iter().take(if sends('d') { count } else { 0 })
+    };
+    match op.change {
+        Change::Insert(row) => vec![version('c', row)],
+        Change::Update { before, after } if before.id != after.id => {
+            delete(before).chain([version('c', after)]).collect()
+        }
+        Change::Update { after, .. } => vec![version('u', after)],
+        Change::Delete(row) => delete(row).collect(),
+        Change::Truncate if sends('t') => vec![(None, What::Change('t', op.lsn, 0))],
+        Change::Truncate => Vec::new(),
+    }
 }
 
 impl State {
@@ -199,9 +215,14 @@ pub(crate) fn order(state: &State) -> Vec<String> {
             faults.push(format!("in the wrong place, or never committed: {:?}", entry.record));
             continue;
         };
+        // What is not sent may be passed over.
+        let next = |from: usize| {
+            let is_sent = |what: &What| !matches!(what, What::Change(UNSENT, ..));
+            from + order[from..].iter().position(is_sent).unwrap_or_default()
+        };
         let in_order = match what {
             What::Read(_) => at + 1 >= *furthest,
-            _ => at <= *furthest || *last == Some(at.wrapping_sub(1)),
+            _ => at <= next(*furthest) || last.is_some_and(|last| at == next(last + 1)),
         };
         if !in_order {
             faults.push(format!("out of order: {:?}", entry.record));
@@ -212,43 +233,11 @@ pub(crate) fn order(state: &State) -> Vec<String> {
     faults
 }
 
-/// The changes of a transaction, also those that the topics do not get: a snapshot may read what they made.
-fn made(unit: &Unit, plan: &Plan) -> Vec<Expected> {
-    let sent = expected(unit, plan);
-    let mut all = Vec::new();
-    let mut rest = sent.into_iter().peekable();
-    for op in &unit.ops {
-        let hidden = match op.change {
-            Change::Insert(row) | Change::Update { after: row, .. } if !plan.sends(op) => Some(row),
-            _ => None,
-        };
-        if let Some(row) = hidden {
-            let record = Record {
-                table: Some(op.table),
-                id: Some(row.id),
-                what: What::Change('-', op.lsn, row.n),
-            };
-            all.push(Expected {
-                record,
-                position: Position::default(),
-                end: unit.end_lsn,
-            });
-        } else if plan.sends(op) {
-            let first = rest.peek().map(|expected| expected.position);
-            while let Some(expected) = rest.next_if(|expected| Some(expected.position) == first) {
-                all.push(expected);
-            }
-        }
-    }
-    all.extend(rest);
-    all
-}
-
 impl What {
     /// The version of a row that it tells of.
     const fn version(self) -> Option<i64> {
         match self {
-            Self::Change('c' | 'u' | '-', _, n) | Self::Read(n) => Some(n),
+            Self::Change('c' | 'u' | UNSENT, _, n) | Self::Read(n) => Some(n),
             _ => None,
         }
     }
@@ -283,20 +272,25 @@ pub(crate) fn complete(state: &State) -> Vec<String> {
 /// Whether the topic has a row that the table holds in the end.
 fn row_arrived(state: &State, table: usize, row: &Row) -> Result<(), &'static str> {
     let history = History::of(state, table, row);
-    let mine =
-        |entry: &&Entry| (entry.record.table, entry.record.id, entry.is_late) == (Some(table), Some(row.id), false);
-    let entries: Vec<&Entry> = state.kafka.log.iter().filter(mine).collect();
-    let has = |n: i64| entries.iter().any(|entry| entry.record.what.version() == Some(n));
+    let log = state.kafka.log.iter().filter(|entry| !entry.is_late);
+    let mut mine = log.filter(|entry| entry.record.table == Some(table));
     if state.plan.withholds_updates() {
-        // Any version of it will do: what an update made need not come, but the row must.
-        let arrived = history.versions.iter().any(|&n| has(n));
-        return if arrived || history.is_unsent {
+        // Any version of it will do, also under another key: what an update made need not come, but the row must.
+        let is_of_it = |entry: &Entry| {
+            entry
+                .record
+                .what
+                .version()
+                .is_some_and(|n| history.versions.contains(&n))
+        };
+        return if history.is_unsent || mine.any(is_of_it) {
             Ok(())
         } else {
             Err("in no version")
         };
     }
-    if !has(row.n) {
+    let entries: Vec<&Entry> = mine.filter(|entry| entry.record.id == Some(row.id)).collect();
+    if !entries.iter().any(|entry| entry.record.what.version() == Some(row.n)) {
         return Err("in its last version");
     }
     let text = wal::big(row.big);
@@ -307,6 +301,7 @@ fn row_arrived(state: &State, table: usize, row: &Row) -> Result<(), &'static st
 }
 
 /// A row since it was inserted.
+#[derive(Debug, Clone, Default)]
 struct History {
     versions: BTreeSet<i64>,
     /// Whether it came to its key by an update, which may leave its TOASTed value out.
@@ -317,31 +312,28 @@ struct History {
 
 impl History {
     fn of(state: &State, table: usize, row: &Row) -> Self {
-        let mut history = Self {
-            versions: BTreeSet::new(),
-            moved_key: false,
-            is_unsent: false,
-        };
+        let mut rows: BTreeMap<i32, Self> = BTreeMap::new();
         for unit in &state.database.units {
             for op in unit.ops.iter().filter(|op| op.table == table) {
-                let (new, moved_key) = match op.change {
-                    Change::Insert(new) => (new, false),
-                    Change::Update { before, after } if before.id != after.id => (after, true),
-                    Change::Update { after, .. } if after.id == row.id => {
-                        history.versions.insert(after.n);
-                        continue;
+                match op.change {
+                    Change::Insert(new) => {
+                        let history = Self {
+                            versions: BTreeSet::from([new.n]),
+                            moved_key: false,
+                            is_unsent: unit.commit_lsn >= state.since && !state.plan.sends(op, 'c'),
+                        };
+                        rows.insert(new.id, history);
                     }
-                    _ => continue,
-                };
-                if new.id == row.id {
-                    history = Self {
-                        versions: BTreeSet::from([new.n]),
-                        moved_key,
-                        is_unsent: unit.commit_lsn >= state.since && !state.plan.sends(op),
-                    };
+                    Change::Update { before, after } => {
+                        let mut history = rows.remove(&before.id).unwrap_or_default();
+                        history.versions.insert(after.n);
+                        history.moved_key |= before.id != after.id;
+                        rows.insert(after.id, history);
+                    }
+                    _ => {}
                 }
             }
         }
-        history
+        rows.remove(&row.id).unwrap_or_default()
     }
 }

@@ -87,7 +87,7 @@ pub(crate) struct Unit {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     /// Changes when the table is rewritten.
-    pub(crate) storage: u32,
+    pub(crate) storage: u64,
     /// Rows by their keys, with the block that each lies in.
     pub(crate) rows: BTreeMap<i32, (Row, u32)>,
 }

@@ -131,9 +131,9 @@ impl Plan {
         !self.unpublished.contains(change.letter())
     }
 
-    /// Whether the topics get it.
-    pub(crate) fn sends(&self, op: &Op) -> bool {
-        TABLES[op.table].is_captured && self.publishes(op.change) && !self.skipped.contains(op.change.letter())
+    /// Whether the topics get a record of this kind that comes of a change.
+    pub(crate) fn sends(&self, op: &Op, letter: char) -> bool {
+        TABLES[op.table].is_captured && self.publishes(op.change) && !self.skipped.contains(letter)
     }
 
     /// Whether updates of rows do not reach the topics.

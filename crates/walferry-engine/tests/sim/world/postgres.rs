@@ -239,7 +239,12 @@ impl Postgres {
         if !is_same.await? {
             return Err(Failure::retry("table_changed", "the table was rewritten"));
         }
-        let storage = table.storage;
+        // What is not published cannot be told apart from what has not happened: the edge gives such a table another storage with
+        // each snapshot, so that it begins again.
+        let storage = match self.0.lock().plan.unpublished {
+            "" => table.storage << 32,
+            _ => table.storage << 32 | exported.lsn.0,
+        };
         let described = Arc::new(SnapshotTable {
             catalog: wal::catalog(&TABLES[index]),
             lsn: exported.lsn,

@@ -185,6 +185,7 @@ pub(crate) fn facts(table: &TableKind) -> TableFacts {
         primary_key: vec!["id".into()],
         unique_indexes: Vec::new(),
         comment: None,
+        partition: false,
     }
 }
 
