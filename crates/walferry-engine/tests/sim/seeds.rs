@@ -122,7 +122,7 @@ fn rows_whose_changes_are_withheld_arrive_though_a_snapshot_is_interrupted() {
             }),
             moments: 1,
         };
-        runs.each(0..60, async |world, _| {
+        runs.each(0..30, async |world, _| {
             world.steps_until(400, |offset| json(offset).contains("blocks")).await;
             world.some_steps(40).await;
             world.interrupt();

@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// All rows change but for their TOASTed values, and so they move. Then nothing happens in the database any more.
+    /// All rows change, many but for their TOASTed values, and so they move. Then nothing happens in the database any more.
     pub(crate) fn move_rows(&mut self) {
         let state = &mut *self.shared.lock();
         state.database.end_all(&mut state.random);

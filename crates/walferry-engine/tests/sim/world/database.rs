@@ -215,16 +215,16 @@ impl Database {
         }
     }
 
-    /// Each row gets a new version with the same `big`.
+    /// Each row gets a new version, half of them with the same `big`.
     pub(crate) fn touch_all(&mut self, random: &mut Random) {
         for table in 0..TABLES.len() {
             let writer = self.begin();
             let rows: Vec<Row> = self.tables[table].rows.values().map(|(row, _)| *row).collect();
             for before in rows {
-                let after = Row {
-                    big: before.big,
-                    ..self.row(before.id)
-                };
+                let mut after = self.row(before.id);
+                if random.once_in(2) {
+                    after.big = before.big;
+                }
                 self.write(writer, table, Change::Update { before, after });
             }
             self.commit(writer, random);
