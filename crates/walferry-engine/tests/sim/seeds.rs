@@ -98,7 +98,7 @@ fn a_snapshot_that_is_interrupted_again_and_again_misses_no_row() {
         }),
         moments: 1,
     };
-    runs.each(0..300, async |world, _| {
+    runs.each(0..200, async |world, _| {
         world.steps(80).await;
         for _ in 0..5 {
             world.some_steps(120).await;

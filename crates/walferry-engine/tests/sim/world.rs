@@ -396,6 +396,10 @@ impl World {
                 let kafka = &mut self.shared.lock().kafka;
                 kafka.is_down = !kafka.is_down;
             }
+            Fault::Disk => {
+                let disk = &mut self.shared.lock().disk;
+                disk.is_full = !disk.is_full;
+            }
             Fault::Kill => self.kill(),
             Fault::Stop => {
                 if let Some(process) = &self.process {
@@ -448,6 +452,7 @@ impl World {
             state.kafka.lose_producer(&mut state.random);
             // A write that was under way is durable, or it is not.
             if let Some(offset) = state.disk.writing.take()
+                && !state.disk.is_full
                 && state.random.once_in(2)
             {
                 state.store(offset);
@@ -469,6 +474,7 @@ impl World {
             state.server.is_down = false;
             state.server.broken = None;
             state.kafka.is_down = false;
+            state.disk.is_full = false;
         }
         for round in 0..2_000 {
             self.start();

@@ -13,6 +13,7 @@ pub(crate) struct Disk {
     pub(crate) offset: Option<StoredOffset>,
     /// What is being written.
     pub(crate) writing: Option<StoredOffset>,
+    pub(crate) is_full: bool,
     /// How often an offset was written.
     pub(crate) writes: u64,
     /// Positions may fall with the next write: what they were of is gone.
@@ -32,6 +33,9 @@ impl OffsetStore for Store {
         self.0.turn(Who::Store).await;
         let mut state = self.0.lock();
         let offset = state.disk.writing.take().expect("one write at a time");
+        if state.disk.is_full {
+            return Err(Failure::retry("disk_full", "no space left on device"));
+        }
         state.store(offset);
         Ok(())
     }

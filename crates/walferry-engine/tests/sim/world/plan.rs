@@ -41,6 +41,8 @@ pub(crate) enum Fault {
     Producer,
     /// The broker takes nothing for a while.
     Broker,
+    /// No offset can be written for a while.
+    Disk,
     /// `kill -9`.
     Kill,
     /// A stop in order, and a start.
@@ -48,11 +50,12 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Connection,
         Self::Postgres,
         Self::Producer,
         Self::Broker,
+        Self::Disk,
         Self::Kill,
         Self::Stop,
     ];
