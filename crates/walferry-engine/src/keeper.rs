@@ -86,6 +86,9 @@ impl Keeper<'_> {
         loop {
             let due = pace.due(self.progress.unstored());
             tokio::select! {
+                // In this order, so that a run of the simulation can be repeated.
+                biased;
+                _ = over.wait_for(|over| *over) => return Ok(()),
                 () = until(due) => {
                     let begun = Instant::now();
                     self.save(store).await?;
@@ -102,7 +105,6 @@ impl Keeper<'_> {
                         return Err(failure);
                     }
                 }
-                _ = over.wait_for(|over| *over) => return Ok(()),
             }
         }
     }

@@ -125,6 +125,7 @@ where
             let pause = retries.after(failure, &self.status)?;
             self.status.counters.restarts.fetch_add(1, Relaxed);
             tokio::select! {
+                biased;
                 () = sleep(pause) => {}
                 () = stopped(stop) => return Ok(()),
             }
@@ -144,6 +145,7 @@ where
             self.status.counters.snapshot_tables.store(0, Relaxed);
         }
         let prepared = tokio::select! {
+            biased;
             prepared = self.prepare(again) => prepared?,
             () = stopped(stop) => return Ok(()),
         };
@@ -237,6 +239,7 @@ where
             pending::<()>().await;
         };
         tokio::select! {
+            biased;
             _ = timeout(DRAIN, drained(&progress, &chunks)) => {}
             () = others => {}
         }
@@ -256,6 +259,7 @@ where
         drop(chunks);
         // Two producers at once would mix the records of one session with those of the next.
         tokio::select! {
+            biased;
             () = worker.gone() => {}
             () = async { stopped(stop).await; sleep(CLOSE).await } => {}
         }

@@ -161,6 +161,17 @@ fn json(offset: &StoredOffset) -> String {
     serde_json::to_string(&offset.snapshot).expect("it is JSON")
 }
 
+/// What the new server commits takes the positions of what it does not have.
+#[test]
+fn nothing_that_a_promoted_standby_commits_is_missed() {
+    any().each(0..100, async |world, _| {
+        world.some_steps(400).await;
+        world.fail_over(true);
+        world.act_meanwhile(40);
+        world.some_steps(200).await;
+    });
+}
+
 #[test]
 fn a_seed_goes_the_same_way_each_time() {
     for seed in 0..10 {

@@ -46,7 +46,7 @@ use self::{
     plan::{Fault, Plan},
     postgres::Postgres,
     record::{Entry, Record, What},
-    server::Server,
+    server::{Server, Slot},
 };
 use crate::{fixture, random::Random};
 
@@ -65,6 +65,10 @@ pub(crate) struct State {
     /// Everything that is committed from here on is to be streamed.
     since: Lsn,
     chunks_read: Vec<ChunkRead>,
+    /// Records of what the server no longer has.
+    gone: BTreeSet<Record>,
+    /// Whether another server has taken over.
+    has_failed_over: bool,
     /// What went wrong.
     faults: Vec<String>,
     /// What happened, where somebody wants to know.
@@ -78,6 +82,8 @@ struct Session {
     stored: StoredOffset,
     /// What it has sent.
     sent: BTreeSet<Record>,
+    /// The server that it reads is no longer there.
+    is_over: bool,
 }
 
 impl State {
@@ -94,6 +100,19 @@ impl State {
         }
     }
 
+    /// Whether it is a failure at which a person accepts that the server has another history.
+    fn is_accepted(&mut self, failure: &Failure) -> bool {
+        let is_accepted =
+            self.plan.accepts_history && ["another_history", "offset_beyond_server"].contains(&failure.kind);
+        if is_accepted {
+            self.tell(|| format!("accepted: {failure}"));
+            let history = self.disk.offset.as_mut().and_then(|offset| offset.history.as_mut());
+            history.expect("it was compared").accepted = true;
+            self.disk.may_fall = true;
+        }
+        is_accepted
+    }
+
     fn tell_unit(&mut self, unit: usize) {
         let unit = &self.database.units[unit];
         let what = self.trace.is_some().then(|| format!("committed {unit:?}"));
@@ -108,11 +127,13 @@ impl State {
         self.session = Session {
             stored: self.disk.offset.clone().unwrap_or_default(),
             sent: BTreeSet::new(),
+            is_over: false,
         };
     }
 
     /// A record is given to the producer.
-    fn sent(&mut self, entry: &Entry) {
+    fn sent(&mut self, entry: &mut Entry) {
+        entry.is_gone = self.session.is_over && self.gone.contains(&entry.record);
         self.tell(|| format!("sent {:?}", entry.record));
         let faults = checks::sent(self, entry);
         self.faults.extend(faults);
@@ -155,7 +176,7 @@ impl World {
             plan,
             random,
             database,
-            server: Server::default(),
+            server: Server::new(),
             kafka: Kafka::default(),
             disk: Disk::default(),
             source: Gate::default(),
@@ -163,6 +184,8 @@ impl World {
             session: Session::default(),
             since: Lsn::INVALID,
             chunks_read: Vec::new(),
+            gone: BTreeSet::new(),
+            has_failed_over: false,
             faults: Vec::new(),
             trace: traced.then(Vec::new),
         };
@@ -229,6 +252,31 @@ impl World {
         state.database.end_all(&mut state.random);
         state.database.touch_all(&mut state.random);
         self.actions_left = 0;
+    }
+
+    /// Another server takes over: a standby that was behind, or a copy of the server as it was a while ago. Its slot may come later
+    /// than it.
+    pub(crate) fn fail_over(&mut self, is_promoted: bool) {
+        let state = &mut *self.shared.lock();
+        let Some(slot) = state.server.slot else { return };
+        let span = (state.database.end.0 - slot.confirmed.0) / 8;
+        let at = Lsn(slot.confirmed.0 + 8 * state.random.below(span + 1));
+        let confirmed = if state.random.once_in(2) {
+            slot.on_disk
+        } else {
+            slot.confirmed
+        };
+        let on_disk = confirmed;
+        let gone = state.database.fork(at);
+        state.tell(|| format!("the server is now one that has WAL up to {at:?}, its slot stands at {confirmed:?}"));
+        let comes_later = is_promoted && state.random.once_in(3);
+        let slot = Slot { confirmed, on_disk };
+        state.server.replace(at, is_promoted, slot, comes_later);
+        state.gone.extend(checks::records(&gone, &state.plan));
+        state.kafka.forget(&state.gone);
+        state.disk.may_fall = true;
+        state.session.is_over = true;
+        state.has_failed_over = true;
     }
 
     /// The connector is killed, or only its connections are cut.
@@ -302,12 +350,10 @@ impl World {
             let was_asked = *process.stop.borrow();
             self.tell("ended");
             self.end_process();
-            let failed = ended
-                .err()
-                .filter(|failure| matches!(failure.disposition, Disposition::Stop(_)));
+            let failed = ended.err().filter(|failure| !self.shared.lock().is_accepted(failure));
             if let Some(failure) = failed {
                 self.shared.lock().faults.push(format!("it ended: {failure}"));
-            } else if !was_asked {
+            } else if !was_asked && !self.shared.lock().plan.accepts_history {
                 self.shared.lock().faults.push("it ended and nobody had asked".into());
             }
         }
@@ -473,6 +519,7 @@ impl World {
             state.database.end_all(&mut state.random);
             state.server.is_down = false;
             state.server.broken = None;
+            state.server.bring_slot();
             state.kafka.is_down = false;
             state.disk.is_full = false;
         }

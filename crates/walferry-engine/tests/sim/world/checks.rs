@@ -118,15 +118,50 @@ impl State {
     }
 }
 
+/// Whether this offset says less than the one before.
+pub(crate) fn falls(state: &State, offset: &StoredOffset) -> bool {
+    let place = |offset: &StoredOffset| (offset.connect.lsn_proc.unwrap_or_default(), offset.position);
+    let (processed, position) = place(offset);
+    let old = state.disk.offset.as_ref().map(place);
+    old.is_some_and(|old| old.0 > processed || old.1 > position)
+}
+
+/// The position that is confirmed: nothing before it is asked for again.
+pub(crate) fn confirmed(state: &State, lsn: Lsn) -> Option<String> {
+    let missing = state.missing(|expected| expected.end <= lsn);
+    (!missing.is_empty()).then(|| format!("{lsn:?} is confirmed and not delivered: {missing:?}"))
+}
+
+/// The records that tell of these transactions.
+pub(crate) fn records(units: &[Unit], plan: &Plan) -> BTreeSet<Record> {
+    let all = units.iter().flat_map(|unit| made(unit, plan));
+    all.filter(|expected| expected.record.what != What::Tombstone)
+        .flat_map(|Expected { record, .. }| {
+            let version = record.what.version().map(What::Read);
+            let read = version.map(|what| Record { what, ..record });
+            [Some(record), read].into_iter().flatten()
+        })
+        .collect()
+}
+
 /// The offset that is to be stored: it goes forward, and says no more than Kafka has.
 pub(crate) fn offset(state: &State, offset: &StoredOffset) -> Vec<String> {
     let mut faults = Vec::new();
     let processed = offset.connect.lsn_proc.unwrap_or_default();
-    if let Some(old) = state.disk.offset.as_ref().filter(|_| !state.disk.begins_anew)
-        && (old.connect.lsn_proc.unwrap_or_default() > processed || old.position > offset.position)
-    {
-        let (from, to) = ((old.connect.lsn_proc, old.position), (processed, offset.position));
-        faults.push(format!("the stored offset goes back from {from:?} to {to:?}"));
+    if falls(state, offset) && !state.disk.may_fall {
+        let old = state
+            .disk
+            .offset
+            .as_ref()
+            .map(|old| (old.connect.lsn_proc, old.position));
+        let to = (processed, offset.position);
+        faults.push(format!("the stored offset goes back from {old:?} to {to:?}"));
+    }
+    let place = |offset: &StoredOffset| (offset.connect.lsn_proc, offset.position);
+    let is_news = state.disk.offset.as_ref().map(place) != Some(place(offset));
+    if state.session.is_over || !is_news {
+        // It tells of a server that is no longer there, or nothing that was not stored before.
+        return faults;
     }
     let missing = state.missing(|e| e.end.0 <= processed || Some(e.position) <= offset.position);
     if !missing.is_empty() {
@@ -163,9 +198,9 @@ const fn read_of(table: usize, row: &Row) -> Record {
 
 /// A record that is given to the producer: nothing that was stored when the session began, and nothing twice in a session.
 pub(crate) fn sent(state: &State, entry: &Entry) -> Vec<String> {
-    let What::Change(..) = entry.record.what else {
+    if entry.is_gone || !matches!(entry.record.what, What::Change(..)) {
         return Vec::new();
-    };
+    }
     let mut faults = Vec::new();
     if state.session.sent.contains(&entry.record) {
         faults.push(format!("sent twice by one session: {:?}", entry.record));
@@ -178,7 +213,9 @@ pub(crate) fn sent(state: &State, entry: &Entry) -> Vec<String> {
         ));
         return faults;
     };
-    if Some(expected.position) <= stored.position || Some(expected.end.0) <= stored.connect.lsn_proc {
+    // What was stored because a server was quiet says nothing of another one.
+    let is_passed = !state.has_failed_over && Some(expected.end.0) <= stored.connect.lsn_proc;
+    if is_passed || Some(expected.position) <= stored.position {
         faults.push(format!("sent again though it was stored: {:?}", entry.record));
     }
     faults
@@ -201,8 +238,15 @@ pub(crate) fn order(state: &State) -> Vec<String> {
             }
         }
     }
+    // Tombstones tell nothing of themselves: they belong to the delete before them.
+    let mut gone: BTreeMap<_, bool> = BTreeMap::new();
     for entry in state.kafka.log.iter().filter(|entry| !entry.is_late) {
         let Record { table, id, what } = entry.record;
+        let is_gone = gone.entry((table, id)).or_default();
+        *is_gone = entry.is_gone || (*is_gone && what == What::Tombstone);
+        if *is_gone {
+            continue;
+        }
         let order = committed.get(&(table, id)).map_or(&[][..], Vec::as_slice);
         let (furthest, last) = runs.entry((table, id)).or_default();
         let at = match what {
@@ -272,7 +316,7 @@ pub(crate) fn complete(state: &State) -> Vec<String> {
 /// Whether the topic has a row that the table holds in the end.
 fn row_arrived(state: &State, table: usize, row: &Row) -> Result<(), &'static str> {
     let history = History::of(state, table, row);
-    let log = state.kafka.log.iter().filter(|entry| !entry.is_late);
+    let log = state.kafka.log.iter().filter(|entry| entry.counts());
     let mut mine = log.filter(|entry| entry.record.table == Some(table));
     if state.plan.withholds_updates() {
         // Any version of it will do, also under another key: what an update made need not come, but the row must.

@@ -107,6 +107,8 @@ pub(crate) struct Database {
     pub(crate) tables: [Table; TABLES.len()],
     /// The end of the WAL.
     pub(crate) end: Lsn,
+    /// The tables as they were behind each position at which they changed.
+    past: Vec<(Lsn, [Table; TABLES.len()])>,
     /// Tables that a snapshot reads: they cannot be rewritten.
     pub(crate) read_by_snapshot: BTreeSet<usize>,
     writers: Vec<Writer>,
@@ -171,6 +173,7 @@ impl Database {
             units: Vec::new(),
             tables: [empty(1), empty(100), empty(200)],
             end: Lsn(1_000),
+            past: Vec::new(),
             read_by_snapshot: BTreeSet::new(),
             writers: Vec::new(),
             xid: 700,
@@ -211,7 +214,9 @@ impl Database {
     pub(crate) fn rewrite(&mut self, random: &mut Random) {
         let table = random.below(TABLES.len() as u64) as usize;
         if !self.is_in_use(table) {
+            self.record();
             self.tables[table].rewrite();
+            self.past.push((self.end, self.tables.clone()));
         }
     }
 
@@ -236,6 +241,18 @@ impl Database {
         while !self.writers.is_empty() {
             self.commit(0, random);
         }
+    }
+
+    /// Another server takes over, which has the WAL up to there and nothing behind it. Returns what it does not have.
+    pub(crate) fn fork(&mut self, at: Lsn) -> Vec<Unit> {
+        self.abort_all();
+        let kept = self.units.partition_point(|unit| unit.end_lsn <= at);
+        let gone = self.units.split_off(kept);
+        self.past.retain(|(end, _)| *end <= at);
+        let (_, tables) = self.past.last().expect("it has the rows of the beginning");
+        self.tables.clone_from(tables);
+        self.end = at;
+        gone
     }
 
     /// The server crashes: what was not committed is gone.
@@ -325,6 +342,7 @@ impl Database {
             self.tables[op.table].apply(op.change, random);
         }
         let end_lsn = self.end;
+        self.past.push((end_lsn, self.tables.clone()));
         self.units.push(Unit {
             commit_lsn,
             end_lsn,

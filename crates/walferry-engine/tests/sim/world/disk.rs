@@ -16,8 +16,8 @@ pub(crate) struct Disk {
     pub(crate) is_full: bool,
     /// How often an offset was written.
     pub(crate) writes: u64,
-    /// Positions may fall with the next write: what they were of is gone.
-    pub(crate) begins_anew: bool,
+    /// Positions may fall once: what they were of is gone.
+    pub(crate) may_fall: bool,
 }
 
 /// The store of one process.
@@ -53,7 +53,9 @@ impl super::State {
             )
         });
         self.disk.writes += 1;
-        self.disk.begins_anew = false;
+        if checks::falls(self, &offset) {
+            self.disk.may_fall = false;
+        }
         self.disk.offset = Some(offset);
     }
 }

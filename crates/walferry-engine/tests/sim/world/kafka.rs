@@ -87,8 +87,18 @@ impl Kafka {
         }
     }
 
+    /// These records tell of what the server no longer has.
+    pub(crate) fn forget(&mut self, gone: &BTreeSet<Record>) {
+        let queued = self.producer.iter_mut().flat_map(|open| &mut open.queued).flatten();
+        let all = self.log.iter_mut().chain(queued.map(|(_, entry)| entry));
+        all.filter(|entry| gone.contains(&entry.record))
+            .for_each(|entry| entry.is_gone = true);
+        self.late = Default::default();
+        self.written.retain(|record| !gone.contains(record));
+    }
+
     fn append(&mut self, entry: Entry) {
-        if !entry.is_late {
+        if !entry.is_late && !entry.is_gone {
             self.written.insert(entry.record);
         }
         self.log.push(entry);
@@ -161,7 +171,7 @@ impl Sink for Producer {
         if is_full() {
             self.turns.wait(&mut || !is_full() || self.acks.is_stopping());
         }
-        let entry = Entry::of(record);
+        let mut entry = Entry::of(record);
         let lane = record
             .key
             .unwrap_or_default()
@@ -176,7 +186,7 @@ impl Sink for Producer {
             .as_ref()
             .is_some_and(|open| open.number == self.number)
         {
-            state.sent(&entry);
+            state.sent(&mut entry);
             if let Some(open) = &mut state.kafka.producer {
                 open.queued[lane].push_back((sequence, entry));
             }

@@ -16,7 +16,7 @@ use walferry_snapshot::{Done, Keys, Step};
 
 use super::{
     Shared, State,
-    checks::ChunkRead,
+    checks::{self, ChunkRead},
     database::{Row, TABLES},
     gates::Who,
     server::{Exported, Slot},
@@ -64,6 +64,9 @@ impl Source for Postgres {
                 system_id: SYSTEM_ID,
                 wal_end: state.database.end,
                 slot,
+                lineage: state.server.lineage.clone(),
+                sends: "dbz".into(),
+                ..Found::default()
             }
         })
         .await
@@ -85,7 +88,7 @@ impl Source for Postgres {
             let (confirmed, on_disk) = (consistent_point, consistent_point);
             state.server.slot = Some(Slot { confirmed, on_disk });
             state.since = consistent_point;
-            state.disk.begins_anew = true;
+            state.disk.may_fall = state.disk.offset.is_some();
             state.tell(|| format!("slot created at {consistent_point:?}"));
             CreatedSlot { consistent_point }
         })
@@ -142,7 +145,7 @@ impl Source for Postgres {
     async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
         self.0.turn(Who::Source).await;
         let until = port.until;
-        self.0.lock().server.start(from, until, port.confirmable.clone())?;
+        let begins = self.0.lock().server.start(from, until, port.confirmable.clone())?;
         let connected = Connected(&self.0);
         self.0.lock().tell(|| format!("stream from {from:?} until {until:?}"));
         let mut phase = port.phase.clone();
@@ -152,7 +155,7 @@ impl Source for Postgres {
         let mut phase = port.phase.clone();
         let reading = async {
             port.chunks
-                .send(Chunk::new(bytes::Bytes::new(), vec![Frame::Begin]))
+                .send(Chunk::new(bytes::Bytes::new(), vec![Frame::Begin { from: begins }]))
                 .await
                 .map_err(ended)?;
             loop {
@@ -341,6 +344,7 @@ impl State {
                 stored.confirmable()
             ));
         }
+        self.faults.extend(checks::confirmed(self, stored.confirmable()));
         if let Some(slot) = &mut self.server.slot {
             slot.confirmed = slot.confirmed.max(stored.confirmable());
         }

@@ -14,6 +14,8 @@ pub(crate) struct Entry {
     pub(crate) big: Option<String>,
     /// Written after its producer's death, among the records of another one.
     pub(crate) is_late: bool,
+    /// The server no longer has what it tells of.
+    pub(crate) is_gone: bool,
 }
 
 /// Tells a record apart from all others.
@@ -39,6 +41,11 @@ pub(crate) enum What {
 }
 
 impl Entry {
+    /// Whether the rules of order and completeness hold for it.
+    pub(crate) const fn counts(&self) -> bool {
+        !self.is_late && !self.is_gone
+    }
+
     pub(crate) fn of(record: &Outgoing<'_>) -> Self {
         let table = record.topic.strip_prefix("sim.public.");
         let table = table.and_then(|name| TABLES.iter().position(|table| table.name == name));
@@ -58,6 +65,7 @@ impl Entry {
             },
             big: big.filter(|big| !big.starts_with("__debezium")).map(str::to_owned),
             is_late: false,
+            is_gone: false,
         }
     }
 }

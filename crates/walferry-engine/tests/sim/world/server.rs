@@ -3,7 +3,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use tokio::sync::watch;
-use walferry_engine::{Failure, progress::Stored};
+use walferry_engine::{
+    Failure,
+    history::{Lineage, Switch},
+    progress::Stored,
+};
 use walferry_pgoutput::Lsn;
 
 use super::{
@@ -18,6 +22,10 @@ use crate::random::Random;
 pub(crate) struct Server {
     pub(crate) is_down: bool,
     pub(crate) slot: Option<Slot>,
+    /// A slot that a failover has not brought here yet.
+    pub(crate) slot_to_come: Option<Slot>,
+    /// The server's timelines.
+    pub(crate) lineage: Lineage,
     /// What the next snapshot sees.
     pub(crate) exported: Option<Exported>,
     pub(crate) connection: Option<Connection>,
@@ -55,6 +63,18 @@ pub(crate) struct Connection {
 }
 
 impl Server {
+    /// A server on its first timeline, without a slot.
+    pub(crate) fn new() -> Self {
+        let lineage = Lineage {
+            left: Vec::new(),
+            now: 1,
+        };
+        Self {
+            lineage,
+            ..Self::default()
+        }
+    }
+
     /// What any statement meets.
     pub(crate) fn answer(&mut self) -> Result<(), Failure> {
         if self.is_down {
@@ -78,6 +98,24 @@ impl Server {
         }
     }
 
+    /// Another server answers, which has the WAL up to there, on a timeline of its own or on the same. Its slot stands no farther.
+    pub(crate) fn replace(&mut self, at: Lsn, is_promoted: bool, slot: Slot, comes_later: bool) {
+        self.cut();
+        self.is_down = false;
+        if is_promoted {
+            let timeline = self.lineage.now;
+            self.lineage.left.push(Switch { timeline, at });
+            self.lineage.now += 1;
+        }
+        self.slot = (!comes_later).then_some(slot);
+        self.slot_to_come = comes_later.then_some(slot);
+    }
+
+    /// The slot of a failover arrives, unless another one has been made.
+    pub(crate) fn bring_slot(&mut self) {
+        self.slot = self.slot.or(self.slot_to_come.take());
+    }
+
     pub(crate) fn checkpoint(&mut self) {
         if let Some(slot) = &mut self.slot {
             slot.on_disk = slot.confirmed;
@@ -90,18 +128,19 @@ impl Server {
         from: Lsn,
         until: Option<Lsn>,
         confirmable: watch::Receiver<Option<Stored>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Lsn, Failure> {
         self.answer()?;
         let slot = self.slot.ok_or_else(|| Failure::retry("slot_missing", "no slot"))?;
+        let from = from.max(slot.confirmed);
         self.connection = Some(Connection {
             confirmable,
-            from: from.max(slot.confirmed),
+            from,
             until,
             described: BTreeSet::new(),
             coming: VecDeque::new(),
             told: Lsn::INVALID,
         });
-        Ok(())
+        Ok(from)
     }
 }
 
