@@ -105,6 +105,9 @@ impl Keeper<'_> {
         loop {
             let due = pace.due(self.progress.unstored()).map(|due| due.max(tries.not_before));
             tokio::select! {
+                // In this order, so that a run of the simulation can be repeated.
+                biased;
+                _ = over.wait_for(|over| *over) => return Ok(()),
                 () = until(due) => {
                     let begun = Instant::now();
                     self.try_to_save(store, &mut tries).await?;
@@ -121,7 +124,6 @@ impl Keeper<'_> {
                         return Err(failure);
                     }
                 }
-                _ = over.wait_for(|over| *over) => return Ok(()),
             }
         }
     }

@@ -272,6 +272,13 @@ impl Progress {
         }
     }
 
+    /// Whether the records under way leave room for more. Who `waits` already goes on when there is enough to fill.
+    pub(crate) fn has_room(&self, waits: bool) -> bool {
+        let state = self.lock();
+        let most = if waits { self.enough() } else { self.limit };
+        state.in_flight_bytes <= most || state.is_over()
+    }
+
     /// Waits until the records under way leave room for more. Returns whether the pipeline shall go on.
     pub fn wait_for_room(&self) -> bool {
         let mut state = self.lock();

@@ -78,6 +78,7 @@ impl<S: Source> Reader<'_, S> {
             };
         }
         tokio::select! {
+            biased;
             done = self.before_stream(snapshot) => done?,
             () = over(&mut phase) => return Ok(()),
         }
@@ -110,6 +111,7 @@ impl<S: Source> Reader<'_, S> {
                 self.check_slot().await
             };
             let checked = tokio::select! {
+                biased;
                 checked = checked => checked,
                 () = over(&mut phase) => return Ok(()),
             };
@@ -174,6 +176,7 @@ impl<S: Source> Reader<'_, S> {
         counters.snapshot_rows_before.store(rows, Relaxed);
         counters.snapshot_begun_us.store(status::now_us(), Relaxed);
         tokio::select! {
+            biased;
             read = self.source.snapshot(plan, &self.port.chunks) => read?,
             never = tell_progress(self.status) => match never {},
             never = tell_of_silence(self.status, &self.port.chunks) => match never {},
@@ -200,8 +203,7 @@ impl<S: Source> Reader<'_, S> {
         let stored = self.stored.borrow().as_ref().map(Stored::stream_start);
         let from = self.origin.from.max(stored.unwrap_or_default());
         // Until the pipeline knows that this is still the server that was read, nothing moves its slot.
-        let begun = *self.port.chunks.begun().borrow();
-        self.gate.close_until(begun + 1);
+        self.gate.close_until(self.port.chunks.connections() + 1);
         self.confirmable.send_replace(None);
         let shown = match self.port.until {
             // On the way to where a snapshot goes on.
@@ -214,6 +216,7 @@ impl<S: Source> Reader<'_, S> {
             self.port.phase.clone(),
         );
         tokio::select! {
+            biased;
             ended = self.source.stream(from, &mut self.port) => ended,
             never = connected(begun, &shown, self.status) => match never {},
             never = tick(&chunks, self.settings.heartbeat, phase) => match never {},
@@ -362,6 +365,7 @@ async fn tick(chunks: &ChunkSender, period: Option<Duration>, mut phase: watch::
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            biased;
             _ = ticks.tick() => {}
             () = over(&mut phase) => return pending().await,
         }

@@ -144,6 +144,7 @@ where
             };
             self.status.counters.restarts.fetch_add(1, Relaxed);
             tokio::select! {
+                biased;
                 () = sleep(pause) => {}
                 () = stopped(stop) => return Ok(()),
             }
@@ -164,6 +165,7 @@ where
             self.status.counters.snapshot_tables.store(0, Relaxed);
         }
         let prepared = tokio::select! {
+            biased;
             prepared = self.prepare(again, new_slot) => prepared?,
             () = stopped(stop) => return Ok(()),
         };
@@ -264,6 +266,7 @@ where
             pending::<()>().await;
         };
         tokio::select! {
+            biased;
             _ = timeout(DRAIN, drained(&progress, &chunks)) => {}
             () = others => {}
         }
@@ -283,6 +286,7 @@ where
         drop(chunks);
         // Two producers at once would mix the records of one session with those of the next.
         tokio::select! {
+            biased;
             () = worker.gone() => {}
             () = async { stopped(stop).await; sleep(CLOSE).await } => {}
         }

@@ -20,6 +20,10 @@ pub trait Sink {
     /// Records of one partition are delivered in the order of the calls. Each ends in one call of [`Acks::delivered`] with
     /// its `sequence`, or of [`Acks::failed`], from whatever thread.
     fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure>;
+
+    /// The pipeline's thread is about to wait until `ready` says so. A producer has nothing to do here. The simulation's
+    /// producer decides here when the thread goes on, so that a run can be repeated step by step.
+    fn before_waiting(&mut self, _ready: &mut dyn FnMut() -> bool) {}
 }
 
 /// A record as Kafka takes it.

@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     future::{Future, ready},
     ops::Range,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -238,6 +241,8 @@ pub struct ChunkSender {
     most: u32,
     /// How many connections have begun.
     begun: watch::Sender<u64>,
+    /// Of how many the beginning was handed over: a connection may fail while it waits for room.
+    handed_over: Arc<AtomicU64>,
 }
 
 /// The pipeline's end.
@@ -254,6 +259,7 @@ pub fn chunks(bytes: usize) -> (ChunkSender, ChunkReceiver) {
             room: Arc::new(Semaphore::new(most as usize)),
             most,
             begun: watch::Sender::new(0),
+            handed_over: Arc::default(),
         },
         receiver,
     )
@@ -275,10 +281,16 @@ impl ChunkSender {
         self.begun.subscribe()
     }
 
+    /// How many connections the pipeline has met, or will meet with what was handed over.
+    pub(crate) fn connections(&self) -> u64 {
+        self.handed_over.load(Ordering::Acquire)
+    }
+
     /// Waits until there is room, then hands the chunk over. Dropping the future hands nothing over. `Err` when the
     /// pipeline has ended.
     pub async fn send(&self, mut chunk: Chunk) -> Result<(), PipelineEnded> {
-        if let Some(Frame::Begin { .. }) = chunk.frames.first() {
+        let begins = matches!(chunk.frames.first(), Some(Frame::Begin { .. }));
+        if begins {
             self.begun.send_modify(|begun| *begun += 1);
         }
         let bytes = u32::try_from(chunk.bytes.len()).unwrap_or(u32::MAX).clamp(1, self.most);
@@ -289,7 +301,13 @@ impl ChunkSender {
                 .await
                 .map_err(|_| PipelineEnded)?,
         );
-        self.chunks.send(chunk).await.map_err(|_| PipelineEnded)
+        // Counted with the chunk, not before: dropping the future hands nothing over.
+        let place = self.chunks.reserve().await.map_err(|_| PipelineEnded)?;
+        if begins {
+            self.handed_over.fetch_add(1, Ordering::AcqRel);
+        }
+        place.send(chunk);
+        Ok(())
     }
 }
 

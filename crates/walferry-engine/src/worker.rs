@@ -84,6 +84,8 @@ impl<K: Sink> Work<K> {
     fn run(mut self, end: oneshot::Sender<Result<(), Failure>>) {
         let _ = end.send(self.work());
         drop(self.chunks);
+        let progress = &self.progress;
+        self.sink.before_waiting(&mut || progress.is_over());
         // What the producer has queued may still be delivered: it is closed, and gives up the rest, when nobody waits for
         // that any more.
         self.progress.wait_until_over();
@@ -91,12 +93,19 @@ impl<K: Sink> Work<K> {
 
     fn work(&mut self) -> Result<(), Failure> {
         let mut batch = Batch::default();
-        while let Some(chunk) = self.chunks.blocking_recv() {
+        while let Some(chunk) = self.next() {
             if !self.pipe(chunk, &mut batch)? {
                 break;
             }
         }
         Ok(())
+    }
+
+    fn next(&mut self) -> Option<Chunk> {
+        let chunks = &self.chunks;
+        self.sink
+            .before_waiting(&mut || !chunks.is_empty() || chunks.is_closed());
+        self.chunks.blocking_recv()
     }
 
     /// One chunk through the pipeline. Returns whether there shall be another.
@@ -120,6 +129,9 @@ impl<K: Sink> Work<K> {
 
     /// Gives the batch to the producer when there is room. Returns whether the pipeline shall go on.
     fn deliver(&mut self, batch: &mut Batch) -> Result<bool, Failure> {
+        let (progress, mut waits) = (&self.progress, false);
+        self.sink
+            .before_waiting(&mut || progress.has_room(std::mem::replace(&mut waits, true)));
         if !self.progress.wait_for_room() {
             return Ok(false);
         }

@@ -24,8 +24,8 @@ use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{Keys, Step};
 
 use crate::{
-    broker::Row,
     fixture,
+    script::Row,
     script::{self, Sent, TABLE, Unit},
 };
 

@@ -1,12 +1,9 @@
 //! The connector's parts that a simulation does not vary.
 
 use std::{
-    future::Future,
     io,
     path::Path,
-    pin::pin,
     sync::{Arc, OnceLock},
-    task::{Context, Poll, Waker},
 };
 
 use walferry_config::connector::Tolerance as OnError;
@@ -92,12 +89,4 @@ pub(crate) fn row(value: &[u8]) -> Option<(i32, i64)> {
     let envelope: serde_json::Value = serde_json::from_slice(value).expect("the converter writes JSON");
     let field = |name: &str| envelope["after"][name].as_i64();
     Some((field("id")? as i32, field("n").unwrap_or(LEFT_OUT)))
-}
-
-/// The value of a future that never waits.
-pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => unreachable!("memory does not wait"),
-    }
 }

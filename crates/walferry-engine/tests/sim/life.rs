@@ -13,9 +13,9 @@ use walferry_engine::{
 use walferry_pgoutput::Lsn;
 
 use crate::{
-    broker::Row,
     edges::{BrokerIs, Edges, Hang, State, WAL_END},
     fixture,
+    script::Row,
     script::{self, Sent, Unit},
 };
 

@@ -14,8 +14,8 @@ use walferry_engine::{
 use walferry_pgoutput::{Begin, Commit, Lsn, Message, PgTimestamp, Truncate, Xid};
 
 use crate::{
-    broker::Row,
     fixture,
+    script::Row,
     script::{self, OTHER, Sent, TABLE},
 };
 

@@ -1,18 +1,16 @@
-//! What happens in the simulated database.
+//! Messages of the stream as a test writes them down.
 
 use walferry_pgoutput::{
-    Begin, Change, Column, Commit, LogicalMessage, Lsn, Message, Oid, Operation, PgTimestamp, Relation, RelationColumn,
+    Begin, Change, Column, Commit, Lsn, Message, Oid, Operation, PgTimestamp, Relation, RelationColumn,
     ReplicaIdentity, TupleBuf, Xid, encode,
 };
-
-use crate::random::Random;
 
 /// The captured table: `public.t (id int4 primary key, n int8)`.
 pub(crate) const TABLE: Oid = Oid(16_384);
 /// A table that is published but not captured.
 pub(crate) const OTHER: Oid = Oid(16_400);
-/// Rows have keys below this.
-pub(crate) const KEYS: u64 = 5;
+/// A row of the captured table: `(id, n)`.
+pub(crate) type Row = (i32, i64);
 
 /// One frame of the stream as the server would send it.
 #[derive(Debug, Clone)]
@@ -28,21 +26,8 @@ pub(crate) struct Sent {
 pub(crate) struct Unit {
     /// The server passes it over when asked to start behind this.
     pub(crate) commit_lsn: Lsn,
-    /// LSN behind its commit record.
-    pub(crate) end_lsn: Lsn,
     /// Its frames.
     pub(crate) frames: Vec<Sent>,
-    /// Rows of the captured table, `(id, n)`.
-    pub(crate) rows: Vec<(i32, i64)>,
-}
-
-/// Transactions in the order of their commits. Their changes interleave in the WAL, some share an LSN, some are rolled back.
-#[derive(Debug, Clone)]
-pub(crate) struct Script {
-    /// Units in stream order.
-    pub(crate) units: Vec<Unit>,
-    /// Values of rows that were rolled back.
-    pub(crate) rolled_back: Vec<i64>,
 }
 
 impl Unit {
@@ -65,70 +50,6 @@ struct Writer {
     changes: Vec<(Lsn, Oid, i32, i64)>,
 }
 
-impl Script {
-    /// The script of a seed.
-    pub(crate) fn random(seed: u64) -> Self {
-        let mut random = Random::new(seed);
-        let mut script = Self {
-            units: Vec::new(),
-            rolled_back: Vec::new(),
-        };
-        let mut writers: Vec<Writer> = Vec::new();
-        let (mut lsn, mut xid, mut n) = (1_000_u64, 700, 0_i64);
-        for _ in 0..30 + random.below(30) {
-            lsn += 8 * (1 + random.below(12));
-            if writers.is_empty() || (writers.len() < 3 && random.once_in(3)) {
-                xid += 1;
-                writers.push(Writer {
-                    xid,
-                    changes: Vec::new(),
-                });
-            }
-            let which = random.below(writers.len() as u64) as usize;
-            match random.below(10) {
-                0..=5 => {
-                    // Several rows of one record share its LSN.
-                    let rows = if random.once_in(3) { 1 + random.below(4) } else { 1 };
-                    let table = if random.once_in(6) { OTHER } else { TABLE };
-                    for _ in 0..rows {
-                        n += 1;
-                        writers[which]
-                            .changes
-                            .push((Lsn(lsn), table, random.below(KEYS) as i32, n));
-                    }
-                }
-                6 => {
-                    let gone = writers.swap_remove(which);
-                    script
-                        .rolled_back
-                        .extend(gone.changes.iter().filter(|c| c.1 == TABLE).map(|c| c.3));
-                }
-                7 if random.once_in(2) => script.units.push(message(Lsn(lsn))),
-                _ => {
-                    let writer = writers.swap_remove(which);
-                    // The next record begins where the commit record ends.
-                    script.units.push(transaction(&writer, Lsn(lsn), Lsn(lsn + 8)));
-                }
-            }
-        }
-        for writer in writers {
-            lsn += 16;
-            script.units.push(transaction(&writer, Lsn(lsn), Lsn(lsn + 8)));
-        }
-        script
-    }
-
-    /// The server's WAL position when everything has happened.
-    pub(crate) fn end(&self) -> Lsn {
-        Lsn(self.units.iter().map(|unit| unit.end_lsn.0).max().unwrap_or_default() + 64)
-    }
-
-    /// Rows of the captured table in commit order.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = (i32, i64)> {
-        self.units.iter().flat_map(|unit| unit.rows.iter().copied())
-    }
-}
-
 fn transaction(writer: &Writer, commit_lsn: Lsn, end_lsn: Lsn) -> Unit {
     let commit_time = PgTimestamp::from_unix_micros(1_700_000_000_000_000 + commit_lsn.0 as i64);
     let begin = Begin {
@@ -149,18 +70,7 @@ fn transaction(writer: &Writer, commit_lsn: Lsn, end_lsn: Lsn) -> Unit {
             commit_time,
         }),
     ));
-    let rows = writer
-        .changes
-        .iter()
-        .filter(|c| c.1 == TABLE)
-        .map(|c| (c.2, c.3))
-        .collect();
-    Unit {
-        commit_lsn,
-        end_lsn,
-        frames,
-        rows,
-    }
+    Unit { commit_lsn, frames }
 }
 
 /// A row `(id, n)`.
@@ -185,22 +95,6 @@ pub(crate) fn update_without_n(lsn: Lsn, id: i32) -> Sent {
     };
     let relation = TABLE;
     frame(lsn, &Message::Change(Change { relation, operation }))
-}
-
-fn message(lsn: Lsn) -> Unit {
-    let message = LogicalMessage {
-        transactional: false,
-        lsn,
-        prefix: "p",
-        content: b"outside",
-    };
-    let frames = vec![frame(lsn, &Message::Logical(message))];
-    Unit {
-        commit_lsn: Lsn(lsn.0 - 1),
-        end_lsn: lsn,
-        frames,
-        rows: Vec::new(),
-    }
 }
 
 /// What describes both tables; sent when a connection begins.

@@ -1,277 +1,615 @@
-//! Postgres, Kafka and the offset store in memory; pipeline and progress are the real ones.
+//! One connector, and everything outside of it in memory: Postgres, Kafka, the disk and the clock.
+//!
+//! The connector is the real one. A seed decides what happens outside of it, and which of its parts goes on, step by step; so
+//! a run that fails can be run again from its seed.
 
-use std::{collections::BTreeSet, sync::Arc};
+mod checks;
+pub(crate) mod database;
+mod disk;
+mod gates;
+mod kafka;
+pub(crate) mod plan;
+mod postgres;
+mod record;
+mod server;
+mod turns;
+mod wal;
 
-use bytes::Bytes;
+use std::{
+    collections::BTreeSet,
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use tokio::sync::watch;
 use walferry_engine::{
-    Failure,
-    batch::Batch,
-    pipeline::Pipeline,
-    progress::{Progress, Stored},
-    sink::Acks,
-    source::Frame,
-    store::{OffsetStore, StoredOffset},
+    Disposition, Failure, Pipeline,
+    run::{Connector, Settings},
+    start::Mismatch,
+    status::Status,
+    store::StoredOffset,
 };
 use walferry_pgoutput::Lsn;
 
-use crate::{
-    broker::{Broker, PARTITIONS, Producer},
-    fixture,
-    random::Random,
-    script::{Script, Sent, relations},
+use self::{
+    checks::ChunkRead,
+    database::{Database, TABLES},
+    disk::{Disk, Store},
+    gates::{Gate, Shared, Who},
+    kafka::{Kafka, LANES, Producers},
+    plan::{Fault, Plan},
+    postgres::Postgres,
+    record::{Entry, Record, What},
+    server::{Server, Slot},
 };
+use crate::{fixture, random::Random};
 
-/// Everything, with one connector in it.
-pub(crate) struct World<'s> {
-    script: &'s Script,
+/// All that is outside of the connector.
+#[derive(Debug)]
+pub(crate) struct State {
+    plan: Plan,
     random: Random,
-    // What survives a crash of the connector.
-    broker: Broker,
-    store: Memory,
-    slot: Lsn,
-    // What does not.
-    connector: Connector,
+    database: Database,
+    server: Server,
+    kafka: Kafka,
+    disk: Disk,
+    source: Gate,
+    store: Gate,
+    session: Session,
+    /// Everything that is committed from here on is to be streamed.
+    since: Lsn,
+    chunks_read: Vec<ChunkRead>,
+    /// Records of what the server no longer has.
+    gone: BTreeSet<Record>,
+    /// Whether another server has taken over.
+    has_failed_over: bool,
+    /// What went wrong.
+    faults: Vec<String>,
+    /// What happened, where somebody wants to know.
+    trace: Option<Vec<String>>,
 }
 
-struct Connector {
-    pipeline: Pipeline,
-    progress: Arc<Progress>,
-    producer: Producer,
-    stream: Stream,
-    stored: Option<Stored>,
+/// From the opening of a producer on.
+#[derive(Debug, Default)]
+struct Session {
+    /// What was stored when it began.
+    stored: StoredOffset,
+    /// What it has sent.
+    sent: BTreeSet<Record>,
+    /// The server that it reads is no longer there.
+    is_over: bool,
 }
 
-/// A connection: what is still to come.
-struct Stream {
-    from: Lsn,
-    next: std::vec::IntoIter<Coming>,
-}
-
-enum Coming {
-    Begin,
-    Wal(Sent),
-    Keepalive(Lsn),
-}
-
-#[derive(Default)]
-struct Memory {
-    offset: Option<StoredOffset>,
-}
-
-impl OffsetStore for Memory {
-    async fn load(&mut self) -> Result<Option<StoredOffset>, Failure> {
-        Ok(self.offset.clone())
+impl State {
+    fn gate(&mut self, who: Who) -> &mut Gate {
+        match who {
+            Who::Source => &mut self.source,
+            Who::Store => &mut self.store,
+        }
     }
-    async fn write(&mut self, offset: &StoredOffset) -> Result<(), Failure> {
-        self.offset = Some(offset.clone());
-        Ok(())
+
+    fn tell(&mut self, what: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(what());
+        }
+    }
+
+    /// Whether it is a failure at which a person accepts that the server has another history.
+    fn is_accepted(&mut self, failure: &Failure) -> bool {
+        let is_accepted =
+            self.plan.accepts_history && ["another_history", "offset_beyond_server"].contains(&failure.kind);
+        if is_accepted {
+            self.tell(|| format!("accepted: {failure}"));
+            let history = self.disk.offset.as_mut().and_then(|offset| offset.history.as_mut());
+            history.expect("it was compared").accepted = true;
+            self.disk.may_fall = true;
+        }
+        is_accepted
+    }
+
+    fn tell_unit(&mut self, unit: usize) {
+        let unit = &self.database.units[unit];
+        let what = self.trace.is_some().then(|| format!("committed {unit:?}"));
+        self.trace
+            .iter_mut()
+            .zip(what)
+            .for_each(|(trace, what)| trace.push(what));
+    }
+
+    fn begin_session(&mut self) {
+        self.tell(|| "a session begins".into());
+        self.session = Session {
+            stored: self.disk.offset.clone().unwrap_or_default(),
+            sent: BTreeSet::new(),
+            is_over: false,
+        };
+    }
+
+    /// A record is given to the producer.
+    fn sent(&mut self, entry: &mut Entry) {
+        entry.is_gone = self.session.is_over && self.gone.contains(&entry.record);
+        self.tell(|| format!("sent {:?}", entry.record));
+        let faults = checks::sent(self, entry);
+        self.faults.extend(faults);
+        if let What::Change(..) = entry.record.what {
+            self.session.sent.insert(entry.record);
+        }
     }
 }
 
-impl<'s> World<'s> {
-    /// A slot at the beginning, nothing delivered.
-    pub(crate) fn new(script: &'s Script, seed: u64) -> Self {
+/// A connector with its world.
+pub(crate) struct World {
+    shared: Shared,
+    process: Option<Process>,
+    actions_left: u64,
+}
+
+/// A running process.
+struct Process {
+    running: Pin<Box<dyn Future<Output = Result<(), Failure>>>>,
+    stop: watch::Sender<bool>,
+    woken: Arc<Woken>,
+}
+
+/// Whether a part of the connector has called for another look at it.
+#[derive(Debug, Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, plan: impl FnOnce(&mut Random) -> Plan, traced: bool) -> Self {
         let mut random = Random::new(seed);
-        let (broker, store, slot) = (Broker::default(), Memory::default(), Lsn(1));
-        let connector = Connector::start(script, &broker, &store, slot, &mut random);
-        Self {
-            script,
+        let plan = plan(&mut random);
+        let (database, actions_left) = (Database::new(&mut random), plan.actions);
+        let state = State {
+            plan,
             random,
-            broker,
-            store,
-            slot,
-            connector,
-        }
-    }
-
-    /// So many steps, each of them whatever part of the system comes to run next.
-    pub(crate) fn run(&mut self, steps: u64) {
-        for _ in 0..steps {
-            self.step();
-        }
-    }
-
-    fn step(&mut self) {
-        match self.random.below(16) {
-            0..=5 => {
-                self.connector.read();
-            }
-            6..=8 => {
-                self.broker.write(self.random.below(PARTITIONS as u64) as usize);
-            }
-            9..=11 => self
-                .connector
-                .settle(self.random.below(PARTITIONS as u64) as usize, &self.broker),
-            12 | 13 => self.connector.save(&mut self.store),
-            14 => self.confirm(),
-            // Postgres goes away and comes back; the connector lives on.
-            _ if self.random.once_in(8) => {
-                self.connector.stream = Stream::open(self.script, self.slot, &mut self.random);
-            }
-            // The producer loses its sequence; what is delivered is stored, and another replays.
-            _ if self.random.once_in(8) => {
-                self.connector.save(&mut self.store);
-                self.crash_and_restart();
-            }
-            _ => {}
-        }
-    }
-
-    fn confirm(&mut self) {
-        if let Some(stored) = self.connector.stored {
-            self.slot = self.slot.max(stored.confirmable());
-        }
-    }
-
-    /// kill -9, and a new start from what survived.
-    pub(crate) fn crash_and_restart(&mut self) {
-        self.broker.lose_producer(&mut self.random);
-        self.connector = Connector::start(self.script, &self.broker, &self.store, self.slot, &mut self.random);
-    }
-
-    /// Until nothing moves any more.
-    pub(crate) fn run_until_idle(&mut self) {
-        while self.connector.read() {}
-        for partition in 0..PARTITIONS {
-            while self.broker.write(partition) {
-                self.connector.settle(partition, &self.broker);
-            }
-            self.connector.settle(partition, &self.broker);
-        }
-        while (0..PARTITIONS).any(|partition| self.connector.settle_one(partition, &self.broker)) {}
-        self.connector.save(&mut self.store);
-        self.confirm();
-    }
-
-    /// What the server was told that it need not keep.
-    pub(crate) const fn confirmed(&self) -> Lsn {
-        self.slot
-    }
-
-    /// Rows that were committed before a position and that no log has.
-    pub(crate) fn missing_before(&self, lsn: Lsn) -> Vec<i64> {
-        let there: BTreeSet<i64> = self.broker.logs().into_iter().flatten().map(|(_, n)| n).collect();
-        let committed = self
-            .script
-            .units
-            .iter()
-            .filter(|unit| unit.end_lsn <= lsn)
-            .flat_map(|unit| &unit.rows);
-        committed.map(|row| row.1).filter(|n| !there.contains(n)).collect()
-    }
-
-    /// Values in the logs that must not be there, or not in that order: on each partition the records of one key are runs in
-    /// commit order, each starting no later than one past the furthest so far.
-    pub(crate) fn misplaced(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
-        for log in self.broker.logs() {
-            for key in 0..crate::script::KEYS as i32 {
-                let order: Vec<i64> = self.script.rows().filter(|row| row.0 == key).map(|row| row.1).collect();
-                let (mut furthest, mut last) = (0, None);
-                for n in log.iter().filter(|row| row.0 == key).map(|row| row.1) {
-                    let Some(at) = order.iter().position(|&m| m == n) else {
-                        wrong.push(format!("key {key}: {n} was never committed"));
-                        continue;
-                    };
-                    let continues = last.is_some_and(|last| at == last + 1);
-                    if !continues && at > furthest {
-                        wrong.push(format!("key {key}: {n} comes too early"));
-                    }
-                    last = Some(at);
-                    furthest = furthest.max(at + 1);
-                }
-            }
-        }
-        wrong
-    }
-}
-
-impl Connector {
-    fn start(script: &Script, broker: &Broker, store: &Memory, slot: Lsn, random: &mut Random) -> Self {
-        let offset = store.offset.clone().unwrap_or_default();
-        let pipeline = fixture::pipeline(&offset);
-        let from = offset.start().unwrap_or_default().max(slot);
-        let progress = Arc::new(Progress::new(offset, usize::MAX));
-        let producer = Producer::new(broker.clone(), Acks::new(progress.clone()));
+            database,
+            server: Server::new(),
+            kafka: Kafka::default(),
+            disk: Disk::default(),
+            source: Gate::default(),
+            store: Gate::default(),
+            session: Session::default(),
+            since: Lsn::INVALID,
+            chunks_read: Vec::new(),
+            gone: BTreeSet::new(),
+            has_failed_over: false,
+            faults: Vec::new(),
+            trace: traced.then(Vec::new),
+        };
         Self {
-            pipeline,
-            progress,
-            producer,
-            stream: Stream::open(script, from, random),
-            stored: None,
+            shared: Shared(Arc::new(Mutex::new(state))),
+            process: None,
+            actions_left,
         }
     }
 
-    /// The next frame on its whole way to the producer; false when there is none.
-    fn read(&mut self) -> bool {
-        let Some(coming) = self.stream.next.next() else {
+    /// What went wrong so far.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let state = self.shared.lock();
+        let mut faults = state.faults.clone();
+        faults.extend(checks::order(&state));
+        faults
+    }
+
+    /// What happened.
+    pub(crate) fn trace(&self) -> Vec<String> {
+        self.shared.lock().trace.clone().unwrap_or_default()
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.shared.lock().random.below(bound)
+    }
+
+    fn once_in(&self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    fn tell(&self, what: &str) {
+        self.shared.lock().tell(|| what.to_owned());
+    }
+
+    /// So many steps, or fewer where something goes wrong.
+    pub(crate) async fn steps(&mut self, steps: u64) {
+        for _ in 0..steps {
+            if self.shared.lock().faults.is_empty() {
+                self.step().await;
+            }
+        }
+    }
+
+    /// Fewer steps than this.
+    pub(crate) async fn some_steps(&mut self, most: u64) {
+        let steps = self.below(most);
+        self.steps(steps).await;
+    }
+
+    /// Steps until the stored offset is like this, but not more than so many.
+    pub(crate) async fn steps_until(&mut self, most: u64, reached: impl Fn(&StoredOffset) -> bool) {
+        for _ in 0..most {
+            if self.shared.lock().disk.offset.as_ref().is_some_and(&reached) {
+                return;
+            }
+            self.steps(1).await;
+        }
+    }
+
+    /// All rows change, many but for their TOASTed values, and so they move. Then nothing happens in the database any more.
+    pub(crate) fn move_rows(&mut self) {
+        let state = &mut *self.shared.lock();
+        state.database.end_all(&mut state.random);
+        state.database.touch_all(&mut state.random);
+        self.actions_left = 0;
+    }
+
+    /// Another server takes over: a standby that was behind, or a copy of the server as it was a while ago. Its slot may come later
+    /// than it.
+    pub(crate) fn fail_over(&mut self, is_promoted: bool) {
+        let state = &mut *self.shared.lock();
+        let Some(slot) = state.server.slot else { return };
+        let span = (state.database.end.0 - slot.confirmed.0) / 8;
+        let at = Lsn(slot.confirmed.0 + 8 * state.random.below(span + 1));
+        let confirmed = if state.random.once_in(2) {
+            slot.on_disk
+        } else {
+            slot.confirmed
+        };
+        let on_disk = confirmed;
+        let gone = state.database.fork(at);
+        state.tell(|| format!("the server is now one that has WAL up to {at:?}, its slot stands at {confirmed:?}"));
+        let comes_later = is_promoted && state.random.once_in(3);
+        let slot = Slot { confirmed, on_disk };
+        state.server.replace(at, is_promoted, slot, comes_later);
+        state.gone.extend(checks::records(&gone, &state.plan));
+        state.kafka.forget(&state.gone);
+        state.disk.may_fall = true;
+        state.session.is_over = true;
+        state.has_failed_over = true;
+    }
+
+    /// The connector is killed, or only its connections are cut.
+    pub(crate) fn interrupt(&mut self) {
+        if self.once_in(2) {
+            self.kill();
+        } else {
+            self.tell("cut");
+            self.shared.lock().server.cut();
+        }
+    }
+
+    /// The database goes on while the connector does nothing.
+    pub(crate) fn act_meanwhile(&mut self, most: u64) {
+        for _ in 0..self.below(most) {
+            self.act();
+        }
+        if self.once_in(4) {
+            let state = &mut *self.shared.lock();
+            state.database.end_all(&mut state.random);
+            state.database.rewrite(&mut state.random);
+        }
+    }
+
+    /// One step: whatever comes to happen next.
+    async fn step(&mut self) {
+        self.start();
+        match self.below(32) {
+            0..=7 => self.open(Who::Source),
+            8..=12 => drop(self.give_turn()),
+            13..=16 => self.write(),
+            17..=20 => self.acknowledge(),
+            21..=22 => self.open(Who::Store),
+            23 => self.shared.lock().confirm(),
+            24..=27 => self.act(),
+            28..=30 => self.pass_time().await,
+            _ => self.fault(),
+        }
+        self.poll().await;
+    }
+
+    /// The process, if none is there.
+    fn start(&mut self) {
+        if self.process.is_some() {
+            return;
+        }
+        self.tell("start");
+        let (stop, stopped) = watch::channel(false);
+        let shared = self.shared.clone();
+        let mut connector = connector(&shared);
+        self.process = Some(Process {
+            running: Box::pin(async move { connector.run(stopped).await }),
+            stop,
+            woken: Arc::default(),
+        });
+    }
+
+    /// Looks at the connector until it waits.
+    async fn poll(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        let waker = Waker::from(process.woken.clone());
+        let ended = loop {
+            process.woken.0.store(false, Ordering::SeqCst);
+            match process.running.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(ended) => break Some(ended),
+                Poll::Pending if process.woken.0.load(Ordering::SeqCst) => {}
+                Poll::Pending => break None,
+            }
+        };
+        if let Some(ended) = ended {
+            let was_asked = *process.stop.borrow();
+            self.tell("ended");
+            self.end_process();
+            // A process that is stopped while the disk is full says so: what it has delivered since comes again.
+            let is_told = |failure: &Failure| was_asked && failure.kind == disk::FULL;
+            let failed = ended
+                .err()
+                .filter(|failure| !is_told(failure) && !self.shared.lock().is_accepted(failure));
+            if let Some(failure) = failed {
+                self.shared.lock().faults.push(format!("it ended: {failure}"));
+            } else if !was_asked && !self.shared.lock().plan.accepts_history {
+                self.shared.lock().faults.push("it ended and nobody had asked".into());
+            }
+        }
+    }
+
+    fn open(&self, who: Who) {
+        let mut state = self.shared.lock();
+        let gate = state.gate(who);
+        gate.is_open = gate.waits;
+    }
+
+    /// The pipeline's thread goes on until it waits for something.
+    fn give_turn(&self) -> bool {
+        let turns = self
+            .shared
+            .lock()
+            .kafka
+            .producer
+            .as_ref()
+            .map(|open| open.turns.clone());
+        turns.is_some_and(|turns| turns.give())
+    }
+
+    fn write(&self) {
+        let lane = self.below(LANES as u64) as usize;
+        let is_late = self.once_in(4);
+        let mut state = self.shared.lock();
+        if is_late {
+            state.kafka.write_late(lane);
+        }
+        state.kafka.write(lane);
+    }
+
+    fn acknowledge(&self) {
+        let lane = self.below(LANES as u64) as usize;
+        self.acknowledge_in(lane);
+    }
+
+    fn acknowledge_in(&self, lane: usize) -> bool {
+        let producer = &mut self.shared.lock().kafka.producer;
+        let acknowledged = producer.as_mut().and_then(|open| open.acknowledge(lane));
+        let Some((acks, sequence)) = acknowledged else {
             return false;
         };
-        let (frame, bytes) = match coming {
-            Coming::Begin => (Frame::Begin { from: self.stream.from }, Bytes::new()),
-            Coming::Keepalive(wal_end) => (Frame::Keepalive { wal_end }, Bytes::new()),
-            Coming::Wal(sent) => {
-                let bytes = Bytes::from(sent.payload);
-                (
-                    Frame::Wal {
-                        lsn: sent.lsn,
-                        payload: 0..bytes.len(),
-                    },
-                    bytes,
-                )
-            }
-        };
-        let mut batch = Batch::default();
-        self.pipeline
-            .on_frame(frame, &bytes, 0, &mut batch)
-            .expect("the script is legal");
-        batch
-            .deliver(&mut self.producer, &self.progress, &fixture::status())
-            .expect("the simulated broker takes all");
+        acks.delivered(sequence);
         true
     }
 
-    fn settle(&self, partition: usize, broker: &Broker) {
-        self.settle_one(partition, broker);
+    fn act(&mut self) {
+        if self.actions_left > 0 {
+            self.actions_left -= 1;
+            let state = &mut *self.shared.lock();
+            let before = state.database.units.len();
+            state.database.act(&mut state.random);
+            for unit in before..state.database.units.len() {
+                state.tell_unit(unit);
+            }
+        }
     }
 
-    fn settle_one(&self, partition: usize, broker: &Broker) -> bool {
-        let acknowledged = broker.acknowledge(partition);
-        if let Some(sequence) = acknowledged {
-            self.producer.settle(sequence);
-        }
-        acknowledged.is_some()
+    async fn pass_time(&self) {
+        let ms = match self.below(16) {
+            0 => 1000 * (1 + self.below(40)),
+            1..=5 => 100 + self.below(400),
+            _ => 1 + self.below(20),
+        };
+        tokio::time::advance(Duration::from_millis(ms)).await;
     }
 
-    fn save(&mut self, store: &mut Memory) {
-        if let Some(delivered) = self.progress.delivered() {
-            let stored = fixture::now(delivered.save(store)).expect("memory does not fail");
-            self.stored = Some(stored);
+    /// Something goes wrong, of what may in this run.
+    fn fault(&mut self) {
+        let fault = {
+            let state = &mut *self.shared.lock();
+            let faults = state.plan.faults.len() as u64;
+            if faults == 0 {
+                return;
+            }
+            state.plan.faults[state.random.below(faults) as usize]
+        };
+        self.tell(&format!("{fault:?}"));
+        match fault {
+            Fault::Connection => self.shared.lock().server.cut(),
+            Fault::Postgres => self.break_server(),
+            Fault::Producer => self.fail_producer(),
+            Fault::Broker => {
+                let kafka = &mut self.shared.lock().kafka;
+                kafka.is_down = !kafka.is_down;
+            }
+            Fault::Disk => {
+                let disk = &mut self.shared.lock().disk;
+                disk.is_full = !disk.is_full;
+            }
+            Fault::Kill => self.kill(),
+            Fault::Stop => {
+                if let Some(process) = &self.process {
+                    process.stop.send_replace(true);
+                }
+            }
         }
+    }
+
+    fn break_server(&self) {
+        let state = &mut *self.shared.lock();
+        match state.random.below(6) {
+            0 | 1 => state.server.checkpoint(),
+            2 if !state.server.is_down => {
+                state.server.crash(&mut state.database);
+                state.server.is_down = true;
+            }
+            _ => {
+                state.server.is_down = false;
+                state.server.broken = None;
+            }
+        }
+    }
+
+    fn fail_producer(&self) {
+        let producer = self.shared.lock().kafka.producer.as_ref().map(kafka::Open::acks);
+        if let Some(acks) = producer {
+            acks.failed(Failure::new(
+                Disposition::Replay,
+                "kafka_producer",
+                "sequence lost",
+                None,
+            ));
+        }
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        if self.process.is_some() {
+            self.tell("killed");
+            self.end_process();
+        }
+    }
+
+    /// Nothing of the process is left: not its threads either.
+    fn end_process(&mut self) {
+        let turns = {
+            let state = &mut *self.shared.lock();
+            let turns = state.kafka.producer.as_ref().map(|open| open.turns.clone());
+            state.kafka.lose_producer(&mut state.random);
+            // A write that was under way is durable, or it is not.
+            if let Some(offset) = state.disk.writing.take()
+                && !state.disk.is_full
+                && state.random.once_in(2)
+            {
+                state.store(offset);
+            }
+            turns
+        };
+        self.process = None;
+        if let Some(turns) = turns {
+            while turns.give() {}
+        }
+    }
+
+    /// Nothing goes wrong any more. Returns what is missing when all has come to rest.
+    pub(crate) async fn rest(&mut self) -> Vec<String> {
+        self.tell("nothing goes wrong any more");
+        {
+            let state = &mut *self.shared.lock();
+            state.database.end_all(&mut state.random);
+            state.server.is_down = false;
+            state.server.broken = None;
+            state.server.bring_slot();
+            state.kafka.is_down = false;
+            state.disk.is_full = false;
+        }
+        for round in 0..2_000 {
+            self.start();
+            self.go_on().await;
+            let ms = if round < 200 { 20 } else { 1_000 };
+            tokio::time::advance(Duration::from_millis(ms)).await;
+            self.poll().await;
+            let state = self.shared.lock();
+            let is_busy = state.kafka.producer.as_ref().is_none_or(kafka::Open::is_busy);
+            if !state.faults.is_empty() || (!is_busy && checks::complete(&state).is_empty()) {
+                return Vec::new();
+            }
+        }
+        checks::complete(&self.shared.lock())
+    }
+
+    /// Each part once.
+    async fn go_on(&mut self) {
+        self.open(Who::Source);
+        self.poll().await;
+        self.give_turn();
+        self.poll().await;
+        for lane in 0..LANES {
+            while self.shared.lock().kafka.write(lane) {}
+            while self.acknowledge_in(lane) {}
+        }
+        self.poll().await;
+        self.open(Who::Store);
+        self.poll().await;
+        self.shared.lock().confirm();
     }
 }
 
-impl Stream {
-    /// What the server sends when it is asked to start there: commits from that position on.
-    fn open(script: &Script, from: Lsn, random: &mut Random) -> Self {
-        let mut coming = vec![Coming::Begin];
-        coming.extend(relations().map(Coming::Wal));
-        for unit in script.units.iter().filter(|unit| unit.commit_lsn >= from) {
-            if random.once_in(4) {
-                coming.push(Coming::Keepalive(unit.commit_lsn));
-            }
-            for (index, sent) in unit.frames.iter().enumerate() {
-                // The server may tell how far it is at any time; inside a transaction that is no word about its rows.
-                if index > 0 && random.once_in(12) {
-                    coming.push(Coming::Keepalive(script.end()));
-                }
-                coming.push(Coming::Wal(sent.clone()));
-            }
-        }
-        coming.push(Coming::Keepalive(script.end()));
-        Self {
-            from,
-            next: coming.into_iter(),
-        }
+impl Drop for World {
+    fn drop(&mut self) {
+        self.kill();
     }
+}
+
+/// The connector of a process.
+fn connector(
+    shared: &Shared,
+) -> Connector<Postgres, Producers, Store, impl FnMut(&StoredOffset) -> Result<Pipeline, Failure> + use<>> {
+    let state = shared.lock();
+    let (properties, heartbeats) = (state.plan.connector.clone(), state.plan.heartbeats);
+    let beat = heartbeats.then_some(Duration::ZERO);
+    let settings = Settings {
+        slot: "s".into(),
+        snapshot: state.plan.policy,
+        mismatch: Mismatch::Refuse,
+        tables: Arc::new(|_, name| TABLES.iter().any(|table| table.is_captured && table.name == name)),
+        snapshot_tables: Arc::new(|_, _| true),
+        flush_interval: Duration::from_millis(10),
+        in_flight_bytes: state.plan.in_flight_bytes,
+        max_retries: None,
+        confirm: true,
+        drop_slot_on_stop: false,
+        heartbeat: beat,
+        snapshot_delay: Duration::ZERO,
+        streaming_delay: Duration::ZERO,
+    };
+    Connector {
+        settings,
+        source: Postgres(shared.clone()),
+        sinks: Producers(shared.clone()),
+        store: Store(shared.clone()),
+        pipelines: move |after: &StoredOffset| {
+            let pipeline = fixture::pipeline_of(&properties, after);
+            Ok(match beat {
+                Some(beat) => pipeline.with_heartbeats(beat),
+                None => pipeline,
+            })
+        },
+        status: Arc::new(Status::new("c", "s")),
+    }
+}
+
+/// Runs a world on a clock that stands still but for the world's own steps.
+pub(crate) fn on_a_clock<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    let mut work = std::pin::pin!(tokio::task::coop::unconstrained(work));
+    runtime.block_on(poll_fn(|context| work.as_mut().poll(context)))
 }

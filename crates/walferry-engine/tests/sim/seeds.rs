@@ -1,0 +1,182 @@
+//! Runs by seed. A run that fails tells its seed; `WALFERRY_SIM_SEED=<seed>` runs that one alone, and tells what happened.
+
+use std::ops::Range;
+
+use walferry_engine::store::StoredOffset;
+
+use crate::{
+    random::Random,
+    world::{World, on_a_clock, plan::Plan},
+};
+
+/// Names the seed that is to be run alone.
+const SEED: &str = "WALFERRY_SIM_SEED";
+/// How much of what happened is told of a run that fails.
+const TOLD: usize = 60;
+
+/// A kind of run.
+struct Runs {
+    /// What a seed chooses at the beginning.
+    plan: Box<dyn Fn(&mut Random) -> Plan>,
+    /// How many seeds have the same choices, each for a moment of its own.
+    moments: u64,
+}
+
+impl Runs {
+    /// Runs these seeds, and tells of the first that fails. `run` is told the moment.
+    fn each(self, seeds: Range<u64>, run: impl AsyncFn(&mut World, u64)) {
+        let only = std::env::var(SEED).ok().map(|seed| seed.parse().expect("a number"));
+        let seeds = only.map_or(seeds, |seed: u64| seed..seed + 1);
+        for seed in seeds {
+            let faults = self.one(seed, &run, false).0;
+            if !faults.is_empty() || only.is_some() {
+                let (again, trace) = self.one(seed, &run, true);
+                let from = if only.is_some() {
+                    0
+                } else {
+                    trace.len().saturating_sub(TOLD)
+                };
+                println!("{}", trace[from..].join("\n"));
+                assert_eq!(again, faults, "seed {seed} does not go the same way twice");
+                assert!(
+                    faults.is_empty(),
+                    "seed {seed}: {faults:#?}\nrun it alone with {SEED}={seed}"
+                );
+            }
+        }
+    }
+
+    /// Returns what went wrong, and what happened.
+    fn one(&self, seed: u64, run: &impl AsyncFn(&mut World, u64), traced: bool) -> (Vec<String>, Vec<String>) {
+        on_a_clock(async {
+            let mut world = World::new(seed / self.moments, &self.plan, traced);
+            run(&mut world, seed % self.moments).await;
+            let mut faults = world.faults();
+            if faults.is_empty() {
+                faults = world.rest().await;
+                faults.extend(world.faults());
+            }
+            (faults, world.trace())
+        })
+    }
+}
+
+fn any() -> Runs {
+    Runs {
+        plan: Box::new(Plan::of),
+        moments: 1,
+    }
+}
+
+#[test]
+fn crash_before_any_step_loses_no_committed_row() {
+    const STEPS: u64 = 200;
+    let runs = Runs {
+        plan: Box::new(|_| Plan::quiet("t", "", true)),
+        moments: STEPS,
+    };
+    runs.each(0..2 * STEPS, async |world, step| {
+        world.steps(step).await;
+        world.kill();
+    });
+}
+
+#[test]
+fn many_crashes_in_a_row_lose_nothing_and_keep_the_order_of_each_key() {
+    any().each(0..200, async |world, _| world.steps(600).await);
+}
+
+/// Where rows change and move while nobody reads, those of chunks that are left may come to lie in chunks that are done.
+#[test]
+fn a_snapshot_that_is_interrupted_again_and_again_misses_no_row() {
+    let runs = Runs {
+        plan: Box::new(|random| Plan {
+            chunk_blocks: 1,
+            actions: 10 + random.below(50),
+            faults: Vec::new(),
+            ..Plan::of(random).with_snapshot()
+        }),
+        moments: 1,
+    };
+    runs.each(0..200, async |world, _| {
+        world.steps(80).await;
+        for _ in 0..5 {
+            world.some_steps(120).await;
+            world.interrupt();
+            world.act_meanwhile(20);
+        }
+    });
+}
+
+/// What the stream does not tell, a snapshot that goes on has to read: a row whose new version came to lie where it was done.
+#[test]
+fn rows_whose_changes_are_withheld_arrive_though_a_snapshot_is_interrupted() {
+    // Operations that are skipped, and such as the publication leaves out.
+    const WITHHELD: [(&str, &str); 4] = [("t,u", ""), ("t,u,d", ""), ("t", "u"), ("t", "ut")];
+    for (skipped, unpublished) in WITHHELD {
+        let runs = Runs {
+            plan: Box::new(move |random| Plan {
+                chunk_blocks: 1,
+                actions: 10 + random.below(30),
+                ..Plan::quiet(skipped, unpublished, true)
+            }),
+            moments: 1,
+        };
+        runs.each(0..30, async |world, _| {
+            world.steps_until(400, |offset| json(offset).contains("blocks")).await;
+            world.some_steps(40).await;
+            world.interrupt();
+            world.move_rows();
+            world.some_steps(400).await;
+            world.interrupt();
+        });
+    }
+}
+
+/// Which rows are to be read again is known to the process alone; that there are some is stored.
+#[test]
+fn a_process_that_is_killed_before_it_has_read_rows_again_misses_none() {
+    let runs = Runs {
+        plan: Box::new(|random| Plan {
+            chunk_blocks: 1,
+            in_flight_bytes: 1 << 20,
+            faults: Vec::new(),
+            ..Plan::of(random).with_snapshot()
+        }),
+        moments: 1,
+    };
+    runs.each(0..150, async |world, _| {
+        world.steps_until(400, |offset| json(offset).contains("blocks")).await;
+        world.some_steps(40).await;
+        world.interrupt();
+        world.move_rows();
+        world.steps_until(600, |offset| json(offset).contains("again")).await;
+        world.some_steps(600).await;
+        world.kill();
+    });
+}
+
+/// What is done of a snapshot.
+fn json(offset: &StoredOffset) -> String {
+    serde_json::to_string(&offset.snapshot).expect("it is JSON")
+}
+
+/// What the new server commits takes the positions of what it does not have.
+#[test]
+fn nothing_that_a_promoted_standby_commits_is_missed() {
+    any().each(0..100, async |world, _| {
+        world.some_steps(400).await;
+        world.fail_over(true);
+        world.act_meanwhile(40);
+        world.some_steps(200).await;
+    });
+}
+
+#[test]
+fn a_seed_goes_the_same_way_each_time() {
+    for seed in 0..10 {
+        let run = async |world: &mut World, _| world.steps(600).await;
+        let [first, second] = [(); 2].map(|()| any().one(seed, &run, true));
+        assert_eq!(first, second, "seed {seed}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Where the simulated connector stores its offset.
+
+use walferry_engine::{
+    Failure,
+    store::{OffsetStore, StoredOffset},
+};
+
+use super::{Shared, checks, gates::Who};
+
+/// What a write fails with while the disk is full.
+pub(crate) const FULL: &str = "disk_full";
+
+/// What is there.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    pub(crate) offset: Option<StoredOffset>,
+    /// What is being written.
+    pub(crate) writing: Option<StoredOffset>,
+    pub(crate) is_full: bool,
+    /// How often an offset was written.
+    pub(crate) writes: u64,
+    /// Positions may fall once: what they were of is gone.
+    pub(crate) may_fall: bool,
+}
+
+/// The store of one process.
+pub(crate) struct Store(pub(crate) Shared);
+
+impl OffsetStore for Store {
+    async fn load(&mut self) -> Result<Option<StoredOffset>, Failure> {
+        Ok(self.0.lock().disk.offset.clone())
+    }
+
+    async fn write(&mut self, offset: &StoredOffset) -> Result<(), Failure> {
+        self.0.lock().disk.writing = Some(offset.clone());
+        self.0.turn(Who::Store).await;
+        let mut state = self.0.lock();
+        let offset = state.disk.writing.take().expect("one write at a time");
+        if state.disk.is_full {
+            return Err(Failure::retry(FULL, "no space left on device"));
+        }
+        state.store(offset);
+        Ok(())
+    }
+}
+
+impl super::State {
+    /// The offset is durable.
+    pub(crate) fn store(&mut self, offset: StoredOffset) {
+        let faults = checks::offset(self, &offset);
+        self.faults.extend(faults);
+        self.tell(|| {
+            format!(
+                "stored {:?} {:?} {:?}",
+                offset.connect.lsn_proc, offset.position, offset.snapshot
+            )
+        });
+        self.disk.writes += 1;
+        if checks::falls(self, &offset) {
+            self.disk.may_fall = false;
+        }
+        self.disk.offset = Some(offset);
+    }
+}

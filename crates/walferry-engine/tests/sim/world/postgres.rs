@@ -1,0 +1,352 @@
+//! The simulated server as the engine's source.
+
+use std::{future::poll_fn, sync::Arc, task::Poll};
+
+use walferry_engine::{
+    Failure,
+    progress::Transaction,
+    source::{
+        Chunk, ChunkSender, CreatedSlot, Found, FoundSlot, Frame, Phase, Port, SnapshotPlan, SnapshotTable, Source,
+        TableFilter,
+    },
+};
+use walferry_event::catalog::TableFacts;
+use walferry_pgoutput::Lsn;
+use walferry_snapshot::{Done, Keys, Step};
+
+use super::{
+    Shared, State,
+    checks::{self, ChunkRead},
+    database::{Row, TABLES},
+    gates::Who,
+    server::{Exported, Slot},
+    wal,
+};
+
+/// The source of one process.
+pub(crate) struct Postgres(pub(crate) Shared);
+
+const SYSTEM_ID: u64 = 7;
+
+impl Postgres {
+    /// A statement: it waits for its answer, and fails where the server is not there.
+    async fn statement<T>(&self, work: impl FnOnce(&mut State) -> T) -> Result<T, Failure> {
+        self.0.turn(Who::Source).await;
+        let mut state = self.0.lock();
+        state.server.answer()?;
+        Ok(work(&mut state))
+    }
+
+    /// Ends when the connection is cut.
+    async fn cut(&self) -> Failure {
+        poll_fn(|_| self.0.lock().server.broken.take().map_or(Poll::Pending, Poll::Ready)).await
+    }
+
+    fn export(state: &mut State) -> Lsn {
+        let (lsn, tables) = (state.database.end, state.database.tables.clone());
+        state.server.exported = Some(Exported { lsn, tables });
+        lsn
+    }
+}
+
+impl Source for Postgres {
+    async fn inspect(&mut self) -> Result<Found, Failure> {
+        self.statement(|state| {
+            state.server.exported = None;
+            let slot = state.server.slot.map(|slot| FoundSlot {
+                confirmed: Some(slot.confirmed),
+                restart: Some(slot.confirmed),
+                alive: true,
+                active_pid: None,
+            });
+            Found {
+                server_version: 160_000,
+                system_id: SYSTEM_ID,
+                wal_end: state.database.end,
+                slot,
+                lineage: state.server.lineage.clone(),
+                sends: "dbz".into(),
+                ..Found::default()
+            }
+        })
+        .await
+    }
+
+    async fn tables(&mut self, wanted: TableFilter, _: &[String]) -> Result<Vec<TableFacts>, Failure> {
+        let is_wanted = |table: &TableFacts| wanted(&table.schema, &table.name);
+        self.statement(|_| TABLES.iter().map(wal::facts).filter(is_wanted).collect())
+            .await
+    }
+
+    async fn ensure_publication(&mut self, _: TableFilter) -> Result<(), Failure> {
+        self.statement(|_| ()).await
+    }
+
+    async fn create_slot(&mut self, _: bool) -> Result<CreatedSlot, Failure> {
+        self.statement(|state| {
+            let consistent_point = Self::export(state);
+            let (confirmed, on_disk) = (consistent_point, consistent_point);
+            state.server.slot = Some(Slot { confirmed, on_disk });
+            state.since = consistent_point;
+            state.disk.may_fall = state.disk.offset.is_some();
+            state.tell(|| format!("slot created at {consistent_point:?}"));
+            CreatedSlot { consistent_point }
+        })
+        .await
+    }
+
+    async fn watermark(&mut self) -> Result<Lsn, Failure> {
+        self.statement(|state| {
+            let lsn = Self::export(state);
+            let goes_on = state
+                .disk
+                .offset
+                .as_ref()
+                .is_some_and(|offset| offset.snapshot.is_some());
+            if !goes_on {
+                // A slot of which nothing is known: what it holds is in the rows that are read.
+                state.since = lsn;
+            }
+            state.tell(|| format!("watermark {lsn:?}"));
+            lsn
+        })
+        .await
+    }
+
+    async fn snapshot(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
+        let exported = self.statement(|state| state.server.exported.take()).await?;
+        let exported = exported.ok_or_else(|| Failure::retry("snapshot_gone", "the exported snapshot is gone"))?;
+        let reading = Reading(&self.0);
+        self.0.lock().chunks_read.clear();
+        let mut jobs = Vec::new();
+        for facts in &plan.tables {
+            jobs.extend(self.jobs(facts, &plan, &exported).await?);
+        }
+        self.0.lock().shuffle(&mut jobs);
+        for job in jobs {
+            let (chunk, read) = job;
+            self.statement(|state| {
+                state.tell(|| format!("read {read:?}"));
+                state.chunks_read.push(read);
+            })
+            .await?;
+            out.send(chunk).await.map_err(ended)?;
+        }
+        drop(reading);
+        let end = Frame::SnapshotEnd {
+            lsn: exported.lsn,
+            transaction: TRANSACTION,
+        };
+        out.send(Chunk::new(bytes::Bytes::new(), vec![end]))
+            .await
+            .map_err(ended)
+    }
+
+    async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
+        self.0.turn(Who::Source).await;
+        let until = port.until;
+        let begins = self.0.lock().server.start(from, until, port.confirmable.clone())?;
+        let connected = Connected(&self.0);
+        self.0.lock().tell(|| format!("stream from {from:?} until {until:?}"));
+        let mut phase = port.phase.clone();
+        let closing = async move {
+            let _ = phase.wait_for(|phase| *phase == Phase::Close).await;
+        };
+        let mut phase = port.phase.clone();
+        let reading = async {
+            port.chunks
+                .send(Chunk::new(bytes::Bytes::new(), vec![Frame::Begin { from: begins }]))
+                .await
+                .map_err(ended)?;
+            loop {
+                self.0.turn(Who::Source).await;
+                let Some(read) = self.0.lock().read() else {
+                    return Ok::<(), Failure>(());
+                };
+                if !read.is_empty() {
+                    port.chunks.send(wal::chunk(read)).await.map_err(ended)?;
+                }
+            }
+        };
+        let attended = async {
+            tokio::select! {
+                biased;
+                _ = phase.wait_for(|phase| *phase >= Phase::Drain) => {}
+                read = reading => {
+                    read?;
+                    return Ok(());
+                }
+            }
+            // Drained: answers and confirms, until it is closed.
+            closing.await;
+            Ok::<(), Failure>(())
+        };
+        tokio::select! {
+            biased;
+            failure = self.cut() => return Err(failure),
+            ended = attended => ended?,
+        }
+        self.0.lock().confirm();
+        drop(connected);
+        Ok(())
+    }
+
+    async fn advance_slot(&mut self, _: Lsn) -> Result<(), Failure> {
+        self.statement(|_| ()).await
+    }
+
+    async fn drop_slot(&mut self) -> Result<(), Failure> {
+        self.statement(|state| state.server.slot = None).await
+    }
+}
+
+/// The transaction that reads a snapshot.
+const TRANSACTION: Transaction = Transaction { xid: 3, time_us: 1 };
+
+/// Tables stay as they are while a snapshot reads them.
+struct Reading<'a>(&'a Shared);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.lock().database.read_by_snapshot.clear();
+    }
+}
+
+/// A stream, until it ends.
+struct Connected<'a>(&'a Shared);
+
+impl Drop for Connected<'_> {
+    fn drop(&mut self) {
+        self.0.lock().server.connection = None;
+    }
+}
+
+impl Postgres {
+    /// What is read of a table, in the order of the edge: first rows that are to be read again, then chunks.
+    async fn jobs(
+        &self,
+        facts: &TableFacts,
+        plan: &SnapshotPlan,
+        exported: &Exported,
+    ) -> Result<Vec<(Chunk, ChunkRead)>, Failure> {
+        let (oid, done) = (facts.oid, &plan.done);
+        if done.is_complete(oid) && !plan.again.contains_key(&oid) {
+            return Ok(Vec::new());
+        }
+        let index = TABLES.iter().position(|table| table.oid == oid).expect("it was listed");
+        let (table, most) = (&exported.tables[index], self.0.lock().plan.chunk_blocks);
+        let is_same = self.statement(|state| {
+            state.database.read_by_snapshot.insert(index);
+            state.database.tables[index].storage == table.storage
+        });
+        if !is_same.await? {
+            return Err(Failure::retry("table_changed", "the table was rewritten"));
+        }
+        // What is not published cannot be told apart from what has not happened: the edge gives such a table another storage with
+        // each snapshot, so that it begins again.
+        let storage = match self.0.lock().plan.unpublished {
+            "" => table.storage << 32,
+            _ => table.storage << 32 | exported.lsn.0,
+        };
+        let described = Arc::new(SnapshotTable {
+            catalog: wal::catalog(&TABLES[index]),
+            lsn: exported.lsn,
+            xid: TRANSACTION.xid,
+            time_us: TRANSACTION.time_us,
+            ordered: self.0.lock().plan.is_ordered,
+            begun: done.has_begun(oid) && !done.is_rewritten(oid, storage),
+            first: *done == Done::default() && plan.tables.first() == Some(facts),
+        });
+        let chunks = done.left(oid, storage, table.blocks(), most);
+        let mut parts = Vec::new();
+        if let Some(Keys::Of { values, .. }) = plan.again.get(&oid)
+            && (chunks.is_empty() || !done.is_rewritten(oid, storage))
+        {
+            let is_noted = |row: &Row| values.contains(&vec![row.id.to_string()]);
+            parts.push((Step::ReadAgain(oid), rows_of(table, |row, _| is_noted(row))));
+        }
+        for blocks in chunks {
+            let lies_in = |_: &Row, block| blocks.first <= block && block < blocks.end;
+            let step = Step::Chunk {
+                table: oid,
+                storage,
+                blocks,
+            };
+            parts.push((step, rows_of(table, lies_in)));
+        }
+        let last = parts.len();
+        let part = |(index, (step, rows)): (usize, (Step, Vec<Row>))| {
+            (chunk(&described, &rows, step, index + 1 == last), rows, step)
+        };
+        let read = parts.into_iter().enumerate().map(part);
+        Ok(read
+            .map(|(chunk, rows, step)| (chunk, ChunkRead { index, step, rows }))
+            .collect())
+    }
+}
+
+fn rows_of(table: &super::database::Table, wanted: impl Fn(&Row, u32) -> bool) -> Vec<Row> {
+    let mut rows: Vec<(u32, Row)> = table.rows.values().map(|(row, block)| (*block, *row)).collect();
+    rows.sort_by_key(|(block, row)| (*block, row.id));
+    rows.retain(|(block, row)| wanted(row, *block));
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// Rows of a table, and what is complete with them.
+fn chunk(table: &Arc<SnapshotTable>, rows: &[Row], step: Step, completes: bool) -> Chunk {
+    let (mut bytes, mut frames) = (Vec::new(), Vec::new());
+    for row in rows {
+        if frames.is_empty() {
+            frames.push(Frame::Table(table.clone()));
+        }
+        let begin = bytes.len();
+        bytes.extend(wal::whole(row).to_bytes());
+        frames.push(Frame::Row {
+            tuple: begin..bytes.len(),
+        });
+    }
+    frames.push(Frame::Part { step, completes });
+    Chunk::new(bytes.into(), frames)
+}
+
+fn ended(error: walferry_engine::source::PipelineEnded) -> Failure {
+    Failure::retry("pipeline_ended", error.to_string())
+}
+
+impl State {
+    /// What the connection reads next.
+    fn read(&mut self) -> Option<Vec<wal::Sent>> {
+        let connection = self.server.connection.as_mut().expect("it reads");
+        connection.next(&self.database, &self.plan, &mut self.random)
+    }
+
+    /// Where chunks are read by several at a time, they come in any order.
+    fn shuffle<T>(&mut self, jobs: &mut [T]) {
+        if !self.plan.is_ordered {
+            for last in (1..jobs.len()).rev() {
+                jobs.swap(last, self.random.below(last as u64 + 1) as usize);
+            }
+        }
+    }
+
+    /// The status update of the stream.
+    pub(crate) fn confirm(&mut self) {
+        let Some(connection) = &self.server.connection else {
+            return;
+        };
+        let Some(stored) = *connection.confirmable.borrow() else {
+            return;
+        };
+        let durable = self.disk.offset.as_ref().and_then(|offset| offset.connect.lsn_proc);
+        if durable < Some(stored.confirmable().into()) {
+            self.faults.push(format!(
+                "{} is confirmed and {durable:?} is stored",
+                stored.confirmable()
+            ));
+        }
+        self.faults.extend(checks::confirmed(self, stored.confirmable()));
+        if let Some(slot) = &mut self.server.slot {
+            slot.confirmed = slot.confirmed.max(stored.confirmable());
+        }
+    }
+}

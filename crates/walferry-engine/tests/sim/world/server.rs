@@ -1,0 +1,195 @@
+//! The simulated server beside its tables: slot, connection, exported snapshots.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use tokio::sync::watch;
+use walferry_engine::{
+    Failure,
+    history::{Lineage, Switch},
+    progress::Stored,
+};
+use walferry_pgoutput::Lsn;
+
+use super::{
+    database::{Database, TABLES, Table},
+    plan::Plan,
+    wal::{self, Sent},
+};
+use crate::random::Random;
+
+/// What the server knows of its one client.
+#[derive(Debug, Default)]
+pub(crate) struct Server {
+    pub(crate) is_down: bool,
+    pub(crate) slot: Option<Slot>,
+    /// A slot that a failover has not brought here yet.
+    pub(crate) slot_to_come: Option<Slot>,
+    /// The server's timelines.
+    pub(crate) lineage: Lineage,
+    /// What the next snapshot sees.
+    pub(crate) exported: Option<Exported>,
+    pub(crate) connection: Option<Connection>,
+    /// What ends the statement or stream that is under way.
+    pub(crate) broken: Option<Failure>,
+}
+
+/// The replication slot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    /// `confirmed_flush_lsn`.
+    pub(crate) confirmed: Lsn,
+    /// The same as it is on disk. Postgres writes it at a checkpoint, and goes back to it after a crash.
+    pub(crate) on_disk: Lsn,
+}
+
+/// The tables as of a position.
+#[derive(Debug, Clone)]
+pub(crate) struct Exported {
+    pub(crate) lsn: Lsn,
+    pub(crate) tables: [Table; TABLES.len()],
+}
+
+/// A walsender.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) confirmable: watch::Receiver<Option<Stored>>,
+    /// Transactions that were committed before are passed over.
+    from: Lsn,
+    /// Where to end.
+    until: Option<Lsn>,
+    described: BTreeSet<usize>,
+    coming: VecDeque<Sent>,
+    told: Lsn,
+}
+
+impl Server {
+    /// A server on its first timeline, without a slot.
+    pub(crate) fn new() -> Self {
+        let lineage = Lineage {
+            left: Vec::new(),
+            now: 1,
+        };
+        Self {
+            lineage,
+            ..Self::default()
+        }
+    }
+
+    /// What any statement meets.
+    pub(crate) fn answer(&mut self) -> Result<(), Failure> {
+        if self.is_down {
+            return Err(unreachable());
+        }
+        self.broken.take().map_or(Ok(()), Err)
+    }
+
+    /// The connections are cut.
+    pub(crate) fn cut(&mut self) {
+        self.broken = Some(unreachable());
+        self.exported = None;
+    }
+
+    /// It stops without a word, and goes on from what it has on disk.
+    pub(crate) fn crash(&mut self, database: &mut Database) {
+        self.cut();
+        database.abort_all();
+        if let Some(slot) = &mut self.slot {
+            slot.confirmed = slot.on_disk;
+        }
+    }
+
+    /// Another server answers, which has the WAL up to there, on a timeline of its own or on the same. Its slot stands no farther.
+    pub(crate) fn replace(&mut self, at: Lsn, is_promoted: bool, slot: Slot, comes_later: bool) {
+        self.cut();
+        self.is_down = false;
+        if is_promoted {
+            let timeline = self.lineage.now;
+            self.lineage.left.push(Switch { timeline, at });
+            self.lineage.now += 1;
+        }
+        self.slot = (!comes_later).then_some(slot);
+        self.slot_to_come = comes_later.then_some(slot);
+    }
+
+    /// The slot of a failover arrives, unless another one has been made.
+    pub(crate) fn bring_slot(&mut self) {
+        self.slot = self.slot.or(self.slot_to_come.take());
+    }
+
+    pub(crate) fn checkpoint(&mut self) {
+        if let Some(slot) = &mut self.slot {
+            slot.on_disk = slot.confirmed;
+        }
+    }
+
+    /// Begins to stream. Asked for a position before the slot's, Postgres begins at the slot's and says nothing.
+    pub(crate) fn start(
+        &mut self,
+        from: Lsn,
+        until: Option<Lsn>,
+        confirmable: watch::Receiver<Option<Stored>>,
+    ) -> Result<Lsn, Failure> {
+        self.answer()?;
+        let slot = self.slot.ok_or_else(|| Failure::retry("slot_missing", "no slot"))?;
+        let from = from.max(slot.confirmed);
+        self.connection = Some(Connection {
+            confirmable,
+            from,
+            until,
+            described: BTreeSet::new(),
+            coming: VecDeque::new(),
+            told: Lsn::INVALID,
+        });
+        Ok(from)
+    }
+}
+
+impl Connection {
+    /// What is read from the socket next; `None` once everything before [`Connection::until`] has been.
+    pub(crate) fn next(&mut self, database: &Database, plan: &Plan, random: &mut Random) -> Option<Vec<Sent>> {
+        let most = 1 + random.below(6);
+        let mut read = Vec::new();
+        for _ in 0..most {
+            if self.coming.is_empty() && !self.fetch(database, plan, random) {
+                return (!read.is_empty()).then_some(read);
+            }
+            read.extend(self.coming.pop_front());
+        }
+        Some(read)
+    }
+
+    /// Goes on to the next transaction, or tells where the server is. Returns false where the stream is to end.
+    fn fetch(&mut self, database: &Database, plan: &Plan, random: &mut Random) -> bool {
+        let reached = |lsn: Lsn| self.until.is_some_and(|until| lsn >= until);
+        let Some(unit) = database.units.iter().find(|unit| unit.commit_lsn >= self.from) else {
+            if reached(database.end) {
+                return false;
+            }
+            if self.told < database.end || random.once_in(4) {
+                self.told = database.end;
+                self.coming.push_back(Sent::Keepalive(database.end));
+            }
+            return true;
+        };
+        if reached(unit.commit_lsn) && !unit.is_message {
+            return false;
+        }
+        if random.once_in(4) && !reached(unit.commit_lsn) {
+            self.coming.push_back(Sent::Keepalive(unit.commit_lsn));
+        }
+        let begin = self.coming.len();
+        wal::messages(unit, &mut self.described, plan, &mut self.coming);
+        // The server may tell how far it is at any time. Inside a transaction that is no word about its rows.
+        let messages = (self.coming.len() - begin) as u64;
+        if messages > 1 && random.once_in(3) {
+            let at = begin + 1 + random.below(messages - 1) as usize;
+            self.coming.insert(at, Sent::Keepalive(database.end));
+        }
+        self.from = Lsn(unit.commit_lsn.0 + 1);
+        true
+    }
+}
+
+pub(crate) fn unreachable() -> Failure {
+    Failure::retry("unreachable", "connection lost")
+}
