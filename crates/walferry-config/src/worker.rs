@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::connector::Plugin;
+use crate::connector::{Plugin, hide_values};
 use crate::file::Submitted;
 use crate::finding::Findings;
 use crate::property::{Group, Property, Support};
@@ -251,11 +251,12 @@ impl Worker {
         let written = Options::new("", submitted.properties.iter().cloned().collect());
         let providers = Providers::from_worker(&written, &mut findings);
         let mut options = Options::default();
+        let mut values = Vec::new();
         for (name, text) in &submitted.properties {
             // Connect reads these before there are providers.
             let early = name.starts_with("config.providers") || name == "plugin.path";
             match (!early)
-                .then(|| providers.resolve(name, text, lookup, &mut findings))
+                .then(|| providers.resolve(name, text, lookup, &mut findings, &mut values))
                 .flatten()
             {
                 Some(resolved) => options.set_resolved(name, resolved, text),
@@ -266,6 +267,7 @@ impl Worker {
         let worker = Self::from_reader(&mut reader, providers);
         let (worker, more) = reader.finish(worker);
         findings.extend(more);
+        hide_values(&mut findings, &values);
         (worker.filter(|_| !findings.has_problems()), findings)
     }
 
@@ -276,9 +278,7 @@ impl Worker {
             options: options.below(&format!("{}.", property.name())),
         };
         let mut client = Options::default();
-        for (name, text) in options.iter().filter(|(name, _)| is_client(name)) {
-            client.set(name, text);
-        }
+        client.extend(options, is_client);
         Self {
             bootstrap_servers: reader.get(&BOOTSTRAP),
             group_id: reader.get(&GROUP_ID),

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use walferry_config::shown_text;
 use walferry_engine::{Disposition, Exit, Failure};
 use walferry_pgoutput::Lsn;
 
@@ -152,7 +153,11 @@ pub(crate) fn unreachable(servers: &str, reason: &str) -> Failure {
     Failure::new(
         Disposition::Retry,
         health::UNREACHABLE,
-        format!("no Kafka broker of {servers} answers: {}", gist(reason)),
+        format!(
+            "no Kafka broker of {} answers: {}",
+            shown_text(servers),
+            shown_text(gist(reason))
+        ),
         Some("look whether Kafka runs, whether `bootstrap.servers` and the brokers' advertised listeners can be reached, and whether `security.protocol` is that of the listener".into()),
     )
 }
