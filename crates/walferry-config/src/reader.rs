@@ -333,7 +333,9 @@ impl<'a> Reader<'a> {
                 self.note(name, format!("has no effect: {why}"));
             }
             Support::Elsewhere { is, hint } => {
-                let hint = declaration.filled_in(hint, name).replace("<prefix>", &self.options.prefix);
+                let hint = declaration
+                    .filled_in(hint, name)
+                    .replace("<prefix>", &self.options.prefix);
                 self.warning(name, is).hint(hint);
             }
         }

@@ -317,7 +317,9 @@ fn each_finding_names_the_property_and_the_remedy() {
         (
             "slot.drop.on.stop",
             "yes",
-            &["Problem: slot.drop.on.stop is \"yes\", which is not true or false (leave it out for the default, false)"],
+            &[
+                "Problem: slot.drop.on.stop is \"yes\", which is not true or false (leave it out for the default, false)",
+            ],
         ),
         ("tombstones.on.delete", " True ", &[]),
         ("decimal.handling.mode", "STRING", &[]),

@@ -58,7 +58,12 @@ impl Retries {
         self.in_a_row += 1;
         let pause = self.pause;
         self.pause = (pause * 2).min(LONGEST);
-        warn!(error.kind = failure.kind, error = %failure, pause_ms = pause.as_millis() as u64, "trying again after a pause");
+        warn!(
+            error.kind = failure.kind,
+            error = failure.for_log(),
+            pause_ms = pause.as_millis() as u64,
+            "trying again after a pause"
+        );
         status.set_phase(Phase::Waiting(failure));
         Ok(pause)
     }

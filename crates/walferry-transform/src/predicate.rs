@@ -158,7 +158,7 @@ mod tests {
         let cases = [
             (
                 Predicate::topic_name_matches(&options(&[])).1,
-                "predicates.p.pattern is required",
+                "predicates.p.pattern is required (set predicates.p.pattern: java regular expression that the whole topic name has to match)",
             ),
             (
                 Predicate::has_header_key(&options(&[("name", " ")])).1,

@@ -42,7 +42,7 @@ pub(crate) fn check(worker: &Worker, plugins: &Plugins) -> Findings {
 }
 
 /// Makes the pipeline of a session that goes on after an offset.
-type Pipelines = Box<dyn FnMut(&StoredOffset) -> Result<Pipeline, Failure>>;
+pub(crate) type Pipelines = Box<dyn FnMut(&StoredOffset) -> Result<Pipeline, Failure>>;
 
 /// A connector of Postgres, Kafka and a folder.
 pub(crate) type Assembled = Connector<Postgres, Producers, FileStore, Pipelines>;
@@ -142,7 +142,7 @@ fn settings(loaded: &Loaded) -> Settings {
 }
 
 /// Makes the pipeline of each session. The run id, as in Debezium, is new at each start of the process.
-fn pipelines(config: &Config, status: &Status) -> Pipelines {
+pub(crate) fn pipelines(config: &Config, status: &Status) -> Pipelines {
     let events = Arc::new(EventSettings::new(
         config,
         env!("CARGO_PKG_VERSION"),
