@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::finding::Findings;
 use crate::foreign::{self, Foreign};
+use crate::sanitize::shown_name;
 
 /// The properties of a file as its author wrote them: nothing trimmed, resolved or left out.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -191,7 +192,7 @@ impl Submitted {
 /// Names only: any value may be a secret.
 impl fmt::Debug for Submitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.properties.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<_> = self.properties.iter().map(|(name, _)| shown_name(name)).collect();
         f.debug_struct("Submitted")
             .field("name", &self.name)
             .field("names", &names)

@@ -81,7 +81,8 @@ impl Findings {
         self.0.extend(other.0);
     }
 
-    /// Hides a secret wherever it stands as a word of its own, also where it has become part of a name.
+    /// Hides a secret wherever it stands, also where it has become part of a name. A short one is hidden only as a word of its own,
+    /// for messages may have it as a part of theirs.
     pub(crate) fn hide(&mut self, secret: &str) {
         for finding in &mut self.0 {
             let texts = [&mut finding.property, &mut finding.message];
@@ -127,7 +128,8 @@ fn without(text: &str, word: &str) -> String {
     let mut rest = text;
     while let Some(at) = rest.find(word) {
         let (before, behind) = (&rest[..at], &rest[at + word.len()..]);
-        let inside = before.ends_with(char::is_alphanumeric) || behind.starts_with(char::is_alphanumeric);
+        let inside = word.len() < 8 && before.ends_with(char::is_alphanumeric)
+            || word.len() < 8 && behind.starts_with(char::is_alphanumeric);
         shown.push_str(before);
         shown.push_str(if inside { word } else { HIDDEN });
         rest = behind;

@@ -280,7 +280,7 @@ impl<'a> Reader<'a> {
             if !self.findings.problems().any(|problem| problem.property == full_name) {
                 let message = self.complaint::<T>(name, text, &error);
                 // A guess is near to what was written.
-                let secret = T::SECRET || self.options.is_secret(name);
+                let secret = T::SECRET || self.options.is_secret(name) || shown_text(text) != text;
                 let guess = (!secret).then(|| error.hint.or_else(|| T::remedy(text))).flatten();
                 let plain = matches!(
                     T::TYPE,

@@ -79,15 +79,23 @@ impl Sanitizer {
 /// what a broken file has in the place of a name may be anything, such as a line of a private key.
 pub fn shown_name(name: &str) -> Cow<'_, str> {
     const SALT: &str = "salt.";
+    const HASH: &str = "column.mask.hash.";
     let lower = name.to_ascii_lowercase();
+    // What stands in the place of the algorithm may be the salt.
+    if let Some(rest) = lower.strip_prefix(HASH) {
+        let algorithm = rest.strip_prefix("v2.").unwrap_or(rest);
+        if !["md", "sha", "<"].iter().any(|begin| algorithm.starts_with(begin)) {
+            return Cow::Owned(format!("{HASH}{HIDDEN}"));
+        }
+    }
     if let Some(at) = lower.find(SALT)
         && at + SALT.len() < name.len()
         && !lower.ends_with("salt.<salt>")
     {
-        return Cow::Owned(format!("{}{HIDDEN}", shown_name(&name[..at + SALT.len()])));
+        let before = shown_name(&name[..at + SALT.len()]);
+        return Cow::Owned(format!("{}{HIDDEN}", before.trim_end_matches(HIDDEN)));
     }
     // Behind `column.mask.hash` whatever is no word of the pattern may be a salt without its word.
-    const HASH: &str = "column.mask.hash.";
     if lower.starts_with(HASH) && !lower.contains(".with.salt") {
         return Cow::Owned(format!("{HASH}{HIDDEN}"));
     }
@@ -112,6 +120,9 @@ pub fn shown_text(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(HIDDEN);
     }
     let mut shown = Cow::Borrowed(text);
+    if text.contains(":-") && text.contains("${") {
+        shown = Cow::Owned(without_defaults(text));
+    }
     if text.contains('@') || text.contains("://") {
         shown = Cow::Owned(without_credentials(&shown));
     }
@@ -119,6 +130,24 @@ pub fn shown_text(text: &str) -> Cow<'_, str> {
     if SECRET_WORDS.iter().any(|word| lower.contains(word)) {
         shown = Cow::Owned(without_assignments(&shown, &lower));
     }
+    shown
+}
+
+/// Hides the default of `${NAME:-default}`, as a shell has it: it may be the password.
+fn without_defaults(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, reference)) = rest.split_once("${") {
+        shown.push_str(before);
+        shown.push_str("${");
+        let (inside, behind) = reference.split_at(reference.find('}').unwrap_or(reference.len()));
+        match inside.split_once(":-") {
+            Some((name, default)) if !default.is_empty() => shown.push_str(&format!("{name}:-{HIDDEN}")),
+            _ => shown.push_str(inside),
+        }
+        rest = behind;
+    }
+    shown.push_str(rest);
     shown
 }
 
@@ -321,6 +350,7 @@ mod tests {
             ("a.PlainLoginModule required username=\"u\" pass=\"hunter2\";", HIDDEN),
             ("-----BEGIN PRIVATE KEY-----\nhunter2", HIDDEN),
             ("password=${env:PGPASSWORD}", "password=${env:PGPASSWORD}"),
+            ("${PGPASSWORD:-hunter2} x", "${PGPASSWORD:-********} x"),
             ("${file:/secrets/password:key}", "${file:/secrets/password:key}"),
             ("is the user's password", "is the user's password"),
             ("public.users:id,token", "public.users:id,token"),
@@ -361,6 +391,7 @@ mod tests {
                 "colum.mask.hash.MD5.with.SALT.********",
             ),
             ("column.mask.hash.MD5.hunter2", "column.mask.hash.********"),
+            ("column.mask.hash.MD5.salt.hunter2", "column.mask.hash.********"),
             (
                 "column.mask.hash.<algorithm>.with.salt.<salt>",
                 "column.mask.hash.<algorithm>.with.salt.<salt>",

@@ -55,7 +55,10 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
     let worker = match &args.worker {
         None => Some(Worker::default()),
         Some(path) => problems.read(path, Role::Worker).and_then(|submitted| {
-            let (worker, findings) = Worker::read(&submitted, &Surroundings);
+            let (worker, mut findings) = Worker::read(&submitted, &Surroundings);
+            if let Some(worker) = &worker {
+                findings.extend(assemble::unknown_converters(worker));
+            }
             problems.add(path, &findings);
             worker
         }),
@@ -191,6 +194,13 @@ impl Problems {
                     }
                     None => Some(submitted),
                 }
+            }
+            // A worker has a default for everything.
+            Err(FileError::Empty) if role == Role::Worker => {
+                let what = format!("{place} holds no property: every worker property has its default");
+                warn!("{what}");
+                self.warnings.push(Told { what, hint: None });
+                Some(Submitted::default())
             }
             Err(error) => {
                 let hint = error.hint().replace("FILE", &place.to_string());

@@ -100,6 +100,7 @@ properties! {
     const INTERNAL_VALUE: Property<Option<String>> = Property::new("internal.value.converter").text("Format of Connect's own topics.").support(REMOVED);
     const INTERNAL_VALUE_OPTION: Property<Option<String>> = Property::new("internal.value.converter.<option>").text("Format of Connect's own topics.").support(REMOVED);
     const PRODUCER_PROPERTY: Property<Option<String>> = Property::new("producer.<property>").text("A property of Kafka's producer.").support(OVERRIDE);
+    const PRODUCER_FETCH: Property<Option<String>> = Property::new("producer.max.partition.fetch.bytes").text("A property of Kafka's consumer.").support(CONSUMER);
     const ADMIN_PROPERTY: Property<Option<String>> = Property::new("admin.<property>").text("A property of the client that creates topics.").support(OVERRIDE_ADMIN);
     const CONSUMER_PROPERTY: Property<Option<String>> = Property::new("consumer.<property>").text("A property of Kafka's consumer.").support(CONSUMER);
     const FETCH: Property<Option<String>> = Property::new("fetch.<property>").text("A property of Kafka's consumer.").support(CONSUMER);

@@ -72,15 +72,15 @@ const NO_TRACING: Support = Support::Accepted {
 
 const PAYLOAD_ID: Support = Support::Elsewhere {
     is: "was the column of the key in Debezium 1.x, and Debezium 3.6.3 does not know it; it has no effect",
-    hint: "write <prefix>table.field.event.key, with the same column",
+    hint: "write <prefix>table.field.event.key with the same column, unless that is set already",
 };
 const AGGREGATE_ID: Support = Support::Elsewhere {
     is: "is no option of the EventRouter; it has no effect",
-    hint: "write <prefix>table.field.event.key, which names the column of the aggregate's id",
+    hint: "<prefix>table.field.event.key names the column of the aggregate's id: write that, unless it is set already",
 };
 const AGGREGATE_TYPE: Support = Support::Elsewhere {
     is: "is no option of the EventRouter; it has no effect",
-    hint: "write <prefix>route.by.field, which names the column of the aggregate's type",
+    hint: "<prefix>route.by.field names the column of the aggregate's type: write that, unless it is set already",
 };
 
 properties! {
