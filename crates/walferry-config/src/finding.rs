@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::sanitize::{shown_name, shown_text};
+use crate::sanitize::{shown_name, shown_text, without_credentials};
 use crate::secret::HIDDEN;
 
 /// How much a [`Finding`] matters.
@@ -139,8 +139,12 @@ fn without(text: &str, word: &str) -> String {
 }
 
 impl Finding {
-    /// Adds what to do about it.
+    /// Adds what to do about it. Credentials in it are hidden; words such as `password=…` are its own.
     pub fn hint(&mut self, hint: impl Into<String>) {
-        self.hint = Some(hint.into());
+        let hint = hint.into();
+        self.hint = Some(match hint.contains('@') {
+            true => without_credentials(&hint),
+            false => hint,
+        });
     }
 }

@@ -161,7 +161,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// Hides what stands before an `@`, as far back as the scheme or the beginning of the word. A user before a colon stays.
-fn without_credentials(text: &str) -> String {
+pub(crate) fn without_credentials(text: &str) -> String {
     let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | '(' | ')');
     let mut shown = String::new();
     let mut rest = text;
