@@ -6,6 +6,7 @@ mod crash;
 mod delivery;
 mod demo;
 mod history;
+mod mistakes;
 mod moved;
 mod offsets;
 mod outbox;

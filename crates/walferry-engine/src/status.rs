@@ -476,6 +476,22 @@ mod tests {
     }
 
     #[test]
+    fn a_records_key_is_shown_only_where_it_is_asked_for() {
+        for shows_keys in [false, true] {
+            let mut status = Status::new("c", "s");
+            status.shows_keys = shows_keys;
+            status.set_phase(Phase::Failed(refused().about(b"heavy")));
+            let Phase::Failed(failure) = status.phase() else {
+                panic!("it has failed");
+            };
+            assert_eq!(failure.record_key, None);
+            for text in [failure.to_string(), status.incidents()[0].failure.to_string()] {
+                assert_eq!(text.contains("heavy"), shows_keys, "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn the_same_failure_in_a_row_is_one_incident() {
         let status = Status::new("c", "s");
         let other = Failure::retry("slot_in_use", "read by process 7");
