@@ -101,6 +101,10 @@ const LOCAL: Support = Support::Accepted {
 const NO_PLUGINS: Support = Support::Accepted {
     why: "converters and transforms are part of Walferry",
 };
+const CLASSES: Support = Support::Elsewhere {
+    is: "names Java classes, which Walferry does not load, and has no effect",
+    hint: "remove it; metrics are at /metrics, and a proxy before the admin endpoint can ask for a log-in",
+};
 const NO_JMX: Support = Support::Accepted {
     why: "metrics are at /metrics",
 };
@@ -193,9 +197,9 @@ properties! {
     const KEY_VERSION: Property<Option<String>> = Property::new("key.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
     const VALUE_VERSION: Property<Option<String>> = Property::new("value.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
     const HEADER_VERSION: Property<Option<String>> = Property::new("header.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
-    const EXTENSIONS: Property<Option<String>> = Property::new("rest.extension.classes").text("Java classes that extend the REST API.").support(NO_PLUGINS);
+    const EXTENSIONS: Property<Option<String>> = Property::new("rest.extension.classes").text("Java classes that extend the REST API.").support(CLASSES);
     const METRICS: Property<Option<String>> = Property::new("metrics.<property>").text("How JMX metrics are counted.").support(NO_JMX);
-    const REPORTERS: Property<Option<String>> = Property::new("metric.reporters").text("Java classes that report metrics.").support(NO_JMX);
+    const REPORTERS: Property<Option<String>> = Property::new("metric.reporters").text("Java classes that report metrics.").support(CLASSES);
     const ADVERTISED: Property<Option<String>> = Property::new("rest.advertised.<property>").text("Address under which other workers reach this one.").support(ALONE);
     const REST_HOST: Property<Option<String>> = Property::new("rest.host.name").text("Older form of `listeners`.").support(REMOVED);
     const REST_PORT: Property<Option<String>> = Property::new("rest.port").text("Older form of `listeners`.").support(REMOVED);

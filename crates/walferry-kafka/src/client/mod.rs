@@ -32,6 +32,14 @@ pub(crate) struct Properties {
     pub(crate) warnings: Vec<String>,
 }
 
+/// Properties without effect whose values are classes that somebody may have written.
+const NAMES_CLASSES: [&str; 4] = [
+    "interceptor.classes",
+    "metric.reporters",
+    "security.providers",
+    "sasl.oauthbearer.jwt.validator.class",
+];
+
 /// Names that say how a client is secured.
 const SECURITY: [&str; 3] = ["security.", "ssl.", "sasl."];
 
@@ -227,6 +235,16 @@ impl Translation {
                     Err(error) => self.wrong_value(&name, error),
                 },
                 Rule::Together => {}
+                // Whoever names a class of their own relies on it.
+                Rule::Accepted(why) if NAMES_CLASSES.contains(&name.as_str()) && !text.is_empty() => {
+                    let name = self.written_as(&name);
+                    self.findings
+                        .warning(
+                            name,
+                            format!("names Java classes, which Walferry does not load, and has no effect: {why}"),
+                        )
+                        .hint("remove it");
+                }
                 Rule::Accepted(why) => self.note(&name, format!("has no effect: {why}")),
                 Rule::Refused(_) if text.is_empty() => {}
                 Rule::Refused(hint) => self.problem(&name, "is not supported by Walferry").hint(*hint),
