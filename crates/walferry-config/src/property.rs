@@ -106,10 +106,12 @@ impl<T> Property<T> {
     pub(crate) fn remedy(&self, full_name: &str) -> String {
         let first = self.text.split_once(". ").map_or(self.text, |(first, _)| first);
         let first = first.trim_end_matches('.');
-        if first.is_empty() {
-            format!("set {full_name}")
-        } else {
-            format!("set {full_name}: {}{}", first[..1].to_lowercase(), &first[1..])
+        match first.chars().next() {
+            Some(c) if c.is_ascii_alphabetic() && !first.starts_with("Java") => {
+                format!("set {full_name}: {}{}", c.to_ascii_lowercase(), &first[1..])
+            }
+            Some(c) if c.is_alphabetic() => format!("set {full_name}: {first}"),
+            _ => format!("set {full_name}"),
         }
     }
 }

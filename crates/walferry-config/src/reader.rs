@@ -171,7 +171,9 @@ impl std::fmt::Debug for Options {
 /// let read = (reader.get(&ROUTE_BY_FIELD), reader.get(&NEGATE));
 /// let (read, findings) = reader.finish(read);
 /// assert!(read.is_none());
-/// assert_eq!(findings.problems().next().unwrap().to_string(), "transforms.outbox.negate is \"maybe\", which is not true or false");
+/// let problem = findings.problems().next().unwrap();
+/// assert_eq!(problem.property, "transforms.outbox.negate");
+/// assert_eq!(problem.message, "is \"maybe\", which is not true or false");
 /// ```
 #[derive(Debug)]
 pub struct Reader<'a> {
