@@ -13,7 +13,7 @@ const OFFSETS: Support = Support::Elsewhere {
 };
 const FLUSH: Support = Support::Elsewhere {
     is: "belongs to the worker and has no effect in a connector, as in Kafka Connect",
-    hint: "remove it, or move it to the worker file, which `--worker` names; offsets are stored each second without it",
+    hint: "remove it, or move it to the worker file, which `--worker` names; without it offsets are stored as soon as records are delivered",
 };
 const OVERRIDE: Support = Support::Elsewhere {
     is: "has no effect in a connector, as in Kafka Connect: there it lacks the word override",
