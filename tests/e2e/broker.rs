@@ -76,7 +76,7 @@ fn a_record_too_large_for_kafka_stops_with_table_key_and_size() {
         .run("insert into outbox values (99, 'order', 'heavy', 'T', repeat('x', 2000000))");
     assert_eq!(walferry.wait(), Some(3), "{}", walferry.output());
     let output = walferry.output();
-    for part in ["public.outbox", "heavy", "max.request.size"] {
+    for part in ["public.outbox", "the record's key is heavy", "max.request.size"] {
         assert!(output.contains(part), "{part} is named in:\n{output}");
     }
     assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 1), &["k"], 1);

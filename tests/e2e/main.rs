@@ -7,6 +7,7 @@ mod delivery;
 mod demo;
 mod hangs;
 mod history;
+mod mistakes;
 mod moved;
 mod offsets;
 mod outbox;

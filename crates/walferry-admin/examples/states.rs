@@ -124,6 +124,7 @@ const STATES: &[State] = &[
                         "CREATE PUBLICATION dbz_publication FOR TABLE public.outbox;",
                     ),
                 ],
+                record_key: None,
             }));
         },
         tick: |status, s| stream(status, s, 0, 60 + s),

@@ -3,7 +3,10 @@
 use std::net::SocketAddr;
 
 use serde::Serialize;
-use walferry_engine::status::{Phase, Status};
+use walferry_engine::{
+    Failure,
+    status::{Phase, Status},
+};
 
 use crate::Admin;
 
@@ -74,7 +77,8 @@ struct Task {
 }
 
 impl<'a> ConnectorStatus<'a> {
-    /// A failure is the task's, the connector itself stays RUNNING, as in Connect. So does one that tries again.
+    /// A failure is the task's, the connector itself stays RUNNING, as in Connect. So does one that tries again. One that has not read
+    /// anything yet is UNASSIGNED, as it is in Connect until it is started, and says what is in its way.
     pub(crate) fn new(status: &'a Status, version: &'static str, address: SocketAddr) -> Self {
         let state = |state| State {
             state,
@@ -86,16 +90,14 @@ impl<'a> ConnectorStatus<'a> {
             state: state(word),
             trace,
         };
-        let (connector, tasks) = match status.phase() {
-            Phase::Stopped => ("STOPPED", Vec::new()),
-            Phase::Failed(failure) => {
-                let causes = failure.causes.iter().map(|cause| match &cause.hint {
-                    Some(hint) => format!("{}\n\thint: {hint}", cause.what),
-                    None => cause.what.clone(),
-                });
-                let trace = format!("{}: {}", failure.kind, causes.collect::<Vec<_>>().join("\n"));
-                ("RUNNING", vec![task("FAILED", Some(trace))])
+        let course = status.course();
+        let (connector, tasks) = match course.phase {
+            Phase::Starting | Phase::Waiting(_) if !course.has_run => {
+                let trace = course.trouble.map(|trouble| trace(&trouble.failure));
+                ("UNASSIGNED", vec![task("UNASSIGNED", trace)])
             }
+            Phase::Stopped => ("STOPPED", Vec::new()),
+            Phase::Failed(failure) => ("RUNNING", vec![task("FAILED", Some(trace(&failure)))]),
             _ => ("RUNNING", vec![task("RUNNING", None)]),
         };
         Self {
@@ -107,10 +109,18 @@ impl<'a> ConnectorStatus<'a> {
     }
 }
 
+fn trace(failure: &Failure) -> String {
+    let causes = failure.causes.iter().map(|cause| match &cause.hint {
+        Some(hint) => format!("{}\n\thint: {hint}", cause.what),
+        None => cause.what.clone(),
+    });
+    format!("{}: {}", failure.kind, causes.collect::<Vec<_>>().join("\n"))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::to_string;
-    use walferry_engine::{Exit, Failure};
+    use walferry_engine::Exit;
 
     use super::*;
 
@@ -127,7 +137,19 @@ mod tests {
             ),
             (
                 Phase::Waiting(Failure::retry("x", "y")),
-                format!(r#"{running}{}}}],"type":"source"}}"#, task("RUNNING")),
+                format!(
+                    r#"{}{},"trace":"x: y"}}],"type":"source"}}"#,
+                    running.replace("RUNNING", "UNASSIGNED"),
+                    task("UNASSIGNED")
+                ),
+            ),
+            (
+                Phase::Starting,
+                format!(
+                    r#"{}{}}}],"type":"source"}}"#,
+                    running.replace("RUNNING", "UNASSIGNED"),
+                    task("UNASSIGNED")
+                ),
             ),
             (
                 Phase::Failed(failure),
@@ -147,5 +169,12 @@ mod tests {
             let body = ConnectorStatus::new(&status, "1.2.3", ([127, 0, 0, 1], 8083).into());
             assert_eq!(to_string(&body).unwrap(), expected, "{phase:?}");
         }
+        // One that has read before, and tries again.
+        let status = Status::new("c", "s");
+        status.set_phase(Phase::Streaming);
+        status.set_phase(Phase::Waiting(Failure::retry("x", "y")));
+        let body = ConnectorStatus::new(&status, "1.2.3", ([127, 0, 0, 1], 8083).into());
+        let expected = format!(r#"{running}{}}}],"type":"source"}}"#, task("RUNNING"));
+        assert_eq!(to_string(&body).unwrap(), expected);
     }
 }

@@ -35,7 +35,8 @@ struct Connector {
     #[serde(flatten)]
     verdict: Verdict,
     lag_bytes: Option<u64>,
-    lag_seconds: f64,
+    /// `None` before the server was reached.
+    lag_seconds: Option<f64>,
     /// The server first, then how far each step has come.
     positions: [Position; 5],
     in_flight: InFlight,
@@ -127,7 +128,7 @@ impl Connector {
             since: words::instant(look.course.since_us),
             verdict: Verdict::of(look),
             lag_bytes: look.lag.bytes,
-            lag_seconds: look.lag.seconds,
+            lag_seconds: look.lag.known.then_some(look.lag.seconds),
             positions: positions(look),
             in_flight: InFlight {
                 records: load(&c.in_flight_records),

@@ -29,6 +29,8 @@ pub(crate) struct Lag {
     pub(crate) bytes: Option<u64>,
     /// How long ago the oldest of it was committed; 0 when nothing waits.
     pub(crate) seconds: f64,
+    /// Whether the server was ever heard of: before that nothing is known of a lag.
+    pub(crate) known: bool,
 }
 
 /// How far the snapshot is.
@@ -57,6 +59,7 @@ impl<'a> Look<'a> {
         let server = server_lsn(&status.counters, slots.as_ref());
         let lag = Lag {
             bytes: (delivered > 0 && server > 0).then(|| server.saturating_sub(delivered)),
+            known: server > 0 || slots.is_some() || status.course().has_run,
             seconds: {
                 let oldest_us = match load_i64(&status.counters.oldest_commit_us) {
                     // Known exactly: a record of that transaction is under way.
@@ -102,6 +105,12 @@ impl<'a> Look<'a> {
     pub(crate) fn slots_age_seconds(&self) -> Option<f64> {
         let slots = self.slots.as_ref()?;
         Some((self.now_us - slots.at_us).max(0) as f64 / 1e6)
+    }
+
+    /// How long the server has said nothing of its slots, also where it never has.
+    pub(crate) fn slots_silence_seconds(&self) -> f64 {
+        let heard_us = self.slots.as_ref().map_or(self.status.created_us, |slots| slots.at_us);
+        (self.now_us - heard_us).max(0) as f64 / 1e6
     }
 
     /// How long Kafka has acknowledged nothing although records are under way.

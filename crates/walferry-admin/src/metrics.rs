@@ -64,7 +64,7 @@ impl Page<'_> {
     }
 
     fn lag(&mut self) {
-        self.value(&m::LAG_SECONDS, |look| Some(look.lag.seconds));
+        self.value(&m::LAG_SECONDS, |look| look.lag.known.then_some(look.lag.seconds));
         self.value(&m::LAG_BYTES, |look| look.lag.bytes);
         self.each(&m::LATENCY, |look, name, samples| {
             let bounds = LATENCY_BOUNDS_US.map(|us| us as f64 / 1e6);
@@ -105,7 +105,7 @@ impl Page<'_> {
             }
         });
         self.slot_value(&m::SLOT_ACTIVE, true, |slot| Some(u8::from(slot.active)));
-        self.value(&m::SLOTS_AGE, |look| look.slots_age_seconds());
+        self.value(&m::SLOTS_AGE, |look| Some(look.slots_silence_seconds()));
     }
 
     fn other_slots(&mut self) {
@@ -446,13 +446,20 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_was_never_reached_has_no_lag_and_a_silence() {
+        let page = page();
+        let (samples, _) = parse(&page);
+        assert_eq!(samples.get(r#"walferry_lag_seconds{connector="silent"}"#), None);
+        assert!(samples.contains_key(r#"walferry_slots_age_seconds{connector="silent"}"#));
+    }
+
+    #[test]
     fn samples_say_what_the_status_holds() {
         let page = page();
         let (samples, _) = parse(&page);
         let cases = [
             (r#"walferry_lag_seconds{connector="orders"}"#, 2.0),
             (r#"walferry_lag_bytes{connector="orders"}"#, 1_000.0),
-            (r#"walferry_lag_seconds{connector="silent"}"#, 0.0),
             (
                 r#"walferry_slot_lag_bytes{connector="orders",slot="dbz_orders"}"#,
                 2_990.0,

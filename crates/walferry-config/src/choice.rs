@@ -82,9 +82,77 @@ pub(crate) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, candidate)| candidate)
 }
 
+/// The name of a property that is nearest to `name`, part by part. Whole names are alike where they share most of their parts, and
+/// mean different things: `max.request.size` is no slip for `max.queue.size`.
+pub(crate) fn nearest_name<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest(
+        name,
+        candidates.into_iter().filter(|candidate| is_slip(name, candidate)),
+    )
+}
+
+/// Whether each part of one name has its like in the other, in their order, but for one part that either has more.
+fn is_slip(name: &str, candidate: &str) -> bool {
+    const APART: [char; 3] = ['.', '_', '-'];
+    let (name, candidate) = (name.to_ascii_lowercase(), candidate.to_ascii_lowercase());
+    if name.replace(APART, "") == candidate.replace(APART, "") {
+        return true;
+    }
+    let (mut a, mut b): (Vec<_>, Vec<_>) = (name.split(APART).collect(), candidate.split(APART).collect());
+    if a.len() < b.len() {
+        std::mem::swap(&mut a, &mut b);
+    }
+    match a.len() - b.len() {
+        0 => a.iter().zip(&b).all(|(a, b)| alike(a, b)),
+        1 => (0..a.len()).any(|left_out| {
+            let rest = a
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| *at != left_out)
+                .map(|(_, part)| part);
+            rest.zip(&b).all(|(a, b)| alike(a, b))
+        }),
+        _ => false,
+    }
+}
+
+fn alike(a: &str, b: &str) -> bool {
+    let begins = |long: &str, short: &str| short.len() >= 3 && long.starts_with(short);
+    strsim::normalized_damerau_levenshtein(a, b) >= 0.6 || begins(a, b) || begins(b, a)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::{nearest, nearest_name};
+
+    #[test]
+    fn a_name_that_means_something_else_is_not_offered() {
+        let cases = [
+            ("max.request.size", "max.queue.size", false),
+            ("null.handling.mode", "binary.handling.mode", false),
+            ("table.field.event.aggregatetype", "table.field.event.type", false),
+            ("incremental.snapshot.enabled", "incremental.snapshot.chunk.size", false),
+            ("offset.flush.timeout.ms", "lsn.flush.timeout.ms", false),
+            ("errors.retry.delay.initial.ms", "errors.retry.delay.max.ms", false),
+            ("heartbeat.topics.regex", "heartbeat.topics.prefix", false),
+            ("table.field.payload", "table.field.event.payload", true),
+            ("schema.include", "schema.include.list", true),
+            ("database.ssl.mode", "database.sslmode", true),
+            ("database.host", "database.hostname", true),
+            ("database.username", "database.user", true),
+            ("tables.include.list", "table.include.list", true),
+            ("table.inculde.list", "table.include.list", true),
+            ("slotname", "slot.name", true),
+            ("slot_name", "slot.name", true),
+        ];
+        for (name, candidate, expected) in cases {
+            assert_eq!(
+                nearest_name(name, [candidate]).is_some(),
+                expected,
+                "{name} {candidate}"
+            );
+        }
+    }
 
     #[test]
     fn the_nearest_name_is_offered_only_if_it_is_near() {

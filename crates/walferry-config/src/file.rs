@@ -7,6 +7,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::finding::Findings;
+use crate::foreign::{self, Foreign};
+use crate::sanitize::shown_name;
 
 /// The properties of a file as its author wrote them: nothing trimmed, resolved or left out.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -17,28 +19,72 @@ pub struct Submitted {
     pub properties: Vec<(String, String)>,
 }
 
-/// A file that is neither a JSON object nor `.properties`.
+/// A file that holds no connector and no worker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// Malformed JSON.
+    /// Malformed JSON: what is wrong and where, and what to do.
     #[error("not valid JSON: {0}")]
-    Json(String),
+    Json(String, String),
     /// Malformed properties.
     #[error("not a valid properties file: {0}")]
     Properties(String),
+    /// Nothing but blanks and comments.
+    #[error("holds no property")]
+    Empty,
+    /// A file of another kind.
+    #[error("{0}")]
+    Foreign(Foreign),
+}
+
+impl FileError {
+    /// What to do about it. `FILE` in it stands for the path of the file.
+    pub fn hint(&self) -> &str {
+        match self {
+            Self::Json(_, hint) => hint,
+            Self::Properties(_) => {
+                "write one NAME=VALUE on each line; a backslash has to be written twice, and \\u is followed by four hexadecimal digits"
+            }
+            Self::Empty => {
+                "look whether this is the file that was meant, and whether it is mounted; a connector is Kafka Connect's JSON (flat, or \
+                 `name` and `config`) or .properties"
+            }
+            Self::Foreign(foreign) => &foreign.hint,
+        }
+    }
 }
 
 impl Submitted {
-    /// Reads a file whose kind its first character tells: `{` begins JSON, anything else `.properties`.
+    /// Reads a file whose kind its first character tells: `{` begins JSON, `[` an array of it, anything else `.properties`.
     ///
     /// # Errors
-    /// The text is malformed. What is wrong with single properties is among the findings.
+    /// The text is malformed, holds nothing, or is a file of another kind. What is wrong with single properties is among the
+    /// findings.
     pub fn read(text: &str) -> Result<(Self, Findings), FileError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        match text.trim_start().starts_with('{') {
-            true => Self::from_json(text),
-            false => Self::from_properties(text),
+        let (submitted, findings) = match text.trim_start().chars().next() {
+            Some('{') => Self::from_json(text)?,
+            Some('[') if serde_json::from_str::<Vec<&RawValue>>(text).is_ok() => Self::from_json_array(text)?,
+            _ => match foreign::of_text(text) {
+                Some(foreign) => return Err(FileError::Foreign(foreign)),
+                None => Self::from_properties(text)?,
+            },
+        };
+        if submitted.properties.is_empty() && findings.iter().next().is_none() {
+            return Err(FileError::Empty);
+        }
+        match foreign::of_names(&submitted.properties) {
+            Some(foreign) => Err(FileError::Foreign(foreign)),
+            None => Ok((submitted, findings)),
+        }
+    }
+
+    /// An array with one connector in it is read as that connector.
+    fn from_json_array(text: &str) -> Result<(Self, Findings), FileError> {
+        let entries: Vec<&RawValue> = parse_json(text)?;
+        match entries.as_slice() {
+            [only] if only.get().starts_with('{') => Self::from_json(only.get()),
+            _ => Err(FileError::Foreign(foreign::of_array(&entries))),
         }
     }
 
@@ -48,6 +94,11 @@ impl Submitted {
     /// The text is not a JSON object.
     pub fn from_json(text: &str) -> Result<(Self, Findings), FileError> {
         let members: Members<'_> = parse_json(text)?;
+        match foreign::of_json(&members) {
+            foreign::Json::Connector => {}
+            foreign::Json::Wrapped(connector) => return Self::from_json(&connector),
+            foreign::Json::Foreign(foreign) => return Err(FileError::Foreign(foreign)),
+        }
         let mut findings = Findings::default();
         let wrapped = members
             .0
@@ -141,7 +192,7 @@ impl Submitted {
 /// Names only: any value may be a secret.
 impl fmt::Debug for Submitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.properties.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<_> = self.properties.iter().map(|(name, _)| shown_name(name)).collect();
         f.debug_struct("Submitted")
             .field("name", &self.name)
             .field("names", &names)
@@ -164,12 +215,15 @@ pub(crate) fn property(text: &str, key: &str) -> Result<Option<String>, FileErro
     Ok(pairs.get(key).cloned())
 }
 
-fn parse_json<'a>(text: &'a str) -> Result<Members<'a>, FileError> {
-    serde_json::from_str(text).map_err(|error| FileError::Json(error.to_string()))
+fn parse_json<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, FileError> {
+    serde_json::from_str(text).map_err(|error| {
+        let (what, hint) = foreign::malformed_json(text, &error);
+        FileError::Json(what, hint)
+    })
 }
 
 /// The text of a scalar. Numbers keep their notation: `1.50` stays `1.50`.
-fn scalar(value: &RawValue) -> Option<String> {
+pub(crate) fn scalar(value: &RawValue) -> Option<String> {
     match value.get().as_bytes().first() {
         Some(b'"') => serde_json::from_str(value.get()).ok(),
         Some(b'{' | b'[' | b'n') | None => None,
@@ -178,7 +232,7 @@ fn scalar(value: &RawValue) -> Option<String> {
 }
 
 /// The members of an object in their order, with repetitions.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
+pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -299,11 +353,61 @@ mod tests {
     #[test]
     fn a_malformed_file_is_an_error_with_its_place() {
         let cases = [
-            ("{\"a\": 1,}", "not valid JSON: trailing comma at line 1 column 9"),
-            ("{\"a\" 1}", "not valid JSON: expected `:` at line 1 column 6"),
+            (
+                "{\"a\": 1,}",
+                "not valid JSON: trailing comma at line 1 column 9",
+                "take out the comma",
+            ),
+            (
+                "{\"a\" 1}",
+                "not valid JSON: expected `:` at line 1 column 6",
+                "mend the text",
+            ),
+            (
+                "{\n  // why\n  \"a\": 1}",
+                "not valid JSON: a comment at line 2 column 3",
+                "JSON has no comments",
+            ),
+            (
+                "{\n  \"a\": 1, # why\n \"b\": 2}",
+                "not valid JSON: a comment at line 2 column 11",
+                "JSON has no comments",
+            ),
+            (
+                "{\n  \"a\": 1 /* why */\n}",
+                "not valid JSON: a comment at line 2 column 10",
+                "JSON has no comments",
+            ),
+            (
+                "{'a': 1}",
+                "not valid JSON: a single quote at line 1 column 2",
+                "double quotes",
+            ),
+            (
+                "{\"a\": 1",
+                "not valid JSON: the text ends before the object does at line 1 column 7",
+                "is the file complete",
+            ),
+            (
+                "{\"a\": 1}\n{\"b\": 2}",
+                "not valid JSON: something follows the object at line 2 column 1",
+                "one connector",
+            ),
+            (
+                "{\"a\": 1\n \"b\": 2}",
+                "not valid JSON: a comma is missing before line 2 column 2",
+                "end each",
+            ),
+            (
+                "{a: 1}",
+                "not valid JSON: a name without double quotes at line 1 column 2",
+                "double quotes",
+            ),
         ];
-        for (text, expected) in cases {
-            assert_eq!(Submitted::read(text).unwrap_err().to_string(), expected, "{text}");
+        for (text, expected, hint) in cases {
+            let error = Submitted::read(text).unwrap_err();
+            assert_eq!(error.to_string(), expected, "{text}");
+            assert!(error.hint().contains(hint), "{text}: {}", error.hint());
         }
         assert!(matches!(Submitted::read("a=\\u00"), Err(FileError::Properties(_))));
     }

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::sanitize::{shown_name, shown_text, without_credentials};
+use crate::secret::HIDDEN;
+
 /// How much a [`Finding`] matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -41,7 +44,7 @@ impl fmt::Display for Finding {
 pub struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Adds one.
+    /// Adds one. Whatever in the name or in the message looks like a secret is hidden.
     pub fn push(
         &mut self,
         severity: Severity,
@@ -50,8 +53,8 @@ impl Findings {
     ) -> &mut Finding {
         self.0.push(Finding {
             severity,
-            property: property.into(),
-            message: message.into(),
+            property: shown_name(&property.into()).into_owned(),
+            message: shown_text(&message.into()).into_owned(),
             hint: None,
         });
         let last = self.0.len() - 1;
@@ -76,6 +79,17 @@ impl Findings {
     /// Takes over all findings of another part.
     pub fn extend(&mut self, other: Findings) {
         self.0.extend(other.0);
+    }
+
+    /// Hides a secret wherever it stands, also where it has become part of a name. A short one is hidden only as a word of its own,
+    /// for messages may have it as a part of theirs.
+    pub(crate) fn hide(&mut self, secret: &str) {
+        for finding in &mut self.0 {
+            let texts = [&mut finding.property, &mut finding.message];
+            for text in texts.into_iter().chain(finding.hint.as_mut()) {
+                *text = without(text, secret);
+            }
+        }
     }
 
     /// All of them.
@@ -108,9 +122,29 @@ impl Findings {
     }
 }
 
+/// The text with [`HIDDEN`] in place of each occurrence of a word.
+fn without(text: &str, word: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(word) {
+        let (before, behind) = (&rest[..at], &rest[at + word.len()..]);
+        let inside = word.len() < 8 && before.ends_with(char::is_alphanumeric)
+            || word.len() < 8 && behind.starts_with(char::is_alphanumeric);
+        shown.push_str(before);
+        shown.push_str(if inside { word } else { HIDDEN });
+        rest = behind;
+    }
+    shown.push_str(rest);
+    shown
+}
+
 impl Finding {
-    /// Adds what to do about it.
+    /// Adds what to do about it. Credentials in it are hidden; words such as `password=…` are its own.
     pub fn hint(&mut self, hint: impl Into<String>) {
-        self.hint = Some(hint.into());
+        let hint = hint.into();
+        self.hint = Some(match hint.contains('@') {
+            true => without_credentials(&hint),
+            false => hint,
+        });
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::value::{Value, ValueError};
 
 macro_rules! checked_names {
-    ($($(#[$meta:meta])* $name:ident: $word:literal, $check:expr, $expected:literal;)*) => {
+    ($($(#[$meta:meta])* $name:ident: $word:literal, $check:expr, $expected:literal, $remedy:expr;)*) => {
         $(
             $(#[$meta])*
             #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +30,10 @@ macro_rules! checked_names {
                     let check: fn(&str) -> bool = $check;
                     if check(text) { Ok(Self(text.to_owned())) } else { Err(ValueError::new($expected)) }
                 }
+                fn remedy(text: &str) -> Option<String> {
+                    let remedy: fn(&str) -> Option<String> = $remedy;
+                    remedy(text)
+                }
             }
         )*
     };
@@ -39,15 +43,32 @@ checked_names! {
     /// The name of a replication slot, as Postgres takes it.
     SlotName: "slot name",
         |text| matches!(text.len(), 1..=63) && text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_')),
-        "a slot name: Postgres takes 1 to 63 of the characters a-z, 0-9 and _";
+        "a slot name: Postgres takes 1 to 63 of the characters a-z, 0-9 and _",
+        |text| Some(format!("write {}", slot_name(text)?));
     /// A topic, or a part of one.
     TopicPart: "topic",
         |text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-')),
-        "a topic or a part of one: only letters, digits, dot, underscore and hyphen";
+        "a topic or a part of one: only letters, digits, dot, underscore and hyphen",
+        |_| Some("take out the other characters".to_owned());
     /// A host name or an address.
     HostName: "host",
         |text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b':')),
-        "one host name or address, without port, scheme or path";
+        "one host name or address, without port, scheme or path",
+        |_| Some("write the host alone; port, user, password and database have properties of their own: database.port, database.user, \
+                  database.password, database.dbname".to_owned());
+}
+
+/// The slot name that is nearest to a text.
+fn slot_name(text: &str) -> Option<String> {
+    let fits = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '_'
+        }
+    };
+    let name: String = text.chars().take(63).map(fits).collect();
+    name.contains(|c: char| c != '_').then_some(name)
 }
 
 #[cfg(test)]

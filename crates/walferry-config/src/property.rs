@@ -26,6 +26,14 @@ pub enum Support {
         /// Why nothing is lost by that.
         why: &'static str,
     },
+    /// A name of something else that people write here: it has no effect, and its author should know where it belongs.
+    Elsewhere {
+        /// What it is, as the end of a sentence that begins with the name.
+        is: &'static str,
+        /// What to write instead; `<…>` stands for what the same variable part of the name is, and `<prefix>` for what stands
+        /// before the name.
+        hint: &'static str,
+    },
 }
 
 /// One property of a connector, a worker, a transform or a converter: the only place where its name, type, default and
@@ -93,6 +101,19 @@ impl<T> Property<T> {
     pub(crate) const fn is_required(&self) -> bool {
         self.required
     }
+
+    /// What to do where it is left out: the first sentence of its text says what it is.
+    pub(crate) fn remedy(&self, full_name: &str) -> String {
+        let first = self.text.split_once(". ").map_or(self.text, |(first, _)| first);
+        let first = first.trim_end_matches('.');
+        match first.chars().next() {
+            Some(c) if c.is_ascii_alphabetic() && !first.starts_with("Java") => {
+                format!("set {full_name}: {}{}", c.to_ascii_lowercase(), &first[1..])
+            }
+            Some(c) if c.is_alphabetic() => format!("set {full_name}: {first}"),
+            _ => format!("set {full_name}"),
+        }
+    }
 }
 
 impl<T: Value> Property<T> {
@@ -152,6 +173,18 @@ impl Declaration {
     /// The variable parts of `name` if this declaration is meant by it; empty for a plain name.
     pub fn captures<'n>(&self, name: &'n str) -> Option<Vec<&'n str>> {
         captures(self.name, name)
+    }
+}
+
+impl Declaration {
+    /// A text with the variable parts of a name in place of the same parts in angle brackets.
+    pub(crate) fn filled_in(&self, text: &str, name: &str) -> String {
+        let parts = self.captures(name).unwrap_or_default();
+        let variables = self.name.split('<').skip(1).filter_map(|rest| rest.split_once('>'));
+        let pairs = variables.map(|(variable, _)| variable).zip(parts);
+        pairs.fold(text.to_owned(), |text, (variable, part)| {
+            text.replace(&format!("<{variable}>"), part)
+        })
     }
 }
 

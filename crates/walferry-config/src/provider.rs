@@ -1,6 +1,6 @@
 //! References such as `${env:PGPASSWORD}` and the providers that resolve them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -78,26 +78,42 @@ impl Providers {
             let options = options.below(&format!("config.providers.{name}."));
             match provider(&options) {
                 Ok(provider) => {
+                    if let Provider::Unknown { class } = &provider {
+                        // Connect loads the class at its start; here references to it are refused.
+                        let message = format!("is {class}, which Walferry does not have: a reference to it is refused");
+                        let finding = findings.warning(options.full_name("class"), message);
+                        finding.hint("EnvVarConfigProvider, FileConfigProvider and DirectoryConfigProvider are there");
+                    }
                     providers.0.insert(name.to_owned(), provider);
                 }
-                Err((property, message)) => {
-                    findings.problem(options.full_name(property), message);
+                Err((property, message, hint)) => {
+                    findings.problem(options.full_name(property), message).hint(hint);
                 }
             }
+        }
+        let defined = options.below("config.providers.");
+        let defined: BTreeSet<&str> = defined.iter().filter_map(|(name, _)| name.split('.').next()).collect();
+        let listed: Vec<&str> = names.split(',').map(str::trim).collect();
+        for name in defined.into_iter().filter(|name| !listed.contains(name)) {
+            let message = format!("has no effect: config.providers does not list {name}");
+            let finding = findings.warning(format!("config.providers.{name}.*"), message);
+            finding.hint(format!("add {name} to config.providers"));
         }
         providers
     }
 
     /// Resolves the references in a text, as Kafka's `ConfigTransformer` does: several in one text, not in each other's
-    /// values. One whose provider or key does not exist stays as it is, with a warning.
+    /// values. One whose provider does not exist stays as it is, with a warning: it may be meant for something else. One whose
+    /// provider has no such key is a problem: Connect would take the reference itself for the password.
     ///
-    /// `None` if there was nothing to resolve.
+    /// `None` if there was nothing to resolve. Each value that was found is added to `values`.
     pub(crate) fn resolve(
         &self,
         name: &str,
         text: &str,
         lookup: &dyn Lookup,
         findings: &mut Findings,
+        values: &mut Vec<String>,
     ) -> Option<String> {
         let mut resolved = String::new();
         let mut found = false;
@@ -105,18 +121,30 @@ impl Providers {
         while let Some(reference) = Reference::first_in(rest) {
             resolved.push_str(&rest[..reference.start]);
             let written = &rest[reference.start..reference.end];
+            // What a shell takes for a default may be the password.
+            let shown = match reference.has_default() {
+                true => format!("${{{}:{}:…}}", reference.provider, reference.path),
+                false => written.to_owned(),
+            };
             match self.value(&reference, lookup) {
                 Ok(value) => {
                     found = true;
                     resolved.push_str(&value);
+                    values.push(value);
                 }
-                Err(Unresolved::Missing(reason)) => {
-                    let finding = findings.warning(name, format!("keeps {written} as it stands: {reason}"));
-                    finding.hint("Kafka Connect would hand it on like that, too");
+                Err(Unresolved::NoProvider) => {
+                    let provider = reference.provider;
+                    let message = format!("keeps {written} as it stands: there is no config provider {provider:?}");
+                    findings.warning(name, message).hint(format!(
+                        "if it is a reference, name {provider} in config.providers of the worker file and give that with --worker; as \
+                         it is, Kafka Connect would hand it on, too"
+                    ));
                     resolved.push_str(written);
                 }
-                Err(Unresolved::Failed(reason)) => {
-                    findings.problem(name, format!("cannot resolve {written}: {reason}"));
+                Err(Unresolved::Failed(reason, hint)) => {
+                    findings
+                        .problem(name, format!("cannot resolve {shown}: {reason}"))
+                        .hint(hint);
                 }
             }
             rest = &rest[reference.end..];
@@ -129,60 +157,95 @@ impl Providers {
         let Reference {
             provider, path, key, ..
         } = *reference;
-        let missing = |reason: String| Err(Unresolved::Missing(reason));
+        let failed = |reason: String, hint: String| Err(Unresolved::Failed(reason, hint));
+        let wanted = format!("write ${{{provider}:PATH:KEY}}");
         match self.0.get(provider) {
-            None => missing(format!("there is no config provider {provider:?}")),
-            Some(Provider::Unknown { class }) => Err(Unresolved::Failed(format!(
-                "Walferry has no config provider {class}; use env, file or dir"
-            ))),
-            Some(Provider::Env { .. }) if !path.is_empty() => Err(Unresolved::Failed(format!(
-                "an environment variable has no path; write ${{{provider}:{key}}}"
-            ))),
-            Some(Provider::Env { allowed }) => match lookup.variable(key).filter(|_| allowed.matches(key)) {
+            None => Err(Unresolved::NoProvider),
+            Some(Provider::Unknown { class }) => failed(
+                format!("Walferry has no config provider {class}"),
+                "use env, file or dir: ${env:NAME}, ${file:PATH:KEY} or ${dir:PATH:FILE}; what the other provider hands out can be \
+                 mounted as a file or set as a variable"
+                    .to_owned(),
+            ),
+            Some(Provider::Env { .. }) if reference.has_default() => failed(
+                "a reference has no default".to_owned(),
+                format!("write ${{{provider}:{path}}}, and set the variable {path}"),
+            ),
+            Some(Provider::Env { .. }) if !path.is_empty() => failed(
+                "an environment variable has no path".to_owned(),
+                format!("write ${{{provider}:{key}}}"),
+            ),
+            Some(Provider::Env { allowed }) if !allowed.matches(key) => failed(
+                format!("allowlist.pattern of the worker hides the variable {key}"),
+                format!("let config.providers.{provider}.param.allowlist.pattern match {key}"),
+            ),
+            Some(Provider::Env { .. }) => match lookup.variable(key) {
                 Some(value) => Ok(value),
-                None => missing(format!(
-                    "there is no environment variable {key}, or allowlist.pattern hides it"
-                )),
+                None => failed(
+                    format!("there is no environment variable {key}"),
+                    format!("set {key} for the process that runs Walferry"),
+                ),
             },
             Some(Provider::File { .. } | Provider::Dir { .. }) if path.is_empty() => {
-                missing("it names no path".to_owned())
+                failed("it names no path, or no key in the file".to_owned(), wanted)
             }
-            Some(Provider::File { allowed } | Provider::Dir { allowed }) if !allowed.allow(path) => {
-                missing(format!("allowed.paths hides {path}"))
-            }
+            Some(Provider::File { allowed } | Provider::Dir { allowed }) if !allowed.allow(path) => failed(
+                format!("allowed.paths of the worker hides {path}"),
+                format!("add its folder to config.providers.{provider}.param.allowed.paths"),
+            ),
             Some(Provider::File { .. }) => {
                 let text = lookup
                     .file(Path::new(path))
                     .map_err(|error| Unresolved::unreadable(path, &error))?;
-                match file::property(&text, key).map_err(|error| Unresolved::Failed(format!("{path} is {error}")))? {
+                // What is wrong with it is not repeated: the file holds secrets.
+                let found = file::property(&text, key).map_err(|_| {
+                    Unresolved::Failed(
+                        format!("{path} is not a valid properties file"),
+                        "write one KEY=VALUE on each line, and each backslash twice".to_owned(),
+                    )
+                })?;
+                match found {
                     Some(value) => Ok(value),
-                    None => missing(format!("{path} has no key {key}")),
+                    None => failed(format!("{path} has no key {key}"), format!("add a line {key}=… to {path}")),
                 }
             }
             // The key is the name of a file, never a way out of the directory.
-            Some(Provider::Dir { .. }) if Path::new(key).file_name() != Some(key.as_ref()) => {
-                missing(format!("{key:?} is not the name of a file"))
-            }
+            Some(Provider::Dir { .. }) if Path::new(key).file_name() != Some(key.as_ref()) => failed(
+                format!("{key:?} is not the name of a file"),
+                format!("write ${{{provider}:FOLDER:FILE}}, with a file of that folder"),
+            ),
             Some(Provider::Dir { .. }) => match lookup.file(&Path::new(path).join(key)) {
                 Ok(text) => Ok(text),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => missing(format!("{path} has no file {key}")),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => failed(
+                    format!("{path} has no file {key}"),
+                    format!("mount the secret such that {path} has a file {key}"),
+                ),
                 Err(error) => Err(Unresolved::unreadable(path, &error)),
             },
         }
     }
 }
 
-fn provider(options: &Options) -> Result<Provider, (&'static str, String)> {
+/// A property that is wrong, what is wrong with it, and what to do.
+type Wrong = (&'static str, String, String);
+
+fn provider(options: &Options) -> Result<Provider, Wrong> {
     let class = options.get("class").unwrap_or_default().trim();
     let allowed = || AllowedPaths::parse(options.get("param.allowed.paths").unwrap_or_default());
     match class.rsplit('.').next().unwrap_or_default() {
-        "" => Err(("class", "is required".to_owned())),
+        "" => Err((
+            "class",
+            "is required".to_owned(),
+            "set it to org.apache.kafka.common.config.provider.EnvVarConfigProvider, FileConfigProvider or DirectoryConfigProvider"
+                .to_owned(),
+        )),
         "EnvVarConfigProvider" => {
             let pattern = options.get("param.allowlist.pattern").unwrap_or(".*");
             let allowed = JavaRegex::new(pattern).map_err(|error| {
                 (
                     "param.allowlist.pattern",
                     format!("is not a regular expression: {error}"),
+                    "mend the expression; .* lets every variable through".to_owned(),
                 )
             })?;
             Ok(Provider::Env {
@@ -200,14 +263,22 @@ fn provider(options: &Options) -> Result<Provider, (&'static str, String)> {
 /// Why a reference has no value.
 enum Unresolved {
     /// The reference stays as it is.
-    Missing(String),
-    /// Connect fails, and so does Walferry.
-    Failed(String),
+    NoProvider,
+    /// The connector does not start: why, and what to do.
+    Failed(String, String),
 }
 
 impl Unresolved {
     fn unreadable(path: &str, error: &io::Error) -> Self {
-        Self::Failed(format!("{path} cannot be read: {error}"))
+        let hint = match error.kind() {
+            io::ErrorKind::NotFound => "mend the path, or mount the file there".to_owned(),
+            io::ErrorKind::PermissionDenied => {
+                format!("give the user that Walferry runs as the right to read {path}")
+            }
+            io::ErrorKind::InvalidData => format!("write {path} in UTF-8"),
+            _ => format!("look at {path} on the machine that runs Walferry"),
+        };
+        Self::Failed(format!("{path} cannot be read: {error}"), hint)
     }
 }
 
@@ -221,6 +292,11 @@ struct Reference<'t> {
 }
 
 impl<'t> Reference<'t> {
+    /// `${env:NAME:-default}`, as a shell would have it.
+    fn has_default(&self) -> bool {
+        !self.path.is_empty() && self.key.starts_with(['-', '?', '+', '='])
+    }
+
     /// The first reference, where Kafka's pattern `\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}` finds it. `${name}` has no colon
     /// and is none: the replacements of transforms look like that.
     fn first_in(text: &'t str) -> Option<Self> {
@@ -245,13 +321,17 @@ impl<'t> Reference<'t> {
 struct AllowedPaths(Vec<PathBuf>);
 
 impl AllowedPaths {
-    fn parse(text: &str) -> Result<Self, (&'static str, String)> {
+    fn parse(text: &str) -> Result<Self, Wrong> {
         let paths = text
             .split(',')
             .filter(|path| !path.is_empty())
             .map(|path| match Path::new(path).is_absolute() {
                 true => Ok(normalised(path)),
-                false => Err(("param.allowed.paths", format!("holds {path:?}, which is not absolute"))),
+                false => Err((
+                    "param.allowed.paths",
+                    format!("holds {path:?}, which is not absolute"),
+                    "begin each path with /".to_owned(),
+                )),
             });
         paths.collect::<Result<_, _>>().map(Self)
     }
@@ -308,14 +388,12 @@ pub(crate) mod tests {
 
     fn resolve(providers: &Providers, text: &str) -> (Option<String>, Vec<String>) {
         let mut findings = Findings::default();
-        let resolved = providers.resolve("x", text, &World, &mut findings);
-        (
-            resolved,
-            findings
-                .iter()
-                .map(|finding| format!("{:?}: {}", finding.severity, finding.message))
-                .collect(),
-        )
+        let resolved = providers.resolve("x", text, &World, &mut findings, &mut Vec::new());
+        let told = findings.iter().map(|finding| {
+            assert!(finding.hint.is_some(), "{finding}");
+            format!("{:?}: {}", finding.severity, finding.message)
+        });
+        (resolved, told.collect())
     }
 
     #[test]
@@ -348,20 +426,27 @@ pub(crate) mod tests {
             ),
             (
                 "${env:NOPE}",
-                "Warning: keeps ${env:NOPE} as it stands: there is no environment variable NOPE, or allowlist.pattern hides it",
+                "Problem: cannot resolve ${env:NOPE}: there is no environment variable NOPE",
             ),
             (
                 "${file:/secrets/pg.properties:x}",
-                "Warning: keeps ${file:/secrets/pg.properties:x} as it stands: /secrets/pg.properties has no key x",
+                "Problem: cannot resolve ${file:/secrets/pg.properties:x}: /secrets/pg.properties has no key x",
             ),
-            ("${file:x}", "Warning: keeps ${file:x} as it stands: it names no path"),
+            (
+                "${file:x}",
+                "Problem: cannot resolve ${file:x}: it names no path, or no key in the file",
+            ),
+            (
+                "${env:PGPASSWORD:-p}",
+                "Problem: cannot resolve ${env:PGPASSWORD:…}: a reference has no default",
+            ),
             (
                 "${dir:/run/secrets:x}",
-                "Warning: keeps ${dir:/run/secrets:x} as it stands: /run/secrets has no file x",
+                "Problem: cannot resolve ${dir:/run/secrets:x}: /run/secrets has no file x",
             ),
             (
                 "${dir:/run/secrets:../pw}",
-                "Warning: keeps ${dir:/run/secrets:../pw} as it stands: \"../pw\" is not the name of a file",
+                "Problem: cannot resolve ${dir:/run/secrets:../pw}: \"../pw\" is not the name of a file",
             ),
             (
                 "${file:/nope:x}",
@@ -373,7 +458,7 @@ pub(crate) mod tests {
             ),
             (
                 "${env:a:PGPASSWORD}",
-                "Problem: cannot resolve ${env:a:PGPASSWORD}: an environment variable has no path; write ${env:PGPASSWORD}",
+                "Problem: cannot resolve ${env:a:PGPASSWORD}: an environment variable has no path",
             ),
         ];
         for (text, expected) in cases {
@@ -404,8 +489,19 @@ pub(crate) mod tests {
                 "io.strimzi.kafka.KubernetesSecretConfigProvider",
             ),
         ]);
-        assert_eq!(findings, Findings::default());
-        assert_eq!(resolve(&providers, "${strimzienv:PGPASSWORD}").0, None);
+        let told: Vec<String> = findings.iter().map(|finding| finding.message.clone()).collect();
+        assert_eq!(
+            told,
+            [
+                "is io.strimzi.kafka.KubernetesSecretConfigProvider, which Walferry does not have: a reference to it is refused"
+            ]
+        );
+        assert_eq!(
+            resolve(&providers, "${strimzienv:PGPASSWORD}").1,
+            [
+                "Problem: cannot resolve ${strimzienv:PGPASSWORD}: allowlist.pattern of the worker hides the variable PGPASSWORD"
+            ]
+        );
         assert_eq!(
             resolve(&providers, "${f:/secrets/pg.properties:user}").0.as_deref(),
             Some("app")
@@ -413,13 +509,13 @@ pub(crate) mod tests {
         assert_eq!(
             resolve(&providers, "${f:/secrets/../run/secrets/pw:x}").1,
             [
-                "Warning: keeps ${f:/secrets/../run/secrets/pw:x} as it stands: allowed.paths hides /secrets/../run/secrets/pw"
+                "Problem: cannot resolve ${f:/secrets/../run/secrets/pw:x}: allowed.paths of the worker hides /secrets/../run/secrets/pw"
             ]
         );
         assert_eq!(
             resolve(&providers, "${secrets:ns/s:k}").1,
             [
-                "Problem: cannot resolve ${secrets:ns/s:k}: Walferry has no config provider io.strimzi.kafka.KubernetesSecretConfigProvider; use env, file or dir"
+                "Problem: cannot resolve ${secrets:ns/s:k}: Walferry has no config provider io.strimzi.kafka.KubernetesSecretConfigProvider"
             ]
         );
         assert_eq!(resolve(&providers, "${env:PGPASSWORD}").0.as_deref(), Some("s3cret"));
@@ -436,8 +532,18 @@ pub(crate) mod tests {
         ];
         for (extra, expected) in cases {
             let (_, findings) = providers(&[("config.providers", "a"), extra]);
-            assert_eq!(findings.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+            let told: Vec<String> = findings
+                .iter()
+                .map(|f| format!("{} {}", f.property, f.message))
+                .collect();
+            assert_eq!(told, [expected]);
         }
+        let (_, findings) = providers(&[("config.providers.a.class", "FileConfigProvider")]);
+        let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            ["config.providers.a.* has no effect: config.providers does not list a (add a to config.providers)"]
+        );
         let class = (
             "config.providers.a.class",
             "org.apache.kafka.common.config.provider.FileConfigProvider",
@@ -447,7 +553,8 @@ pub(crate) mod tests {
             class,
             ("config.providers.a.param.allowed.paths", "tmp"),
         ]);
-        let expected = ["config.providers.a.param.allowed.paths holds \"tmp\", which is not absolute"];
+        let expected =
+            ["config.providers.a.param.allowed.paths holds \"tmp\", which is not absolute (begin each path with /)"];
         assert_eq!(findings.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::choice::nearest;
+use crate::choice::nearest_name;
 use crate::finding::{Finding, Findings};
 use crate::property::{Declaration, Property, Support};
-use crate::sanitize::Sanitizer;
+use crate::sanitize::{Sanitizer, quoted, shown_name, shown_text};
+use crate::secret::HIDDEN;
 use crate::value::{Value, ValueError};
 
 /// Properties as a user wrote them, with references to config providers already resolved.
@@ -21,11 +22,17 @@ struct Entry {
     text: String,
     /// What the user wrote, where a config provider has resolved it to `text`, which is then as good as secret.
     written: Option<String>,
+    /// `custom.sanitize.pattern` means it.
+    secret: bool,
 }
 
 impl From<String> for Entry {
     fn from(text: String) -> Self {
-        Self { text, written: None }
+        Self {
+            text,
+            written: None,
+            secret: false,
+        }
     }
 }
 
@@ -71,6 +78,13 @@ impl Options {
         self.entries.insert(name.into(), text.into().into());
     }
 
+    /// Takes over those options of another set whose names are wanted.
+    pub(crate) fn extend(&mut self, other: &Self, wanted: impl Fn(&str) -> bool) {
+        let wanted = other.entries.iter().filter(|(name, _)| wanted(name));
+        self.entries
+            .extend(wanted.map(|(name, entry)| (name.clone(), entry.clone())));
+    }
+
     /// Sets one option whose text a config provider has resolved from what the user wrote.
     pub(crate) fn set_resolved(&mut self, name: &str, text: String, written: &str) {
         self.entries.insert(
@@ -78,8 +92,35 @@ impl Options {
             Entry {
                 text,
                 written: Some(written.to_owned()),
+                secret: false,
             },
         );
+    }
+
+    /// Keeps the values of all properties from being shown that look like secrets to a sanitizer.
+    pub(crate) fn hide(&mut self, sanitizer: &Sanitizer) {
+        for (name, entry) in &mut self.entries {
+            entry.secret |= sanitizer.is_secret(name);
+        }
+    }
+
+    /// The text of an option as an error may show it: in quotes; or the reference that a config provider has resolved; or
+    /// asterisks, where the text may be a secret.
+    pub fn shown(&self, name: &str) -> String {
+        match self.entries.get(name) {
+            Some(Entry {
+                written: Some(written), ..
+            }) => shown_text(written).into_owned(),
+            Some(entry) if entry.secret || Sanitizer::default().is_secret(&self.full_name(name)) => HIDDEN.to_owned(),
+            Some(entry) => quoted(entry.text.trim()),
+            None => quoted(""),
+        }
+    }
+
+    /// Whether the text of an option must not be shown, not even in part.
+    pub fn is_secret(&self, name: &str) -> bool {
+        let marked = |entry: &Entry| entry.secret || entry.written.is_some();
+        self.entries.get(name).is_some_and(marked) || Sanitizer::default().is_secret(&self.full_name(name))
     }
 
     /// Gives an option another name; one that is there under that name already wins.
@@ -105,7 +146,10 @@ impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Options")
             .field("prefix", &self.prefix)
-            .field("names", &self.entries.keys())
+            .field(
+                "names",
+                &self.entries.keys().map(|name| shown_name(name)).collect::<Vec<_>>(),
+            )
             .finish()
     }
 }
@@ -127,7 +171,9 @@ impl std::fmt::Debug for Options {
 /// let read = (reader.get(&ROUTE_BY_FIELD), reader.get(&NEGATE));
 /// let (read, findings) = reader.finish(read);
 /// assert!(read.is_none());
-/// assert_eq!(findings.problems().next().unwrap().to_string(), "transforms.outbox.negate is \"maybe\", which is not true or false");
+/// let problem = findings.problems().next().unwrap();
+/// assert_eq!(problem.property, "transforms.outbox.negate");
+/// assert_eq!(problem.message, "is \"maybe\", which is not true or false");
 /// ```
 #[derive(Debug)]
 pub struct Reader<'a> {
@@ -163,19 +209,20 @@ impl<'a> Reader<'a> {
     /// A value that cannot be read is reported, and something stands in for it: [`finish`](Self::finish) sees to it
     /// that nobody gets to work with that.
     pub fn get<T: Value>(&mut self, property: &Property<T>) -> T {
+        let remedy = property.remedy(&self.options.full_name(property.name()));
         match self.options.get(property.name()) {
             Some(text) if property.is_required() && text.trim().is_empty() => {
-                self.problem(property.name(), "is required and must not be empty");
+                self.problem(property.name(), "is required and must not be empty").hint = Some(remedy);
                 T::default()
             }
-            Some(text) => self.parse(property.name(), text),
+            Some(text) => self.parse(property.name(), text, property.default_text()),
             None if property.is_required() => {
-                self.problem(property.name(), "is required");
+                self.problem(property.name(), "is required").hint = Some(remedy);
                 T::default()
             }
             None => property
                 .default_text()
-                .map_or_else(T::default, |text| self.parse(property.name(), text)),
+                .map_or_else(T::default, |text| self.parse(property.name(), text, None)),
         }
     }
 
@@ -188,7 +235,7 @@ impl<'a> Reader<'a> {
             .iter()
             .filter_map(|(name, text)| Some((declaration.captures(name)?, name, text)));
         found
-            .map(|(parts, name, text)| (parts, self.parse(name, text)))
+            .map(|(parts, name, text)| (parts, self.parse(name, text, None)))
             .collect()
     }
 
@@ -227,14 +274,29 @@ impl<'a> Reader<'a> {
         ((!self.findings.has_problems()).then_some(read), self.findings)
     }
 
-    fn parse<T: Value>(&mut self, name: &str, text: &str) -> T {
+    fn parse<T: Value>(&mut self, name: &str, text: &str, default: Option<&str>) -> T {
         let text = if T::TRIMMED { text.trim() } else { text };
         T::parse(text).unwrap_or_else(|error| {
             // A value that is refused by name has been told of already.
-            let full_name = self.options.full_name(name);
+            let full_name = shown_name(&self.options.full_name(name)).into_owned();
             if !self.findings.problems().any(|problem| problem.property == full_name) {
                 let message = self.complaint::<T>(name, text, &error);
-                self.problem(name, message).hint = error.hint;
+                // A guess is near to what was written.
+                let secret = T::SECRET || self.options.is_secret(name) || shown_text(text) != text;
+                let guess = (!secret).then(|| error.hint.or_else(|| T::remedy(text))).flatten();
+                let plain = matches!(
+                    T::TYPE,
+                    "boolean" | "int" | "long" | "milliseconds" | "seconds" | "bytes" | "enum"
+                );
+                let resolved = self
+                    .options
+                    .entries
+                    .get(name)
+                    .is_some_and(|entry| entry.written.is_some());
+                let hint = guess
+                    .or_else(|| resolved.then(|| "look at what the config provider hands out for it".to_owned()))
+                    .or_else(|| default.filter(|_| plain).map(leave_out));
+                self.problem(name, message).hint = hint;
             }
             T::default()
         })
@@ -242,17 +304,13 @@ impl<'a> Reader<'a> {
 
     /// What is wrong with a text, without showing it where it may be a secret.
     fn complaint<T: Value>(&self, name: &str, text: &str, error: &ValueError) -> String {
-        let written = self
-            .options
-            .entries
-            .get(name)
-            .and_then(|entry| entry.written.as_deref());
-        let secret = T::SECRET || Sanitizer::default().is_secret(&self.options.full_name(name));
+        let entry = self.options.entries.get(name);
+        let written = entry.and_then(|entry| entry.written.as_deref());
         match written {
-            Some(written) => format!("is {written}, whose value cannot be read as {}", T::TYPE),
-            None if secret => format!("cannot be read as {}", T::TYPE),
+            Some(written) => format!("is {}, whose value cannot be read as {}", shown_text(written), T::TYPE),
+            None if T::SECRET || self.options.is_secret(name) => format!("cannot be read as {}", T::TYPE),
             None if text.is_empty() => format!("is empty, which {error}"),
-            None => format!("is {text:?}, which {error}"),
+            None => format!("is {}, which {error}", quoted(text)),
         }
     }
 
@@ -264,7 +322,8 @@ impl<'a> Reader<'a> {
             Support::Honoured => {}
             Support::Except { values, hint } => {
                 if values.iter().any(same) {
-                    self.problem(name, format!("is {text:?}, which Walferry does not support"))
+                    let shown = self.options.shown(name);
+                    self.problem(name, format!("is {shown}, which Walferry does not support"))
                         .hint(hint);
                 }
             }
@@ -275,17 +334,35 @@ impl<'a> Reader<'a> {
             Support::Accepted { why } => {
                 self.note(name, format!("has no effect: {why}"));
             }
+            Support::Elsewhere { is, hint } => {
+                let hint = declaration
+                    .filled_in(hint, name)
+                    .replace("<prefix>", &self.options.prefix);
+                self.warning(name, is).hint(hint);
+            }
         }
     }
 
     fn warn_unknown(&mut self, name: &str, declarations: &[&Declaration]) {
+        if name.starts_with('_') {
+            self.note(name, "is taken for a comment: its name begins with an underscore");
+            return;
+        }
         let known = declarations
             .iter()
             .filter(|declaration| !declaration.is_pattern())
+            .filter(|declaration| !matches!(declaration.support, Support::Elsewhere { .. }))
             .map(|declaration| declaration.name);
-        let guess = nearest(name, known).map(|known| format!("did you mean {}?", self.options.full_name(known)));
+        let guess = nearest_name(name, known).map(|known| format!("did you mean {}?", self.options.full_name(known)));
         self.warning(name, "is not a property that Walferry knows; it has no effect")
             .hint = guess;
+    }
+}
+
+fn leave_out(default: &str) -> String {
+    match default {
+        "" => "leave it out for the default, which is empty".to_owned(),
+        default => format!("leave it out for the default, {default}"),
     }
 }
 
@@ -341,8 +418,8 @@ mod tests {
         assert_eq!(read, None);
         let expected = [
             "Problem: x.mode is \"B\", which Walferry does not support (use a)",
-            "Problem: x.host is required",
-            "Problem: x.port is \"x\", which is not a whole number from 0 to 65535",
+            "Problem: x.host is required (set x.host)",
+            "Problem: x.port is \"x\", which is not a whole number from 0 to 65535 (leave it out for the default, 5432)",
         ];
         assert_eq!(findings, expected);
     }
@@ -404,7 +481,7 @@ mod tests {
         let (_, findings) = reader.finish(());
         let problems: Vec<String> = findings.problems().map(ToString::to_string).collect();
         let expected = [
-            "x.port is ${env:PORT}, whose value cannot be read as int",
+            "x.port is ${env:PORT}, whose value cannot be read as int (look at what the config provider hands out for it)",
             "x.basic.auth.user.info cannot be read as int",
         ];
         assert_eq!(problems, expected);

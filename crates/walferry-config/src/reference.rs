@@ -59,6 +59,9 @@ fn row(declaration: &Declaration) -> String {
         }
         Support::Refused { hint } => format!("{} **Refused** ({hint}).", declaration.text),
         Support::Accepted { why } => format!("{} **No effect:** {why}.", declaration.text),
+        Support::Elsewhere { is, hint } => {
+            format!("{} **No effect**, with a warning: it {is} ({hint}).", declaration.text)
+        }
     };
     format!(
         "| `{}` | {} | {} | {} |",

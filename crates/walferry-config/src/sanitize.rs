@@ -1,4 +1,4 @@
-//! Which values are never shown.
+//! What is never shown of names and values.
 
 use std::borrow::Cow;
 
@@ -24,11 +24,31 @@ const SECRET_NAMES: &[&str] = &[
     "connection.string",
     "token",
     "passphrase",
+    "passwd",
     "private.key",
     "keystore.key",
     "apikey",
     "api.key",
+    "access.key",
+    "jaas",
 ];
+
+/// Words behind which a text has a secret, as in `password=…` and `"apikey": "…"`, in lower case.
+const SECRET_WORDS: &[&str] = &[
+    "password",
+    "passwd",
+    "pwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "api_key",
+    "access_key",
+    "accesskey",
+];
+
+/// More characters of a value are not shown: an error is read by a person.
+const MOST_SHOWN: usize = 200;
 
 impl Sanitizer {
     /// With the pattern of `custom.sanitize.pattern`, which matches whole names without regard to case.
@@ -41,7 +61,7 @@ impl Sanitizer {
         if self.is_secret(name) {
             Cow::Borrowed(HIDDEN)
         } else {
-            without_password(value)
+            shown_text(value)
         }
     }
 
@@ -53,27 +73,212 @@ impl Sanitizer {
     }
 }
 
-/// The value without the passwords of URLs such as `http://user:password@host`.
-fn without_password(value: &str) -> Cow<'_, str> {
-    if !value.contains("://") {
-        return Cow::Borrowed(value);
-    }
-    let mut shown = String::new();
-    let mut rest = value;
-    while let Some((scheme, behind)) = rest.split_once("://") {
-        shown.push_str(scheme);
-        shown.push_str("://");
-        rest = behind;
-        let authority = rest.split(['/', ',', ' ']).next().unwrap_or_default();
-        if let Some((credentials, _)) = authority.rsplit_once('@')
-            && let Some((user, _)) = credentials.split_once(':')
-        {
-            shown.push_str(&format!("{user}:{HIDDEN}"));
-            rest = &rest[credentials.len()..];
+/// A property's name as it may be shown.
+///
+/// A few names hold a secret: the salt of `column.mask.hash.<algorithm>.with.salt.<salt>`, also where the rest is misspelt. And
+/// what a broken file has in the place of a name may be anything, such as a line of a private key.
+pub fn shown_name(name: &str) -> Cow<'_, str> {
+    const SALT: &str = "salt.";
+    const HASH: &str = "column.mask.hash.";
+    let lower = name.to_ascii_lowercase();
+    // What stands in the place of the algorithm may be the salt.
+    if let Some(rest) = lower.strip_prefix(HASH) {
+        let algorithm = rest.strip_prefix("v2.").unwrap_or(rest);
+        if !["md", "sha", "<"].iter().any(|begin| algorithm.starts_with(begin)) {
+            return Cow::Owned(format!("{HASH}{HIDDEN}"));
         }
     }
+    if let Some(at) = lower.find(SALT)
+        && at + SALT.len() < name.len()
+        && !lower.ends_with("salt.<salt>")
+    {
+        let before = shown_name(&name[..at + SALT.len()]);
+        return Cow::Owned(format!("{}{HIDDEN}", before.trim_end_matches(HIDDEN)));
+    }
+    // Behind `column.mask.hash` whatever is no word of the pattern may be a salt without its word.
+    if lower.starts_with(HASH) && !lower.contains(".with.salt") {
+        return Cow::Owned(format!("{HASH}{HIDDEN}"));
+    }
+    if looks_like_a_name(name) {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(format!("(a name of {} characters that is none)", name.chars().count()))
+    }
+}
+
+/// Letters, digits and the characters that names of properties, topics, groups and transforms have.
+fn looks_like_a_name(name: &str) -> bool {
+    const MOST: usize = 48;
+    let fits = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '$' | '<' | '>' | '*' | '(' | ')' | ' ');
+    name.chars().all(fits) && name.split(['.', '_', '-', ' ']).all(|part| part.len() <= MOST)
+}
+
+/// A text without what may be a secret in it: the credentials of URLs such as `http://user:password@host`, what stands behind
+/// `password=` and the like, keys in PEM and log-in modules of JAAS.
+pub fn shown_text(text: &str) -> Cow<'_, str> {
+    if text.contains("PRIVATE KEY-----") || text.contains("LoginModule ") {
+        return Cow::Borrowed(HIDDEN);
+    }
+    let mut shown = Cow::Borrowed(text);
+    if text.contains(":-") && text.contains("${") {
+        shown = Cow::Owned(without_defaults(text));
+    }
+    if text.contains('@') || text.contains("://") {
+        shown = Cow::Owned(without_credentials(&shown));
+    }
+    let lower = shown.to_ascii_lowercase();
+    if SECRET_WORDS.iter().any(|word| lower.contains(word)) {
+        shown = Cow::Owned(without_assignments(&shown, &lower));
+    }
+    shown
+}
+
+/// Hides the default of `${NAME:-default}`, as a shell has it: it may be the password.
+fn without_defaults(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, reference)) = rest.split_once("${") {
+        shown.push_str(before);
+        shown.push_str("${");
+        let (inside, behind) = reference.split_at(reference.find('}').unwrap_or(reference.len()));
+        match inside.split_once(":-") {
+            Some((name, default)) if !default.is_empty() => shown.push_str(&format!("{name}:-{HIDDEN}")),
+            _ => shown.push_str(inside),
+        }
+        rest = behind;
+    }
     shown.push_str(rest);
-    Cow::Owned(shown)
+    shown
+}
+
+/// A value in quotes, as an error shows it: without secrets, and not longer than a person reads.
+pub(crate) fn quoted(text: &str) -> String {
+    let shown = shown_text(text);
+    match shown.char_indices().nth(MOST_SHOWN) {
+        Some((end, _)) => format!("{:?}… ({} characters)", &shown[..end], text.chars().count()),
+        None => format!("{shown:?}"),
+    }
+}
+
+/// Hides what stands before an `@`, as far back as the scheme or the beginning of the word. A user before a colon stays.
+pub(crate) fn without_credentials(text: &str) -> String {
+    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | '(' | ')');
+    let mut shown = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(ends).unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        shown.push_str(&word_without_credentials(word));
+        let separator = behind.chars().next().map_or(0, char::len_utf8);
+        shown.push_str(&behind[..separator]);
+        rest = &behind[separator..];
+    }
+    shown
+}
+
+fn word_without_credentials(word: &str) -> String {
+    let Some((before, behind)) = word.split_once("://") else {
+        return match word.rsplit_once('@') {
+            Some((credentials, host)) if !credentials.is_empty() => format!("{}@{host}", user_of(credentials)),
+            _ => word.to_owned(),
+        };
+    };
+    // Several URLs stand in one word where commas part them.
+    let (url, more) = match behind.find("://") {
+        Some(next) => {
+            let scheme = behind[..next].rfind(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '+' | '-'));
+            behind.split_at(scheme.map_or(next, |at| at + 1))
+        }
+        None => (behind, ""),
+    };
+    let authority = &url[..url.find('/').unwrap_or(url.len())];
+    // A password may hold a slash: what stands behind the colon then is no port.
+    let port = authority.rsplit_once(':').map(|(_, port)| port);
+    let whole = port.is_none_or(|port| port.chars().all(|c| c.is_ascii_digit() || c == ','));
+    let region = if authority.contains('@') || whole {
+        authority
+    } else {
+        url
+    };
+    let hidden = match region.rfind('@') {
+        Some(at) => format!("{}{}", user_of(&region[..at]), &url[at..]),
+        None => url.to_owned(),
+    };
+    let before = match before.rsplit_once('@') {
+        Some((credentials, host)) => format!("{}@{host}", user_of(credentials)),
+        None => before.to_owned(),
+    };
+    let more = if more.is_empty() {
+        String::new()
+    } else {
+        word_without_credentials(more)
+    };
+    format!("{before}://{hidden}{more}")
+}
+
+/// A user name may be shown, unless it stands alone: then it may be a token.
+fn user_of(credentials: &str) -> String {
+    match credentials.split_once(':') {
+        Some((user, _)) => format!("{user}:{HIDDEN}"),
+        None => HIDDEN.to_owned(),
+    }
+}
+
+/// Hides what stands behind `password=`, `"password": ` and the like.
+fn without_assignments(text: &str, lower: &str) -> String {
+    let mut shown = String::new();
+    let mut at = 0;
+    while let Some((found, word)) = SECRET_WORDS
+        .iter()
+        .filter_map(|word| Some((at + lower[at..].find(word)?, *word)))
+        .min()
+    {
+        let mut end = found + word.len();
+        shown.push_str(&text[at..end]);
+        // The path and the key of a reference to a config provider are no secrets.
+        let in_reference = text[..found]
+            .rfind("${")
+            .is_some_and(|open| !text[open..found].contains('}'));
+        if let Some((value, length)) = assigned(&text[end..]).filter(|_| !in_reference) {
+            shown.push_str(&text[end..end + value]);
+            shown.push_str(HIDDEN);
+            end += value + length;
+        }
+        at = end;
+    }
+    shown.push_str(&text[at..]);
+    shown
+}
+
+/// Where the value begins that is assigned at the beginning of the text, and how long it is.
+fn assigned(text: &str) -> Option<(usize, usize)> {
+    let blank = |text: &str| text.len() - text.trim_start().len();
+    // Quotes within quotes stand behind a backslash.
+    let escape = |text: &str| usize::from(text.starts_with('\\'));
+    let mut at = escape(text);
+    let closing = text[at..].starts_with(['"', '\'']);
+    at += usize::from(closing);
+    at += blank(&text[at..]);
+    let sign = text[at..].starts_with(['=', ':']);
+    if sign {
+        at += 1;
+        at += blank(&text[at..]);
+    }
+    at += escape(&text[at..]);
+    let rest = &text[at..];
+    match rest.chars().next() {
+        Some(quote @ ('"' | '\'')) if sign || (!closing && at > 0) => {
+            let length = rest[1..].find(quote).unwrap_or(rest.len() - 1);
+            (length > 0).then_some((at + 1, length))
+        }
+        Some(_) if sign => {
+            let ends = |c: char| c.is_whitespace() || matches!(c, '&' | ';' | ',' | '"' | '\'' | ')' | '}');
+            let length = rest.find(ends).unwrap_or(rest.len());
+            // A reference to a config provider is no secret.
+            (length > 0 && !rest.starts_with("${")).then_some((at, length))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -106,5 +311,98 @@ mod tests {
         for (name, value, expected) in cases {
             assert_eq!(sanitizer.hide(name, value), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn no_text_shows_credentials() {
+        let cases = [
+            ("postgres://app:hunter2@db/shop", "postgres://app:********@db/shop"),
+            (
+                "is \"postgres://app:hunter2@db\", which",
+                "is \"postgres://app:********@db\", which",
+            ),
+            ("postgres://app:hun/ter2@db/shop", "postgres://app:********@db/shop"),
+            ("postgres://app:hun,ter2@db/shop", "postgres://app:********@db/shop"),
+            ("postgres://app:hun@ter2@db/shop", "postgres://app:********@db/shop"),
+            ("https://hunter2@host", "https://********@host"),
+            ("app:hunter2@db", "app:********@db"),
+            ("app:hunter2@db:5432,x", "app:********@db:5432,x"),
+            (
+                "SSL://h1:9092,SSL://u:hunter2@h2:9092",
+                "SSL://h1:9092,SSL://u:********@h2:9092",
+            ),
+            ("http://a:8081,http://b:8081", "http://a:8081,http://b:8081"),
+            (
+                "jdbc:postgresql://db/x?user=u&password=hunter2&ssl=true",
+                "jdbc:postgresql://db/x?user=u&password=********&ssl=true",
+            ),
+            (
+                "host=db password='hunter 2' user=u",
+                "host=db password='********' user=u",
+            ),
+            ("host=db PASSWORD = hunter2", "host=db PASSWORD = ********"),
+            ("ALTER ROLE u PASSWORD 'hunter2'", "ALTER ROLE u PASSWORD '********'"),
+            ("{\"password\": \"hunter2\"}", "{\"password\": \"********\"}"),
+            (
+                "{\\\"client_secret\\\":\\\"hunter2\\\"}",
+                "{\\\"client_secret\\\":\\\"********\"}",
+            ),
+            ("a.PlainLoginModule required username=\"u\" pass=\"hunter2\";", HIDDEN),
+            ("-----BEGIN PRIVATE KEY-----\nhunter2", HIDDEN),
+            ("password=${env:PGPASSWORD}", "password=${env:PGPASSWORD}"),
+            ("${PGPASSWORD:-hunter2} x", "${PGPASSWORD:-********} x"),
+            ("${file:/secrets/password:key}", "${file:/secrets/password:key}"),
+            ("is the user's password", "is the user's password"),
+            ("public.users:id,token", "public.users:id,token"),
+            ("plain text", "plain text"),
+        ];
+        for (text, expected) in cases {
+            let shown = shown_text(text);
+            assert!(!shown.contains("hunter2") && !shown.contains("ter2"), "{text}: {shown}");
+            if !text.contains('\\') {
+                assert_eq!(shown, expected, "{text}");
+            }
+        }
+        assert_eq!(
+            quoted(&"x".repeat(300)),
+            format!("{:?}… (300 characters)", "x".repeat(200))
+        );
+    }
+
+    #[test]
+    fn no_name_shows_a_salt_or_what_is_no_name() {
+        let cases = [
+            ("slot.name", "slot.name"),
+            (
+                "topic.creation.my_group.cleanup.policy",
+                "topic.creation.my_group.cleanup.policy",
+            ),
+            ("transforms.Reroute$1.type", "transforms.Reroute$1.type"),
+            (
+                "column.mask.hash.SHA-256.with.salt.hunter2",
+                "column.mask.hash.SHA-256.with.salt.********",
+            ),
+            (
+                "column.mask.hash.v2.MD5.with.salt.hunter2.x",
+                "column.mask.hash.v2.MD5.with.salt.********",
+            ),
+            (
+                "colum.mask.hash.MD5.with.SALT.hunter2",
+                "colum.mask.hash.MD5.with.SALT.********",
+            ),
+            ("column.mask.hash.MD5.hunter2", "column.mask.hash.********"),
+            ("column.mask.hash.MD5.salt.hunter2", "column.mask.hash.********"),
+            (
+                "column.mask.hash.<algorithm>.with.salt.<salt>",
+                "column.mask.hash.<algorithm>.with.salt.<salt>",
+            ),
+            ("password=hunter2", "(a name of 16 characters that is none)"),
+            ("postgres://u:hunter2@h", "(a name of 22 characters that is none)"),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(shown_name(name), expected, "{name}");
+        }
+        let line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQDhunter2hunter";
+        assert!(!shown_name(line).contains("hunter2"));
     }
 }

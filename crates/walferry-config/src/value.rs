@@ -25,6 +25,11 @@ pub trait Value: Default {
     /// # Errors
     /// Says what was expected instead.
     fn parse(text: &str) -> Result<Self, ValueError>;
+
+    /// What to write in place of a text that is no such value, where the error has no better guess.
+    fn remedy(_text: &str) -> Option<String> {
+        None
+    }
 }
 
 /// A text that is no value of its property's type.
@@ -92,6 +97,9 @@ macro_rules! whole_numbers {
             fn parse(text: &str) -> Result<Self, ValueError> {
                 text.parse().map_err(|_| ValueError::new(format!("a whole number from {} to {}", $min, $max)))
             }
+            fn remedy(text: &str) -> Option<String> {
+                digits_of(text)
+            }
         })*
     };
 }
@@ -128,6 +136,9 @@ impl Value for Count {
             .map(Self)
             .map_err(|_| ValueError::new(format!("a whole number from 1 to {}", u32::MAX)))
     }
+    fn remedy(text: &str) -> Option<String> {
+        digits_of(text)
+    }
 }
 
 /// A number of bytes of at least one.
@@ -154,6 +165,9 @@ impl Value for ByteCount {
             .map(Self)
             .map_err(|_| ValueError::new("a whole number of bytes of at least 1"))
     }
+    fn remedy(text: &str) -> Option<String> {
+        digits_of(text)
+    }
 }
 
 /// A whole number of milliseconds.
@@ -164,6 +178,20 @@ impl Value for Duration {
             .map(Self::from_millis)
             .map_err(|_| ValueError::new("a whole number of milliseconds"))
     }
+    fn remedy(text: &str) -> Option<String> {
+        const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+        let (unit, factor) = UNITS.iter().find(|(unit, _)| text.ends_with(unit))?;
+        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        Some(format!("write {}, without a unit", number.checked_mul(*factor)?))
+    }
+}
+
+/// The digits alone, where a text has signs between or behind them that people write: `10,000`, `10_000`, `3.0`.
+fn digits_of(text: &str) -> Option<String> {
+    let plain = text.strip_suffix(".0").unwrap_or(text);
+    let digits: String = plain.chars().filter(|c| !matches!(c, ',' | '_' | ' ' | '\'')).collect();
+    let number: i64 = digits.parse().ok()?;
+    (digits != text).then(|| format!("write {number}, in digits only"))
 }
 
 /// Left out, or empty: `None`.
@@ -178,6 +206,9 @@ impl<T: Value> Value for Option<T> {
         } else {
             T::parse(text).map(Some)
         }
+    }
+    fn remedy(text: &str) -> Option<String> {
+        T::remedy(text)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::connector::Plugin;
+use crate::connector::{Plugin, hide_values};
 use crate::file::Submitted;
 use crate::finding::Findings;
 use crate::property::{Group, Property, Support};
@@ -101,6 +101,10 @@ const LOCAL: Support = Support::Accepted {
 const NO_PLUGINS: Support = Support::Accepted {
     why: "converters and transforms are part of Walferry",
 };
+const CLASSES: Support = Support::Elsewhere {
+    is: "names Java classes, which Walferry does not load, and has no effect",
+    hint: "remove it; metrics are at /metrics, and a proxy before the admin endpoint can ask for a log-in",
+};
 const NO_JMX: Support = Support::Accepted {
     why: "metrics are at /metrics",
 };
@@ -193,9 +197,9 @@ properties! {
     const KEY_VERSION: Property<Option<String>> = Property::new("key.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
     const VALUE_VERSION: Property<Option<String>> = Property::new("value.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
     const HEADER_VERSION: Property<Option<String>> = Property::new("header.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
-    const EXTENSIONS: Property<Option<String>> = Property::new("rest.extension.classes").text("Java classes that extend the REST API.").support(NO_PLUGINS);
+    const EXTENSIONS: Property<Option<String>> = Property::new("rest.extension.classes").text("Java classes that extend the REST API.").support(CLASSES);
     const METRICS: Property<Option<String>> = Property::new("metrics.<property>").text("How JMX metrics are counted.").support(NO_JMX);
-    const REPORTERS: Property<Option<String>> = Property::new("metric.reporters").text("Java classes that report metrics.").support(NO_JMX);
+    const REPORTERS: Property<Option<String>> = Property::new("metric.reporters").text("Java classes that report metrics.").support(CLASSES);
     const ADVERTISED: Property<Option<String>> = Property::new("rest.advertised.<property>").text("Address under which other workers reach this one.").support(ALONE);
     const REST_HOST: Property<Option<String>> = Property::new("rest.host.name").text("Older form of `listeners`.").support(REMOVED);
     const REST_PORT: Property<Option<String>> = Property::new("rest.port").text("Older form of `listeners`.").support(REMOVED);
@@ -251,11 +255,12 @@ impl Worker {
         let written = Options::new("", submitted.properties.iter().cloned().collect());
         let providers = Providers::from_worker(&written, &mut findings);
         let mut options = Options::default();
+        let mut values = Vec::new();
         for (name, text) in &submitted.properties {
             // Connect reads these before there are providers.
             let early = name.starts_with("config.providers") || name == "plugin.path";
             match (!early)
-                .then(|| providers.resolve(name, text, lookup, &mut findings))
+                .then(|| providers.resolve(name, text, lookup, &mut findings, &mut values))
                 .flatten()
             {
                 Some(resolved) => options.set_resolved(name, resolved, text),
@@ -266,6 +271,7 @@ impl Worker {
         let worker = Self::from_reader(&mut reader, providers);
         let (worker, more) = reader.finish(worker);
         findings.extend(more);
+        hide_values(&mut findings, &values);
         (worker.filter(|_| !findings.has_problems()), findings)
     }
 
@@ -276,9 +282,7 @@ impl Worker {
             options: options.below(&format!("{}.", property.name())),
         };
         let mut client = Options::default();
-        for (name, text) in options.iter().filter(|(name, _)| is_client(name)) {
-            client.set(name, text);
-        }
+        client.extend(options, is_client);
         Self {
             bootstrap_servers: reader.get(&BOOTSTRAP),
             group_id: reader.get(&GROUP_ID),

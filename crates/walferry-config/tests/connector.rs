@@ -120,12 +120,12 @@ fn all_problems_of_a_file_come_at_once() {
     ]);
     assert!(connector.is_none());
     let expected = [
-        "Problem: transforms.outbox.type is required",
-        "Problem: slot.name is \"My-Slot\", which is not a slot name: Postgres takes 1 to 63 of the characters a-z, 0-9 and _",
-        "Problem: database.hostname is required",
-        "Problem: database.port is \"54x2\", which is not a whole number from 0 to 65535",
-        "Problem: table.include.list is \"public.(a\", which is not a regular expression that Walferry can use: group that is never closed at character 8 of \"public.(a\"",
-        "Problem: snapshot.mode is \"sometimes\", which is not one of always, initial, initial_only, no_data, when_needed, configuration_based",
+        "Problem: transforms.outbox.type is required (set it to the name of a class, such as io.debezium.transforms.outbox.EventRouter for a transform)",
+        "Problem: slot.name is \"My-Slot\", which is not a slot name: Postgres takes 1 to 63 of the characters a-z, 0-9 and _ (write my_slot)",
+        "Problem: database.hostname is required (set database.hostname: host name or address of the Postgres server)",
+        "Problem: database.port is \"54x2\", which is not a whole number from 0 to 65535 (leave it out for the default, 5432)",
+        "Problem: table.include.list is \"public.(a\", which is not a regular expression that Walferry can use: group that is never closed at character 8 of \"public.(a\" (mend the expression at that place: .* stands for any text, and \\. for a dot (in JSON and .properties \\\\.))",
+        "Problem: snapshot.mode is \"sometimes\", which is not one of always, initial, initial_only, no_data, when_needed, configuration_based (leave it out for the default, initial)",
     ];
     assert_eq!(findings, expected);
 }
@@ -221,7 +221,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "connector.class",
             "io.debezium.connector.mysql.MySqlConnector",
             &[
-                "Problem: connector.class is \"io.debezium.connector.mysql.MySqlConnector\", which is not io.debezium.connector.postgresql.PostgresConnector, the only connector that Walferry is",
+                "Problem: connector.class is \"io.debezium.connector.mysql.MySqlConnector\", which is not io.debezium.connector.postgresql.PostgresConnector, the only connector that Walferry is (leave connectors of other classes on Kafka Connect)",
             ],
         ),
         ("connector.class", " PostgresConnector ", &[]),
@@ -229,7 +229,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "database.hostname",
             "postgres://db",
             &[
-                "Problem: database.hostname is \"postgres://db\", which is not one host name or address, without port, scheme or path",
+                "Problem: database.hostname is \"postgres://db\", which is not one host name or address, without port, scheme or path (write the host alone; port, user, password and database have properties of their own: database.port, database.user, database.password, database.dbname)",
             ],
         ),
         (
@@ -244,13 +244,15 @@ fn each_finding_names_the_property_and_the_remedy() {
             "topic.prefix",
             "a b",
             &[
-                "Problem: topic.prefix is \"a b\", which is not a topic or a part of one: only letters, digits, dot, underscore and hyphen",
+                "Problem: topic.prefix is \"a b\", which is not a topic or a part of one: only letters, digits, dot, underscore and hyphen (take out the other characters)",
             ],
         ),
         (
             "topic.naming.strategy",
             "io.debezium.schema.SchemaRegexTopicNamingStrategy",
-            &["Problem: topic.regex and topic.replacement are required by this naming strategy"],
+            &[
+                "Problem: topic.regex and topic.replacement are required by this naming strategy (set both, or leave topic.naming.strategy out)",
+            ],
         ),
         (
             "heartbeat.action.query",
@@ -268,7 +270,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "value.converter.schemas.enable",
             "false",
             &[
-                "Warning: value.converter.schemas.enable has no effect without value.converter in the connector; Kafka Connect ignores it, too (add value.converter=org.apache.kafka.connect.json.JsonConverter)",
+                "Warning: value.converter.schemas.enable has no effect without value.converter in the connector; Kafka Connect ignores it, too (set value.converter as well (the worker's is org.apache.kafka.connect.json.JsonConverter), or remove it)",
             ],
         ),
         (
@@ -280,8 +282,8 @@ fn each_finding_names_the_property_and_the_remedy() {
             "predicates",
             "a,a",
             &[
-                "Problem: predicates holds a more than once",
-                "Problem: predicates.a.type is required",
+                "Problem: predicates holds a more than once (name it once; for two of one class give each a name of its own)",
+                "Problem: predicates.a.type is required (set it to the name of a class, such as io.debezium.transforms.outbox.EventRouter for a transform)",
             ],
         ),
         (
@@ -315,7 +317,9 @@ fn each_finding_names_the_property_and_the_remedy() {
         (
             "slot.drop.on.stop",
             "yes",
-            &["Problem: slot.drop.on.stop is \"yes\", which is not true or false"],
+            &[
+                "Problem: slot.drop.on.stop is \"yes\", which is not true or false (leave it out for the default, false)",
+            ],
         ),
         ("tombstones.on.delete", " True ", &[]),
         ("decimal.handling.mode", "STRING", &[]),
@@ -342,7 +346,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "database.password",
             "${vault:x}",
             &[
-                "Warning: database.password keeps ${vault:x} as it stands: there is no config provider \"vault\" (Kafka Connect would hand it on like that, too)",
+                "Warning: database.password keeps ${vault:x} as it stands: there is no config provider \"vault\" (if it is a reference, name vault in config.providers of the worker file and give that with --worker; as it is, Kafka Connect would hand it on, too)",
             ],
         ),
         (

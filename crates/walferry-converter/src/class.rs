@@ -2,6 +2,7 @@
 
 use walferry_config::{Findings, Group, Options, Reader, ValueError};
 
+use crate::others;
 use crate::raw::Buffers;
 use crate::{
     BinaryDataConverter, BooleanConverter, ByteArrayConverter, CloudEventsConverter, Converter, JsonConverter,
@@ -51,6 +52,8 @@ enum Class {
     Planned,
 }
 
+const BYTE_BUFFER: &str = "io.debezium.converters.ByteBufferConverter";
+
 /// Where simple names are ambiguous, the first is meant.
 const CLASSES: &[(&str, Class)] = &[
     ("org.apache.kafka.connect.json.JsonConverter", Class::Json),
@@ -63,11 +66,8 @@ const CLASSES: &[(&str, Class)] = &[
         "io.debezium.converters.BinaryDataConverter",
         Class::BinaryData(Buffers::Raw),
     ),
-    // Its former name.
-    (
-        "io.debezium.converters.ByteBufferConverter",
-        Class::BinaryData(Buffers::Raw),
-    ),
+    // Its former name, gone from Debezium 3.6.3.
+    (BYTE_BUFFER, Class::BinaryData(Buffers::Raw)),
     (
         "io.debezium.converters.ByteArrayConverter",
         Class::BinaryData(Buffers::Delegated),
@@ -114,7 +114,18 @@ pub fn converter(class: &str, role: Role, options: &Options) -> (Option<Box<dyn 
     match find(class) {
         Some(Class::Json) => boxed(JsonConverter::from_options(options)),
         Some(Class::String) => boxed(StringConverter::from_options(options)),
-        Some(Class::BinaryData(buffers)) => boxed(BinaryDataConverter::from_options(buffers, role, options)),
+        Some(Class::BinaryData(buffers)) => {
+            let (converter, mut findings) = boxed(BinaryDataConverter::from_options(buffers, role, options));
+            if means(class, BYTE_BUFFER) {
+                let property = options.full_name("");
+                let finding = findings.warning(
+                    property.trim_end_matches('.'),
+                    "is ByteBufferConverter, which Debezium 3.6.3 no longer has; it is taken as BinaryDataConverter",
+                );
+                finding.hint("write io.debezium.converters.BinaryDataConverter, its present name");
+            }
+            (converter, findings)
+        }
         Some(Class::ByteArray) => boxed(without_options(ByteArrayConverter, options)),
         Some(Class::Boolean) => boxed(without_options(BooleanConverter, options)),
         Some(Class::Number(converter)) => boxed(without_options(converter, options)),
@@ -131,8 +142,12 @@ pub fn converter(class: &str, role: Role, options: &Options) -> (Option<Box<dyn 
             Some(format!("use one of {}", offered(role).join(", "))),
         ),
         None => {
-            let error = ValueError::not_one_of(class, &offered(role));
-            refuse(options, format!("is {class:?}, which {error}"), error.hint)
+            let error = ValueError::not_one_of(simple_name(class), &offered(role));
+            let hint = error.hint.clone().unwrap_or_else(|| {
+                "classes of one's own cannot be loaded: use one of these, or keep this connector on Kafka Connect"
+                    .to_owned()
+            });
+            refuse(options, format!("is {class:?}, which {error}"), Some(hint))
         }
     }
 }
@@ -143,6 +158,11 @@ fn find(class: &str) -> Option<Class> {
     let known = known.or_else(|| CLASSES.iter().find(|(name, _)| simple_name(name) == class));
     let known = known.or_else(|| CLASSES.iter().find(|(name, _)| pruned_name(name) == class));
     known.map(|(_, class)| *class)
+}
+
+fn means(class: &str, full: &str) -> bool {
+    let class = class.trim();
+    full == class || simple_name(full) == class || pruned_name(full) == class
 }
 
 fn simple_name(class: &str) -> &str {
@@ -164,17 +184,21 @@ fn offered(role: Role) -> Vec<&'static str> {
         Class::SimpleHeader => role == Role::Header,
         _ => true,
     };
-    let mut names: Vec<&str> = CLASSES
+    let mut names: Vec<&str> = Vec::new();
+    for (class, _) in CLASSES
         .iter()
-        .filter(|(_, class)| works(class))
-        .map(|(name, _)| simple_name(name))
-        .collect();
-    names.dedup();
+        .filter(|(name, class)| works(class) && *name != BYTE_BUFFER)
+    {
+        let name = simple_name(class);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     names
 }
 
 fn without_options<C>(converter: C, options: &Options) -> (Option<C>, Findings) {
-    Reader::new(options, []).finish(converter)
+    Reader::new(options, others::of_json().chain(others::of_registries())).finish(converter)
 }
 
 fn boxed<C: Converter + 'static>(
@@ -222,7 +246,8 @@ mod tests {
                 };
                 let (found, findings) = findings(name, role, &[]);
                 assert_eq!(found, !matches!(kind, Class::Planned), "{name}: {findings:?}");
-                assert_eq!(findings.is_empty(), found, "{name}: {findings:?}");
+                let warned = *class == BYTE_BUFFER;
+                assert_eq!(findings.is_empty(), found && !warned, "{name}: {findings:?}");
             }
         }
     }
@@ -264,7 +289,9 @@ mod tests {
                 "Json",
                 &[("schemas.enable", "no")],
                 false,
-                &["value.converter.schemas.enable is \"no\", which is not true or false"],
+                &[
+                    "value.converter.schemas.enable is \"no\", which is not true or false (leave it out for the default, true)",
+                ],
             ),
             (
                 "Json",
@@ -285,14 +312,16 @@ mod tests {
                 &[("converter.encoding", "EBCDIC")],
                 false,
                 &[
-                    "value.converter.converter.encoding is \"EBCDIC\", which is not one of UTF-8, US-ASCII, ISO-8859-1, UTF-16, UTF-16BE, UTF-16LE",
+                    "value.converter.converter.encoding is \"EBCDIC\", which is not one of UTF-8, US-ASCII, ISO-8859-1, UTF-16, UTF-16BE, UTF-16LE (leave it out for the default, UTF8)",
                 ],
             ),
             (
                 "BinaryData",
                 &[delegate, ("delegate.converter.type.schemas.enable", "x")],
                 false,
-                &["value.converter.delegate.converter.type.schemas.enable is \"x\", which is not true or false"],
+                &[
+                    "value.converter.delegate.converter.type.schemas.enable is \"x\", which is not true or false (leave it out for the default, true)",
+                ],
             ),
             ("BinaryData", &[("delegate.converter.type", "Avro")], false, &[]),
         ];

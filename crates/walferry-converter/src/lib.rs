@@ -27,6 +27,7 @@ mod error;
 mod java;
 mod json;
 mod number;
+mod others;
 mod raw;
 mod simple_header;
 mod string;

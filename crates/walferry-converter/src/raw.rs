@@ -5,6 +5,7 @@ use walferry_record::{Shape, Typed, Value};
 
 use crate::class::converter;
 use crate::error::{Failure, Problem, java_class, schema_type};
+use crate::others;
 use crate::{Converter, Encoded, Error, Part, Role};
 
 /// `org.apache.kafka.connect.converters.ByteArrayConverter`: bytes and nulls only.
@@ -61,7 +62,8 @@ properties! {
 impl BinaryDataConverter {
     /// A converter, unless its delegate is unknown or an option of that is wrong.
     pub(crate) fn from_options(buffers: Buffers, role: Role, options: &Options) -> (Option<Self>, Findings) {
-        let mut reader = Reader::new(options, DECLARATIONS);
+        let others = others::of_json().chain(others::of_registries());
+        let mut reader = Reader::new(options, DECLARATIONS.iter().chain(others));
         let mut delegate = None;
         if let Some(class) = reader.get(&DELEGATE) {
             let findings;

@@ -4,6 +4,7 @@ use walferry_config::{Findings, Options, Property, Reader, properties};
 use walferry_record::Typed;
 
 use crate::java::text;
+use crate::others;
 use crate::{Converter, Encoded, Error, Part};
 
 /// Writes what Java's `toString` makes of a value, whatever its schema.
@@ -40,7 +41,8 @@ walferry_config::choices! {
 impl StringConverter {
     /// A converter, unless the encoding is unknown.
     pub fn from_options(options: &Options) -> (Option<Self>, Findings) {
-        let mut reader = Reader::new(options, DECLARATIONS);
+        let others = others::of_json().chain(others::of_registries());
+        let mut reader = Reader::new(options, DECLARATIONS.iter().chain(others));
         let encoding = reader.get(&ENCODING);
         reader.finish(Self { encoding })
     }

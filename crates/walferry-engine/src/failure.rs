@@ -1,6 +1,6 @@
 //! What went wrong, what the engine does about it, and what the operator can do.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// What happens after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,9 @@ pub struct Failure {
     pub kind: &'static str,
     /// Why, at least one.
     pub causes: Vec<Cause>,
+    /// The key of the record that it is about, readable and cut to its first 200 bytes. It is a part of a row: for the log, where a
+    /// person needs it to find the row, and nowhere else unless `errors.log.include.messages` asks for it.
+    pub record_key: Option<String>,
 }
 
 impl Failure {
@@ -58,6 +61,19 @@ impl Failure {
                 what: what.into(),
                 hint,
             }],
+            record_key: None,
+        }
+    }
+    /// With the key of the record that it is about.
+    pub fn about(mut self, key: &[u8]) -> Self {
+        self.record_key = Some(excerpt(key));
+        self
+    }
+    /// As the log tells it: with the key of the record.
+    pub fn for_log(&self) -> String {
+        match &self.record_key {
+            Some(key) => format!("{self}; the record's key is {key}"),
+            None => self.to_string(),
         }
     }
     /// One that goes away by itself.
@@ -94,3 +110,34 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// The first bytes of a key, readable.
+fn excerpt(key: &[u8]) -> String {
+    const MOST: usize = 200;
+    let mut text = String::new();
+    for chunk in key[..key.len().min(MOST)].utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    if key.len() > MOST {
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_for_the_log_alone_and_cut() {
+        let failure = Failure::stop(Exit::Record, "record_too_large", "it is too large", "raise the limit");
+        let short = failure.clone().about(b"{\"id\":1}\xff");
+        assert_eq!(short.to_string(), "it is too large");
+        assert_eq!(short.for_log(), "it is too large; the record's key is {\"id\":1}\\xff");
+        let long = failure.about(&[b'x'; 201]).record_key.unwrap();
+        assert_eq!(long, format!("{}…", "x".repeat(200)));
+    }
+}

@@ -162,6 +162,7 @@ impl Plans {
             disposition: Disposition::Stop(Exit::Setup),
             kind: "no_outbox",
             causes: causes.collect(),
+            record_key: None,
         })
     }
 }

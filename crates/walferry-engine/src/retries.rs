@@ -83,7 +83,12 @@ impl Retries {
             self.reached = reached;
         }
         let (pause, failure) = self.backoff.after(failure)?;
-        warn!(error.kind = failure.kind, error = %failure, pause_ms = pause.as_millis() as u64, "trying again after a pause");
+        warn!(
+            error.kind = failure.kind,
+            error = failure.for_log(),
+            pause_ms = pause.as_millis() as u64,
+            "trying again after a pause"
+        );
         status.set_phase(Phase::Waiting(failure));
         Ok(pause)
     }

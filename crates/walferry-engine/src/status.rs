@@ -31,6 +31,10 @@ pub struct Status {
     pub name: String,
     /// `topic.prefix`.
     pub server: String,
+    /// `errors.log.include.messages`: keys of records are shown with failures.
+    pub shows_keys: bool,
+    /// When the connector was made, microseconds since 1970.
+    pub created_us: i64,
     /// Counters and gauges.
     pub counters: Counters,
     /// Commit in Postgres to acknowledgement by Kafka, over all sessions.
@@ -272,6 +276,7 @@ impl Status {
         Self {
             name: name.into(),
             server: server.into(),
+            created_us: now_us(),
             ..Self::default()
         }
     }
@@ -288,7 +293,10 @@ impl Status {
     pub fn set_phase(&self, phase: Phase) {
         self.set_phase_at(phase, now_us());
     }
-    fn set_phase_at(&self, phase: Phase, at_us: i64) {
+    fn set_phase_at(&self, mut phase: Phase, at_us: i64) {
+        if let Phase::Waiting(failure) | Phase::Failed(failure) = &mut phase {
+            self.show(failure);
+        }
         if let Phase::Waiting(failure) | Phase::Failed(failure) = &phase {
             self.count_error(failure.kind);
             self.note(failure, at_us);
@@ -319,6 +327,15 @@ impl Status {
             self.note(failure, at_us);
         }
         Trouble::replace(&mut store, failure, at_us);
+    }
+
+    /// Page, `/ready` and REST are for more eyes than the log: a key is left out there, unless it is asked for.
+    fn show(&self, failure: &mut Failure) {
+        if let Some(key) = failure.record_key.take().filter(|_| self.shows_keys)
+            && let Some(cause) = failure.causes.first_mut()
+        {
+            cause.what.push_str(&format!("; the record's key is {key}"));
+        }
     }
 
     /// What the last failures were, the latest first.
@@ -531,6 +548,22 @@ mod tests {
         assert_eq!((wait(&status), trouble(&status)), (None, Some(8)));
         status.set_phase_at(Phase::Streaming, 80);
         assert_eq!((wait(&status), trouble(&status)), (None, None));
+    }
+
+    #[test]
+    fn a_records_key_is_shown_only_where_it_is_asked_for() {
+        for shows_keys in [false, true] {
+            let mut status = Status::new("c", "s");
+            status.shows_keys = shows_keys;
+            status.set_phase(Phase::Failed(refused().about(b"heavy")));
+            let Phase::Failed(failure) = status.phase() else {
+                panic!("it has failed");
+            };
+            assert_eq!(failure.record_key, None);
+            for text in [failure.to_string(), status.incidents()[0].failure.to_string()] {
+                assert_eq!(text.contains("heavy"), shows_keys, "{text}");
+            }
+        }
     }
 
     #[test]

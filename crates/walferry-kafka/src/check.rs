@@ -19,6 +19,8 @@ use crate::{
 };
 
 const CONNECT: Duration = Duration::from_secs(10);
+/// How long all brokers may refuse: one may be starting.
+const SOON: Duration = Duration::from_millis(1500);
 const REQUEST: Duration = Duration::from_secs(10);
 
 /// Connects, lists the brokers, and looks at the topics that records would be sent to. Blocks for half a minute at most.
@@ -71,7 +73,8 @@ fn remark(weight: Weight, text: impl Into<String>, remedy: Option<String>) -> Re
 /// All topics of the cluster, or why it cannot be reached.
 fn connect(client: &Client, settings: &Settings) -> Result<Metadata, Failure> {
     let until = Instant::now() + CONNECT;
-    let (mut refused, mut reason) = (None, None);
+    let soon = Instant::now() + SOON;
+    let (mut refused, mut reason, mut down) = (None, None, false);
     loop {
         // Why no broker answers is told among the events.
         for wait in [Duration::from_millis(20)].into_iter().chain([Duration::ZERO; 20]) {
@@ -94,6 +97,11 @@ fn connect(client: &Client, settings: &Settings) -> Result<Metadata, Failure> {
                     let text = message.split_once("]: ").map_or(message, |(_thread, text)| text);
                     reason = Some(text.to_owned());
                 }
+                // Each broker has refused or cannot be found: waiting on changes nothing that would be known in a moment.
+                Event::Error {
+                    code: Code::AllBrokersDown,
+                    ..
+                } => down = true,
                 Event::TokenWanted => settings.producer.provide_token(client.producer().client()),
                 _ => {}
             });
@@ -107,7 +115,7 @@ fn connect(client: &Client, settings: &Settings) -> Result<Metadata, Failure> {
             .fetch_metadata(None, Duration::from_millis(500))
         {
             Ok(metadata) => return Ok(metadata),
-            Err(error) if Instant::now() > until => {
+            Err(error) if Instant::now() > until || (down && Instant::now() > soon) => {
                 let reason = reason.unwrap_or_else(|| error.to_string());
                 return Err(failure::unreachable(settings.bootstrap_servers(), &reason));
             }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use walferry_config::shown_text;
 use walferry_engine::{Disposition, Exit, Failure};
 use walferry_pgoutput::Lsn;
 
@@ -33,29 +34,17 @@ impl fmt::Display for Culprit<'_> {
             write!(f, ", LSN {lsn}")?;
         }
         match self.key {
-            Some(key) => write!(f, ", key {}", Excerpt(key)),
+            Some(_) => Ok(()),
             None => f.write_str(", without a key"),
         }
     }
 }
 
-/// The beginning of a key, readable.
-struct Excerpt<'a>(&'a [u8]);
-
-impl fmt::Display for Excerpt<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST: usize = 200;
-        let shown = &self.0[..self.0.len().min(MOST)];
-        for chunk in shown.utf8_chunks() {
-            f.write_str(chunk.valid())?;
-            for byte in chunk.invalid() {
-                write!(f, "\\x{byte:02x}")?;
-            }
-        }
-        if self.0.len() > MOST {
-            f.write_str("…")
-        } else {
-            Ok(())
+impl Culprit<'_> {
+    fn add_to(&self, failure: Failure) -> Failure {
+        match self.key {
+            Some(key) => failure.about(key),
+            None => failure,
         }
     }
 }
@@ -72,7 +61,7 @@ pub(crate) enum Verdict {
 /// Judges an error that Kafka or its client has for one record.
 pub(crate) fn of_record(code: Code, culprit: &Culprit<'_>) -> Verdict {
     let stop = |kind, why: &str, hint: String| {
-        Verdict::Record(Failure::stop(Exit::Record, kind, format!("{culprit} {why}"), hint))
+        Verdict::Record(culprit.add_to(Failure::stop(Exit::Record, kind, format!("{culprit} {why}"), hint)))
     };
     match code {
         Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidMessageSize => stop(
@@ -113,12 +102,12 @@ pub(crate) fn of_record(code: Code, culprit: &Culprit<'_>) -> Verdict {
                 "look at `producer.override.compression.type` and `producer.override.acks`, and at the broker's version",
             ))
         }
-        _ => Verdict::Producer(Failure::new(
+        _ => Verdict::Producer(culprit.add_to(Failure::new(
             Disposition::Replay,
             "kafka_delivery",
             format!("{culprit} was not delivered: {code}"),
             None,
-        )),
+        ))),
     }
 }
 
@@ -152,7 +141,11 @@ pub(crate) fn unreachable(servers: &str, reason: &str) -> Failure {
     Failure::new(
         Disposition::Retry,
         health::UNREACHABLE,
-        format!("no Kafka broker of {servers} answers: {}", gist(reason)),
+        format!(
+            "no Kafka broker of {} answers: {}",
+            shown_text(servers),
+            shown_text(gist(reason))
+        ),
         Some("look whether Kafka runs, whether `bootstrap.servers` and the brokers' advertised listeners can be reached, and whether `security.protocol` is that of the listener".into()),
     )
 }
@@ -265,11 +258,20 @@ mod tests {
     };
 
     #[test]
-    fn an_error_names_table_key_lsn_and_size() {
+    fn an_error_names_table_lsn_and_size_and_keeps_the_key_for_the_log() {
         let text = CULPRIT.to_string();
         assert_eq!(
             text,
-            "the record of 42 bytes for topic t, partition 3, from table public.orders, LSN 16/B374D848, key {\"id\":1}\\xff"
+            "the record of 42 bytes for topic t, partition 3, from table public.orders, LSN 16/B374D848"
+        );
+        let Verdict::Record(failure) = of_record(Code::MessageSizeTooLarge, &CULPRIT) else {
+            panic!("it is the record's fault");
+        };
+        assert!(!failure.to_string().contains("{\"id\":1}"), "{failure}");
+        assert!(
+            failure.for_log().ends_with("the record's key is {\"id\":1}\\xff"),
+            "{}",
+            failure.for_log()
         );
     }
 

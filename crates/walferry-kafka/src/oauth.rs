@@ -9,13 +9,15 @@ use ureq::{
     tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem},
 };
 
+use walferry_config::shown_text;
+
 use crate::{client::OAuth, native::Token};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Asks for a token. Blocks for ten seconds at most. The error never shows a secret.
 pub(crate) fn fetch(oauth: &OAuth, now_ms: i64) -> Result<Token, String> {
-    let failed = |what: String| format!("no token from {}: {what}", oauth.token_endpoint);
+    let failed = |what: String| format!("no token from {}: {what}", shown_text(&oauth.token_endpoint));
     let agent: Agent = Agent::config_builder()
         .timeout_global(Some(TIMEOUT))
         .http_status_as_error(false)

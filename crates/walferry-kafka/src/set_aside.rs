@@ -56,7 +56,11 @@ impl DeadLetters {
         match &self.settings.set_aside {
             SetAside::No => return Err(failure),
             SetAside::Drop => {
-                error!(kind = failure.kind, "dropped by errors.tolerance=all: {failure}");
+                error!(
+                    kind = failure.kind,
+                    "dropped by errors.tolerance=all: {}",
+                    failure.for_log()
+                );
                 self.acks.delivered(opaque.sequence());
             }
             // What the dead-letter topic refuses has nowhere else to go.
@@ -76,7 +80,8 @@ impl DeadLetters {
                 error!(
                     kind = failure.kind,
                     topic = name,
-                    "set aside by errors.tolerance=all: {failure}"
+                    "set aside by errors.tolerance=all: {}",
+                    failure.for_log()
                 );
                 self.send(name, refused, opaque, &failure)?;
             }

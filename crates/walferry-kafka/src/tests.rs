@@ -221,8 +221,8 @@ fn a_record_above_the_clients_limit_stops_with_table_key_lsn_and_size() {
         ("record_too_large", Disposition::Stop(Exit::Record))
     );
     assert_eq!(
-        failure.to_string(),
-        "the record of 1502 bytes for topic t, from table public.orders, LSN 1/1, key k1 is larger than Kafka takes"
+        failure.for_log(),
+        "the record of 1502 bytes for topic t, from table public.orders, LSN 1/1 is larger than Kafka takes; the record's key is k1"
     );
 }
 
@@ -302,8 +302,9 @@ fn a_batch_that_is_too_large_is_sent_again_in_smaller_ones() {
         (failure.kind, failure.disposition),
         ("record_too_large", Disposition::Stop(Exit::Record))
     );
-    let text = failure.to_string();
-    assert!(text.contains("from table public.orders, LSN 1/1, key k"), "{text}");
+    let text = failure.for_log();
+    assert!(text.contains("from table public.orders, LSN 1/1 is larger"), "{text}");
+    assert!(text.ends_with("the record's key is k"), "{text}");
 }
 
 #[test]

@@ -82,6 +82,14 @@ impl FileStore {
         read(&Folder::path_of(data_dir, &partition.connector).join(FILE), partition)
     }
 
+    /// Whether [`open`](Self::open) would succeed. Leaves nothing behind, and creates no folder.
+    ///
+    /// # Errors
+    /// What `open` would fail with.
+    pub fn probe(data_dir: &Path, partition: &SourcePartition) -> Result<(), Error> {
+        Folder::probe(data_dir, &partition.connector)
+    }
+
     /// Where the offset is.
     pub fn path(&self) -> PathBuf {
         self.folder().join(FILE)

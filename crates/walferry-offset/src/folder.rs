@@ -58,6 +58,37 @@ impl Folder {
         Ok(Self { path, _lock: lock })
     }
 
+    /// Whether [`open`](Self::open) would succeed: another process may hold the folder, or it may not be possible to write it or,
+    /// where it is missing, the one that is there above it.
+    ///
+    /// # Errors
+    /// What `open` would fail with.
+    pub fn probe(data_dir: &Path, connector: &str) -> Result<(), Error> {
+        let path = Self::path_of(data_dir, connector);
+        if let Ok(mut lock) = File::open(path.join(LOCK_FILE)) {
+            // Shared, so that two looks at once do not hinder each other; it ends with this look.
+            if let Err(TryLockError::WouldBlock) = lock.try_lock_shared() {
+                let mut holder = String::new();
+                // Only to help: the holder may not have written it yet.
+                let _ = lock.read_to_string(&mut holder);
+                return Err(Error::Locked {
+                    folder: path,
+                    pid: holder.trim().parse().ok(),
+                });
+            }
+        }
+        let there = path
+            .ancestors()
+            .find(|path| path.as_os_str().is_empty() || path.symlink_metadata().is_ok());
+        let there = there
+            .filter(|path| !path.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let attempt = there.join(format!(".walferry-check-{}", std::process::id()));
+        let action = if there == path { "written" } else { "given a folder" };
+        File::create_new(&attempt).map_err(Error::io(there, action))?;
+        fs::remove_file(&attempt).map_err(Error::io(&attempt, "removed"))
+    }
+
     /// Where the folder of a connector is, or would be.
     pub fn path_of(data_dir: &Path, connector: &str) -> PathBuf {
         data_dir.join(folder_name(connector))
@@ -134,6 +165,25 @@ mod tests {
         }
         let (a, b) = (folder_name(&"x".repeat(300)), folder_name(&"x".repeat(301)));
         assert!(a.len() <= 200 && b.len() <= 200 && a != b);
+    }
+
+    #[test]
+    fn a_probe_tells_what_opening_would_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let data_dir = dir.path().join("new/deep");
+        Folder::probe(&data_dir, "c").unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        let held = Folder::open(&data_dir, "c").unwrap();
+        assert!(matches!(
+            Folder::probe(&data_dir, "c"),
+            Err(Error::Locked { pid: Some(_), .. })
+        ));
+        Folder::probe(&data_dir, "other").unwrap();
+        drop(held);
+        Folder::probe(&data_dir, "c").unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(matches!(Folder::probe(&file, "c"), Err(Error::Io { .. })));
     }
 
     #[test]

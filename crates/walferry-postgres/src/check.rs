@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::publication::{self, Publication};
 use crate::quote::identifier;
 use crate::snapshot;
-use crate::tables::{Captured, TableName, captured, unpublished_identities};
+use crate::tables::{Captured, TableName, captured, listed, unpublished_identities};
 
 /// Looks at server, role, slot, publication and tables. `snapshot` says whether rows of the captured tables would be read.
 /// Fails only where nothing can be looked at.
@@ -60,6 +60,20 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
         remarks.extend(rows_remarks(&sql, &server, &connector.snapshot, &tables).await?);
     }
     Ok(remarks)
+}
+
+/// The tables of the database that pass the filters, as SCHEMA.TABLE, in the order of their names.
+///
+/// # Errors
+/// The server cannot be reached or asked.
+pub async fn captured_tables(connector: &Connector, wanted: TableFilter) -> Result<Vec<String>, Failure> {
+    let list = async {
+        let sql = Endpoint::new(connector.postgres.clone()).sql(Purpose::Validate).await?;
+        listed(&sql, &wanted).await
+    };
+    let mut names: Vec<String> = list.await?.iter().map(|table| table.name.dotted()).collect();
+    names.sort();
+    Ok(names)
 }
 
 fn obstacle(problem: &Problem) -> Remark {

@@ -446,6 +446,7 @@ impl From<Error> for Failure {
                 disposition,
                 kind,
                 causes: problems.iter().map(Problem::cause).collect(),
+                record_key: None,
             },
             other => Self::new(disposition, kind, Self::chain(&other), other.hint()),
         }

@@ -150,7 +150,7 @@ pub const SLOT_ACTIVE: Metric = Metric::new(Kind::Gauge, "walferry_slot_active",
 pub const SLOTS_AGE: Metric = Metric::new(
     Kind::Gauge,
     "walferry_slots_age_seconds",
-    "How old the figures on slots are. They are refreshed over a connection of their own; when this grows, Postgres does not answer.",
+    "How old the figures on slots are. They are refreshed over a connection of their own; when this grows, Postgres does not answer. Before the first answer it counts from the start.",
 )
 .labels(&["connector"]);
 

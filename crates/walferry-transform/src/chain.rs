@@ -231,7 +231,10 @@ fn known<T>(class: Class<T>, options: &Options, name: &str, kind: &str) -> Resul
         Class::Unknown(near) => {
             let message =
                 format!("is {name:?}, which is no {kind} that Walferry has; classes of one's own cannot be loaded");
-            findings.problem(property, message).hint = near.map(|near| format!("did you mean {near}?"));
+            findings.problem(property, message).hint(near.map_or_else(
+                || format!("leave the {kind} out, or keep this connector on Kafka Connect"),
+                |near| format!("did you mean {near}?"),
+            ));
         }
     }
     Err(findings)
@@ -377,10 +380,10 @@ mod tests {
         let expected = [
             "predicates.p.type is \"TopicNameMatch\", which is no predicate that Walferry has; classes of one's own cannot be \
              loaded (did you mean org.apache.kafka.connect.transforms.predicates.TopicNameMatches?)",
-            "predicates.unused.name is required",
+            "predicates.unused.name is required (set predicates.unused.name: name of the header that the record has to have at least once)",
             "transforms.a.type is io.debezium.transforms.ExtractNewRecordState, which this version of Walferry does not have yet \
              (leave the transform out, or keep this connector on Kafka Connect for now)",
-            "transforms.b.type is \"com.example.Mine\", which is no transform that Walferry has; classes of one's own cannot be loaded",
+            "transforms.b.type is \"com.example.Mine\", which is no transform that Walferry has; classes of one's own cannot be loaded (leave the transform out, or keep this connector on Kafka Connect)",
             "transforms.c.predicate is \"unsed\", which predicates does not list (did you mean unused?)",
             "transforms.c.type is \"EventRooter\", which is no transform that Walferry has; classes of one's own cannot be loaded \
              (did you mean io.debezium.transforms.outbox.EventRouter?)",

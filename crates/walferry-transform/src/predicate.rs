@@ -158,11 +158,11 @@ mod tests {
         let cases = [
             (
                 Predicate::topic_name_matches(&options(&[])).1,
-                "predicates.p.pattern is required",
+                "predicates.p.pattern is required (set predicates.p.pattern: Java regular expression that the whole topic name has to match)",
             ),
             (
                 Predicate::has_header_key(&options(&[("name", " ")])).1,
-                "predicates.p.name is required and must not be empty",
+                "predicates.p.name is required and must not be empty (set predicates.p.name: name of the header that the record has to have at least once)",
             ),
         ];
         for (findings, expected) in cases {

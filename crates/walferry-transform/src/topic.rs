@@ -41,7 +41,17 @@ impl TopicRouter {
                 last: 0,
             }),
             Err(error) => {
-                reader.problem(replacement.name(), format!("is {text:?}, which {error}"));
+                let shown = match reader.options().get(replacement.name()) {
+                    Some(_) => reader.options().shown(replacement.name()),
+                    None => format!("{text:?}"),
+                };
+                let finding = reader.problem(replacement.name(), format!("is {shown}, which {error}"));
+                finding.hint = error.hint.or_else(|| {
+                    Some(
+                        "write $1 or ${name} for a group of the regular expression, and a backslash before any other $"
+                            .to_owned(),
+                    )
+                });
                 None
             }
         }

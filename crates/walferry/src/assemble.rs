@@ -41,8 +41,30 @@ pub(crate) fn check(worker: &Worker, plugins: &Plugins) -> Findings {
     findings
 }
 
+/// Connect loads a worker's converters at its start, whether a connector uses them or not. Here only one that is used has to be there,
+/// which is told with the connector; the others are warned of.
+pub(crate) fn unknown_converters(worker: &Worker) -> Findings {
+    let mut findings = Findings::default();
+    let roles = [
+        ("key.converter", &worker.key_converter, Role::Key),
+        ("value.converter", &worker.value_converter, Role::Value),
+        ("header.converter", &worker.header_converter, Role::Header),
+    ];
+    for (property, plugin, role) in roles {
+        let (found, of_options) = converter(&plugin.class, role, &plugin.options);
+        if let Some(problem) = of_options.problems().next().filter(|_| found.is_none()) {
+            let message = format!(
+                "{}; connectors that name no {property} of their own do not start",
+                problem.message
+            );
+            findings.warning(property, message).hint = problem.hint.clone();
+        }
+    }
+    findings
+}
+
 /// Makes the pipeline of a session that goes on after an offset.
-type Pipelines = Box<dyn FnMut(&StoredOffset) -> Result<Pipeline, Failure>>;
+pub(crate) type Pipelines = Box<dyn FnMut(&StoredOffset) -> Result<Pipeline, Failure>>;
 
 /// A connector of Postgres, Kafka and a folder.
 pub(crate) type Assembled = Connector<Postgres, Producers, FileStore, Pipelines>;
@@ -142,7 +164,7 @@ fn settings(loaded: &Loaded) -> Settings {
 }
 
 /// Makes the pipeline of each session. The run id, as in Debezium, is new at each start of the process.
-fn pipelines(config: &Config, status: &Status) -> Pipelines {
+pub(crate) fn pipelines(config: &Config, status: &Status) -> Pipelines {
     let events = Arc::new(EventSettings::new(
         config,
         env!("CARGO_PKG_VERSION"),

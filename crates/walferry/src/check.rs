@@ -1,36 +1,43 @@
 //! `walferry check`: what a start would find, in sentences, and nothing changed.
 
-use tokio::runtime::Builder;
-use walferry_engine::{Failure, Remark, Weight};
+use std::{io, thread};
+
+use tokio::runtime::{Builder, Runtime};
+use walferry_engine::{Failure, Remark, Weight, source::Source as _, status::Status, store::StoredOffset};
 use walferry_offset::FileStore;
+use walferry_postgres::Postgres;
 
 use crate::{
-    assemble::{captured, kafka, partition, snapshot_policy},
+    assemble::{captured, kafka, partition, pipelines, snapshot_policy},
     cli::CheckArgs,
     error::Error,
-    load::{Loaded, data_dir, load},
+    listen,
+    load::{Configuration, Loaded, Told, data_dir, load},
     say::say,
 };
 
-/// Looks at both sides of every connector. An obstacle to a start is an error, after everything has been said.
+/// Looks at both sides of every connector, and at what all of them share. An obstacle to a start is an error, after everything has
+/// been said.
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
-    let loaded = load(&args.connector)?;
+    let Configuration { connectors, warnings } = load(&args.connector)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::setup(format!("the runtime does not start: {error}")))?;
     let mut obstacles = 0;
-    for loaded in &loaded {
+    for loaded in &connectors {
         say!("connector {:?}", loaded.connector.name);
-        let offset = offset(args, loaded)?;
-        let first_start = offset.weight == Weight::Change;
-        let postgres = runtime.block_on(postgres(loaded, first_start));
-        for remark in [offset].into_iter().chain(postgres).chain(kafka_side(loaded)?) {
-            say!("  {:<8} {}", word(remark.weight), remark.text);
-            if let Some(remedy) = &remark.remedy {
-                say!("           → {}", remedy.replace('\n', "\n             "));
-            }
-            obstacles += usize::from(remark.weight == Weight::Obstacle);
-        }
+        let (offset, first_start) = offset(args, loaded);
+        // Either side may keep silent for a while.
+        let (postgres, kafka) = thread::scope(|scope| {
+            let kafka = scope.spawn(|| kafka_side(loaded));
+            let postgres = runtime.block_on(postgres(loaded, first_start));
+            (postgres, kafka.join())
+        });
+        let kafka = kafka.map_err(|_| Error::setup("the look at Kafka was broken off by a fault in Walferry"))??;
+        obstacles += tell(offset.into_iter().chain(postgres).chain(kafka));
     }
+    say!("process");
+    obstacles += tell(admin(args, &connectors, &runtime));
+    repeat(&warnings);
     match obstacles {
         0 => {
             say!("nothing stands in the way of a start");
@@ -40,6 +47,38 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
         n => Err(Error::setup(format!(
             "{n} things stand in the way of a start: see above"
         ))),
+    }
+}
+
+/// Says the remarks, and how many of them are obstacles.
+fn tell(remarks: impl IntoIterator<Item = Remark>) -> usize {
+    let mut obstacles = 0;
+    for remark in remarks {
+        say!("  {:<8} {}", word(remark.weight), remark.text);
+        if let Some(remedy) = &remark.remedy {
+            arrow(remedy);
+        }
+        obstacles += usize::from(remark.weight == Weight::Obstacle);
+    }
+    obstacles
+}
+
+fn arrow(remedy: &str) {
+    say!("           → {}", remedy.replace('\n', "\n             "));
+}
+
+/// A warning of a file scrolls by before all the rest: it is said once more, and counted.
+fn repeat(warnings: &[Told]) {
+    match warnings.len() {
+        0 => return,
+        1 => say!("1 warning about the configuration:"),
+        count => say!("{count} warnings about the configuration:"),
+    }
+    for warning in warnings {
+        say!("  {:<8} {}", "warning", warning.what);
+        if let Some(hint) = &warning.hint {
+            arrow(hint);
+        }
     }
 }
 
@@ -53,30 +92,71 @@ const fn word(weight: Weight) -> &'static str {
     }
 }
 
-fn offset(args: &CheckArgs, loaded: &Loaded) -> Result<Remark, Error> {
-    let partition = partition(&loaded.connector);
-    let stored = FileStore::peek(&data_dir(&args.data), &partition);
-    let stored = stored.map_err(|error| Error::failure("the stored offset cannot be read", error.for_good()))?;
-    if stored
-        .as_ref()
-        .is_some_and(|stored| stored.connect.is_unfinished_snapshot())
-    {
-        let text = "a snapshot was interrupted: a start goes on with it";
-        return Ok(Remark::new(Weight::Change, text));
+/// What is stored and whether it can be written; and whether this is a first start.
+fn offset(args: &CheckArgs, loaded: &Loaded) -> (Vec<Remark>, bool) {
+    let (dir, partition) = (data_dir(&args.data), partition(&loaded.connector));
+    let (stored, first_start) = match FileStore::peek(&dir, &partition) {
+        Err(error) => (obstacles(error.for_good()), false),
+        // It reads existing rows, as a first start does.
+        Ok(Some(stored)) if stored.connect.is_unfinished_snapshot() => {
+            let text = "a snapshot was interrupted: a start goes on with it";
+            (vec![Remark::new(Weight::Change, text)], true)
+        }
+        Ok(stored) => match stored.as_ref().and_then(|stored| stored.start()) {
+            Some(from) => {
+                let text = format!("a start goes on from the stored offset {from}");
+                (vec![Remark::new(Weight::Good, text)], false)
+            }
+            None => {
+                let text = "no offset is stored: this is a first start";
+                (vec![Remark::new(Weight::Change, text)], true)
+            }
+        },
+    };
+    let mut remarks = stored;
+    match FileStore::probe(&dir, &partition) {
+        Ok(()) => {}
+        // As with the slot: whoever looks at a connector that runs has no obstacle to remove.
+        Err(error @ walferry_offset::Error::Locked { .. }) => remarks.push(
+            Remark::new(Weight::Caution, format!("{error}, perhaps by this connector"))
+                .remedy("stop that process before the start, or give this one another `--data-dir`"),
+        ),
+        Err(error) => remarks.extend(obstacles(error.for_good())),
     }
-    Ok(match stored.as_ref().and_then(|stored| stored.start()) {
-        Some(from) => Remark::new(Weight::Good, format!("a start goes on from the stored offset {from}")),
-        None => Remark::new(Weight::Change, "no offset is stored: this is a first start"),
-    })
+    (remarks, first_start)
 }
 
 async fn postgres(loaded: &Loaded, first_start: bool) -> Vec<Remark> {
     let config = &loaded.connector;
     let policy = snapshot_policy(config);
     let snapshot = policy.at_every_start || (first_start && policy.at_first_start);
-    walferry_postgres::check::check(config, captured(config), snapshot)
-        .await
-        .unwrap_or_else(obstacles)
+    match walferry_postgres::check::check(config, captured(config), snapshot).await {
+        Ok(mut remarks) => {
+            remarks.extend(outbox(loaded).await);
+            remarks
+        }
+        Err(failure) => obstacles(failure),
+    }
+}
+
+/// An EventRouter needs a table to work on; a start is refused where a column is missing.
+async fn outbox(loaded: &Loaded) -> Vec<Remark> {
+    let config = &loaded.connector;
+    let look = async {
+        let status = std::sync::Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
+        let pipeline = pipelines(config, &status)(&StoredOffset::default())?;
+        if !pipeline.has_outbox() {
+            return Ok(());
+        }
+        let columns = pipeline.outbox_columns();
+        let mut source = Postgres::new(config, status.clone());
+        let mut found = source.tables(captured(config), &columns).await?;
+        if found.is_empty() && !columns.is_empty() {
+            found = source.tables(captured(config), &[]).await?;
+        }
+        pipeline.check_tables(&found)
+    };
+    look.await.map_or_else(obstacles, |()| Vec::new())
 }
 
 fn kafka_side(loaded: &Loaded) -> Result<Vec<Remark>, Error> {
@@ -90,6 +170,31 @@ fn kafka_side(loaded: &Loaded) -> Result<Vec<Remark>, Error> {
         .map(ToString::to_string)
         .collect();
     Ok(walferry_kafka::check::check(&settings, &dead_letters).unwrap_or_else(obstacles))
+}
+
+/// The address of the admin endpoint, and whether it is free.
+fn admin(args: &CheckArgs, connectors: &[Loaded], runtime: &Runtime) -> Vec<Remark> {
+    let address = match listen::wanted(args.admin, connectors) {
+        Ok(address) => address,
+        Err(error) => return error.causes().into_iter().map(Remark::from).collect(),
+    };
+    let remark = match runtime.block_on(walferry_admin::bind(address)) {
+        Ok(_) => Remark::new(Weight::Good, format!("the admin endpoint would listen at {address}")),
+        Err(error) => {
+            let hint = error.hint();
+            // A connector that runs already listens there.
+            let weight = match error.source.kind() {
+                io::ErrorKind::AddrInUse => Weight::Caution,
+                _ => Weight::Obstacle,
+            };
+            let remark = Remark::new(weight, Failure::chain(&error));
+            match hint {
+                Some(hint) => remark.remedy(hint),
+                None => remark,
+            }
+        }
+    };
+    vec![remark]
 }
 
 fn obstacles(failure: Failure) -> Vec<Remark> {

@@ -87,6 +87,9 @@ pub(crate) struct CheckArgs {
     pub(crate) connector: ConnectorArgs,
     #[command(flatten)]
     pub(crate) data: DataArgs,
+    /// Address of the admin endpoint, as `run` would have it
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) admin: Option<SocketAddr>,
 }
 
 /// `walferry demo`.
@@ -128,7 +131,7 @@ pub(crate) enum OffsetsCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Remove what is stored: the next start is a first start
+    /// Remove what is stored, while the connector is stopped: the next start is a first start
     Reset(OffsetArgs),
     /// Accept that the server has another history than the one that was read: the next start goes on from the slot's position,
     /// whatever was delivered before

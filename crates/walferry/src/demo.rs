@@ -65,6 +65,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Error> {
         worker: None,
         bootstrap_servers: Some(cluster.bootstrap_servers()),
     })?
+    .connectors
     .remove(0);
     let status = Arc::new(Status::new(
         &loaded.connector.name,

@@ -2,10 +2,21 @@
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-use crate::error::Error;
+use walferry_config::shown_text;
+
+use crate::{error::Error, load::Loaded};
 
 /// Without flag and `listeners`: reachable from this machine only, as the endpoint has no password.
 pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8083);
+
+/// The flag's, else the worker's.
+pub(crate) fn wanted(flag: Option<SocketAddr>, loaded: &[Loaded]) -> Result<SocketAddr, Error> {
+    match (flag, loaded.first()) {
+        (Some(address), _) => Ok(address),
+        (None, Some(loaded)) => address(&loaded.worker.listeners),
+        (None, None) => Ok(DEFAULT),
+    }
+}
 
 /// The first of `listeners` without TLS.
 pub(crate) fn address(listeners: &[String]) -> Result<SocketAddr, Error> {
@@ -28,7 +39,10 @@ pub(crate) fn address(listeners: &[String]) -> Result<SocketAddr, Error> {
     let found = format!("{every}{}", text.trim_end_matches('/')).to_socket_addrs();
     found.ok().and_then(|mut found| found.next()).ok_or_else(|| {
         Error::setup("the admin endpoint did not start").cause(
-            format!("listeners names {text:?}, which is no address with a port"),
+            format!(
+                "listeners names {:?}, which is no address with a port",
+                shown_text(text)
+            ),
             Some("write it as http://127.0.0.1:8083".into()),
         )
     })

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tracing::{info, warn};
-use walferry_config::{Connector, Findings, Lookup, Submitted, Worker};
+use walferry_config::{Connector, FileError, Findings, Lookup, Submitted, Worker, shown_text};
 
 use crate::{
     assemble,
@@ -34,13 +34,31 @@ pub(crate) struct Loaded {
     pub(crate) bootstrap_servers: String,
 }
 
+/// What the arguments name.
+#[derive(Debug)]
+pub(crate) struct Configuration {
+    pub(crate) connectors: Vec<Loaded>,
+    /// What has been logged as a warning.
+    pub(crate) warnings: Vec<Told>,
+}
+
+/// A warning, as it is told: it begins with the name of its property.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    pub(crate) what: String,
+    pub(crate) hint: Option<String>,
+}
+
 /// Reads everything that the arguments name. All problems of all files are told at once.
-pub(crate) fn load(args: &ConnectorArgs) -> Result<Vec<Loaded>, Error> {
+pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
     let mut problems = Problems::default();
     let worker = match &args.worker {
         None => Some(Worker::default()),
-        Some(path) => problems.read(path).and_then(|submitted| {
-            let (worker, findings) = Worker::read(&submitted, &Surroundings);
+        Some(path) => problems.read(path, Role::Worker).and_then(|submitted| {
+            let (worker, mut findings) = Worker::read(&submitted, &Surroundings);
+            if let Some(worker) = &worker {
+                findings.extend(assemble::unknown_converters(worker));
+            }
             problems.add(path, &findings);
             worker
         }),
@@ -53,6 +71,15 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Vec<Loaded>, Error> {
         problems.push(
             "bootstrap.servers is missing: nothing says where Kafka is".into(),
             Some("give `--bootstrap-servers host:port`, or a worker file that has it with `--worker FILE`".into()),
+        );
+    }
+    if let Some(servers) = servers.as_ref().filter(|servers| servers.contains('@')) {
+        problems.push(
+            format!(
+                "bootstrap.servers is {:?}, which is no list of hosts with ports",
+                shown_text(servers)
+            ),
+            Some("write host:port,host:port; user and password belong into sasl.jaas.config".into()),
         );
     }
     // Connectors are looked at also when the worker is not usable, so that their problems are in the same report.
@@ -70,16 +97,38 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Vec<Loaded>, Error> {
             );
         }
     }
+    one_slot_each(&connectors, &mut problems);
+    let warnings = std::mem::take(&mut problems.warnings);
     problems.finish()?;
     let (worker, bootstrap_servers) = (usable, servers.unwrap_or_default());
-    Ok(connectors
-        .into_iter()
-        .map(|connector| Loaded {
-            connector,
-            worker: worker.clone(),
-            bootstrap_servers: bootstrap_servers.clone(),
-        })
-        .collect())
+    let connectors = connectors.into_iter().map(|connector| Loaded {
+        connector,
+        worker: worker.clone(),
+        bootstrap_servers: bootstrap_servers.clone(),
+    });
+    Ok(Configuration {
+        connectors: connectors.collect(),
+        warnings,
+    })
+}
+
+/// A slot feeds one connector; its name is unique on a server, whatever the database.
+fn one_slot_each(connectors: &[Connector], problems: &mut Problems) {
+    for (i, connector) in connectors.iter().enumerate() {
+        let server = |of: &Connector| (of.postgres.hostname.to_string().to_lowercase(), of.postgres.port);
+        let same = |other: &&Connector| other.slot.name == connector.slot.name && server(other) == server(connector);
+        if let Some(other) = connectors[..i].iter().find(same) {
+            problems.push(
+                format!(
+                    "connectors {:?} and {:?} have one slot.name, {:?}, on one server: one of them would wait for ever",
+                    other.name,
+                    connector.name,
+                    connector.slot.name.as_str()
+                ),
+                Some("give each connector its own `slot.name`: a slot feeds one connector".into()),
+            );
+        }
+    }
 }
 
 /// One connector without its worker, for commands that need its name only.
@@ -91,7 +140,7 @@ pub(crate) fn load_connector(path: &Path) -> Result<Connector, Error> {
 }
 
 fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<Connector> {
-    let submitted = problems.read(path)?;
+    let submitted = problems.read(path, Role::Connector)?;
     let stem = path.file_stem().and_then(|stem| stem.to_str());
     if submitted.name.is_none()
         && let Some(stem) = stem
@@ -104,32 +153,63 @@ fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<Co
     connector
 }
 
+/// What a file is handed in as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Connector,
+    Worker,
+}
+
 /// What is wrong so far.
 #[derive(Default)]
-struct Problems(Vec<(String, Option<String>)>);
+struct Problems {
+    all: Vec<(String, Option<String>)>,
+    warnings: Vec<Told>,
+}
 
 impl Problems {
     fn push(&mut self, what: String, hint: Option<String>) {
-        self.0.push((what, hint));
+        self.all.push((what, hint));
     }
 
-    fn read(&mut self, path: &Path) -> Option<Submitted> {
+    fn read(&mut self, path: &Path, role: Role) -> Option<Submitted> {
         let place = path.display();
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) => {
-                self.push(format!("{place} cannot be read: {error}"), None);
+                self.push(
+                    format!("{place} cannot be read: {error}"),
+                    Some(unreadable(path, &error)),
+                );
                 return None;
             }
         };
         match Submitted::read(&text) {
             Ok((submitted, findings)) => {
                 self.add(path, &findings);
-                Some(submitted)
+                match misplaced(&submitted, role) {
+                    Some((what, hint)) => {
+                        self.push(format!("{place} {what}"), Some(hint.into()));
+                        None
+                    }
+                    None => Some(submitted),
+                }
+            }
+            // A worker has a default for everything.
+            Err(FileError::Empty) if role == Role::Worker => {
+                let what = format!("{place} holds no property: every worker property has its default");
+                warn!("{what}");
+                self.warnings.push(Told { what, hint: None });
+                Some(Submitted::default())
             }
             Err(error) => {
-                let hint = "a connector is Kafka Connect's JSON (flat, or `name` and `config`) or .properties";
-                self.push(format!("{place}: {error}"), Some(hint.into()));
+                let hint = error.hint().replace("FILE", &place.to_string());
+                let is = if matches!(error, FileError::Json(..) | FileError::Properties(_)) {
+                    "is "
+                } else {
+                    ""
+                };
+                self.push(format!("{place} {is}{error}"), Some(hint));
                 None
             }
         }
@@ -145,16 +225,21 @@ impl Problems {
             );
         }
         for warning in findings.warnings() {
+            let what = format!("{} {}", warning.property, warning.message);
             let hint = warning.hint.as_deref();
-            warn!(file = %place, property = warning.property, hint, "{}", warning.message);
+            warn!(file = %place, property = warning.property, hint, "{what}");
+            self.warnings.push(Told {
+                what,
+                hint: warning.hint.clone(),
+            });
         }
         for note in findings.notes() {
-            info!(file = %place, property = note.property, "{}", note.message);
+            info!(file = %place, property = note.property, "{} {}", note.property, note.message);
         }
     }
 
     fn finish(self) -> Result<(), Error> {
-        let count = self.0.len();
+        let count = self.all.len();
         if count == 0 {
             return Ok(());
         }
@@ -164,9 +249,42 @@ impl Problems {
             format!("the configuration has {count} problems")
         };
         Err(self
-            .0
+            .all
             .into_iter()
             .fold(Error::setup(what), |error, (what, hint)| error.cause(what, hint)))
+    }
+}
+
+/// What to do about a file that cannot be read.
+fn unreadable(path: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound if path.is_relative() => {
+            let here = env::current_dir().unwrap_or_default();
+            format!("mend the path: it is looked for in {}", here.display())
+        }
+        io::ErrorKind::NotFound => "mend the path, or mount the file there".into(),
+        io::ErrorKind::PermissionDenied => "give the user that Walferry runs as the right to read it".into(),
+        io::ErrorKind::IsADirectory => "name a file in that folder".into(),
+        io::ErrorKind::InvalidData => "save it in UTF-8: it holds bytes that are none".into(),
+        _ => "look at the file on the machine that runs Walferry".into(),
+    }
+}
+
+/// A worker that is handed in as a connector, and the other way round.
+fn misplaced(submitted: &Submitted, role: Role) -> Option<(&'static str, &'static str)> {
+    let has = |name: &str| submitted.get(name).is_some();
+    let connector = has("connector.class") || has("database.hostname") || has("topic.prefix");
+    let worker = has("bootstrap.servers") || has("group.id") || has("listeners") || has("offset.storage.topic");
+    match role {
+        Role::Connector if worker && !connector => Some((
+            "is a worker file, not a connector",
+            "give it with `--worker`, and the connector with `--config`",
+        )),
+        Role::Worker if connector => Some((
+            "is a connector, not a worker file",
+            "give it with `--config`; a worker file is Kafka Connect's connect-distributed.properties or connect-standalone.properties",
+        )),
+        Role::Connector | Role::Worker => None,
     }
 }
 

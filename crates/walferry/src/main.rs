@@ -37,8 +37,8 @@ fn main() -> ExitCode {
     logging::init(cli.log.as_deref().or(quiet), cli.log_json, &bars);
     match dispatch(cli.command, &bars) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
+        Err(mut error) => {
+            error.tell();
             ExitCode::from(error.exit as u8)
         }
     }

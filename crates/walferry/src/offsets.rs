@@ -4,8 +4,9 @@ mod skip_gap;
 
 use std::{fs, path::Path};
 
+use tracing::warn;
 use walferry_config::Connector;
-use walferry_engine::history::History;
+use walferry_engine::{Exit, history::History};
 use walferry_offset::{FileStore, export_rest, import};
 use walferry_pgoutput::Lsn;
 use walferry_snapshot::Done;
@@ -161,7 +162,7 @@ fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> 
         .and_then(|()| walferry_offset::gap::forget(&data_dir(&which.data), &connector.name))
         .map_err(|error| unusable(&connector, error))?;
     for warning in import.warnings {
-        eprintln!("warning: {warning}");
+        warn!("{warning}");
     }
     say!(
         "imported: the next start goes on from {}",
@@ -191,8 +192,15 @@ fn open(connector: &Connector, which: &OffsetArgs) -> Result<FileStore, Error> {
 }
 
 fn unusable(connector: &Connector, error: walferry_offset::Error) -> Error {
-    Error::failure(
-        format!("the offset of connector {:?} cannot be used", connector.name),
-        error.for_good(),
-    )
+    let what = format!("the offset of connector {:?} cannot be used", connector.name);
+    // Here another data directory would hold another offset, or none.
+    if let walferry_offset::Error::Locked { pid, .. } = &error {
+        let process = pid.map_or_else(
+            || "the process that runs it".to_owned(),
+            |pid| format!("process {pid}, which runs it"),
+        );
+        let hint = format!("stop the connector first ({process}), and do this while it is stopped");
+        return Error::new(Exit::State, what).cause(error.to_string(), Some(hint));
+    }
+    Error::failure(what, error.for_good())
 }

@@ -1,6 +1,7 @@
 //! `walferry run`.
 
 use std::{
+    net::SocketAddr,
     sync::{Arc, OnceLock, atomic::Ordering::Relaxed},
     time::{Duration, SystemTime},
 };
@@ -14,6 +15,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 use walferry_admin::Admin;
+use walferry_config::connector::Filter;
 use walferry_engine::{
     Failure,
     status::{Status, Trouble},
@@ -44,11 +46,16 @@ const HEALTH_INTERVAL: Duration = Duration::from_millis(500);
 pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
     // Where Linux gives huge pages unasked, 14 MiB more would be resident. Where that fails, nothing else is lost.
     disable_transparent_huge_pages(true).ok();
-    let loaded = load(&args.connector)?;
+    let loaded = load(&args.connector)?.connectors;
+    let wanted = listen::wanted(args.admin, &loaded)?;
     let data_dir = data_dir(&args.data);
     let statuses: Vec<_> = loaded
         .iter()
-        .map(|l| Arc::new(Status::new(&l.connector.name, l.connector.topics.prefix.to_string())))
+        .map(|l| {
+            let mut status = Status::new(&l.connector.name, l.connector.topics.prefix.to_string());
+            status.shows_keys = l.connector.errors.show_keys;
+            Arc::new(status)
+        })
         .collect();
     let connectors = loaded
         .iter()
@@ -57,23 +64,18 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
         .collect::<Result<Vec<_>, _>>()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::setup(format!("the runtime does not start: {error}")))?;
-    let served = LocalSet::new().block_on(&runtime, serve(args, bars, &loaded, statuses, connectors));
+    let served = LocalSet::new().block_on(&runtime, serve(wanted, bars, &loaded, statuses, connectors));
     bars.clear();
     served
 }
 
 async fn serve(
-    args: &RunArgs,
+    wanted: SocketAddr,
     bars: &Bars,
     loaded: &[Loaded],
     statuses: Vec<Arc<Status>>,
     connectors: Vec<Assembled>,
 ) -> Result<(), Error> {
-    let wanted = match (args.admin, loaded.first()) {
-        (Some(address), _) => address,
-        (None, Some(loaded)) => listen::address(&loaded.worker.listeners)?,
-        (None, None) => listen::DEFAULT,
-    };
     let listener = walferry_admin::bind(wanted).await.map_err(|error| {
         let hint = error.hint();
         Error::setup("the admin endpoint did not start").cause(Failure::chain(&error), hint)
@@ -91,6 +93,7 @@ async fn serve(
     let admin_stop = stopped(stop.subscribe());
     let admin = tokio::task::spawn_local(walferry_admin::serve(listener, admin, admin_stop));
     for (loaded, status) in loaded.iter().zip(&statuses) {
+        tokio::task::spawn_local(tell_tables(loaded.clone()));
         tokio::task::spawn_local(watch_slots(loaded.clone(), status.clone()));
         tokio::task::spawn_local(run_heartbeat_query(loaded.clone(), status.clone()));
         tokio::task::spawn_local(fetch_xmin(loaded.clone(), status.clone()));
@@ -129,14 +132,20 @@ async fn run_one(mut connector: Assembled, stop: watch::Receiver<bool>) -> Resul
         .run(stop)
         .await
         .map_err(|failure| Error::failure(format!("connector {name:?} has stopped"), failure));
-    match &result {
-        Ok(()) => info!(
-            connector = name,
-            "connector stopped: everything delivered is stored and confirmed"
-        ),
-        Err(error) => tracing::error!(connector = name, "{error}"),
-    }
-    result
+    result.map_or_else(
+        |mut error| {
+            // At once: the process may have other connectors to run.
+            error.tell();
+            Err(error)
+        },
+        |()| {
+            info!(
+                connector = name,
+                "connector stopped: everything delivered is stored and confirmed"
+            );
+            Ok(())
+        },
+    )
 }
 
 fn flatten(ended: Result<Result<(), Error>, tokio::task::JoinError>) -> Result<(), Error> {
@@ -172,6 +181,55 @@ pub(crate) async fn watch_slots(loaded: Loaded, status: Arc<Status>) {
             Err(failure) => debug!(error = %failure, "slots could not be looked at"),
         }
         sleep(SLOTS_INTERVAL).await;
+    }
+}
+
+/// Says which tables are captured: a misspelt filter captures all, or none, and is legal.
+async fn tell_tables(loaded: Loaded) {
+    let config = &loaded.connector;
+    let names = loop {
+        match walferry_postgres::check::captured_tables(config, assemble::captured(config)).await {
+            Ok(names) => break names,
+            // The connector itself says why Postgres cannot be reached.
+            Err(failure) => debug!(error = %failure, "the captured tables could not be listed"),
+        }
+        sleep(SLOTS_INTERVAL).await;
+    };
+    let connector = &config.name;
+    match names.as_slice() {
+        [] => warn!(
+            connector,
+            hint = "compare `schema.include.list` and `table.include.list` with the tables of the database; patterns are SCHEMA.TABLE",
+            "no table of the database passes the filters: nothing is captured until one does"
+        ),
+        [only] => info!(connector, tables = 1, "1 table is captured: {only}"),
+        [first, ..] => {
+            const SHOWN: usize = 5;
+            let shown = names
+                .iter()
+                .take(SHOWN)
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(", ");
+            let more = names.len().saturating_sub(SHOWN);
+            let filters = &config.filters;
+            let all = match (&filters.schemas, &filters.tables) {
+                (Filter::All, Filter::All) => "no filter is set: ",
+                _ => "",
+            };
+            let rest = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
+            info!(
+                connector,
+                tables = names.len(),
+                first,
+                "{all}{} tables are captured: {shown}{rest}",
+                names.len()
+            );
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use std::{
     process,
 };
 
+use crate::error::Error;
+
 /// Writes a line as `println!` does. That nobody reads it any more, as with `walferry check | head`, changes nothing; an output
 /// that cannot be written otherwise ends the program.
 macro_rules! say {
@@ -19,7 +21,7 @@ pub(crate) use say;
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("error: the output cannot be written: {error}");
+            Error::setup(format!("the output cannot be written: {error}")).tell();
             process::exit(2);
         }
         _ => {}

@@ -225,7 +225,9 @@ fn length_rules(reader: &mut Reader<'_>, pattern: &Property<RegexList>) -> Vec<L
             Ok(length) => Some(LengthRule { columns, length }),
             Err(error) => {
                 let name = pattern.name().replace("<length>", length);
-                reader.problem(&name, format!("has the length {length:?}, which {error}"));
+                reader
+                    .problem(&name, format!("has the length {length:?}, which {error}"))
+                    .hint("write a number between the dots, such as column.truncate.to.20.chars");
                 None
             }
         }
@@ -250,9 +252,17 @@ fn hash_rules(reader: &mut Reader<'_>) -> Vec<HashRule> {
                 version,
             }),
             Err(error) => {
-                let name = HASH.name().replace("<algorithm>", written);
-                let message = format!("names {algorithm:?}, which {error}");
-                reader.problem(&name, message).hint = error.hint;
+                // Salt and algorithm may have changed places: only what is nearly an algorithm is shown.
+                let (name, message) = match &error.hint {
+                    Some(_) => (
+                        HASH.name().replace("<algorithm>", written),
+                        format!("names {algorithm:?}, which {error}"),
+                    ),
+                    None => (HASH.name().to_owned(), format!("names an algorithm that {error}")),
+                };
+                reader.problem(&name, message).hint = error.hint.or_else(|| {
+                    Some("write it as column.mask.hash.SHA-256.with.salt.<salt>, or with v2.SHA-256".to_owned())
+                });
                 None
             }
         }
@@ -334,7 +344,7 @@ mod tests {
             (
                 "column.mask.with.x.chars",
                 "a",
-                "column.mask.with.x.chars has the length \"x\", which is not a whole number from 0 to 4294967295",
+                "column.mask.with.x.chars has the length \"x\", which is not a whole number from 0 to 4294967295 (write a number between the dots, such as column.truncate.to.20.chars)",
             ),
             (
                 "column.mask.hash.SHA-255.with.salt.s",

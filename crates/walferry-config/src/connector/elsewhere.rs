@@ -2,7 +2,7 @@
 
 use crate::properties;
 use crate::property::{Group, Property, Support};
-use crate::reader::Reader;
+use crate::reader::{Options, Reader};
 use crate::regex::JavaRegex;
 use crate::sanitize::Sanitizer;
 use crate::value::{Value, ValueError};
@@ -97,6 +97,13 @@ pub(super) const GROUP: Group = Group {
     prefix: "",
     declarations: DECLARATIONS,
 };
+
+/// Before anything else is read; what is wrong with the pattern is told when it is read itself.
+pub(super) fn sanitizer_of(options: &Options) -> Sanitizer {
+    let text = options.get(SANITIZE.name()).unwrap_or_default().trim();
+    let pattern = (!text.is_empty()).then(|| JavaRegex::ignoring_case(text).ok());
+    Sanitizer::new(pattern.flatten())
+}
 
 pub(super) fn sanitizer(reader: &mut Reader<'_>) -> Sanitizer {
     Sanitizer::new(reader.get(&SANITIZE).map(|pattern| pattern.0))

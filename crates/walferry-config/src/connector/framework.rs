@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::property::{Group, Property, Support};
 use crate::reader::{Options, Reader};
+use crate::sanitize::quoted;
 use crate::value::{Value, ValueError};
 use crate::worker::{OverridePolicy, Worker};
 use crate::{choices, properties};
@@ -97,7 +98,8 @@ impl Value for PostgresConnector {
             "io.debezium.connector.postgresql.PostgresConnector" | "PostgresConnector" | "Postgres" => Ok(Self),
             _ => Err(ValueError::new(
                 "io.debezium.connector.postgresql.PostgresConnector, the only connector that Walferry is",
-            )),
+            )
+            .hint("leave connectors of other classes on Kafka Connect")),
         }
     }
 }
@@ -211,7 +213,11 @@ fn converter(reader: &mut Reader<'_>, property: &Property<Option<String>>, worke
                 property.name()
             ),
         );
-        finding.hint(format!("add {}={}", property.name(), worker.class));
+        finding.hint(format!(
+            "set {} as well (the worker's is {}), or remove it",
+            property.name(),
+            worker.class
+        ));
     }
     worker.clone()
 }
@@ -253,7 +259,9 @@ fn names(reader: &mut Reader<'_>, list: &Property<Vec<String>>) -> Vec<String> {
                 .problem(list.name(), "holds an empty name")
                 .hint("remove the superfluous comma");
         } else if names.contains(&name) {
-            reader.problem(list.name(), format!("holds {name} more than once"));
+            reader
+                .problem(list.name(), format!("holds {name} more than once"))
+                .hint("name it once; for two of one class give each a name of its own");
         } else {
             names.push(name);
         }
@@ -287,7 +295,9 @@ fn class(reader: &mut Reader<'_>, options: &mut Options) -> String {
         .map(|class| class.trim().to_owned())
         .filter(|class| !class.is_empty());
     class.unwrap_or_else(|| {
-        reader.problem(&options.full_name("type"), "is required");
+        reader
+            .problem(&options.full_name("type"), "is required")
+            .hint("set it to the name of a class, such as io.debezium.transforms.outbox.EventRouter for a transform");
         String::new()
     })
 }
@@ -297,13 +307,16 @@ fn negate(reader: &mut Reader<'_>, options: &mut Options, has_predicate: bool) -
         return false;
     };
     let name = options.full_name("negate");
+    let shown = quoted(&text);
     if !has_predicate {
         reader
             .problem(&name, "has no predicate to turn round")
             .hint("set predicate as well, or remove negate");
     }
     bool::parse(text.trim()).unwrap_or_else(|error| {
-        reader.problem(&name, format!("is {text:?}, which {error}"));
+        reader
+            .problem(&name, format!("is {shown}, which {error}"))
+            .hint("write true or false");
         false
     })
 }

@@ -5,6 +5,7 @@ mod elsewhere;
 mod events;
 mod filters;
 mod framework;
+mod misplaced;
 mod older;
 mod postgres;
 mod slot;
@@ -87,6 +88,7 @@ pub const CONNECTOR_GROUPS: &[Group] = &[
     snapshot::GROUP,
     streaming::GROUP,
     elsewhere::GROUP,
+    misplaced::GROUP,
 ];
 
 impl Connector {
@@ -102,7 +104,9 @@ impl Connector {
         check: &dyn Fn(&Plugins) -> Findings,
     ) -> (Option<Self>, Findings) {
         let mut findings = Findings::default();
-        let mut options = resolve(submitted, worker, lookup, &mut findings);
+        let mut values = Vec::new();
+        let mut options = resolve(submitted, worker, lookup, &mut findings, &mut values);
+        options.hide(&elsewhere::sanitizer_of(&options));
         older::bring_up_to_date(&mut options, &mut findings);
         let mut reader = Reader::new(&options, declarations());
         let plugins = framework::read(&mut reader, worker);
@@ -131,6 +135,7 @@ impl Connector {
         connector.force_heartbeat(&mut reader);
         let (connector, more) = reader.finish(connector);
         findings.extend(more);
+        hide_values(&mut findings, &values);
         (connector.filter(|_| !findings.has_problems()), findings)
     }
 
@@ -154,15 +159,45 @@ fn declarations() -> impl Iterator<Item = &'static Declaration> {
     CONNECTOR_GROUPS.iter().flat_map(|group| group.declarations)
 }
 
-fn resolve(submitted: &Submitted, worker: &Worker, lookup: &dyn Lookup, findings: &mut Findings) -> Options {
+fn resolve(
+    submitted: &Submitted,
+    worker: &Worker,
+    lookup: &dyn Lookup,
+    findings: &mut Findings,
+    values: &mut Vec<String>,
+) -> Options {
     let mut options = Options::default();
     for (name, text) in &submitted.properties {
-        match worker.providers.resolve(name, text, lookup, findings) {
+        match worker.providers.resolve(name, text, lookup, findings, values) {
             Some(resolved) => options.set_resolved(name, resolved, text),
             None => options.set(name, text),
         }
+        warn_of_no_reference(name, text, findings);
     }
     options
+}
+
+/// `${NAME}` is how a shell and a compose file write a variable; nothing here fills it in.
+fn warn_of_no_reference(name: &str, text: &str, findings: &mut Findings) {
+    let variable = text.trim().strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    let variable = variable.filter(|text| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
+    if let Some(variable) = variable.filter(|_| name.starts_with("database.")) {
+        let message = format!("is ${{{variable}}}, which nothing fills in: it is taken as it stands");
+        findings
+            .warning(name, message)
+            .hint(format!("write ${{env:{variable}}} for the environment variable"));
+    }
+}
+
+/// Values of config providers are as good as secrets, also where they have become part of a name, such as that of a transform.
+pub(crate) fn hide_values(findings: &mut Findings, values: &[String]) {
+    /// Shorter values are words such as `true`, which messages have for themselves.
+    const SHORTEST: usize = 6;
+    for value in values {
+        for line in value.lines().map(str::trim).filter(|line| line.len() >= SHORTEST) {
+            findings.hide(line);
+        }
+    }
 }
 
 fn connector_name(submitted: &Submitted, name: Option<&str>, reader: &mut Reader<'_>) -> String {

@@ -195,13 +195,26 @@ pub(super) const GROUP: Group = Group {
     declarations: DECLARATIONS,
 };
 
+/// A name that is a URL or a connection string has a password in it, which every error about that name would show.
+fn no_url(reader: &mut Reader<'_>, property: &Property<String>) -> String {
+    let name = reader.get(property);
+    let lower = name.to_ascii_lowercase();
+    if name.contains("://") || lower.contains("password=") {
+        let shown = reader.options().shown(property.name());
+        reader
+            .problem(property.name(), format!("is {shown}, a whole address and no name"))
+            .hint("write the name alone; host, port, user and password have properties of their own");
+    }
+    name
+}
+
 pub(super) fn read(reader: &mut Reader<'_>) -> PostgresSection {
     let section = PostgresSection {
         hostname: reader.get(&HOSTNAME),
         port: reader.get(&PORT),
-        user: reader.get(&USER),
+        user: no_url(reader, &USER),
         password: reader.get(&PASSWORD),
-        dbname: reader.get(&DBNAME),
+        dbname: no_url(reader, &DBNAME),
         sslmode: reader.get(&SSLMODE),
         sslrootcert: reader.get(&SSLROOTCERT),
         sslcert: reader.get(&SSLCERT),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::property::{Group, Property, Support};
 use crate::reader::Reader;
 use crate::regex::RegexList;
+use crate::sanitize::shown_text;
 use crate::{choices, properties};
 
 /// The initial snapshot.
@@ -242,7 +243,7 @@ fn select_overrides(reader: &mut Reader<'_>) -> BTreeMap<String, String> {
         let message = format!("names {table}, for which there is no statement; all its rows are read");
         reader
             .warning(OVERRIDES.name(), message)
-            .hint(format!("set {}.{table}", OVERRIDES.name()));
+            .hint(format!("set {}.{}", OVERRIDES.name(), shown_text(table)));
     }
     statements
 }

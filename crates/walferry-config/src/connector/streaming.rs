@@ -37,6 +37,8 @@ pub struct ErrorSection {
     pub dead_letter_topic: Option<TopicPart>,
     /// `errors.deadletterqueue.topic.replication.factor`; `None` takes the broker's default.
     pub dead_letter_replication_factor: Option<i32>,
+    /// `errors.log.include.messages`: keys of records are shown outside of the log, too.
+    pub show_keys: bool,
 }
 
 choices! {
@@ -166,8 +168,8 @@ properties! {
         .text("Whether Connect logs each failure.")
         .support(Support::Accepted { why: "each failure is logged once in any case" });
     const LOG_MESSAGES: Property<bool> = Property::new("errors.log.include.messages").default("false")
-        .text("Whether Connect logs the record, too.")
-        .support(Support::Accepted { why: "values of rows are never logged" });
+        .text("Whether the page, `/ready` and the REST API show the key of a record that cannot be delivered. The log has its first 200 \
+               bytes in any case. Values of rows are shown nowhere, where Connect logs them.");
 }
 
 pub(super) const GROUP: Group = Group {
@@ -239,5 +241,6 @@ fn errors(reader: &mut Reader<'_>) -> ErrorSection {
         tolerance: reader.get(&TOLERANCE),
         dead_letter_topic: reader.get(&DEAD_LETTER),
         dead_letter_replication_factor: reader.get(&DEAD_LETTER_REPLICATION).filter(|factor| *factor > 0),
+        show_keys: reader.get(&LOG_MESSAGES),
     }
 }

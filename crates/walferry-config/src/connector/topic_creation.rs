@@ -101,10 +101,12 @@ pub(super) fn read(reader: &mut Reader<'_>, enabled: bool) -> Option<TopicCreati
     let names = reader.get(&GROUPS);
     for (index, name) in names.iter().enumerate() {
         if names[..index].contains(name) || name.is_empty() || name == "default" {
-            reader.problem(
-                GROUPS.name(),
-                format!("holds {name:?}, which is empty, there already, or reserved"),
-            );
+            reader
+                .problem(
+                    GROUPS.name(),
+                    format!("holds {name:?}, which is empty, there already, or reserved"),
+                )
+                .hint("give each group a name of its own; default is there without being named");
         }
     }
     let groups = names
@@ -139,7 +141,8 @@ fn group(reader: &mut Reader<'_>, options: &Options, name: String, default: &Top
 fn patterns(reader: &mut Reader<'_>, options: &Options, name: &str) -> Vec<JavaRegex> {
     let text = options.get(name).unwrap_or_default().trim();
     Vec::parse(text).unwrap_or_else(|error| {
-        reader.problem(&options.full_name(name), format!("is {text:?}, which {error}"));
+        let message = format!("is {}, which {error}", options.shown(name));
+        reader.problem(&options.full_name(name), message).hint = error.hint;
         Vec::new()
     })
 }
@@ -159,10 +162,15 @@ fn number(reader: &mut Reader<'_>, options: &Options, name: &str) -> Option<i32>
     let text = options.get(name)?.trim();
     let number = text.parse().ok().filter(|number| *number >= 1 || *number == -1);
     if number.is_none() {
-        reader.problem(
-            &options.full_name(name),
-            format!("is {text:?}, which is neither -1 nor a whole number of at least 1"),
-        );
+        reader
+            .problem(
+                &options.full_name(name),
+                format!(
+                    "is {}, which is neither -1 nor a whole number of at least 1",
+                    options.shown(name)
+                ),
+            )
+            .hint("-1 takes the broker's default");
     }
     number
 }
@@ -247,10 +255,10 @@ mod tests {
             true,
         );
         let expected = [
-            "topic.creation.default.partitions is \"0\", which is neither -1 nor a whole number of at least 1",
+            "topic.creation.default.partitions is \"0\", which is neither -1 nor a whole number of at least 1 (-1 takes the broker's default)",
             "topic.creation.default.replication.factor is required once any topic.creation.* is set (-1 takes the broker's default)",
             "topic.creation.a.include is required (say which topics belong to the group)",
-            "topic.creation.a.exclude is \"(\", which is not a regular expression that Walferry can use: group that is never closed at character 1",
+            "topic.creation.a.exclude is \"(\", which is not a regular expression that Walferry can use: group that is never closed at character 1 (mend the expression at that place: .* stands for any text, and \\. for a dot (in JSON and .properties \\\\.))",
         ];
         assert_eq!(findings, expected);
     }

@@ -165,10 +165,12 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (TopicSection, HeartbeatSection) 
 
 fn rewrite(reader: &mut Reader<'_>) -> Option<TopicRewrite> {
     let Some((regex, replacement)) = regex_and_replacement(reader, &REGEX, &REPLACEMENT) else {
-        reader.problem(
-            REGEX.name(),
-            format!("and {} are required by this naming strategy", REPLACEMENT.name()),
-        );
+        reader
+            .problem(
+                REGEX.name(),
+                format!("and {} are required by this naming strategy", REPLACEMENT.name()),
+            )
+            .hint("set both, or leave topic.naming.strategy out");
         return None;
     };
     let unique = reader.get(&KEY_UNIQUE);
@@ -193,15 +195,17 @@ fn regex_and_replacement(
     let pattern = reader.get(regex)?;
     let text = reader.get(replacement).0;
     if text.is_empty() {
-        reader.problem(
-            replacement.name(),
-            format!("must not be empty if {} is set", regex.name()),
-        );
+        reader
+            .problem(
+                replacement.name(),
+                format!("must not be empty if {} is set", regex.name()),
+            )
+            .hint(format!("set it, or remove {}", regex.name()));
     }
     match Replacement::parse(&text, &pattern) {
         Ok(replacement) => Some((pattern, replacement)),
         Err(error) => {
-            let message = format!("is {text:?}, which {error}");
+            let message = format!("is {}, which {error}", reader.options().shown(replacement.name()));
             reader.problem(replacement.name(), message).hint = error.hint;
             None
         }

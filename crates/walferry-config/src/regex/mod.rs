@@ -116,7 +116,9 @@ impl Value for JavaRegex {
 }
 
 fn not_a_regex(error: &RegexError) -> ValueError {
-    ValueError::new(format!("a regular expression that Walferry can use: {error}"))
+    ValueError::new(format!("a regular expression that Walferry can use: {error}")).hint(
+        "mend the expression at that place: .* stands for any text, and \\. for a dot (in JSON and .properties \\\\.)",
+    )
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use walferry_config::{Findings, Options, Reader};
 use walferry_record::{Typed, Value};
 
 use crate::error::Failure;
+use crate::others;
 use crate::{Converter, Encoded, Error, Part};
 
 pub(crate) use options::DECLARATIONS;
@@ -49,7 +50,7 @@ impl JsonConverter {
 
     /// A converter for keys, values or headers, unless an option is wrong.
     pub fn from_options(options: &Options) -> (Option<Self>, Findings) {
-        let mut reader = Reader::new(options, DECLARATIONS);
+        let mut reader = Reader::new(options, DECLARATIONS.iter().chain(others::of_registries()));
         let style = Style {
             decimals: reader.get(&options::DECIMAL_FORMAT),
             replace_null_with_default: reader.get(&options::REPLACE_NULL_WITH_DEFAULT),

@@ -32,6 +32,14 @@ pub(crate) struct Properties {
     pub(crate) warnings: Vec<String>,
 }
 
+/// Properties without effect whose values are classes that somebody may have written.
+const NAMES_CLASSES: [&str; 4] = [
+    "interceptor.classes",
+    "metric.reporters",
+    "security.providers",
+    "sasl.oauthbearer.jwt.validator.class",
+];
+
 /// Names that say how a client is secured.
 const SECURITY: [&str; 3] = ["security.", "ssl.", "sasl."];
 
@@ -103,6 +111,10 @@ struct Entry {
     text: String,
     /// The name as it stands in the user's file.
     written_as: String,
+    /// The text as an error may show it.
+    shown: String,
+    /// Not even a part of the text may be shown.
+    secret: bool,
 }
 
 impl Given {
@@ -111,6 +123,8 @@ impl Given {
             let entry = Entry {
                 text: text.to_owned(),
                 written_as: options.full_name(name),
+                shown: options.shown(name),
+                secret: options.is_secret(name),
             };
             self.0.insert(name.to_owned(), entry);
         }
@@ -181,11 +195,23 @@ impl Translation {
     }
 
     fn wrong_value(&mut self, name: &str, error: ValueError) {
-        let message = match self.get(name).unwrap_or_default() {
-            "" => format!("is empty, which {error}"),
-            text => format!("is {text:?}, which {error}"),
+        let entry = self.given.0.get(name);
+        let message = match entry {
+            Some(entry) if entry.secret => format!("is {}, whose value {error}", entry.shown),
+            Some(entry) if !entry.text.trim().is_empty() => format!("is {}, which {error}", entry.shown),
+            _ => format!("is empty, which {error}"),
         };
-        self.problem(name, message).hint = error.hint;
+        let hint = error.hint.filter(|_| entry.is_none_or(|entry| !entry.secret));
+        self.problem(name, message).hint = hint.or_else(|| Some("mend it, or leave it out for its default".to_owned()));
+    }
+
+    /// Whether a value of librdkafka's comes from a text that must not be shown.
+    fn is_secret(&self, name: &str, value: &str) -> bool {
+        let named = ["password", "secret", ".pem", "key", "jaas", "token"]
+            .iter()
+            .any(|part| name.contains(part));
+        let from_secret = |entry: &Entry| entry.secret && entry.text.trim() == value;
+        named || self.given.0.get(name).is_some_and(|entry| entry.secret) || self.given.0.values().any(from_secret)
     }
 
     fn one_by_one(&mut self) {
@@ -209,6 +235,16 @@ impl Translation {
                     Err(error) => self.wrong_value(&name, error),
                 },
                 Rule::Together => {}
+                // Whoever names a class of their own relies on it.
+                Rule::Accepted(why) if NAMES_CLASSES.contains(&name.as_str()) && !text.is_empty() => {
+                    let name = self.written_as(&name);
+                    self.findings
+                        .warning(
+                            name,
+                            format!("names Java classes, which Walferry does not load, and has no effect: {why}"),
+                        )
+                        .hint("remove it");
+                }
                 Rule::Accepted(why) => self.note(&name, format!("has no effect: {why}")),
                 Rule::Refused(_) if text.is_empty() => {}
                 Rule::Refused(hint) => self.problem(&name, "is not supported by Walferry").hint(*hint),

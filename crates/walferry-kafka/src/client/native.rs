@@ -77,19 +77,18 @@ pub(super) fn check(t: &mut Translation) {
         let mut config = ClientConfig::new();
         config.set(name, value);
         if let Err(KafkaError::ClientConfig(_, description, ..)) = config.create_native_config() {
+            // The description repeats the value.
+            let description = (!t.is_secret(name, value)).then_some(description);
             wrong.push((name.clone(), description));
         }
     }
     for (name, description) in wrong {
-        // The description repeats the value, which may be a secret.
-        let secret =
-            name.contains("password") || name.contains("secret") || name.contains(".pem") || name.contains("key");
-        let message = if secret {
-            "has a value that librdkafka refuses".to_owned()
-        } else {
-            format!("is refused by librdkafka: {description}")
+        let message = match description {
+            None => "has a value that librdkafka refuses".to_owned(),
+            Some(description) => format!("is refused by librdkafka: {description}"),
         };
-        t.problem(&name, message);
+        t.problem(&name, message)
+            .hint("mend the value, or leave the property out for its default");
     }
 }
 

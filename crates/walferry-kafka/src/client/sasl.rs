@@ -64,15 +64,19 @@ fn jaas(t: &mut Translation, module: &str) -> Option<Jaas> {
     match Jaas::parse(t.get_filled(JAAS)?) {
         Ok(jaas) if jaas.module == module => Some(jaas),
         Ok(jaas) => {
-            t.problem(
-                JAAS,
-                format!("names {}, which does not fit sasl.mechanism", jaas.module),
-            )
-            .hint(format!("the module that fits is {module}"));
+            // What stands in the place of the class may be anything.
+            let message = match jaas.module.ends_with("LoginModule") {
+                true => format!("names {}, which does not fit sasl.mechanism", jaas.module),
+                false => "names a class that does not fit sasl.mechanism".to_owned(),
+            };
+            t.problem(JAAS, message)
+                .hint(format!("the module that fits is {module}"));
             None
         }
         Err(error) => {
-            t.problem(JAAS, error.to_string());
+            t.problem(JAAS, error.to_string()).hint(format!(
+                "write … {module} required username=\"…\" password=\"…\"; with the semicolon"
+            ));
             None
         }
     }
@@ -98,7 +102,8 @@ fn password(t: &mut Translation, module: &str) {
         match jaas.required(option) {
             Ok(value) => t.set(native, value),
             Err(why) => {
-                t.problem(JAAS, why);
+                t.problem(JAAS, why)
+                    .hint("write username=\"…\" and password=\"…\" behind required");
             }
         }
     }

@@ -109,11 +109,17 @@ fn identity(t: &mut Translation) {
 fn unusable(t: &mut Translation, name: &str, error: &StoreError) {
     // The text of an inline store is no path, and a key's must not be shown.
     if name.ends_with(".location") {
-        let path = t.get(name).unwrap_or_default().to_owned();
+        let path = match t.given.0.get(name) {
+            Some(entry) if entry.secret => entry.shown.clone(),
+            _ => t.get(name).unwrap_or_default().to_owned(),
+        };
         t.problem(name, format!("is {path}, which {error}"))
             .hint(error.hint(&path));
     } else {
-        t.problem(name, error.to_string());
+        t.problem(name, error.to_string()).hint(
+            "write it in PEM, with its line ends (\\n in JSON and .properties), or name a file with ssl.keystore.location or \
+             ssl.truststore.location",
+        );
     }
 }
 

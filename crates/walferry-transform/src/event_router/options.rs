@@ -70,6 +70,19 @@ const NO_TRACING: Support = Support::Accepted {
     why: "Debezium traces only where OpenTelemetry is installed beside it; Walferry adds no spans and no trace headers",
 };
 
+const PAYLOAD_ID: Support = Support::Elsewhere {
+    is: "was the column of the key in Debezium 1.x, and Debezium 3.6.3 does not know it; it has no effect",
+    hint: "write <prefix>table.field.event.key with the same column, unless that is set already",
+};
+const AGGREGATE_ID: Support = Support::Elsewhere {
+    is: "is no option of the EventRouter; it has no effect",
+    hint: "<prefix>table.field.event.key names the column of the aggregate's id: write that, unless it is set already",
+};
+const AGGREGATE_TYPE: Support = Support::Elsewhere {
+    is: "is no option of the EventRouter; it has no effect",
+    hint: "<prefix>route.by.field names the column of the aggregate's type: write that, unless it is set already",
+};
+
 properties! {
     pub(super) const ID: Property<String> = Property::new("table.field.event.id").default("id")
         .text("Column that becomes the header `id`, which tells consumers of duplicates.");
@@ -122,6 +135,18 @@ properties! {
     const TRACING_ONLY: Property<bool> = Property::new("tracing.with.context.field.only").default("false")
         .support(NO_TRACING)
         .text("Whether only rows with a span context are traced.");
+    const OLD_PAYLOAD_ID: Property<Option<String>> = Property::new("table.field.event.payload.id").support(PAYLOAD_ID)
+        .text("Column of the key in Debezium 1.x.");
+    const OLDER_PAYLOAD_ID: Property<Option<String>> = Property::new("table.field.payload.id").support(PAYLOAD_ID)
+        .text("Column of the key in Debezium 0.9.");
+    const EVENT_AGGREGATE_ID: Property<Option<String>> = Property::new("table.field.event.aggregateid").support(AGGREGATE_ID)
+        .text("A name that people take for that of the key's column.");
+    const FIELD_AGGREGATE_ID: Property<Option<String>> = Property::new("table.field.aggregate.id").support(AGGREGATE_ID)
+        .text("A name that people take for that of the key's column.");
+    const EVENT_AGGREGATE_TYPE: Property<Option<String>> = Property::new("table.field.event.aggregatetype").support(AGGREGATE_TYPE)
+        .text("A name that people take for `route.by.field`.");
+    const FIELD_AGGREGATE_TYPE: Property<Option<String>> = Property::new("table.field.aggregate.type").support(AGGREGATE_TYPE)
+        .text("A name that people take for `route.by.field`.");
 }
 
 /// What the options say.

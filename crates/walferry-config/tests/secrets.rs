@@ -1,0 +1,210 @@
+//! No finding shows a secret, whatever property it has been written into.
+
+use std::io;
+use std::path::Path;
+
+use walferry_config::{
+    CONNECTOR_GROUPS, Connector, Declaration, Findings, Group, Lookup, Submitted, WORKER_GROUPS, Worker,
+};
+
+const SECRET: &str = "hunter2-Ünd";
+
+/// One variable, whose value is the secret, and a file that is none of properties.
+struct World;
+
+impl Lookup for World {
+    fn variable(&self, name: &str) -> Option<String> {
+        (name == "SECRET").then(|| SECRET.to_owned())
+    }
+
+    fn file(&self, path: &Path) -> io::Result<String> {
+        match path.to_str() {
+            Some("/broken") => Ok(format!("password={SECRET}\\u00")),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+/// Texts with a secret in them that people write where they do not belong.
+fn texts() -> Vec<String> {
+    vec![
+        format!("postgres://app:{SECRET}@db:5432/shop"),
+        format!("jdbc:postgresql://db/shop?user=app&password={SECRET}"),
+        format!("app:{SECRET}@db"),
+        format!("https://{SECRET}@host"),
+        format!("host=db password='{SECRET}'"),
+        format!("{{\"user\": \"app\", \"apikey\": \"{SECRET}\"}}"),
+        format!(
+            "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"u\" password=\"{SECRET}\";"
+        ),
+        format!("-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----"),
+        "${env:SECRET}".to_owned(),
+        "x${env:SECRET}(".to_owned(),
+        "${file:/broken:password}".to_owned(),
+        format!("${{env:NOPE:-{SECRET}}}"),
+    ]
+}
+
+/// The name of a property, with something in the place of its variable parts.
+fn named(declaration: &Declaration) -> String {
+    let mut name = String::new();
+    for piece in declaration.name.split_inclusive('>') {
+        let (fixed, variable) = piece.split_once('<').unwrap_or((piece, ""));
+        name.push_str(fixed);
+        name.push_str(match variable {
+            "" => "",
+            "salt>" => SECRET,
+            "algorithm>" => "SHA-255",
+            "length>" => "x",
+            _ => "some",
+        });
+    }
+    name
+}
+
+fn submitted(pairs: &[(String, String)]) -> Submitted {
+    Submitted {
+        name: Some("c".to_owned()),
+        properties: pairs.to_vec(),
+    }
+}
+
+#[track_caller]
+fn no_secret(findings: &Findings, of: &str) {
+    for finding in findings.iter() {
+        let told = format!("{finding} {finding:?}");
+        assert!(!told.contains("hunter2"), "{of}: {told}");
+    }
+}
+
+/// All findings about one pair of a connector.
+fn check(name: &str, text: &str) {
+    let pair = submitted(&[(name.to_owned(), text.to_owned())]);
+    let shown = format!("{pair:?}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    let (_, findings) = Connector::read(&pair, None, &Worker::default(), &World, &|_| Findings::default());
+    no_secret(&findings, name);
+}
+
+/// The same of a worker.
+fn check_worker(name: &str, text: &str) {
+    let (_, findings) = Worker::read(&submitted(&[(name.to_owned(), text.to_owned())]), &World);
+    no_secret(&findings, name);
+}
+
+#[test]
+fn no_declared_property_shows_a_secret() {
+    for text in texts() {
+        // All of them in one file, so that it takes no minutes; the findings name each.
+        let all = |groups: &[Group]| {
+            let declarations = groups.iter().flat_map(|group| group.declarations);
+            let pairs: Vec<_> = declarations
+                .map(|declaration| (named(declaration), text.clone()))
+                .collect();
+            submitted(&pairs)
+        };
+        let nothing = |_: &_| Findings::default();
+        let (_, findings) = Connector::read(&all(CONNECTOR_GROUPS), None, &Worker::default(), &World, &nothing);
+        assert!(findings.problems().count() > 10, "{text} is refused in many places");
+        no_secret(&findings, &text);
+        let (_, findings) = Worker::read(&all(WORKER_GROUPS), &World);
+        no_secret(&findings, &text);
+    }
+    for name in [
+        "database.hostname",
+        "database.password",
+        "slot.name",
+        "topic.prefix",
+        "table.include.list",
+        "transforms",
+    ] {
+        for text in texts() {
+            check(name, &text);
+        }
+    }
+    let groups = CONNECTOR_GROUPS.iter().flat_map(|group| group.declarations);
+    for declaration in groups.filter(|declaration| declaration.secret) {
+        check(&named(declaration), SECRET);
+    }
+}
+
+#[test]
+fn no_name_and_no_unknown_property_shows_a_secret() {
+    let names = [
+        format!("column.mask.hash.SHA-256.with.salt.{SECRET}"),
+        format!("column.mask.hash.v2.{SECRET}.with.salt.SHA-256"),
+        format!("column.mask.hash.SHA-256.{SECRET}"),
+        format!("colum.mask.hash.SHA-256.with.salt.{SECRET}"),
+        format!("password={SECRET}"),
+        format!("postgres://app:{SECRET}@db"),
+        format!("MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQD{SECRET}"),
+        "my.password".to_owned(),
+        "vendor.api.token".to_owned(),
+        "producer.override.sasl.jaas.config".to_owned(),
+        "producer.sasl.jaas.config".to_owned(),
+        "producer.override.ssl.truststore.password".to_owned(),
+        "value.converter.basic.auth.user.info".to_owned(),
+        "transforms.x.secret.key".to_owned(),
+    ];
+    for name in names {
+        check(&name, SECRET);
+        check_worker(&name, SECRET);
+        for text in texts() {
+            check(&name, &text);
+        }
+    }
+    // A resolved value that has become part of a name.
+    let pairs = [
+        ("transforms", "${env:SECRET}"),
+        ("predicates", "${env:SECRET}"),
+        ("topic.creation.groups", "${env:SECRET}"),
+        ("topic.creation.default.partitions", "x"),
+    ];
+    let pairs = pairs.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let (_, findings) = Connector::read(&submitted(&pairs), None, &Worker::default(), &World, &|_| {
+        Findings::default()
+    });
+    no_secret(&findings, "names of transforms");
+}
+
+#[test]
+fn what_a_custom_pattern_means_is_hidden_in_errors_too() {
+    let pairs = [
+        ("custom.sanitize.pattern", "database\\.port"),
+        ("database.port", "hunter2"),
+    ];
+    let pairs = pairs.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let (_, findings) = Connector::read(&submitted(&pairs), None, &Worker::default(), &World, &|_| {
+        Findings::default()
+    });
+    assert!(findings.problems().any(|problem| problem.property == "database.port"));
+    no_secret(&findings, "database.port");
+}
+
+#[test]
+fn no_broken_file_shows_a_secret() {
+    let files = [
+        format!("{{\"database.password\": \"{SECRET}\",}}"),
+        format!("{{\"database.password\": {SECRET}}}"),
+        format!("[{{\"database.password\": \"{SECRET}\"}}, 7]"),
+        format!("{{\"database.password\": [\"{SECRET}\"]}}"),
+        format!("{{\"name\": {{\"password\": \"{SECRET}\"}}, \"config\": {{}}}}"),
+        format!("database.password={SECRET}\\u00"),
+        format!("- CONNECT_PASSWORD={SECRET}"),
+        format!("services:\n  connect:\n    environment:\n      PASSWORD: {SECRET}\n"),
+    ];
+    for text in files {
+        match Submitted::read(&text) {
+            Ok((submitted, findings)) => {
+                no_secret(&findings, &text);
+                let (_, findings) =
+                    Connector::read(&submitted, None, &Worker::default(), &World, &|_| Findings::default());
+                no_secret(&findings, &text);
+            }
+            Err(error) => assert!(
+                !format!("{error} {}", error.hint()).contains("hunter2"),
+                "{text}: {error}"
+            ),
+        }
+    }
+}

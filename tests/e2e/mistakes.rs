@@ -1,0 +1,89 @@
+//! Mistakes that only real servers bring to light.
+
+use serde_json::Value;
+use walferry_testkit::servers::{Walferry, wait_for};
+
+use crate::outbox::Outbox;
+use crate::world;
+
+/// `check` on a connector's files, as its user calls it; the text on both outputs.
+fn check(walferry: &Walferry) -> (Option<i32>, String) {
+    let file = walferry.config_file();
+    let bootstrap = world::shared().kafka.bootstrap();
+    let output = walferry.command([
+        "check",
+        "--config",
+        &file.to_string_lossy(),
+        "--bootstrap-servers",
+        &bootstrap,
+        "--admin",
+        "127.0.0.1:0",
+    ]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text)
+}
+
+#[test]
+fn a_run_says_at_its_start_which_tables_are_captured() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "captured");
+    outbox
+        .database
+        .sql()
+        .run("create table public.another (id int primary key)");
+    // A misspelt filter captures everything.
+    let mut config = outbox.config_with([("table.inculde.list", "public.outbox")]);
+    config.remove("table.include.list");
+    let walferry = outbox.start_with(config);
+    wait_for("the tables to be told", || {
+        let output = walferry.output();
+        output
+            .contains("no filter is set: 2 tables are captured: public.another, public.outbox")
+            .then_some(())
+    });
+    drop(walferry);
+    let walferry = outbox.start();
+    wait_for("the table to be told", || {
+        walferry
+            .output()
+            .contains("1 table is captured: public.outbox")
+            .then_some(())
+    });
+    drop(walferry);
+    let config = outbox.config_with([
+        ("table.include.list", "public.outboks"),
+        ("publication.autocreate.mode", "all_tables"),
+    ]);
+    let walferry = Walferry::start(outbox.options(config));
+    wait_for("the lack to be told", || {
+        walferry
+            .output()
+            .contains("no table of the database passes the filters: nothing is captured")
+            .then_some(())
+    });
+}
+
+#[test]
+fn check_finds_the_column_that_an_event_router_lacks() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "lacking");
+    outbox
+        .database
+        .sql()
+        .run("alter table outbox rename column aggregateid to entity");
+    let mut config = outbox.config();
+    config.insert("transforms.outbox.route.by.field".into(), Value::from("kind"));
+    let mut walferry = Walferry::start(outbox.options(config));
+    assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
+    let (code, checked) = check(&walferry);
+    assert_eq!(code, Some(2), "{checked}");
+    // Both columns in one report, of `check` as of `run`.
+    for text in [checked, walferry.output()] {
+        for part in [
+            "transforms.outbox.table.field.event.key names the column \"aggregateid\"",
+            "\"kind\"",
+        ] {
+            assert!(text.contains(part), "{part} is missing in:\n{text}");
+        }
+    }
+}
