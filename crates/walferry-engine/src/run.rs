@@ -108,7 +108,13 @@ where
 {
     /// Runs until `stop` says so (`Ok`) or until it fails for good.
     pub async fn run(&mut self, mut stop: watch::Receiver<bool>) -> Result<(), Failure> {
-        let ended = self.sessions(&mut stop).await;
+        let new_slot = NewSlot::default();
+        let mut ended = self.sessions(&new_slot, &mut stop).await;
+        if let Err(failure) = ended {
+            ended = Err(new_slot
+                .leave_none(&self.settings.slot, &mut self.source, failure)
+                .await);
+        }
         self.status.set_phase(match &ended {
             Ok(()) => status::Phase::Stopped,
             Err(failure) => status::Phase::Failed(failure.clone()),
@@ -116,13 +122,12 @@ where
         ended
     }
 
-    async fn sessions(&mut self, stop: &mut watch::Receiver<bool>) -> Result<(), Failure> {
+    async fn sessions(&mut self, new_slot: &NewSlot, stop: &mut watch::Receiver<bool>) -> Result<(), Failure> {
         let mut retries = Retries::new(self.settings.max_retries);
         let again = rest::Shared::default();
         let mut gaps = self.remember_gap().await;
-        let new_slot = NewSlot::default();
         loop {
-            let Err(failure) = self.session(&mut retries, &again, &new_slot, stop).await else {
+            let Err(failure) = self.session(&mut retries, &again, new_slot, stop).await else {
                 return Ok(());
             };
             if failure.is_gap() {
@@ -135,13 +140,7 @@ where
                 }
                 continue;
             }
-            let pause = match retries.after(failure, &self.status) {
-                Ok(pause) => pause,
-                Err(failure) => {
-                    let slot = &self.settings.slot;
-                    return Err(new_slot.leave_none(slot, &mut self.source, failure).await);
-                }
-            };
+            let pause = retries.after(failure, &self.status)?;
             self.status.counters.restarts.fetch_add(1, Relaxed);
             tokio::select! {
                 biased;

@@ -415,10 +415,18 @@ async fn look_again(
 ) -> Failure {
     loop {
         let last = known.borrow().clone();
-        let look = match watch.sql().await {
-            Ok(sql) => publication::look(sql, version, publication, last.as_deref(), wanted).await,
-            Err(error) => Err(error),
+        let look = async {
+            let sql = watch.sql().await?;
+            publication::look(sql, version, publication, last.as_deref(), wanted).await
         };
+        let look = within(LOOK_LIMIT, look).await.unwrap_or_else(|| {
+            // The next look is on a new connection.
+            watch.close();
+            Err(Error::Silent {
+                doing: "looking at the publication",
+                seconds: LOOK_LIMIT.as_secs(),
+            })
+        });
         match look {
             Ok(Look { gap: Some(gap), .. }) => return gap,
             // Without one to compare with, it may be that it never was there: the stream tells.
