@@ -25,6 +25,12 @@ pub trait Value: Default {
     /// # Errors
     /// Says what was expected instead.
     fn parse(text: &str) -> Result<Self, ValueError>;
+
+    /// The value with the name of its property, where errors that show later tell it.
+    #[must_use]
+    fn named(self, _property: &str) -> Self {
+        self
+    }
 }
 
 /// A text that is no value of its property's type.
@@ -179,6 +185,9 @@ impl<T: Value> Value for Option<T> {
             T::parse(text).map(Some)
         }
     }
+    fn named(self, property: &str) -> Self {
+        self.map(|value| value.named(property))
+    }
 }
 
 /// A comma-separated list; blanks around the entries mean nothing, and an empty text is the empty list.
@@ -191,6 +200,9 @@ impl<T: Value> Value for Vec<T> {
             return Ok(Self::new());
         }
         text.split(',').map(|entry| T::parse(entry.trim())).collect()
+    }
+    fn named(self, property: &str) -> Self {
+        self.into_iter().map(|value| value.named(property)).collect()
     }
 }
 

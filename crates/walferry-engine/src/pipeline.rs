@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tracing::warn;
-use walferry_config::connector::GuardrailAction;
+use walferry_config::{connector::GuardrailAction, limited};
 use walferry_event::{Context, Messages, Settings as EventSettings, Transaction, catalog::TableFacts};
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
 use walferry_snapshot::Done;
@@ -317,7 +317,7 @@ impl Pipeline {
         }
         let origin = self.place.origin_name();
         let context = context(&self.place, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
-        let record = self.messages.record(message, &context, self.metadata.as_mut());
+        let record = limited(|| self.messages.record(message, &context, self.metadata.as_mut()));
         let counted = counted(self.metadata.as_mut(), context.xid);
         if met.is_delivered() {
             return Ok(());
@@ -326,6 +326,15 @@ impl Pipeline {
             table: "",
             position: met.position(),
             message: "MESSAGE",
+        };
+        let record = match record {
+            Ok(record) => record,
+            Err(limit) => {
+                let before = out.records();
+                self.outlet.reject(&limit.into(), from, &mut self.place, out)?;
+                out.end_change(before);
+                return Ok(());
+            }
         };
         match record {
             Some(record) => {

@@ -186,6 +186,9 @@ fn tell_left_out(plan: &TablePlan) {
 }
 
 fn refused(error: &walferry_event::Error) -> Failure {
+    if let walferry_event::Error::Expression(limit) = error {
+        return Failure::stop(Exit::Setup, "regex_limit", limit.to_string(), limit.hint());
+    }
     Failure::stop(
         Exit::Setup,
         "schema_refused",
