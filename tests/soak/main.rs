@@ -5,6 +5,7 @@ mod check;
 mod memory;
 mod random;
 mod snapshot;
+mod tables;
 mod troubles;
 mod workload;
 mod world;
@@ -26,6 +27,7 @@ struct Args {
     outage_s: u64,
     #[arg(long)]
     network: bool,
+    tables: Option<u64>,
     #[arg(long)]
     snapshot: bool,
     #[arg(long, default_value_t = 1)]
@@ -34,7 +36,9 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let problems = if args.memory {
+    let problems = if let Some(tables) = args.tables {
+        tables::run(tables)
+    } else if args.memory {
         memory::run(args.rows, args.outage_s)
     } else if args.snapshot {
         snapshot::run(args.rows, args.kills, args.seed, args.threads)
