@@ -27,6 +27,7 @@ struct Args {
     outage_s: u64,
     #[arg(long)]
     network: bool,
+    #[arg(long)]
     tables: Option<u64>,
     #[arg(long)]
     snapshot: bool,
