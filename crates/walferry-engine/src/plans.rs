@@ -426,6 +426,7 @@ mod tests {
             primary_key: vec!["id".into()],
             unique_indexes: Vec::new(),
             comment: None,
+            partition: false,
         };
         Box::new(Catalog {
             table: Some(table),

@@ -39,6 +39,7 @@ fn put_table(out: &mut Vec<u8>, table: &TableFacts) {
         list(out, index, |out, name| text(out, name));
     });
     option(out, table.comment.as_ref(), |out, comment| text(out, comment));
+    out.push(u8::from(table.partition));
 }
 
 fn put_column(out: &mut Vec<u8>, column: &ColumnFacts) {
@@ -168,6 +169,7 @@ fn table(input: &mut Input<'_>) -> Option<TableFacts> {
         primary_key: input.list(Input::text)?,
         unique_indexes: input.list(|input| input.list(Input::text))?,
         comment: input.option(Input::text)?,
+        partition: input.byte()? != 0,
     })
 }
 
@@ -288,6 +290,7 @@ mod tests {
                 primary_key: names(&["id"]),
                 unique_indexes: vec![names(&["a", "b"]), Vec::new()],
                 comment: Some(String::new()),
+                partition: true,
             }),
             types: (0..).zip(kinds).map(facts).collect(),
         }
