@@ -5,6 +5,7 @@ mod check;
 mod memory;
 mod random;
 mod snapshot;
+mod tables;
 mod troubles;
 mod workload;
 mod world;
@@ -27,6 +28,8 @@ struct Args {
     #[arg(long)]
     network: bool,
     #[arg(long)]
+    tables: Option<u64>,
+    #[arg(long)]
     snapshot: bool,
     #[arg(long, default_value_t = 1)]
     threads: u32,
@@ -34,7 +37,9 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let problems = if args.memory {
+    let problems = if let Some(tables) = args.tables {
+        tables::run(tables)
+    } else if args.memory {
         memory::run(args.rows, args.outage_s)
     } else if args.snapshot {
         snapshot::run(args.rows, args.kills, args.seed, args.threads)

@@ -4,8 +4,10 @@
 //! Connect has too are Connect's; the rest is Walferry's own.
 
 mod connect;
+mod connections;
 mod data;
 mod exposition;
+mod guard;
 mod history;
 mod look;
 mod metrics;
@@ -30,7 +32,7 @@ use tokio::{
 };
 use walferry_engine::status::Status;
 
-use crate::routes::Shown;
+use crate::{connections::Limits, routes::Shown};
 
 /// What the endpoint shows.
 #[derive(Debug, Clone)]
@@ -51,12 +53,8 @@ const LAST_ANSWER: Duration = Duration::from_secs(1);
 /// Answers requests until `stop` is ready, and ends at most a second after it.
 pub async fn serve(listener: TcpListener, admin: Admin, stop: impl Future<Output = ()>) -> io::Result<()> {
     let shown = Arc::new(Shown::new(admin, listener.local_addr()?));
-    let (stopping, mut stopped) = watch::channel(false);
-    let graceful = async move {
-        // A closed channel is a stop too.
-        let _ = stopped.wait_for(|stopped| *stopped).await;
-    };
-    let server = axum::serve(listener, routes::router(shown.clone())).with_graceful_shutdown(graceful);
+    let (stopping, stopped) = watch::channel(false);
+    let server = connections::serve(listener, routes::router(shown.clone()), Limits::of_process(), stopped);
     let last_answer = async {
         stop.await;
         stopping.send_replace(true);

@@ -8,9 +8,10 @@ use std::{
 use axum::{
     Router,
     body::Body,
-    extract::{Path, State},
+    extract::{DefaultBodyLimit, Path, State},
     handler::Handler,
     http::{HeaderValue, Method, StatusCode, header},
+    middleware::from_fn_with_state,
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -20,7 +21,7 @@ use crate::{
     Admin,
     connect::{ConnectorStatus, ErrorBody, HEALTHY, Root},
     data::Data,
-    exposition,
+    exposition, guard,
     history::History,
     look::Look,
     metrics, now_us,
@@ -78,6 +79,8 @@ pub(crate) fn router(shown: Arc<Shown>) -> Router {
     routes
         .method_not_allowed_fallback(other_method)
         .fallback(|| async { refused(StatusCode::NOT_FOUND) })
+        .layer(DefaultBodyLimit::max(guard::BODY_BYTES))
+        .layer(from_fn_with_state(shown.address, guard::guard))
         .with_state(shown)
 }
 

@@ -33,7 +33,7 @@ pub use property::{Declaration, Group, Property, Support};
 pub use provider::{Lookup, Providers};
 pub use reader::{Options, Reader};
 pub use reference::reference_markdown;
-pub use regex::{JavaRegex, RegexError, RegexList, Replacement};
+pub use regex::{JavaRegex, RegexError, RegexLimit, RegexList, Replacement, limited};
 pub use sanitize::{Sanitizer, shown_name, shown_text};
 pub use secret::Secret;
 pub use value::{ByteCount, Count, Value, ValueError};

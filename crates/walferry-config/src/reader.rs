@@ -235,7 +235,11 @@ impl<'a> Reader<'a> {
             .iter()
             .filter_map(|(name, text)| Some((declaration.captures(name)?, name, text)));
         found
-            .map(|(parts, name, text)| (parts, self.parse(name, text, None)))
+            .map(|(parts, name, text)| {
+                let value: T = self.parse(name, text, None);
+                // A part of the name may be a secret, such as the salt of a hash.
+                (parts, value.named(&self.options.full_name(pattern.name())))
+            })
             .collect()
     }
 
@@ -276,7 +280,8 @@ impl<'a> Reader<'a> {
 
     fn parse<T: Value>(&mut self, name: &str, text: &str, default: Option<&str>) -> T {
         let text = if T::TRIMMED { text.trim() } else { text };
-        T::parse(text).unwrap_or_else(|error| {
+        let parsed = T::parse(text).map(|value| value.named(&shown_name(&self.options.full_name(name))));
+        parsed.unwrap_or_else(|error| {
             // A value that is refused by name has been told of already.
             let full_name = shown_name(&self.options.full_name(name)).into_owned();
             if !self.findings.problems().any(|problem| problem.property == full_name) {

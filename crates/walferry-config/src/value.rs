@@ -30,6 +30,12 @@ pub trait Value: Default {
     fn remedy(_text: &str) -> Option<String> {
         None
     }
+
+    /// The value with the name of its property, where errors that show later tell it.
+    #[must_use]
+    fn named(self, _property: &str) -> Self {
+        self
+    }
 }
 
 /// A text that is no value of its property's type.
@@ -210,6 +216,10 @@ impl<T: Value> Value for Option<T> {
     fn remedy(text: &str) -> Option<String> {
         T::remedy(text)
     }
+
+    fn named(self, property: &str) -> Self {
+        self.map(|value| value.named(property))
+    }
 }
 
 /// A comma-separated list; blanks around the entries mean nothing, and an empty text is the empty list.
@@ -222,6 +232,9 @@ impl<T: Value> Value for Vec<T> {
             return Ok(Self::new());
         }
         text.split(',').map(|entry| T::parse(entry.trim())).collect()
+    }
+    fn named(self, property: &str) -> Self {
+        self.into_iter().map(|value| value.named(property)).collect()
     }
 }
 

@@ -22,6 +22,7 @@ mod remark;
 pub mod rest;
 mod retries;
 pub mod run;
+mod shelf;
 pub mod sink;
 mod snapshot;
 pub mod source;

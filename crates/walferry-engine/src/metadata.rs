@@ -1,6 +1,9 @@
 //! What a source offset keeps of `provide.transaction.metadata`, so that whoever goes on inside a transaction counts on.
 
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use walferry_record::SourceOffset;
 
@@ -14,7 +17,53 @@ const ORDER: &str = "transaction_data_collection_order_";
 #[derive(Debug, Default)]
 pub(crate) struct Metadata {
     xid: Option<String>,
+    /// The same as a number.
+    number: Option<u32>,
+    /// In the order in which they were counted first.
     tables: Vec<(Arc<str>, i64)>,
+    /// Where a table stands among them.
+    places: HashMap<Arc<str>, usize>,
+    /// The place that was counted last: as a rule also the next.
+    last: usize,
+}
+
+/// Counters of one transaction that count together: the last one of each table.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    xid: u32,
+    /// Mostly there is one table.
+    first: Option<(Arc<str>, i64)>,
+    more: HashMap<Arc<str>, i64>,
+}
+
+impl Counted {
+    /// The transaction has begun, or has so many records of a table.
+    pub(crate) fn new(xid: u32, table: Option<(Arc<str>, i64)>) -> Self {
+        Self {
+            xid,
+            first: table,
+            more: HashMap::new(),
+        }
+    }
+
+    /// The same later, with nothing in between that could count without it. Of another transaction nothing is kept.
+    pub(crate) fn add(&mut self, xid: u32, table: Option<(Arc<str>, i64)>) {
+        if self.xid != xid {
+            *self = Self::new(xid, table);
+            return;
+        }
+        let Some((name, count)) = table else { return };
+        match &mut self.first {
+            None => self.first = Some((name, count)),
+            Some((known, first)) if *known == name => *first = count,
+            Some(_) => drop(self.more.insert(name, count)),
+        }
+    }
+
+    /// How many tables it has counters of.
+    pub(crate) fn tables(&self) -> usize {
+        usize::from(self.first.is_some()) + self.more.len()
+    }
 }
 
 impl Metadata {
@@ -24,8 +73,9 @@ impl Metadata {
         offset.other.retain(|name, value| {
             if name == ID {
                 found.xid = value.as_str().map(str::to_owned);
+                found.number = value.as_str().and_then(|xid| xid.parse().ok());
             } else if let (Some(table), Some(count)) = (name.strip_prefix(ORDER), value.as_i64()) {
-                found.tables.push((table.into(), count));
+                found.set(table.into(), count);
             } else {
                 return true;
             }
@@ -46,19 +96,38 @@ impl Metadata {
 
     /// Records of this transaction follow. Of another one nothing is kept.
     pub(crate) fn enter(&mut self, xid: u32) {
-        if self.xid.as_ref().is_some_and(|known| *known != xid.to_string()) {
+        if self.xid.is_some() && self.number != Some(xid) {
             *self = Self::default();
         }
     }
 
-    /// The transaction has begun, or has so many records of a table.
-    pub(crate) fn count(&mut self, xid: u32, table: Option<(Arc<str>, i64)>) {
-        self.xid.get_or_insert_with(|| xid.to_string());
-        let Some((table, count)) = table else { return };
-        match self.tables.iter_mut().find(|(known, _)| *known == table) {
-            Some(known) => known.1 = count,
-            None => self.tables.push((table, count)),
+    /// A transaction has begun, or has so many records of its tables. Where no record of it was sent, nothing has said before
+    /// that it follows.
+    pub(crate) fn count(&mut self, counted: Counted) {
+        self.enter(counted.xid);
+        if self.xid.is_none() {
+            (self.xid, self.number) = (Some(counted.xid.to_string()), Some(counted.xid));
         }
+        for (table, count) in counted.first.into_iter().chain(counted.more) {
+            self.set(table, count);
+        }
+    }
+
+    fn set(&mut self, table: Arc<str>, count: i64) {
+        if let Some(last) = self.tables.get_mut(self.last)
+            && Arc::ptr_eq(&last.0, &table)
+        {
+            last.1 = count;
+            return;
+        }
+        self.last = match self.places.entry(table) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                self.tables.push((new.key().clone(), count));
+                *new.insert(self.tables.len() - 1)
+            }
+        };
+        self.tables[self.last].1 = count;
     }
 }
 
@@ -89,7 +158,7 @@ mod tests {
             let mut metadata = Metadata::take_from(&mut offset);
             for (xid, table) in steps {
                 metadata.enter(xid);
-                metadata.count(xid, table);
+                metadata.count(Counted::new(xid, table));
             }
             metadata.add_to(&mut offset);
             assert_eq!(offset, serde_json::from_str(expected).unwrap(), "{name}");

@@ -146,7 +146,10 @@ impl Outlet {
     ) -> Result<(), Failure> {
         let failed = Failed {
             stage: "EVENT",
-            hint: None,
+            hint: match error {
+                walferry_event::Error::Expression(limit) => Some(limit.hint()),
+                _ => None,
+            },
             what: Failure::chain(error),
         };
         let aside = match self.tolerance.changes {

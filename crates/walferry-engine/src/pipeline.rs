@@ -3,11 +3,11 @@
 //! It is synchronous and has no clock and no socket: nothing on it waits, so nothing on it can hold up a keepalive, an
 //! acknowledgement or a signal.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tracing::warn;
-use walferry_config::connector::GuardrailAction;
-use walferry_event::{Context, Messages, Settings as EventSettings, Transaction, catalog::TableFacts};
+use walferry_config::{connector::GuardrailAction, limited};
+use walferry_event::{Context, Messages, Settings as EventSettings, Skipped, Transaction, catalog::TableFacts};
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
 use walferry_snapshot::Done;
 use walferry_transform::Chain;
@@ -91,6 +91,12 @@ impl Pipeline {
             outlet: Outlet::new(chain, converters, tolerance),
             counts: Counts::default(),
         }
+    }
+
+    /// The same, where descriptions of tables that are not in use go into a file in this folder.
+    pub fn with_folder(mut self, folder: PathBuf) -> Self {
+        self.plans.put_away_in(folder);
+        self
     }
 
     /// The same with heartbeats at this interval.
@@ -237,16 +243,19 @@ impl Pipeline {
     }
 
     fn on_change(&mut self, lsn: Lsn, change: &Change<'_>, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
-        let plan = self.plans.of(change.relation)?; // schemas, names: once per relation version
+        let Some(plan) = self.plans.of(change.relation)? else {
+            let met = self.place.advance(lsn);
+            if !met.is_delivered() {
+                self.counts.change(word(&change.operation), lsn, now_ns);
+                self.outlet.skip(Skipped::Table.as_str());
+            }
+            return Ok(());
+        };
         let met = self.place.advance(lsn);
         if met.is_delivered() && self.metadata.is_none() {
             return Ok(());
         }
-        let message = match change.operation {
-            Operation::Insert { .. } => "INSERT",
-            Operation::Update { .. } => "UPDATE",
-            Operation::Delete { .. } => "DELETE",
-        };
+        let message = word(&change.operation);
         let from = From {
             table: plan.name(),
             position: met.position(),
@@ -282,6 +291,13 @@ impl Pipeline {
             let plan = self.plans.of(relation)?;
             // Each table is a change of its own: the first may be delivered when the second is not.
             let met = self.place.advance(lsn);
+            let Some(plan) = plan else {
+                if !met.is_delivered() {
+                    self.counts.change("TRUNCATE", lsn, now_ns);
+                    self.outlet.skip(Skipped::Table.as_str());
+                }
+                continue;
+            };
             let from = From {
                 table: plan.name(),
                 position: met.position(),
@@ -317,7 +333,7 @@ impl Pipeline {
         }
         let origin = self.place.origin_name();
         let context = context(&self.place, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
-        let record = self.messages.record(message, &context, self.metadata.as_mut());
+        let record = limited(|| self.messages.record(message, &context, self.metadata.as_mut()));
         let counted = counted(self.metadata.as_mut(), context.xid);
         if met.is_delivered() {
             return Ok(());
@@ -326,6 +342,15 @@ impl Pipeline {
             table: "",
             position: met.position(),
             message: "MESSAGE",
+        };
+        let record = match record {
+            Ok(record) => record,
+            Err(limit) => {
+                let before = out.records();
+                self.outlet.reject(&limit.into(), from, &mut self.place, out)?;
+                out.end_change(before);
+                return Ok(());
+            }
         };
         match record {
             Some(record) => {
@@ -450,6 +475,15 @@ impl Check {
                 ..failure
             },
         })
+    }
+}
+
+/// Debezium's word for an operation.
+const fn word(operation: &Operation<'_>) -> &'static str {
+    match operation {
+        Operation::Insert { .. } => "INSERT",
+        Operation::Update { .. } => "UPDATE",
+        Operation::Delete { .. } => "DELETE",
     }
 }
 

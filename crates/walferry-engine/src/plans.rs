@@ -1,43 +1,87 @@
 //! Plans of tables: what depends on a relation's version alone, computed when the stream describes it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use tracing::warn;
 use walferry_config::connector::NameAdjustment;
 use walferry_event::{
     Catalog, LeftOutReason, Settings, TablePlan,
     catalog::{KnownTypes, TableFacts},
+    kept,
 };
 use walferry_pgoutput::{Oid, Relation, RelationColumn};
 use walferry_transform::{Chain, Table};
 
-use crate::failure::{Cause, Disposition, Exit, Failure};
+use crate::{
+    failure::{Cause, Disposition, Exit, Failure},
+    shelf::{Kept, Shelf},
+};
 
 /// The plans of the relations that this connection has described.
+///
+/// The server describes a relation once, and again only when something has changed in it. So nothing that it has said may be
+/// forgotten while the connection lasts, not even of a table that was dropped since: its rows may still come. But a plan is large,
+/// and there may be 100,000 tables. Only plans in use are kept; of the others there is what they are made from, on the disk.
 pub(crate) struct Plans {
     settings: Arc<Settings>,
+    /// Captured relations whose plans are at hand.
     plans: HashMap<Oid, Described>,
+    /// Captured relations whose plans can be made again.
+    away: HashMap<Oid, Kept>,
+    /// Relations that are not captured.
+    others: HashSet<Oid>,
+    shelf: Shelf,
+    /// Counts changes of the relation, to find out whose plan was in use last.
+    clock: u64,
+    last: Oid,
+    /// What all plans at hand weigh.
+    weight: usize,
     /// What the catalog knows of the relation that is described next.
     facts: Option<Box<Catalog>>,
     /// Labels of enums as they were read first, which Debezium keeps.
     types: KnownTypes,
 }
 
-/// A relation as this connection knows it.
+/// A captured relation as this connection knows it.
 struct Described {
-    plan: TablePlan,
-    /// The columns that the plan was made for; none where the relation is not captured.
+    plan: Box<TablePlan>,
+    /// The columns that the plan was made for.
     columns: Vec<RelationColumn>,
+    /// What the plan was made from; `None` where that cannot be written down, and the plan has to stay.
+    made_from: Option<Box<[u8]>>,
+    /// The same where it has been put away before.
+    kept: Option<Kept>,
+    used: u64,
 }
+
+/// What the plans at hand may weigh: about a thousand small tables, or sixty with a thousand columns.
+const MOST_WEIGHT: usize = 64 * 1024;
+/// What a plan weighs beside its columns.
+const PLAN_WEIGHT: usize = 60;
 
 impl Plans {
     pub(crate) fn new(settings: Arc<Settings>) -> Self {
         Self {
             settings,
             plans: HashMap::new(),
+            away: HashMap::new(),
+            others: HashSet::new(),
+            shelf: Shelf::default(),
+            clock: 0,
+            last: Oid(0),
+            weight: 0,
             facts: None,
             types: KnownTypes::default(),
         }
+    }
+
+    /// Puts what is not in use into a file in this folder.
+    pub(crate) fn put_away_in(&mut self, folder: PathBuf) {
+        self.shelf = Shelf::in_folder(folder);
     }
 
     pub(crate) const fn settings(&self) -> &Arc<Settings> {
@@ -47,6 +91,10 @@ impl Plans {
     /// A new connection describes all relations anew.
     pub(crate) fn forget(&mut self) {
         self.plans.clear();
+        self.away = HashMap::new();
+        self.others = HashSet::new();
+        self.shelf.clear();
+        self.weight = 0;
         self.facts = None;
     }
 
@@ -71,28 +119,125 @@ impl Plans {
             self.types.recall(catalog, types);
         }
         let plan = TablePlan::new(&self.settings, &relation, facts.as_deref()).map_err(|error| refused(&error))?;
-        let known = self.plans.get(&relation.oid);
-        let same = known.is_some_and(|known| known.plan.is_captured() && known.has(&relation.columns));
-        if !plan.is_captured() && same {
+        let oid = relation.oid;
+        if !plan.is_captured() {
+            if !self.is_same(oid, &relation.columns)? {
+                self.remove(oid);
+                self.others.insert(oid);
+            }
             return Ok(());
         }
         tell_left_out(&plan);
-        let columns = if plan.is_captured() {
-            relation.columns
-        } else {
-            Vec::new()
-        };
-        self.plans.insert(relation.oid, Described { plan, columns });
+        self.remove(oid);
+        let columns = relation.columns.clone();
+        let made_from = kept::write(relation, facts.as_deref()).map(Vec::into_boxed_slice);
+        self.insert(
+            oid,
+            Described {
+                plan: Box::new(plan),
+                columns,
+                made_from,
+                kept: None,
+                used: 0,
+            },
+        );
         Ok(())
     }
 
-    pub(crate) fn of(&self, relation: Oid) -> Result<&TablePlan, Failure> {
-        self.plans.get(&relation).map(|known| &known.plan).ok_or_else(|| {
-            Failure::retry(
+    /// Whether it is a captured relation with these columns.
+    fn is_same(&mut self, oid: Oid, columns: &[RelationColumn]) -> Result<bool, Failure> {
+        self.fetch(oid)?;
+        Ok(self.plans.get(&oid).is_some_and(|known| known.has(columns)))
+    }
+
+    fn remove(&mut self, oid: Oid) {
+        if let Some(known) = self.plans.remove(&oid) {
+            self.weight -= known.weight();
+        }
+        self.away.remove(&oid);
+        self.others.remove(&oid);
+    }
+
+    fn insert(&mut self, oid: Oid, described: Described) {
+        if self.weight + described.weight() > MOST_WEIGHT {
+            self.put_away();
+        }
+        self.weight += described.weight();
+        self.clock += 1;
+        self.plans.insert(
+            oid,
+            Described {
+                used: self.clock,
+                ..described
+            },
+        );
+        self.last = oid;
+    }
+
+    /// Puts away the half of the plans that was in use longest ago.
+    fn put_away(&mut self) {
+        let mut used: Vec<(u64, Oid)> = self.plans.iter().map(|(oid, known)| (known.used, *oid)).collect();
+        used.sort_unstable();
+        for (_, oid) in used {
+            if self.weight <= MOST_WEIGHT / 2 {
+                return;
+            }
+            if let Entry::Occupied(known) = self.plans.entry(oid)
+                && known.get().made_from.is_some()
+            {
+                let known = known.remove();
+                self.weight -= known.weight();
+                let kept = match (known.kept, known.made_from) {
+                    (Some(kept), _) => kept,
+                    (None, made_from) => self.shelf.put(made_from.unwrap_or_default()),
+                };
+                self.away.insert(oid, kept);
+            }
+        }
+    }
+
+    /// Makes the plan again if it was put away.
+    fn fetch(&mut self, oid: Oid) -> Result<(), Failure> {
+        let Some(kept) = self.away.get(&oid) else { return Ok(()) };
+        let bytes = self.shelf.get(kept).map_err(|error| lost(oid, &error.to_string()))?;
+        let (relation, facts) = kept::read(&bytes).ok_or_else(|| lost(oid, "it is not what was written"))?;
+        let plan = TablePlan::new(&self.settings, &relation, facts.as_ref()).map_err(|error| refused(&error))?;
+        let kept = self.away.remove(&oid);
+        self.insert(
+            oid,
+            Described {
+                plan: Box::new(plan),
+                columns: relation.columns,
+                made_from: Some(bytes.into()),
+                kept,
+                used: 0,
+            },
+        );
+        Ok(())
+    }
+
+    /// The plan of a relation; `None` where it is not captured.
+    pub(crate) fn of(&mut self, relation: Oid) -> Result<Option<&TablePlan>, Failure> {
+        if !self.plans.contains_key(&relation) {
+            if self.others.contains(&relation) {
+                return Ok(None);
+            }
+            self.fetch(relation)?;
+        }
+        match self.plans.get_mut(&relation) {
+            Some(known) => {
+                if self.last != relation {
+                    self.last = relation;
+                    self.clock += 1;
+                    known.used = self.clock;
+                }
+                Ok(Some(&known.plan))
+            }
+            None => Err(Failure::retry(
                 "unknown_relation",
                 format!("no Relation message has described relation {}", relation.0),
-            )
-        })
+            )),
+        }
     }
 
     /// The plan of a table that a snapshot reads; `None` when it is no longer there.
@@ -105,6 +250,10 @@ impl Plans {
 }
 
 impl Described {
+    fn weight(&self) -> usize {
+        PLAN_WEIGHT + self.columns.len()
+    }
+
     /// Whether these are its columns, whichever of them are part of the key.
     fn has(&self, columns: &[RelationColumn]) -> bool {
         let same = |a: &RelationColumn, b: &RelationColumn| {
@@ -167,6 +316,17 @@ impl Plans {
     }
 }
 
+/// What a plan is made from cannot be read back. The next connection describes the relation again.
+fn lost(relation: Oid, why: &str) -> Failure {
+    Failure::retry(
+        "description_lost",
+        format!(
+            "the description of relation {} cannot be read back from the disk: {why}",
+            relation.0
+        ),
+    )
+}
+
 /// Columns that records do not have are told once for each version of a relation.
 fn tell_left_out(plan: &TablePlan) {
     if !plan.is_captured() {
@@ -187,10 +347,178 @@ fn tell_left_out(plan: &TablePlan) {
 }
 
 fn refused(error: &walferry_event::Error) -> Failure {
+    if let walferry_event::Error::Expression(limit) = error {
+        return Failure::stop(Exit::Setup, "regex_limit", limit.to_string(), limit.hint());
+    }
     Failure::stop(
         Exit::Setup,
         "schema_refused",
         Failure::chain(error),
         "change `field.name.adjustment.mode` or `schema.name.adjustment.mode`, or rename a column",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, path::Path};
+
+    use walferry_config::{Connector, Findings, Lookup, Submitted, Worker};
+    use walferry_event::catalog::ColumnFacts;
+    use walferry_pgoutput::ReplicaIdentity;
+
+    use super::*;
+
+    struct Nowhere;
+
+    impl Lookup for Nowhere {
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+        fn file(&self, _: &Path) -> io::Result<String> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+    }
+
+    fn plans() -> Plans {
+        let text = r#"{"name": "c", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "plugin.name": "pgoutput", "database.hostname": "db", "database.user": "u", "database.dbname": "db",
+            "topic.prefix": "s", "table.include.list": "public.t.*"}"#;
+        let (submitted, _) = Submitted::read(text).unwrap();
+        let (connector, findings) =
+            Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
+        let connector = connector.unwrap_or_else(|| panic!("{findings:?}"));
+        Plans::new(Arc::new(Settings::new(&connector, "0", "run")))
+    }
+
+    fn relation(oid: u32, name: &str, columns: &[&str]) -> Relation {
+        let column = |name: &&str| RelationColumn {
+            name: (*name).to_owned(),
+            part_of_key: false,
+            type_oid: Oid(25),
+            type_modifier: -1,
+        };
+        Relation {
+            oid: Oid(oid),
+            namespace: "public".into(),
+            name: name.into(),
+            replica_identity: ReplicaIdentity::Default,
+            columns: columns.iter().map(column).collect(),
+        }
+    }
+
+    /// What the catalog adds: `id` is the key, and may not be null.
+    fn facts(oid: u32, name: &str, columns: &[&str]) -> Box<Catalog> {
+        let columns = columns.iter().zip(1..).map(|(name, number)| ColumnFacts {
+            name: (*name).to_owned(),
+            number,
+            type_oid: Oid(25),
+            type_modifier: -1,
+            not_null: *name == "id",
+            default: None,
+            generated: false,
+            identity: false,
+            comment: None,
+        });
+        let table = TableFacts {
+            oid: Oid(oid),
+            schema: "public".into(),
+            name: name.into(),
+            columns: columns.collect(),
+            primary_key: vec!["id".into()],
+            unique_indexes: Vec::new(),
+            comment: None,
+            partition: false,
+        };
+        Box::new(Catalog {
+            table: Some(table),
+            types: Vec::new(),
+        })
+    }
+
+    const COLUMNS: &[&str] = &["id", "v"];
+    /// More than have their plans at hand.
+    const TABLES: u32 = 2000;
+
+    fn learned() -> Plans {
+        let mut plans = plans();
+        for oid in 1..=TABLES {
+            let name = format!("t{oid}");
+            plans.facts(facts(oid, &name, COLUMNS));
+            plans.learn(relation(oid, &name, COLUMNS)).unwrap();
+            plans
+                .learn(relation(TABLES + oid, &format!("other{oid}"), COLUMNS))
+                .unwrap();
+        }
+        plans
+    }
+
+    #[test]
+    fn plans_that_were_put_away_are_made_again_as_they_were() {
+        let mut plans = learned();
+        assert!(plans.weight <= MOST_WEIGHT && plans.away.len() > TABLES as usize / 3);
+        for oid in (1..=TABLES).chain([1, TABLES, 1, 1]) {
+            let name = format!("t{oid}");
+            let fresh = TablePlan::new(
+                &plans.settings,
+                &relation(oid, &name, COLUMNS),
+                Some(&facts(oid, &name, COLUMNS)),
+            );
+            let (fresh, plan) = (fresh.unwrap(), plans.of(Oid(oid)).unwrap().expect("it is captured"));
+            assert_eq!(plan.name(), format!("public.{name}"));
+            assert_eq!(plan.envelope_schema(), fresh.envelope_schema());
+            assert_eq!(plan.key_schema(), fresh.key_schema());
+            assert!(plan.key_schema().is_some(), "the catalog's facts are kept, too");
+            assert!(plans.weight <= MOST_WEIGHT);
+        }
+        assert_eq!(
+            plans.plans.len() + plans.away.len(),
+            TABLES as usize,
+            "nothing is forgotten"
+        );
+        let weight: usize = plans.plans.values().map(Described::weight).sum();
+        assert_eq!(weight, plans.weight);
+    }
+
+    #[test]
+    fn relations_that_are_not_captured_take_no_plan() {
+        let mut plans = learned();
+        assert_eq!(plans.others.len(), TABLES as usize);
+        assert!(plans.of(Oid(TABLES + 1)).unwrap().is_none());
+        assert!(plans.of(Oid(3 * TABLES)).is_err(), "nobody has described it");
+        plans.learn(relation(TABLES + 1, "t_again", COLUMNS)).unwrap();
+        assert!(
+            plans.of(Oid(TABLES + 1)).unwrap().is_some(),
+            "it got a name that is captured"
+        );
+    }
+
+    #[test]
+    fn a_table_that_was_put_away_keeps_its_name_when_it_gets_one_that_is_not_captured() {
+        let mut plans = learned();
+        assert!(plans.away.contains_key(&Oid(1)));
+        plans.learn(relation(1, "renamed", COLUMNS)).unwrap();
+        assert_eq!(plans.of(Oid(1)).unwrap().expect("it goes on").name(), "public.t1");
+        plans.learn(relation(2, "renamed", &["id", "w"])).unwrap();
+        assert!(plans.of(Oid(2)).unwrap().is_none());
+        plans.learn(relation(3, "t3", &["id", "v", "w"])).unwrap();
+        assert_eq!(
+            plans
+                .of(Oid(3))
+                .unwrap()
+                .expect("it is captured")
+                .row_schema()
+                .fields()
+                .len(),
+            3
+        );
+    }
+
+    #[test]
+    fn a_new_connection_knows_nothing() {
+        let mut plans = learned();
+        plans.forget();
+        for oid in [1, TABLES, TABLES + 1] {
+            assert!(plans.of(Oid(oid)).is_err());
+        }
+    }
 }

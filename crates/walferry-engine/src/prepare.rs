@@ -3,11 +3,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use tracing::{info, warn};
+use walferry_config::limited;
 use walferry_pgoutput::Lsn;
 use walferry_snapshot::Done;
 
 use crate::{
-    failure::Failure,
+    failure::{Exit, Failure},
     gap::MISSING,
     history::{self, Judged},
     new_slot::NewSlot,
@@ -328,7 +329,8 @@ where
     /// With the tables that the snapshot reads.
     async fn with_tables(&mut self, mut plan: SnapshotPlan) -> Result<SnapshotPlan, Failure> {
         let mut tables = self.source.tables(self.settings.tables.clone(), &[]).await?;
-        tables.retain(|table| (self.settings.snapshot_tables)(&table.schema, &table.name));
+        limited(|| tables.retain(|table| (self.settings.snapshot_tables)(&table.schema, &table.name)))
+            .map_err(|limit| Failure::stop(Exit::Setup, "regex_limit", limit.to_string(), limit.hint()))?;
         // Changes of a table that is left out now pass by: when it comes back, what was read of it is out of date.
         plan.done.keep(|oid| tables.iter().any(|table| table.oid == oid));
         plan.tables = tables;

@@ -16,7 +16,7 @@ use walferry_snapshot as snapshot;
 use crate::{
     failure::Failure,
     history,
-    metadata::Metadata,
+    metadata::{Counted, Metadata},
     position::Position,
     published::Published,
     status::{Latency, now_us},
@@ -28,6 +28,9 @@ pub const RECORD_OVERHEAD_BYTES: usize = 512;
 /// Bytes that an acknowledged record counts for as long as one before it is not: its place in this queue, and the marks of
 /// its transaction. While one partition has no leader the others go on, and the queue must not grow without end.
 const SETTLED_BYTES: usize = 192;
+/// Bytes that a mark counts for where no record pays for it: the counter of one table, or a chunk of a snapshot without rows.
+/// A transform that drops every record leaves such marks behind a record that is stuck.
+const MARK_BYTES: usize = 128;
 const _: () = assert!(SETTLED_BYTES <= RECORD_OVERHEAD_BYTES);
 
 /// One step of the stream, in the order in which the pipeline met it.
@@ -167,11 +170,15 @@ struct State {
     head: u64,
     /// Steps between records: each counts once all records before its sequence have settled.
     marks: VecDeque<(u64, Step)>,
+    /// The same of `Step::Counted`, at most one for each sequence.
+    counted: VecDeque<(u64, Counted)>,
     in_flight: usize,
     in_flight_bytes: usize,
     /// When Kafka last acknowledged something or the first record came under way, microseconds since 1970.
     acknowledged_us: i64,
     delivered: StoredOffset,
+    /// What the last change was that was delivered; becomes text only where the offset is asked for.
+    message: Option<&'static str>,
     metadata: Metadata,
     /// The transaction of the last record that was delivered.
     transaction: Transaction,
@@ -210,6 +217,7 @@ impl Progress {
                 records: VecDeque::new(),
                 head: 0,
                 marks: VecDeque::new(),
+                counted: VecDeque::new(),
                 in_flight: 0,
                 in_flight_bytes: 0,
                 acknowledged_us: 0,
@@ -220,6 +228,7 @@ impl Progress {
                     Unstored::Nothing
                 },
                 delivered: start,
+                message: None,
                 metadata,
                 transaction: Transaction::default(),
                 chunks: 0,
@@ -327,7 +336,7 @@ impl Progress {
             state.in_flight -= 1;
             state.in_flight_bytes -= record.bytes;
         }
-        state.marks.retain(|&(at, _)| at <= sequence);
+        state.withdraw_marks(sequence);
     }
 
     /// A record will not be delivered; neither will what is behind it, by this producer.
@@ -382,6 +391,9 @@ impl Progress {
         let mut state = self.lock();
         let unstored = std::mem::replace(&mut state.unstored, Unstored::Nothing);
         (unstored > Unstored::Nothing).then(|| {
+            if let Some(message) = state.message.take() {
+                state.delivered.connect.message_type = Some(message.to_owned());
+            }
             let mut offset = state.delivered.clone();
             state.metadata.add_to(&mut offset.connect);
             Delivered {
@@ -428,7 +440,15 @@ impl Progress {
                     let now = *now.get_or_insert_with(now_us);
                     self.latency.observe(now - time_us);
                 }
+                state.in_flight_bytes -= step.mark_bytes();
                 state.reach(step);
+            }
+            // What the offset keeps of counters depends on nothing else that is reached at this place.
+            while state.counted.front().is_some_and(|(at, _)| *at == state.head)
+                && let Some((_, counted)) = state.counted.pop_front()
+            {
+                state.in_flight_bytes -= counted.bytes();
+                state.metadata.count(counted);
             }
             match state.records.front() {
                 Some(record) if record.settled => {
@@ -477,15 +497,47 @@ impl State {
             return;
         }
         // A stream that sends nothing must not fill the memory while a record before it is stuck: a later commit or
-        // keepalive says all that an earlier one without records did.
+        // keepalive says all that an earlier one without records did, and a later counter all that an earlier one did.
         let next = self.next();
+        if let Step::Counted { xid, table } = step {
+            self.push_counted(next, xid, table);
+            return;
+        }
         while let Some((at, last)) = self.marks.back()
             && *at == next
             && step.replaces(last)
         {
             self.marks.pop_back();
         }
+        self.in_flight_bytes += step.mark_bytes();
         self.marks.push_back((next, step));
+    }
+
+    fn push_counted(&mut self, next: u64, xid: u32, table: Option<(Arc<str>, i64)>) {
+        match self.counted.back_mut() {
+            Some((at, counted)) if *at == next => {
+                self.in_flight_bytes -= counted.bytes();
+                counted.add(xid, table);
+            }
+            _ => self.counted.push_back((next, Counted::new(xid, table))),
+        }
+        self.in_flight_bytes += self.counted.back().map_or(0, |(_, counted)| counted.bytes());
+    }
+
+    /// Takes back the marks behind this sequence.
+    fn withdraw_marks(&mut self, sequence: u64) {
+        while let Some((at, _)) = self.marks.back()
+            && *at > sequence
+            && let Some((_, step)) = self.marks.pop_back()
+        {
+            self.in_flight_bytes -= step.mark_bytes();
+        }
+        while let Some((at, _)) = self.counted.back()
+            && *at > sequence
+            && let Some((_, counted)) = self.counted.pop_back()
+        {
+            self.in_flight_bytes -= counted.bytes();
+        }
     }
 
     fn settle(&mut self, sequence: u64) -> bool {
@@ -507,7 +559,7 @@ impl State {
     fn reach_change(&mut self, position: Position, message: &'static str) {
         let offset = &mut self.delivered.connect;
         offset.lsn = Some(position.lsn.into());
-        offset.message_type.replace(message.to_owned());
+        self.message = Some(message);
         offset.tx_id = Some(self.transaction.xid);
         offset.ts_usec = Some(self.transaction.time_us);
         self.delivered.position = Some(position);
@@ -524,10 +576,6 @@ impl State {
             Step::Begin(transaction) => {
                 self.transaction = transaction;
                 self.metadata.enter(transaction.xid);
-                return;
-            }
-            Step::Counted { xid, table } => {
-                self.metadata.count(xid, table);
                 return;
             }
             Step::Commit { end, seen, .. } => {
@@ -567,7 +615,7 @@ impl State {
                 offset.snapshot = Some("INITIAL".into());
                 (offset.snapshot_completed, offset.last_snapshot_record) = (Some(true), Some(true));
             }
-            Step::Record { .. } => unreachable!("records have a queue of their own"),
+            Step::Record { .. } | Step::Counted { .. } => unreachable!("these have queues of their own"),
         }
         if offset.lsn.is_none() {
             // Debezium expects the member in every offset.
@@ -577,7 +625,23 @@ impl State {
     }
 }
 
+impl Counted {
+    /// Bytes that it counts for beside the record that it comes with, which pays for one counter.
+    fn bytes(&self) -> usize {
+        self.tables().saturating_sub(1) * MARK_BYTES
+    }
+}
+
 impl Step {
+    /// Bytes that it counts for as a mark. Those of a transaction with a record are paid for by that record, and commits and
+    /// keepalives without one replace each other.
+    const fn mark_bytes(&self) -> usize {
+        match self {
+            Self::Snapshot(_) => MARK_BYTES,
+            _ => 0,
+        }
+    }
+
     /// Whether this says all that `earlier` said, when no record lies between them.
     fn replaces(&self, earlier: &Self) -> bool {
         match self {
@@ -610,6 +674,84 @@ mod tests {
             assert!(acknowledged < LIMIT, "the queue grows without end");
         }
         assert_eq!(progress.in_flight().0, 1);
+        progress.settle(stuck);
+        assert_eq!(progress.in_flight(), (0, 0));
+        assert!(progress.wait_for_room());
+    }
+
+    const RECORD: Step = Step::Record {
+        position: Position {
+            unit: Lsn(0),
+            lsn: Lsn(0),
+            ordinal: 0,
+        },
+        message: "INSERT",
+        last: true,
+        bytes: 300,
+    };
+
+    /// What remains of a transaction whose records a transform drops, under `provide.transaction.metadata`.
+    fn dropped(xid: u32, tables: &[Arc<str>]) -> Vec<Step> {
+        let counted = tables.iter().map(|table| Step::Counted {
+            xid,
+            table: Some((table.clone(), i64::from(xid))),
+        });
+        let mut steps = vec![Step::Counted { xid, table: None }];
+        steps.extend(counted);
+        steps.push(Step::Commit {
+            end: Lsn(u64::from(xid)),
+            time_us: 0,
+            sent: false,
+            seen: None,
+        });
+        steps
+    }
+
+    fn kept(progress: &Progress) -> usize {
+        let state = progress.lock();
+        let counters: usize = state.counted.iter().map(|(_, counted)| counted.tables().max(1)).sum();
+        state.marks.len() + counters
+    }
+
+    #[test]
+    fn transactions_whose_records_are_dropped_keep_no_marks_behind_a_record_that_is_stuck() {
+        let progress = Progress::new(StoredOffset::default(), 100_000);
+        let stuck = progress.push([RECORD]);
+        let tables: Vec<Arc<str>> = ["public.a", "public.b", "public.c"].map(Arc::from).to_vec();
+        for xid in 1..=10_000 {
+            progress.push(dropped(xid, &tables));
+        }
+        assert!(kept(&progress) <= 4, "{} marks are kept", kept(&progress));
+        progress.settle(stuck);
+        let offset = progress.delivered().unwrap().offset;
+        assert_eq!(offset.connect.lsn_commit, Some(10_000));
+        let expected = serde_json::json!({
+            "transaction_id": "10000",
+            "transaction_data_collection_order_public.a": 10_000,
+            "transaction_data_collection_order_public.b": 10_000,
+            "transaction_data_collection_order_public.c": 10_000,
+        });
+        assert_eq!(serde_json::Value::from(offset.connect.other.clone()), expected);
+        assert_eq!(progress.in_flight(), (0, 0));
+    }
+
+    #[test]
+    fn counters_of_many_tables_take_room() {
+        const LIMIT: usize = 100_000;
+        let progress = Progress::new(StoredOffset::default(), LIMIT);
+        let tables: Vec<Arc<str>> = (0..50).map(|table| format!("public.t{table}").into()).collect();
+        let stuck = progress.push([RECORD]);
+        let mut xid = 0;
+        while progress.in_flight().1 <= LIMIT {
+            // One record is sent, all others of the transaction are dropped.
+            xid += 1;
+            progress.settle(progress.push([RECORD]));
+            progress.push(dropped(xid, &tables));
+            assert!(kept(&progress) < LIMIT / 64, "the queue grows without end");
+        }
+        let withdrawn = progress.push([RECORD]);
+        progress.push(dropped(xid + 1, &tables));
+        progress.withdraw(withdrawn);
         progress.settle(stuck);
         assert_eq!(progress.in_flight(), (0, 0));
         assert!(progress.wait_for_room());

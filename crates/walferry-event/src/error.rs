@@ -34,6 +34,9 @@ pub enum Error {
         /// What is wrong with the value.
         reason: Reason,
     },
+    /// A regular expression that goes back and back in the name of a table, a column or a message.
+    #[error(transparent)]
+    Expression(#[from] walferry_config::RegexLimit),
 }
 
 impl Error {
@@ -44,6 +47,7 @@ impl Error {
                 "rename one of the columns, or set `field.name.adjustment.mode` to avro_unicode or none".to_owned(),
             ),
             Self::ColumnCount { .. } => None,
+            Self::Expression(limit) => Some(limit.hint()),
             Self::Conversion {
                 reason: Reason::SpecialDecimal,
                 ..

@@ -10,6 +10,7 @@ mod defaults;
 mod error;
 mod heartbeat;
 mod java;
+pub mod kept;
 mod key;
 mod message;
 mod names;

@@ -40,7 +40,7 @@ impl TablePlan {
     /// agree with the relation; otherwise it is optional and has no default.
     ///
     /// # Errors
-    /// Two columns whose fields have one name after `field.name.adjustment.mode`.
+    /// Two columns whose fields have one name after `field.name.adjustment.mode`, or a regular expression that takes too long.
     pub fn new(settings: &Arc<Settings>, relation: &Relation, catalog: Option<&Catalog>) -> Result<Self, Error> {
         Self::build(settings, relation, catalog, Stage::Stream)
     }
@@ -65,6 +65,15 @@ impl TablePlan {
     }
 
     fn build(
+        settings: &Arc<Settings>,
+        relation: &Relation,
+        catalog: Option<&Catalog>,
+        stage: Stage,
+    ) -> Result<Self, Error> {
+        walferry_config::limited(|| Self::build_with(settings, relation, catalog, stage))?
+    }
+
+    fn build_with(
         settings: &Arc<Settings>,
         relation: &Relation,
         catalog: Option<&Catalog>,

@@ -1,5 +1,6 @@
 //! Transaction metadata: the block in records, and the records that mark where a transaction begins and ends.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use walferry_pgoutput::Xid;
@@ -31,6 +32,10 @@ pub struct Transaction {
     current: Option<Xid>,
     total: i64,
     tables: Vec<(Arc<str>, i64)>,
+    /// Where a table stands among them.
+    places: HashMap<Arc<str>, usize>,
+    /// The place that was counted last: as a rule also the next.
+    last: usize,
     /// The tables of records that were counted and not asked for yet, with their orders.
     counted: Vec<(Arc<str>, i64)>,
     /// Size of the `HashMap` that Debezium counts tables in; it never shrinks, and decides the order of the tables.
@@ -78,6 +83,8 @@ impl Transaction {
             current: None,
             total: 0,
             tables: Vec::new(),
+            places: HashMap::new(),
+            last: 0,
             counted: Vec::new(),
             capacity: 16,
         }
@@ -114,16 +121,7 @@ impl Transaction {
             return Value::Null;
         };
         self.total += 1;
-        let place = match self.tables.iter().position(|(name, _)| **name == *table) {
-            Some(place) => place,
-            None => {
-                self.tables.push((table.into(), 0));
-                while self.tables.len() * 4 > self.capacity * 3 {
-                    self.capacity *= 2;
-                }
-                self.tables.len() - 1
-            }
-        };
+        let place = self.place(table);
         let (name, count) = &mut self.tables[place];
         *count += 1;
         self.counted.push((name.clone(), *count));
@@ -137,10 +135,34 @@ impl Transaction {
         Value::Struct(Struct::new(self.schemas.block.clone(), values))
     }
 
+    /// Where a table stands in the transaction, from its first record on.
+    fn place(&mut self, table: &str) -> usize {
+        if self.tables.get(self.last).is_none_or(|(name, _)| **name != *table) {
+            self.last = match self.places.get(table) {
+                Some(&place) => place,
+                None => self.add(table.into()),
+            };
+        }
+        self.last
+    }
+
+    fn add(&mut self, table: Arc<str>) -> usize {
+        let place = self.tables.len();
+        self.tables.push((table.clone(), 0));
+        self.places.insert(table, place);
+        while self.tables.len() * 4 > self.capacity * 3 {
+            self.capacity *= 2;
+        }
+        place
+    }
+
     fn clear(&mut self) {
         self.current = None;
         self.total = 0;
-        self.tables.clear();
+        self.last = 0;
+        // What a transaction of very many tables took is given back.
+        self.tables = Vec::new();
+        self.places = HashMap::new();
     }
 
     fn record(&self, status: &'static str, xid: Xid, context: &Context<'_>) -> Record<'static> {

@@ -4,9 +4,9 @@
 //! size; librdkafka gives all its records up. So they are sent again in smaller batches, and the record that is refused
 //! alone is the one that is too large.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering::Relaxed},
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use walferry_engine::{Disposition, Failure};
@@ -15,26 +15,54 @@ use crate::client::Properties;
 
 /// The size of batches, for all producers of a connector. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Batching(Arc<AtomicU8>);
+pub(crate) struct Batching(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Which of [`STEPS`] the next producer takes.
+    step: usize,
+    /// When a batch was refused last.
+    refused: Option<Instant>,
+}
+
+/// The step that a producer was opened with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step(usize);
 
 /// As configured, then Java's default, then each record alone.
 const STEPS: [Option<(&str, &str)>; 3] = [None, Some(("batch.size", "16384")), Some(("batch.num.messages", "1"))];
 
+/// A producer that is opened this long after the last refusal tries the configured size again: the topic may have been
+/// altered, or its large records may be over.
+const FORGIVEN_AFTER: Duration = Duration::from_secs(3600);
+
 impl Batching {
-    /// Sets what the next producer takes.
-    pub(crate) fn apply(&self, properties: &mut Properties) {
-        if let Some((name, value)) = STEPS[usize::from(self.0.load(Relaxed))] {
+    /// Sets the size for a producer that is opened now.
+    pub(crate) fn apply(&self, properties: &mut Properties, now: Instant) -> Step {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state
+            .refused
+            .is_some_and(|refused| now.duration_since(refused) >= FORGIVEN_AFTER)
+        {
+            *state = State::default();
+        }
+        if let Some((name, value)) = STEPS[state.step] {
             properties.values.insert(name.into(), value.into());
         }
+        Step(state.step)
     }
 
     /// A batch of several records was refused for its size. `None` when there was no smaller step to take.
-    pub(crate) fn refused(&self, topic: &str, records: usize) -> Option<Failure> {
-        let step = self.0.load(Relaxed);
-        if records < 2 || usize::from(step) + 1 == STEPS.len() {
+    ///
+    /// Several batches are under way at a time, and more than one may be refused: they shrink the next producer's batches
+    /// once.
+    pub(crate) fn refused(&self, opened: Step, topic: &str, records: usize, now: Instant) -> Option<Failure> {
+        if records < 2 || opened.0 + 1 == STEPS.len() {
             return None;
         }
-        self.0.store(step + 1, Relaxed);
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.step = state.step.max(opened.0 + 1);
+        state.refused = Some(now);
         Some(Failure::new(
             Disposition::Replay,
             "batch_too_large",
@@ -50,20 +78,44 @@ impl Batching {
 mod tests {
     use super::*;
 
+    /// Opens a producer and returns its step, and the setting that it was given.
+    fn open(batching: &Batching, now: Instant) -> (Step, Option<String>) {
+        let mut properties = Properties::default();
+        let step = batching.apply(&mut properties, now);
+        (step, properties.values.into_keys().next())
+    }
+
     #[test]
     fn batches_shrink_until_a_record_is_alone() {
-        let batching = Batching::default();
-        let next = || {
-            let mut properties = Properties::default();
-            batching.apply(&mut properties);
-            properties.values.into_iter().next().map(|(name, _)| name)
-        };
-        assert_eq!(next(), None);
-        assert_eq!(batching.refused("t", 1), None);
-        assert!(batching.refused("t", 9).is_some());
-        assert_eq!(next().as_deref(), Some("batch.size"));
-        assert!(batching.refused("t", 9).is_some());
-        assert_eq!(next().as_deref(), Some("batch.num.messages"));
-        assert_eq!(batching.refused("t", 9), None);
+        let (batching, now) = (Batching::default(), Instant::now());
+        let (configured, setting) = open(&batching, now);
+        assert_eq!(setting, None);
+        assert_eq!(batching.refused(configured, "t", 1, now), None);
+        assert!(batching.refused(configured, "t", 9, now).is_some());
+        let (smaller, setting) = open(&batching, now);
+        assert_eq!(setting.as_deref(), Some("batch.size"));
+        assert!(batching.refused(smaller, "t", 9, now).is_some());
+        let (alone, setting) = open(&batching, now);
+        assert_eq!(setting.as_deref(), Some("batch.num.messages"));
+        assert_eq!(batching.refused(alone, "t", 9, now), None);
+    }
+
+    #[test]
+    fn several_batches_that_are_refused_at_once_shrink_the_next_ones_once() {
+        let (batching, now) = (Batching::default(), Instant::now());
+        let (configured, _) = open(&batching, now);
+        for _ in 0..5 {
+            assert!(batching.refused(configured, "t", 9, now).is_some());
+        }
+        assert_eq!(open(&batching, now).1.as_deref(), Some("batch.size"));
+    }
+
+    #[test]
+    fn the_configured_size_is_tried_again_long_after_the_last_refusal() {
+        let (batching, now) = (Batching::default(), Instant::now());
+        batching.refused(open(&batching, now).0, "t", 9, now);
+        let before = now + FORGIVEN_AFTER - Duration::from_secs(1);
+        assert_eq!(open(&batching, before).1.as_deref(), Some("batch.size"));
+        assert_eq!(open(&batching, now + FORGIVEN_AFTER), (Step(0), None));
     }
 }

@@ -205,7 +205,10 @@ impl Look<'_> {
         let Some(creation) = &self.settings.topic_creation else {
             return self.left_to_brokers(name);
         };
-        let rule = creation.settings(name);
+        let rule = match creation.settings(name) {
+            Ok(rule) => rule,
+            Err(limit) => return obstacle(failure::of_expression(&limit)),
+        };
         let mut topic = NewTopic::new(name, rule.partitions, TopicReplication::Fixed(rule.replication_factor));
         for (setting, value) in &rule.config {
             topic = topic.set(setting, value);

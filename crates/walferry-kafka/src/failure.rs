@@ -3,7 +3,7 @@
 use std::fmt;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
-use walferry_config::shown_text;
+use walferry_config::{RegexLimit, shown_text};
 use walferry_engine::{Disposition, Exit, Failure};
 use walferry_pgoutput::Lsn;
 
@@ -220,6 +220,11 @@ pub(crate) fn of_topic(topic: &str, code: Code) -> Failure {
         format!("{topic:?} cannot be the name of a topic: {code}"),
         "a name has at most 249 letters, digits, dots, underscores and hyphens: look at what makes it",
     )
+}
+
+/// An expression of `topic.creation.*` takes too long on the name of a topic.
+pub(crate) fn of_expression(limit: &RegexLimit) -> Failure {
+    Failure::stop(Exit::Setup, "regex_limit", limit.to_string(), limit.hint())
 }
 
 /// The user may not write to a topic.

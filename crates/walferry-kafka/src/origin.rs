@@ -1,6 +1,9 @@
 //! What is remembered of a record while it is under way, in the one word that librdkafka keeps beside it.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 /// Sequence and table of a record under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +44,14 @@ impl From<Opaque> for usize {
 
 /// Names of the tables that records came from. 0 stands for none, and for those past the 65,535th.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tables(Arc<RwLock<Vec<String>>>);
+pub(crate) struct Tables(Arc<RwLock<Names>>);
+
+#[derive(Debug, Default)]
+struct Names {
+    ids: HashMap<Arc<str>, u16>,
+    /// The table with id 1, and so on.
+    by_id: Vec<Arc<str>>,
+}
 
 impl Tables {
     /// The number of a table.
@@ -50,18 +60,25 @@ impl Tables {
             return 0;
         }
         let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let index = names.iter().position(|known| known == name).unwrap_or_else(|| {
-            names.push(name.to_owned());
-            names.len() - 1
-        });
-        u16::try_from(index + 1).unwrap_or(0)
+        if let Some(&id) = names.ids.get(name) {
+            return id;
+        }
+        // Of those that get no number nothing is kept either.
+        let Ok(id) = u16::try_from(names.by_id.len() + 1) else {
+            return 0;
+        };
+        let name: Arc<str> = name.into();
+        names.by_id.push(Arc::clone(&name));
+        names.ids.insert(name, id);
+        id
     }
 
     /// The name of a table; empty where it is not known.
     pub(crate) fn name(&self, id: u16) -> String {
         let names = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let index = usize::from(id).checked_sub(1);
-        index.and_then(|index| names.get(index)).cloned().unwrap_or_default()
+        let name = index.and_then(|index| names.by_id.get(index));
+        name.map(|name| name.to_string()).unwrap_or_default()
     }
 }
 
@@ -89,5 +106,20 @@ mod tests {
             (tables.name(2), tables.name(0), tables.name(9)),
             ("a.y".into(), String::new(), String::new())
         );
+    }
+
+    #[test]
+    fn tables_without_a_number_take_no_room() {
+        let tables = Tables::default();
+        for number in 0..70_000_u32 {
+            let name = format!("a.t{number}");
+            let id = tables.id(&name);
+            assert_eq!(id, u16::try_from(number + 1).unwrap_or(0));
+            assert!(id == 0 || tables.name(id) == name);
+        }
+        let names = tables.0.read().unwrap();
+        assert_eq!((names.by_id.len(), names.ids.len()), (65_535, 65_535));
+        drop(names);
+        assert_eq!((tables.id("a.t0"), tables.id("a.t69999")), (1, 0));
     }
 }

@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rdkafka::{error::RDKafkaErrorCode as Code, producer::Producer as _};
@@ -64,7 +64,7 @@ impl Sinks for Producers {
 
     fn open(&mut self, acks: Acks) -> Result<Producer, Failure> {
         let mut properties = self.settings.producer_properties();
-        self.batching.apply(&mut properties);
+        let step = self.batching.apply(&mut properties, Instant::now());
         let client = Client::new(&properties.config()).map_err(|error| failure::of_settings(&error))?;
         let client = Arc::new(client);
         let tables = Tables::default();
@@ -90,6 +90,7 @@ impl Sinks for Producers {
             settings: Arc::clone(&self.settings),
             dead_letters: Arc::clone(&dead_letters),
             batching: self.batching.clone(),
+            step,
         };
         let thread = {
             let stop = Arc::clone(&stop);

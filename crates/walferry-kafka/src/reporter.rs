@@ -13,7 +13,7 @@ use tracing::{debug, info, warn};
 use walferry_engine::{Disposition, Exit, Failure, sink::Acks};
 
 use crate::{
-    batching::Batching,
+    batching::{Batching, Step},
     failure::{self, Culprit, Verdict},
     health::Health,
     native::{Client, Event, Report},
@@ -31,6 +31,8 @@ pub(crate) struct Reporter {
     pub(crate) settings: Arc<Settings>,
     pub(crate) dead_letters: Arc<DeadLetters>,
     pub(crate) batching: Batching,
+    /// What this producer was opened with.
+    pub(crate) step: Step,
 }
 
 /// How long a wait for events lasts at most: how late a change from outside is noticed.
@@ -122,7 +124,10 @@ impl Reporter {
             |&&(code, _): &&(Code, Report<'_>)| matches!(code, Code::MessageSizeTooLarge | Code::MessageBatchTooLarge);
         if let Some((_, report)) = refused.iter().find(too_large) {
             let records = refused.iter().filter(too_large).count();
-            if let Some(failure) = self.batching.refused(report.topic(), records) {
+            if let Some(failure) = self
+                .batching
+                .refused(self.step, report.topic(), records, Instant::now())
+            {
                 self.acks.failed(failure);
                 return;
             }

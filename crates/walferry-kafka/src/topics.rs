@@ -61,7 +61,8 @@ impl Topics {
             .settings
             .topic_creation
             .as_ref()
-            .map(|creation| creation.settings(name));
+            .map(|creation| creation.settings(name).map_err(|limit| failure::of_expression(&limit)))
+            .transpose()?;
         self.ensure_with(name, rule)
     }
 

@@ -217,6 +217,9 @@ pub enum Error {
     /// The pipeline has ended.
     #[error("the pipeline has ended")]
     PipelineEnded,
+    /// A regular expression that goes back and back in the name of a table.
+    #[error(transparent)]
+    Expression(walferry_config::RegexLimit),
 }
 
 fn now(renamed: &Option<String>) -> String {
@@ -315,6 +318,7 @@ impl Error {
             Self::PublicationMissing { .. } => gap::MISSING,
             Self::PublicationChanged { .. } => gap::CHANGED,
             Self::PipelineEnded => "pipeline_ended",
+            Self::Expression(_) => "regex_limit",
         }
     }
 
@@ -353,13 +357,14 @@ impl Error {
             | Self::SelectOverride { .. } => STOP,
             Self::Server { source, .. } => source.disposition(),
             Self::Problems(problems) if problems.iter().all(Problem::passes) => Disposition::Retry,
-            Self::Problems(_) => STOP,
+            Self::Problems(_) | Self::Expression(_) => STOP,
         }
     }
 
     /// The setting, statement or command that mends it.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
+            Self::Expression(limit) => limit.hint(),
             Self::Resolve { .. } => "check `database.hostname`, and that this machine can resolve it".to_owned(),
             Self::Unreachable { address, .. } => format!(
                 "check that the server runs and listens (`listen_addresses`, `port`), that no firewall is between, and \

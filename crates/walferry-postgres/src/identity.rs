@@ -2,6 +2,7 @@
 
 use tracing::{error, info};
 use walferry_config::connector::{ReplicaIdentity, ReplicaIdentityRule};
+use walferry_config::limited;
 use walferry_engine::source::TableFilter;
 
 use crate::connect::Sql;
@@ -18,8 +19,9 @@ pub(crate) async fn set(sql: &Sql, rules: &[ReplicaIdentityRule], wanted: &Table
     }
     for table in captured(sql, wanted).await? {
         let name = table.name.dotted();
-        let mut matching = rules.iter().filter(|rule| rule.tables.matches(&name));
-        let (Some(rule), other) = (matching.next(), matching.next()) else {
+        let matching = || -> Vec<_> { rules.iter().filter(|rule| rule.tables.matches(&name)).collect() };
+        let matching = limited(matching).map_err(Error::Expression)?;
+        let (Some(rule), other) = (matching.first(), matching.get(1)) else {
             continue;
         };
         if other.is_some() {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
+use walferry_config::limited;
 use walferry_engine::source::TableFilter;
 use walferry_pgoutput::Oid;
 
@@ -61,11 +62,17 @@ pub(crate) async fn listed(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Listed
         WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'";
     let rows = sql.rows(DOING, QUERY, &[]).await?;
     let mut tables = Vec::new();
+    let mut given_up = None;
     for row in &rows {
-        let read = || -> Result<Option<Listed>, tokio_postgres::Error> {
+        let mut read = || -> Result<Option<Listed>, tokio_postgres::Error> {
             let (schema, name): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
-            if !wanted(schema, name) {
-                return Ok(None);
+            match limited(|| wanted(schema, name)) {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(limit) => {
+                    given_up = Some(limit);
+                    return Ok(None);
+                }
             }
             Ok(Some(Listed {
                 oid: Oid(row.try_get(0)?),
@@ -77,6 +84,9 @@ pub(crate) async fn listed(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Listed
             }))
         };
         tables.extend(read().map_err(|error| Error::sql(DOING, error))?);
+        if let Some(limit) = given_up {
+            return Err(Error::Expression(limit));
+        }
     }
     tables.sort_by_cached_key(|table| table.name.dotted());
     Ok(tables)

@@ -1,7 +1,7 @@
 //! Transforms in a row, each with its predicate.
 
 use walferry_config::connector::{PredicatePlugin, TransformPlugin};
-use walferry_config::{Findings, Options, Reader};
+use walferry_config::{Findings, Options, Reader, RegexLimit};
 use walferry_record::Record;
 
 use crate::class::{self, Class, PredicateClass, TransformClass};
@@ -76,7 +76,11 @@ impl Chain {
     /// Says which transform failed, on a record of which topic, and why.
     pub fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, ChainError> {
         for step in &mut self.steps {
-            if step.gate.as_ref().is_some_and(|gate| !gate.is_open(&record)) {
+            let is_open = match &step.gate {
+                Some(gate) => gate.is_open(&record).map_err(|limit| step.failed(&record, limit))?,
+                None => true,
+            };
+            if !is_open {
                 continue;
             }
             // Free: topics are borrowed from the plan of their table.
@@ -148,9 +152,19 @@ impl Chain {
     }
 }
 
+impl Step {
+    fn failed(&self, record: &Record<'_>, limit: RegexLimit) -> ChainError {
+        ChainError {
+            transform: self.name.clone(),
+            topic: record.topic.clone().into_owned(),
+            error: Box::new(Error::Expression(limit)),
+        }
+    }
+}
+
 impl Gate {
-    fn is_open(&self, record: &Record<'_>) -> bool {
-        self.negate != self.predicate.test(record)
+    fn is_open(&self, record: &Record<'_>) -> Result<bool, RegexLimit> {
+        Ok(self.negate != self.predicate.test(record)?)
     }
 
     /// Whether the transform may see change events of this topic.

@@ -58,6 +58,9 @@ pub enum Error {
         /// The column.
         column: String,
     },
+    /// A regular expression that goes back and back in a text.
+    #[error(transparent)]
+    Expression(#[from] walferry_config::RegexLimit),
 }
 
 impl Error {
@@ -79,6 +82,7 @@ impl Error {
                 "declare {column} NOT NULL; the row has to be deleted or the transform given a predicate before the \
                  connector can go on"
             )),
+            Self::Expression(limit) => Some(limit.hint()),
             Self::ColumnType { .. } | Self::Envelope(_) | Self::Partition { .. } | Self::Timestamp { .. } => None,
         }
     }

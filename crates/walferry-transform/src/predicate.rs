@@ -1,6 +1,6 @@
 //! Kafka Connect's predicates.
 
-use walferry_config::{Findings, Group, JavaRegex, Options, Property, Reader, properties};
+use walferry_config::{Findings, Group, JavaRegex, Options, Property, Reader, RegexLimit, limited, properties};
 use walferry_record::Record;
 
 /// Says which records a transform sees.
@@ -69,13 +69,16 @@ impl Predicate {
     }
 
     /// Whether it is true of the record, as the transforms before have left it.
-    pub fn test(&self, record: &Record<'_>) -> bool {
-        match &self.0 {
-            Kind::TopicNameMatches(pattern) => pattern.matches(&record.topic),
+    ///
+    /// # Errors
+    /// An expression takes too long to find whether it matches.
+    pub fn test(&self, record: &Record<'_>) -> Result<bool, RegexLimit> {
+        Ok(match &self.0 {
+            Kind::TopicNameMatches(pattern) => limited(|| pattern.matches(&record.topic))?,
             Kind::HasHeaderKey(name) => record.headers.iter().any(|header| header.name == *name),
             // The schema does not matter: a null value of a schema counts, too.
             Kind::RecordIsTombstone => record.value.value.is_null(),
-        }
+        })
     }
 
     /// Whether it is true of every change event on a topic; `None` where the topic does not tell.
@@ -123,7 +126,7 @@ mod tests {
             ("srv.public.audit", false),
             ("x.srv.public.a", false),
         ] {
-            assert_eq!(predicate.test(&record(topic)), expected, "{topic}");
+            assert_eq!(predicate.test(&record(topic)), Ok(expected), "{topic}");
             assert_eq!(predicate.test_topic(topic), Some(expected), "{topic}");
         }
     }
@@ -133,12 +136,12 @@ mod tests {
         let (predicate, _) = Predicate::has_header_key(&options(&[("name", "h")]));
         let predicate = predicate.unwrap();
         let mut record = record("t");
-        assert!(!predicate.test(&record));
+        assert!(!predicate.test(&record).unwrap());
         record.headers.push(Header {
             name: "h".into(),
             value: Typed::NULL,
         });
-        assert!(predicate.test(&record));
+        assert!(predicate.test(&record).unwrap());
     }
 
     #[test]
@@ -146,11 +149,11 @@ mod tests {
         let (predicate, _) = Predicate::record_is_tombstone(&options(&[]));
         let predicate = predicate.unwrap();
         let mut record = record("t");
-        assert!(!predicate.test(&record));
+        assert!(!predicate.test(&record).unwrap());
         record.value.value = Value::Null;
-        assert!(predicate.test(&record));
+        assert!(predicate.test(&record).unwrap());
         record.value.schema = None;
-        assert!(predicate.test(&record));
+        assert!(predicate.test(&record).unwrap());
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl RegexRouter {
 
 impl Transform for RegexRouter {
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
-        record.topic = Cow::Borrowed(self.topics.route(&record.topic));
+        record.topic = Cow::Borrowed(self.topics.route(&record.topic)?);
         Ok(Outcome::Record(record))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use walferry_config::{JavaRegex, Property, Reader, Replacement};
+use walferry_config::{JavaRegex, Property, Reader, RegexLimit, Replacement, limited};
 
 /// Values whose topic is remembered. An outbox has a handful of event types; a column that is unique for each row must
 /// not fill the memory.
@@ -58,33 +58,38 @@ impl TopicRouter {
     }
 
     /// The topic for a value. One that does not match as a whole is the topic itself.
-    pub(crate) fn route(&mut self, value: &str) -> &str {
+    ///
+    /// # Errors
+    /// The expression takes too long to find whether it matches.
+    pub(crate) fn route(&mut self, value: &str) -> Result<&str, RegexLimit> {
         if self.topics.get(self.last).is_none_or(|topic| *topic.value != *value) {
             self.last = match self.places.get(value) {
                 Some(&place) => place,
-                None => self.learn(value),
+                None => self.learn(value)?,
             };
         }
-        &self.topics[self.last].name
+        Ok(&self.topics[self.last].name)
     }
 
-    fn learn(&mut self, value: &str) -> usize {
+    fn learn(&mut self, value: &str) -> Result<usize, RegexLimit> {
+        let name = limited(|| {
+            if self.regex.matches(value) {
+                self.regex.replace_first(value, &self.replacement).into()
+            } else {
+                value.into()
+            }
+        })?;
         if self.topics.len() == REMEMBERED {
             self.topics.clear();
             self.places.clear();
         }
-        let name = if self.regex.matches(value) {
-            self.regex.replace_first(value, &self.replacement).into()
-        } else {
-            value.into()
-        };
         let place = self.topics.len();
         self.topics.push(Topic {
             value: value.into(),
             name,
         });
         self.places.insert(value.into(), place);
-        place
+        Ok(place)
     }
 }
 
@@ -123,15 +128,28 @@ mod tests {
             ("Order_events", "Order_events"),
             ("order_events2", "order_events2"),
         ] {
-            assert_eq!(router.route(value), topic);
+            assert_eq!(router.route(value).unwrap(), topic);
         }
+    }
+
+    #[test]
+    fn an_expression_that_would_hang_is_an_error_each_time() {
+        let mut router = router("(?:a|a(?!x))*(?=z)b", "t").0.unwrap();
+        for _ in 0..2 {
+            let limit = router.route(&"a".repeat(40)).unwrap_err();
+            assert!(
+                limit.to_string().starts_with("`regex`: the regular expression"),
+                "{limit}"
+            );
+        }
+        assert_eq!(router.route("other").unwrap(), "other");
     }
 
     #[test]
     fn more_values_than_are_remembered_still_have_their_topics() {
         let mut router = router("(.*)", "t.$1").0.unwrap();
         for i in (0..2 * REMEMBERED).chain([0, 1, 0]) {
-            assert_eq!(router.route(&i.to_string()), format!("t.{i}"));
+            assert_eq!(router.route(&i.to_string()).unwrap(), format!("t.{i}"));
             assert!(router.topics.len() <= REMEMBERED && router.places.len() == router.topics.len());
         }
     }

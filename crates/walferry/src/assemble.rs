@@ -1,6 +1,9 @@
 //! From a checked configuration to the parts of a running connector.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use tracing::error;
 use uuid::Uuid;
@@ -74,6 +77,7 @@ pub(crate) fn connector(loaded: &Loaded, data_dir: &Path, status: Arc<Status>) -
     let config = &loaded.connector;
     let store = FileStore::open_when_possible(data_dir, partition(config))
         .map_err(|error| Error::failure(format!("connector {:?} did not start", config.name), error.into()))?;
+    let folder = store.path().parent().map(Path::to_owned);
     let kafka = kafka(loaded)?;
     kafka.warnings().iter().for_each(|warning| status.warn(warning.clone()));
     Ok(Connector {
@@ -81,7 +85,7 @@ pub(crate) fn connector(loaded: &Loaded, data_dir: &Path, status: Arc<Status>) -
         source: Postgres::new(config, status.clone()),
         sinks: Producers::new(kafka),
         store,
-        pipelines: pipelines(config, &status),
+        pipelines: pipelines(config, &status, folder),
         status,
     })
 }
@@ -164,7 +168,7 @@ fn settings(loaded: &Loaded) -> Settings {
 }
 
 /// Makes the pipeline of each session. The run id, as in Debezium, is new at each start of the process.
-pub(crate) fn pipelines(config: &Config, status: &Status) -> Pipelines {
+pub(crate) fn pipelines(config: &Config, status: &Status, folder: Option<PathBuf>) -> Pipelines {
     let events = Arc::new(EventSettings::new(
         config,
         env!("CARGO_PKG_VERSION"),
@@ -190,6 +194,9 @@ pub(crate) fn pipelines(config: &Config, status: &Status) -> Pipelines {
             ));
         };
         let mut pipeline = Pipeline::new(events.clone(), chain, converters, tolerance.clone(), after);
+        if let Some(folder) = &folder {
+            pipeline = pipeline.with_folder(folder.clone());
+        }
         if let Some(interval) = heartbeat {
             pipeline = pipeline.with_heartbeats(interval);
         }

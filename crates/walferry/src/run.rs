@@ -90,6 +90,13 @@ async fn serve(
     // Port 0 is whichever is free.
     let address = listener.local_addr().unwrap_or(wanted);
     info!(%address, page = %format_args!("http://{address}/ui"), "admin endpoint listens");
+    if !address.ip().to_canonical().is_loopback() {
+        warn!(
+            %address,
+            hint = "listen on 127.0.0.1, or let a firewall or a proxy with a login decide who reaches it",
+            "the admin endpoint has no login, and other machines may reach it: they see names of topics, tables and slots"
+        );
+    }
     let admin_stop = stopped(stop.subscribe());
     let admin = tokio::task::spawn_local(walferry_admin::serve(listener, admin, admin_stop));
     for (loaded, status) in loaded.iter().zip(&statuses) {

@@ -25,6 +25,9 @@ pub(crate) struct Args {
     /// Let the networks to Postgres and Kafka fail too: connections are reset, frozen, slowed down and refused
     #[arg(long, conflicts_with_all = ["memory", "snapshot"])]
     network: bool,
+    /// Measure memory instead: so many tables are made, written and dropped
+    #[arg(long, conflicts_with_all = ["memory", "snapshot", "network"])]
+    tables: Option<u64>,
     /// Kill it while it reads a table of that many rows instead, to which is written
     #[arg(long, conflicts_with = "memory")]
     snapshot: bool,
@@ -60,6 +63,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         if asked {
             command.arg(option);
         }
+    }
+    if let Some(tables) = args.tables {
+        command.args(["--tables", &tables.to_string()]);
     }
     shell::run(&mut command)
 }

@@ -125,6 +125,12 @@ impl Value for KeyColumns {
         }
         Ok(found)
     }
+    fn named(self, property: &str) -> Self {
+        Self {
+            columns: self.columns.named(property),
+            ..self
+        }
+    }
 }
 
 properties! {

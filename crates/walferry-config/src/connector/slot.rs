@@ -125,6 +125,13 @@ impl Value for ReplicaIdentityRules {
         let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
         entries.map(replica_identity_rule).collect::<Result<_, _>>().map(Self)
     }
+    fn named(self, property: &str) -> Self {
+        let rules = self.0.into_iter().map(|rule| ReplicaIdentityRule {
+            tables: rule.tables.named(property),
+            ..rule
+        });
+        Self(rules.collect())
+    }
 }
 
 fn replica_identity_rule(entry: &str) -> Result<ReplicaIdentityRule, ValueError> {

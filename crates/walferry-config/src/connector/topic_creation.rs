@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::properties;
 use crate::property::{Group, Property, Support};
 use crate::reader::{Options, Reader};
-use crate::regex::JavaRegex;
+use crate::regex::{JavaRegex, RegexLimit, limited};
 use crate::value::Value;
 
 /// How topics are created that records are sent to.
@@ -43,7 +43,14 @@ pub struct TopicSettings {
 
 impl TopicCreation {
     /// How this topic is created.
-    pub fn settings(&self, topic: &str) -> &TopicSettings {
+    ///
+    /// # Errors
+    /// The expression of a group takes too long to find whether it matches.
+    pub fn settings(&self, topic: &str) -> Result<&TopicSettings, RegexLimit> {
+        limited(|| self.find(topic))
+    }
+
+    fn find(&self, topic: &str) -> &TopicSettings {
         let any = |list: &[JavaRegex]| list.iter().any(|regex| regex.matches(topic));
         let group = self
             .groups
@@ -140,11 +147,13 @@ fn group(reader: &mut Reader<'_>, options: &Options, name: String, default: &Top
 
 fn patterns(reader: &mut Reader<'_>, options: &Options, name: &str) -> Vec<JavaRegex> {
     let text = options.get(name).unwrap_or_default().trim();
-    Vec::parse(text).unwrap_or_else(|error| {
+    let full_name = options.full_name(name);
+    let patterns = Vec::parse(text).unwrap_or_else(|error| {
         let message = format!("is {}, which {error}", options.shown(name));
-        reader.problem(&options.full_name(name), message).hint = error.hint;
+        reader.problem(&full_name, message).hint = error.hint;
         Vec::new()
-    })
+    });
+    patterns.named(&full_name)
 }
 
 fn required(reader: &mut Reader<'_>, options: &Options, name: &str) -> i32 {
@@ -224,7 +233,7 @@ mod tests {
             ("other", 3, -1, None),
         ];
         for (topic, partitions, replication_factor, policy) in cases {
-            let settings = creation.settings(topic);
+            let settings = creation.settings(topic).unwrap();
             assert_eq!(settings.partitions, partitions, "{topic}");
             assert_eq!(settings.replication_factor, replication_factor, "{topic}");
             assert_eq!(

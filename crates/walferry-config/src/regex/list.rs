@@ -48,6 +48,9 @@ impl Value for RegexList {
         });
         compiled.collect::<Result<_, _>>().map(Self)
     }
+    fn named(self, property: &str) -> Self {
+        Self(self.0.into_iter().map(|regex| regex.named(property)).collect())
+    }
 }
 
 /// Splits at commas that no backslash stands before.

@@ -2,13 +2,15 @@
 
 mod class;
 mod dialect;
+mod limit;
 mod list;
 mod replacement;
 
+pub use limit::{RegexLimit, limited};
 pub use list::RegexList;
 pub use replacement::Replacement;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use crate::value::{Value, ValueError};
 
@@ -19,6 +21,10 @@ use crate::value::{Value, ValueError};
 #[derive(Clone)]
 pub struct JavaRegex {
     pattern: String,
+    /// The property that it was read from, for errors.
+    property: Option<Arc<str>>,
+    /// Whether matching may go back in the text, so that the time may grow with more than its length.
+    goes_back: bool,
     whole: fancy_regex::Regex,
     part: fancy_regex::Regex,
 }
@@ -53,9 +59,9 @@ impl JavaRegex {
     fn compile(pattern: &str, ignore_case: bool) -> Result<Self, RegexError> {
         let translated = dialect::translate(pattern, ignore_case)?;
         let build = |pattern: &str| {
-            // Java has no limit of steps either.
+            // Java has no limit of steps, and hangs.
             let built = fancy_regex::RegexBuilder::new(pattern)
-                .backtrack_limit(usize::MAX)
+                .backtrack_limit(limit::STEPS)
                 .build();
             built.map_err(|error| RegexError {
                 position: 1,
@@ -65,26 +71,52 @@ impl JavaRegex {
         let whole = build(&format!("\\A(?:{translated})\\z"))?;
         Ok(Self {
             pattern: pattern.to_owned(),
+            property: None,
+            goes_back: goes_back(&translated),
             whole,
             part: build(&translated)?,
         })
     }
 
-    /// Whether the whole text matches, as `Matcher.matches` says.
+    /// Whether the whole text matches, as `Matcher.matches` says. A match that takes too long is none: [`limited`] tells.
     pub fn matches(&self, text: &str) -> bool {
-        // The only failure left is a stack of a million open alternatives, where Java dies of a stack overflow.
-        self.whole.is_match(text).unwrap_or(false)
+        self.within_limits(text, || self.whole.is_match(text)).unwrap_or(false)
     }
 
-    /// The whole match and its groups, if the whole text matches.
+    /// The whole match and its groups, if the whole text matches. A match that takes too long is none: [`limited`] tells.
     pub fn captures<'t>(&self, text: &'t str) -> Option<fancy_regex::Captures<'t, str>> {
-        self.whole.captures(text).ok().flatten()
+        self.within_limits(text, || self.whole.captures(text)).flatten()
+    }
+
+    /// The result of a search, unless it takes too many steps or opens too many alternatives, where Java dies of a stack overflow.
+    fn within_limits<T, E>(&self, text: &str, search: impl FnOnce() -> Result<T, E>) -> Option<T> {
+        let too_long = self.goes_back && text.len() > limit::LONGEST_TEXT;
+        let found = if too_long { None } else { search().ok() };
+        if found.is_none() {
+            limit::give_up(RegexLimit {
+                property: self.property.clone(),
+                expression: self.pattern.clone(),
+                characters: text.chars().count(),
+            });
+        }
+        found
     }
 
     /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.pattern
     }
+}
+
+/// Whether an expression has what a search in one pass cannot do: looking around, references to groups, and groups that are
+/// not entered again.
+fn goes_back(translated: &str) -> bool {
+    [
+        "(?=", "(?!", "(?<=", "(?<!", "(?>", "\\k<", "(?:\\1", "(?:\\2", "(?:\\3", "(?:\\4", "(?:\\5", "(?:\\6",
+        "(?:\\7", "(?:\\8", "(?:\\9", "*+", "++", "?+", "}+",
+    ]
+    .iter()
+    .any(|form| translated.contains(form))
 }
 
 impl fmt::Debug for JavaRegex {
@@ -112,6 +144,10 @@ impl Value for JavaRegex {
     const TYPE: &'static str = "regular expression";
     fn parse(text: &str) -> Result<Self, ValueError> {
         Self::new(text).map_err(|error| not_a_regex(&error))
+    }
+    fn named(mut self, property: &str) -> Self {
+        self.property = Some(property.into());
+        self
     }
 }
 

@@ -101,7 +101,9 @@ fn group(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, regex: &JavaRegex)
 
 impl JavaRegex {
     /// Replaces the first match in `text`, as `Matcher.replaceFirst` does. It searches anew, so the match may be shorter
-    /// than the one that [`matches`](Self::matches) found.
+    /// than the one that [`matches`](Self::matches) found. A search that takes too long ends the replacing: [`limited`] tells.
+    ///
+    /// [`limited`]: super::limited
     pub fn replace_first(&self, text: &str, replacement: &Replacement) -> String {
         self.replace(text, replacement, 1)
     }
@@ -118,9 +120,8 @@ impl JavaRegex {
             if search > text.len() {
                 break;
             }
-            let Ok(Some(captures)) = self.part.captures_from_pos(text, search) else {
-                break;
-            };
+            let found = self.within_limits(text, || self.part.captures_from_pos(text, search));
+            let Some(captures) = found.flatten() else { break };
             let Some(found) = captures.get(0) else { break };
             out.push_str(&text[copied..found.start()]);
             replacement.append(&captures, &mut out);

@@ -98,7 +98,7 @@ impl Transform for EventRouter {
         };
 
         // What is only looked at comes first; then the values are moved out of the row, in the order of the plan.
-        record.topic = Cow::Borrowed(self.topics.route(plan.route(&row)?));
+        record.topic = Cow::Borrowed(self.topics.route(plan.route(&row)?)?);
         record.timestamp_ms = plan.timestamp_ms(&row)?.or(processed_ms);
         record.partition = plan.partition(&row)?;
         record.headers.reserve_exact(plan.headers.len());

@@ -6,10 +6,10 @@
 
 use std::{
     env,
-    fs::{self, DirBuilder},
-    io,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write},
     os::unix::{
-        fs::{DirBuilderExt, chown},
+        fs::{DirBuilderExt, OpenOptionsExt, chown, fchown},
         process::CommandExt,
     },
     path::{Path, PathBuf},
@@ -43,10 +43,15 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes the folder, which nobody but its owner may enter.
+    /// Makes the folder. Nobody but its owner may look into it.
+    ///
+    /// Where this process is root and the server runs as `owner`, the folder stays root's. In a folder of another account
+    /// root would follow the links that the account puts there.
     pub(super) fn new(owner: Option<Account>) -> io::Result<Self> {
         let folder = env::temp_dir().join(format!("walferry-demo-{}", Uuid::now_v7().simple()));
-        DirBuilder::new().mode(0o700).create(&folder)?;
+        // The account has to get at what it is given.
+        let mode = if owner.is_some() { 0o711 } else { 0o700 };
+        DirBuilder::new().mode(mode).create(&folder)?;
         let sweeper = Command::new("sh")
             .args(["-c", SWEEP, "walferry-demo-sweeper"])
             .arg(&folder)
@@ -57,14 +62,12 @@ impl Scratch {
             .process_group(0)
             .spawn()
             .inspect_err(|_| drop(fs::remove_dir(&folder)))?;
-        let scratch = Self {
+        Ok(Self {
             folder,
             owner,
             sweeper,
             children: Vec::new(),
-        };
-        scratch.give_away(&scratch.folder)?;
-        Ok(scratch)
+        })
     }
 
     /// The folder.
@@ -72,11 +75,40 @@ impl Scratch {
         &self.folder
     }
 
-    /// Writes a file that only its owner reads.
+    /// Writes a file that only this process reads.
     pub(super) fn write(&self, name: &str, content: &str) -> io::Result<PathBuf> {
+        self.write_file(name, content).map(|(path, _)| path)
+    }
+
+    /// Writes a file that only the server's account reads.
+    pub(super) fn write_for_server(&self, name: &str, content: &str) -> io::Result<PathBuf> {
+        let (path, file) = self.write_file(name, content)?;
+        if let Some(Account { uid, gid }) = self.owner {
+            fchown(file, Some(uid), Some(gid))?;
+        }
+        Ok(path)
+    }
+
+    fn write_file(&self, name: &str, content: &str) -> io::Result<(PathBuf, File)> {
         let path = self.folder.join(name);
-        fs::write(&path, content)?;
-        self.give_away(&path)?;
+        let mut file = self.create(&path)?;
+        file.write_all(content.as_bytes())?;
+        Ok((path, file))
+    }
+
+    /// A new file; what is there already, a link say, is an error.
+    fn create(&self, path: &Path) -> io::Result<File> {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    }
+
+    /// Makes an empty folder that belongs to the server's account. This process writes nothing there.
+    pub(super) fn folder_for_server(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.folder.join(name);
+        DirBuilder::new().mode(0o700).create(&path)?;
+        if let Some(Account { uid, gid }) = self.owner {
+            // Nobody else may put something in its place: the folder around it is this process's.
+            chown(&path, Some(uid), Some(gid))?;
+        }
         Ok(path)
     }
 
@@ -91,7 +123,7 @@ impl Scratch {
 
     /// Starts a program that goes with this process. What it says goes to the file `log`.
     pub(super) fn start(&mut self, command: &mut Command, log: &Path) -> io::Result<()> {
-        let file = fs::File::create(log)?;
+        let file = self.create(log)?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         self.children.push(command.process_group(self.group()).spawn()?);
         Ok(())
@@ -107,13 +139,6 @@ impl Scratch {
     fn group(&self) -> i32 {
         self.sweeper.id().cast_signed()
     }
-
-    fn give_away(&self, path: &Path) -> io::Result<()> {
-        match self.owner {
-            None => Ok(()),
-            Some(Account { uid, gid }) => chown(path, Some(uid), Some(gid)),
-        }
-    }
 }
 
 impl Drop for Scratch {
@@ -128,6 +153,8 @@ impl Drop for Scratch {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
     use super::*;
 
     #[test]
@@ -144,6 +171,43 @@ mod tests {
         assert!(!scratch.has_lost_a_child());
         drop(scratch);
         assert!(!folder.exists());
+    }
+
+    #[test]
+    fn root_keeps_the_folder_and_follows_no_link_in_it() {
+        let me = rustix::process::geteuid().as_raw();
+        // Only root can give something away; another user gives it to itself.
+        let account = if me == 0 { 65534 } else { me };
+        let owner = Account {
+            uid: account,
+            gid: if me == 0 {
+                65534
+            } else {
+                rustix::process::getegid().as_raw()
+            },
+        };
+        let mut scratch = Scratch::new(Some(owner)).unwrap();
+        let folder = scratch.folder().to_owned();
+        let data = scratch.folder_for_server("data").unwrap();
+        let password = scratch.write_for_server("password", "p").unwrap();
+        let own = scratch.write("connector.json", "{}").unwrap();
+        let of = |path: &Path| {
+            let found = fs::symlink_metadata(path).unwrap();
+            (found.uid(), found.mode() & 0o777)
+        };
+        assert_eq!(of(&folder), (me, 0o711));
+        assert_eq!(of(&data), (account, 0o700));
+        assert_eq!(of(&password), (account, 0o600));
+        assert_eq!(of(&own), (me, 0o600));
+
+        let victim = folder.join("victim");
+        fs::write(&victim, "as it was").unwrap();
+        for name in ["planted", "log"] {
+            symlink(&victim, folder.join(name)).unwrap();
+        }
+        assert!(scratch.write("planted", "other").is_err());
+        assert!(scratch.start(&mut Command::new("true"), &folder.join("log")).is_err());
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "as it was");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     net::{Ipv4Addr, TcpListener, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -19,17 +19,17 @@ pub(super) const USER: &str = "demo";
 pub(super) const DATABASE: &str = "postgres";
 
 /// Nothing is kept, so nothing is synced. No socket file: its folder may be one where it is in the way.
-const SETTINGS: &str = "\
-wal_level = logical
-max_wal_senders = 5
-max_replication_slots = 5
-listen_addresses = '127.0.0.1'
-unix_socket_directories = ''
-fsync = off
-shared_buffers = 16MB
-timezone = 'UTC'
-log_timezone = 'UTC'
-";
+const SETTINGS: &[&str] = &[
+    "wal_level=logical",
+    "max_wal_senders=5",
+    "max_replication_slots=5",
+    "listen_addresses=127.0.0.1",
+    "unix_socket_directories=",
+    "fsync=off",
+    "shared_buffers=16MB",
+    "timezone=UTC",
+    "log_timezone=UTC",
+];
 
 /// How long the server may take to listen.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -43,31 +43,36 @@ pub(super) struct Server {
 impl Server {
     /// Makes a cluster in the scratch folder and starts its server, which ends with the scratch.
     pub(super) fn start(programs: &Programs, scratch: &mut Scratch) -> Result<Self, Error> {
-        let data = scratch.folder().join("data");
         let password = password();
         let server = Self {
             port: free_port().map_err(|error| failed("there is no free port on 127.0.0.1", &error))?,
             password,
         };
-        server.make_cluster(programs, scratch, &data)?;
+        let data = server.make_cluster(programs, scratch)?;
         let log = scratch.folder().join("postgres.log");
+        let mut postgres = programs.command("postgres");
+        postgres.arg("-D").arg(&data).args(["-p", &server.port.to_string()]);
+        postgres.args(SETTINGS.iter().flat_map(|setting| ["-c", setting]));
         scratch
-            .start(programs.command("postgres").arg("-D").arg(&data), &log)
+            .start(&mut postgres, &log)
             .map_err(|error| failed("postgres cannot be run", &error))?;
         server.wait_until_it_listens(scratch, &log)?;
         Ok(server)
     }
 
-    fn make_cluster(&self, programs: &Programs, scratch: &Scratch, data: &Path) -> Result<(), Error> {
+    fn make_cluster(&self, programs: &Programs, scratch: &Scratch) -> Result<PathBuf, Error> {
         let cannot_write = |error| failed("the folder for temporary files cannot be written", &error);
-        let password_file = scratch.write("password", &self.password).map_err(cannot_write)?;
+        let password_file = scratch
+            .write_for_server("password", &self.password)
+            .map_err(cannot_write)?;
+        let data = scratch.folder_for_server("data").map_err(cannot_write)?;
         let mut initdb = programs.command("initdb");
         initdb
             .args(["--no-sync", "--no-instructions", "-E", "UTF8", "--locale=C"])
             .args(["-U", USER, "-A", "scram-sha-256", "--pwfile"])
             .arg(password_file)
             .arg("-D")
-            .arg(data);
+            .arg(&data);
         let output = scratch
             .run(&mut initdb)
             .map_err(|error| failed("initdb cannot be run", &error))?;
@@ -78,13 +83,7 @@ impl Server {
                 Some("set TMPDIR to a folder that every user may enter and that has 100 MB of room".into()),
             ));
         }
-        scratch
-            .write(
-                "data/postgresql.auto.conf",
-                &format!("{SETTINGS}port = {}\n", self.port),
-            )
-            .map_err(cannot_write)?;
-        Ok(())
+        Ok(data)
     }
 
     fn wait_until_it_listens(&self, scratch: &mut Scratch, log: &Path) -> Result<(), Error> {

@@ -1,0 +1,337 @@
+//! Connections of the endpoint, which must not take what delivery needs.
+//!
+//! Every connection takes a descriptor. The endpoint takes an eighth of those that the process may have: sockets to Postgres and
+//! Kafka and the offset file need the others. One connection more closes the one whose last request is the oldest, so that clients
+//! which hold connections and ask nothing never keep out one that asks.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use axum::{Router, body::Body, http::Request};
+use hyper::{body::Incoming, server::conn::http1, service::Service};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use rustix::process::{Resource, getrlimit};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Notify, watch},
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+use tracing::{debug, warn};
+
+/// How long the header of a request may take.
+const HEADER: Duration = Duration::from_secs(10);
+/// How long after the beginning of its last request a connection lasts. A client that reads an answer slowly or sends a body slowly
+/// has no more time than one that is idle.
+const IDLE: Duration = Duration::from_secs(30);
+/// Bytes of a request's header.
+const HEADER_BYTES: usize = 64 * 1024;
+/// Pause after a connection could not be accepted.
+const PAUSE: Duration = Duration::from_millis(200);
+/// However many descriptors there are, connections are no more than this.
+const MOST: usize = 64;
+/// And no fewer than this.
+const FEWEST: usize = 4;
+
+/// Limits of an endpoint.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    connections: usize,
+    header: Duration,
+    idle: Duration,
+}
+
+impl Limits {
+    /// Those that go with the number of descriptors that this process may have.
+    pub(crate) fn of_process() -> Self {
+        let descriptors = getrlimit(Resource::Nofile).current;
+        let share = descriptors.map_or(MOST, |descriptors| usize::try_from(descriptors / 8).unwrap_or(MOST));
+        Self {
+            connections: share.clamp(FEWEST, MOST),
+            header: HEADER,
+            idle: IDLE,
+        }
+    }
+}
+
+/// A connection that is open.
+#[derive(Debug)]
+struct Open {
+    /// When its last request began; before the first, when it was accepted.
+    asked: Mutex<Instant>,
+    /// Another connection is to have its place.
+    closed: Notify,
+    ended: AtomicBool,
+}
+
+impl Open {
+    fn new() -> Self {
+        Self {
+            asked: Mutex::new(Instant::now()),
+            closed: Notify::new(),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    fn asked(&self) -> Instant {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asks(&self) {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Waits until it has been idle for too long, or another connection needs its place.
+    async fn over(&self, idle: Duration) -> &'static str {
+        loop {
+            let end = self.asked() + idle;
+            tokio::select! {
+                () = self.closed.notified() => return "another one needs its place",
+                () = sleep_until(end) => {}
+            }
+            if self.asked() + idle <= Instant::now() {
+                return "it was idle";
+            }
+        }
+    }
+}
+
+/// Answers requests until `stop` says so; then lets those that are being answered end.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    mut stop: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let mut tasks = JoinSet::new();
+    let mut open: VecDeque<Arc<Open>> = VecDeque::new();
+    let mut told = false;
+    loop {
+        let (socket, peer) = tokio::select! {
+            () = stopped(&mut stop) => break,
+            Some(_) = tasks.join_next() => continue,
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // No descriptor is left, say: one of ours may help whoever needs it.
+                    debug!(%error, "a connection to the admin endpoint could not be accepted");
+                    close_oldest(&mut open);
+                    sleep(PAUSE).await;
+                    continue;
+                }
+            },
+        };
+        open.retain(|open| !open.ended.load(Relaxed));
+        if open.len() >= limits.connections {
+            if !std::mem::replace(&mut told, true) {
+                warn!(
+                    connections = limits.connections,
+                    "the admin endpoint has as many connections as it takes: the one whose last request is the oldest is closed for \
+                     each new one, this time and from now on"
+                );
+            }
+            close_oldest(&mut open);
+            // Its descriptor is free before another one is taken.
+            while tasks.len() >= limits.connections && tasks.join_next().await.is_some() {}
+        }
+        let connection = Arc::new(Open::new());
+        open.push_back(connection.clone());
+        tasks.spawn(answer(socket, peer, router.clone(), limits, connection, stop.clone()));
+    }
+    drop(listener);
+    while tasks.join_next().await.is_some() {}
+    Ok(())
+}
+
+/// Waits for the stop; a closed channel is one too.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+fn close_oldest(open: &mut VecDeque<Arc<Open>>) {
+    let oldest = (0..open.len()).min_by_key(|&place| open[place].asked());
+    if let Some(oldest) = oldest.and_then(|place| open.remove(place)) {
+        oldest.closed.notify_one();
+    }
+}
+
+async fn answer(
+    socket: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    limits: Limits,
+    open: Arc<Open>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let service = Asked {
+        router: TowerToHyperService::new(router),
+        open: open.clone(),
+    };
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header)
+        .max_buf_size(HEADER_BYTES)
+        .serve_connection(TokioIo::new(socket), service);
+    let mut connection = std::pin::pin!(connection);
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            done = connection.as_mut() => {
+                if let Err(error) = done {
+                    debug!(%peer, %error, "a connection to the admin endpoint has ended");
+                }
+                break;
+            }
+            why = open.over(limits.idle) => {
+                debug!(%peer, why, "a connection to the admin endpoint is closed");
+                break;
+            }
+            () = stopped(&mut stop), if !stopping => {
+                stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+    open.ended.store(true, Relaxed);
+}
+
+/// The routes, with a note of when they were asked.
+struct Asked {
+    router: TowerToHyperService<Router>,
+    open: Arc<Open>,
+}
+
+impl Service<Request<Incoming>> for Asked {
+    type Response = axum::response::Response;
+    type Error = Infallible;
+    type Future = <TowerToHyperService<Router> as Service<Request<Body>>>::Future;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.open.asks();
+        self.router.call(request.map(Body::new))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// Longer than anything here takes on the slowest machine; only a failing test waits so long.
+    const LONG: Duration = Duration::from_secs(60);
+
+    async fn endpoint(connections: usize, header: Duration, idle: Duration) -> (SocketAddr, watch::Sender<bool>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = watch::Sender::new(false);
+        let router = Router::new()
+            .route("/", get(|| async { "here" }))
+            .route("/large", get(|| async { "x".repeat(64 * 1024 * 1024) }));
+        let limits = Limits {
+            connections,
+            header,
+            idle,
+        };
+        tokio::spawn(serve(listener, router, limits, stop.subscribe()));
+        (address, stop)
+    }
+
+    /// Whether the other side has closed the connection; waits for it.
+    async fn closed(socket: &mut TcpStream) -> bool {
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(LONG, socket.read_to_end(&mut rest)).await;
+        ended.is_ok()
+    }
+
+    async fn ask(socket: &mut TcpStream) -> bool {
+        socket
+            .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .await
+            .unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"here") {
+            let read = tokio::time::timeout(LONG, socket.read_buf(&mut answer)).await;
+            if !read.is_ok_and(|read| read.is_ok_and(|bytes| bytes > 0)) {
+                return false;
+            }
+        }
+        answer.starts_with(b"HTTP/1.1 200")
+    }
+
+    #[tokio::test]
+    async fn idle_clients_keep_nobody_out_and_the_oldest_of_them_goes() {
+        let (address, _stop) = endpoint(4, LONG, LONG).await;
+        let mut idle = Vec::new();
+        for _ in 0..4 {
+            let mut socket = TcpStream::connect(address).await.unwrap();
+            assert!(ask(&mut socket).await);
+            idle.push(socket);
+        }
+        let mut asks = TcpStream::connect(address).await.unwrap();
+        assert!(ask(&mut asks).await);
+        assert!(closed(&mut idle[0]).await);
+        assert!(ask(&mut idle[1]).await, "the others stay");
+        for _ in 0..20 {
+            let mut silent = TcpStream::connect(address).await.unwrap();
+            silent.write_all(b"GET / HT").await.unwrap();
+            idle.push(silent);
+        }
+        let mut late = TcpStream::connect(address).await.unwrap();
+        assert!(ask(&mut late).await);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_finish_its_header_is_cut_off() {
+        let (address, _stop) = endpoint(4, Duration::from_millis(100), LONG).await;
+        let mut slow = TcpStream::connect(address).await.unwrap();
+        slow.write_all(b"GET / HTTP/1.1\r\nHost: ").await.unwrap();
+        assert!(closed(&mut slow).await);
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        assert!(closed(&mut silent).await, "nor is one that begins none");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_no_answer_is_cut_off() {
+        let (address, _stop) = endpoint(4, LONG, Duration::from_millis(100)).await;
+        let mut slow = TcpStream::connect(address).await.unwrap();
+        slow.write_all(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .await
+            .unwrap();
+        sleep(Duration::from_millis(300)).await;
+        let mut got = Vec::new();
+        // Whether it ends with an error or not: the answer is not whole.
+        let _ = tokio::time::timeout(LONG, slow.read_to_end(&mut got)).await.unwrap();
+        assert!(got.len() < 64 * 1024 * 1024, "{} bytes", got.len());
+    }
+
+    #[tokio::test]
+    async fn an_endless_header_is_refused() {
+        let (address, _stop) = endpoint(4, LONG, LONG).await;
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        let header = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(2 * HEADER_BYTES));
+        let _ = socket.write_all(header.as_bytes()).await;
+        assert!(closed(&mut socket).await);
+    }
+
+    #[test]
+    fn most_descriptors_are_left_to_delivery() {
+        let limits = Limits::of_process();
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        assert!((FEWEST..=MOST).contains(&limits.connections));
+        assert!(limits.connections as u64 <= (descriptors / 8).max(FEWEST as u64));
+    }
+}

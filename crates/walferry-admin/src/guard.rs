@@ -1,0 +1,186 @@
+//! Which requests are refused before a route sees them.
+//!
+//! A web page that a person has open may send requests to addresses of that person's machine. The browser then says where the
+//! page is from (`Origin`); and where the page's own name leads to the loopback address (DNS rebinding), it says that name (`Host`).
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, StatusCode, Version, header, uri::Authority},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use crate::connect::ErrorBody;
+
+/// Bytes of a request's body.
+pub(crate) const BODY_BYTES: usize = 1024 * 1024;
+
+/// Passes on what may be answered at the address.
+pub(crate) async fn guard(State(address): State<SocketAddr>, request: Request, next: Next) -> Response {
+    match refusal(address, &request) {
+        None => next.run(request).await,
+        Some((code, message)) => {
+            let error = ErrorBody {
+                error_code: code.as_u16(),
+                message: message.into(),
+            };
+            let body = serde_json::to_vec(&error).unwrap_or_default();
+            (code, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+        }
+    }
+}
+
+fn refusal<B>(address: SocketAddr, request: &axum::http::Request<B>) -> Option<(StatusCode, &'static str)> {
+    let headers = request.headers();
+    let length = text(headers, header::CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
+    if length.is_some_and(|length| length > BODY_BYTES as u64) {
+        return Some((StatusCode::PAYLOAD_TOO_LARGE, "The body is longer than 1 MiB."));
+    }
+    // A request with a whole URL says there whom it means.
+    let host = match request.uri().authority() {
+        Some(authority) => Some(authority.clone()),
+        None => match headers.get(header::HOST) {
+            Some(value) => match Authority::try_from(value.as_bytes()) {
+                Ok(authority) => Some(authority),
+                Err(_) => return Some((StatusCode::BAD_REQUEST, "The Host of the request cannot be read.")),
+            },
+            // No browser leaves it out.
+            None if request.version() < Version::HTTP_11 => None,
+            None => return Some((StatusCode::BAD_REQUEST, "The request names no Host.")),
+        },
+    };
+    let is_local = |host: &Authority| is_loopback_name(host.host());
+    if address.ip().to_canonical().is_loopback() && host.as_ref().is_some_and(|host| !is_local(host)) {
+        return Some((
+            StatusCode::FORBIDDEN,
+            "This endpoint listens on the loopback address and answers requests for localhost, 127.0.0.1 and [::1] only. Use one of \
+             these names, let the proxy before it send one of them as Host, or listen on another address with --admin.",
+        ));
+    }
+    let origin = text(headers, header::ORIGIN)?;
+    let is_own = host.is_some_and(|host| is_of(origin, &host));
+    (!is_own).then_some((
+        StatusCode::FORBIDDEN,
+        "A page of another origin asks. This endpoint answers its own page and programs that are no browsers only.",
+    ))
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    // What is no text is no origin that could be ours.
+    headers.get(name).map(|value| value.to_str().unwrap_or("?"))
+}
+
+/// Whether the host of a request is a name for this machine.
+fn is_loopback_name(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let address = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    host.eq_ignore_ascii_case("localhost")
+        || address
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// Whether an origin is that of the host, under http or, behind a proxy, https.
+fn is_of(origin: &str, host: &Authority) -> bool {
+    let (origin, port) = match origin.split_once("://") {
+        Some(("http", rest)) => (rest, 80),
+        Some(("https", rest)) => (rest, 443),
+        _ => return false,
+    };
+    let Ok(origin) = Authority::try_from(origin) else {
+        return false;
+    };
+    // A browser leaves out the port that goes without saying, in both.
+    let port_of = |authority: &Authority| authority.port_u16().unwrap_or(port);
+    origin.host().eq_ignore_ascii_case(host.host()) && port_of(&origin) == port_of(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOPBACK: &str = "127.0.0.1:8083";
+    const EVERYWHERE: &str = "0.0.0.0:8083";
+
+    fn code(address: &str, version: Version, headers: &[(&str, &str)]) -> u16 {
+        let mut request = axum::http::Request::builder().uri("/").version(version);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let refused = refusal(address.parse().unwrap(), &request.body(()).unwrap());
+        refused.map_or(200, |(code, _)| code.as_u16())
+    }
+
+    #[test]
+    fn on_loopback_only_names_of_loopback_are_answered() {
+        let cases = [
+            ("localhost", 200),
+            ("LOCALHOST:8083", 200),
+            ("127.0.0.1:8083", 200),
+            ("127.3.2.1", 200),
+            ("[::1]:8083", 200),
+            ("[::ffff:127.0.0.1]", 200),
+            ("localhost.", 200),
+            ("evil.example:8083", 403),
+            ("localhost.evil.example", 403),
+            ("127.0.0.1.nip.io", 403),
+            ("192.168.0.7", 403),
+            ("localhost evil", 400),
+        ];
+        for (host, expected) in cases {
+            for address in [LOOPBACK, "[::1]:8083", "[::ffff:127.0.0.1]:8083"] {
+                assert_eq!(
+                    code(address, Version::HTTP_11, &[("host", host)]),
+                    expected,
+                    "{host} {address}"
+                );
+            }
+            let elsewhere = if expected == 400 { 400 } else { 200 };
+            assert_eq!(
+                code(EVERYWHERE, Version::HTTP_11, &[("host", host)]),
+                elsewhere,
+                "{host}"
+            );
+        }
+        assert_eq!(code(LOOPBACK, Version::HTTP_10, &[]), 200);
+        assert_eq!(code(LOOPBACK, Version::HTTP_11, &[]), 400);
+    }
+
+    #[test]
+    fn a_page_of_another_origin_is_refused_everywhere() {
+        let cases = [
+            ("localhost:8083", "http://localhost:8083", 200),
+            ("localhost:8083", "http://localhost:3000", 403),
+            ("localhost:8083", "http://evil.example", 403),
+            ("localhost:8083", "null", 403),
+            ("localhost:8083", "file://", 403),
+            ("localhost", "http://localhost", 200),
+            ("localhost:443", "https://localhost", 200),
+            ("localhost", "https://localhost", 200),
+        ];
+        for (host, origin, expected) in cases {
+            for address in [LOOPBACK, EVERYWHERE] {
+                let headers = [("host", host), ("origin", origin)];
+                assert_eq!(
+                    code(address, Version::HTTP_11, &headers),
+                    expected,
+                    "{host} {origin} {address}"
+                );
+            }
+        }
+        assert_eq!(code(EVERYWHERE, Version::HTTP_10, &[("origin", "http://x")]), 403);
+    }
+
+    #[test]
+    fn a_long_body_is_refused() {
+        for (length, expected) in [("1048576", 200), ("1048577", 413)] {
+            let headers = [("host", "localhost"), ("content-length", length)];
+            assert_eq!(code(LOOPBACK, Version::HTTP_11, &headers), expected);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A change on its way through the queue of what is under way: time and allocations a change, most of it under one lock.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use walferry_engine::{
+    position::Position,
+    progress::{Progress, Step, Transaction},
+    store::StoredOffset,
+};
+use walferry_pgoutput::Lsn;
+
+/// Changes that are pushed and settled together.
+const CHANGES: u64 = 1000;
+
+fn changes(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("progress");
+    group.throughput(Throughput::Elements(CHANGES));
+    let many: Vec<Arc<str>> = (0..50_000).map(|table| format!("public.t{table}").into()).collect();
+    for (name, tables) in [
+        ("plain", &[][..]),
+        ("metadata, 1 table", &many[..1]),
+        ("metadata, 50000 tables", &many),
+    ] {
+        let mut workload = Workload::new(tables);
+        workload.run();
+        let before = ALLOCATIONS.load(Relaxed);
+        workload.run();
+        let allocations = (ALLOCATIONS.load(Relaxed) - before) as f64 / CHANGES as f64;
+        println!("progress/{name}: {allocations:.2} allocations a change");
+        group.bench_function(name, |bencher| bencher.iter(|| workload.run()));
+    }
+    group.finish();
+}
+
+struct Workload<'a> {
+    progress: Progress,
+    tables: &'a [Arc<str>],
+    next: usize,
+    sequences: Vec<u64>,
+}
+
+impl<'a> Workload<'a> {
+    fn new(tables: &'a [Arc<str>]) -> Self {
+        Self {
+            progress: Progress::new(StoredOffset::default(), usize::MAX),
+            tables,
+            next: 0,
+            sequences: Vec::new(),
+        }
+    }
+
+    /// One long transaction goes on: its changes come in, and Kafka acknowledges them.
+    fn run(&mut self) {
+        let Self {
+            progress, tables, next, ..
+        } = self;
+        let begin = [Step::Begin(Transaction { xid: 7, time_us: 1 })];
+        let steps = (0..CHANGES).flat_map(|number| {
+            let record = Step::Record {
+                position: Position {
+                    lsn: Lsn(number),
+                    ..Position::default()
+                },
+                message: if number % 2 == 0 { "INSERT" } else { "UPDATE" },
+                last: true,
+                bytes: 300,
+            };
+            *next += 1;
+            let table = tables.get(*next % tables.len().max(1)).cloned();
+            let counted = table.map(|table| Step::Counted {
+                xid: 7,
+                table: Some((table, 1)),
+            });
+            [Some(record), counted].into_iter().flatten()
+        });
+        let first = progress.push(begin.into_iter().chain(steps));
+        self.sequences.clear();
+        self.sequences.extend(first..first + CHANGES);
+        self.progress.settle_all(&self.sequences);
+    }
+}
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// The system's allocator, counting.
+struct Counting;
+
+// SAFETY: every call is passed on to `System` as it came; counting touches no memory that is handed out.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: the caller keeps `alloc`'s contract, which is the same here.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: `block` came from `System` with this layout, because `alloc` only passes on.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+criterion_group!(benches, changes);
+criterion_main!(benches);
