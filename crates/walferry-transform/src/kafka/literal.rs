@@ -201,7 +201,8 @@ impl<'t> Parser<'t> {
             if self.consume("]") {
                 return Ok(match common.schema() {
                     Some(schema) => {
-                        let items = items.into_iter().map(|item| widen(item, &schema)).collect();
+                        let items = items.into_iter().map(|item| widen(item, &schema));
+                        let items = items.collect::<Result<_, _>>()?;
                         Typed::new(Schema::array(schema).build(), Value::Array(items))
                     }
                     None => schemaless(Value::Array(items)),
@@ -231,8 +232,8 @@ impl<'t> Parser<'t> {
                 return Ok(match (keys.schema(), values.schema()) {
                     (Some(keys), Some(values)) => {
                         let pairs = pairs.into_iter();
-                        let pairs = pairs.map(|(key, value)| (widen(key, &keys), widen(value, &values)));
-                        let pairs = Value::Map(pairs.collect());
+                        let pairs = pairs.map(|(key, value)| Ok((widen(key, &keys)?, widen(value, &values)?)));
+                        let pairs = Value::Map(pairs.collect::<Result<_, NotEmbedded>>()?);
                         Typed::new(Schema::map(keys, values).build(), pairs)
                     }
                     _ => schemaless(Value::Map(pairs)),
@@ -319,21 +320,22 @@ fn common(old: &SchemaRef, new: &SchemaRef) -> Option<SchemaRef> {
     }
 }
 
-/// The number as the wider type that it shares with others.
-fn widen(value: Value<'static>, schema: &Schema) -> Value<'static> {
+/// The number as the wider type that it shares with others. None of the others may be null.
+fn widen(value: Value<'static>, schema: &Schema) -> Result<Value<'static>, NotEmbedded> {
     let n = match (&value, value.as_integer()) {
+        (Value::Null, _) => return Err(NotEmbedded),
         (_, Some(n)) => n,
-        (Value::Float32(n), _) if schema.shape == Shape::Float64 => return Value::Float64(f64::from(*n)),
-        _ => return value,
+        (Value::Float32(n), _) if schema.shape == Shape::Float64 => return Ok(Value::Float64(f64::from(*n))),
+        _ => return Ok(value),
     };
-    match schema.shape {
+    Ok(match schema.shape {
         Shape::Int16 => Value::Int16(n as i16),
         Shape::Int32 => Value::Int32(n as i32),
         Shape::Int64 => Value::Int64(n),
         Shape::Float32 => Value::Float32(n as f32),
         Shape::Float64 => Value::Float64(n as f64),
         _ => value,
-    }
+    })
 }
 
 fn number(token: &str) -> Option<Typed<'static>> {
@@ -384,7 +386,7 @@ mod tests {
 
     #[test]
     fn the_text_decides_on_the_type() {
-        let cases: [(&str, &str, Value<'_>); 18] = [
+        let cases: [(&str, &str, Value<'_>); 19] = [
             ("true", "boolean", Value::Boolean(true)),
             ("true}", "string", Value::str("true}")),
             ("1", "int8", Value::Int8(1)),
@@ -406,11 +408,15 @@ mod tests {
                 Value::Array(vec![Value::Int16(1), Value::Int16(1000)]),
             ),
             (
-                r#"{"a": 1, "b": null}"#,
+                r#"{"a": 1, "b": 300}"#,
                 "map",
-                Value::Map(vec![(Value::str("a"), Value::Int8(1)), (Value::str("b"), Value::Null)]),
+                Value::Map(vec![
+                    (Value::str("a"), Value::Int16(1)),
+                    (Value::str("b"), Value::Int16(300)),
+                ]),
             ),
             ("[1, x]", "string", Value::str("[1, x]")),
+            ("[1, null]", "string", Value::str("[1, null]")),
         ];
         for (text, type_name, expected) in cases {
             let found = parse(text);

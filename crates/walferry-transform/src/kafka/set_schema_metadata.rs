@@ -7,7 +7,7 @@ use walferry_record::{Record, SchemaRef, Struct, Typed, Value};
 
 use crate::contract::{Row, Side};
 use crate::error::Problem;
-use crate::reshape::{REPLACE_NULL, Reshape, set_text, settle};
+use crate::reshape::{REPLACE_NULL, Reshape, fields, set_text, settle};
 use crate::{Error, Transform};
 
 properties! {
@@ -25,7 +25,8 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     options: Group {
         title: "Transform SetSchemaMetadata",
         text: "`org.apache.kafka.connect.transforms.SetSchemaMetadata$Key` and `$Value`: gives the schema of the key or the value \
-               another name or version. Schemas within it stay as they are.",
+               another name or version. Schemas within it stay as they are. As in Kafka Connect it fails on keys and \
+               values that are no structs.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -80,6 +81,8 @@ impl Reshape for SetSchemaMetadata {
     }
 
     fn plan(&self, schema: &SchemaRef) -> Result<Plan, Error> {
+        // As in Connect, which lists the fields of the schema whatever its type.
+        fields(schema)?;
         let mut output = (**schema).clone();
         if self.name.is_some() {
             output.name = self.name.clone();

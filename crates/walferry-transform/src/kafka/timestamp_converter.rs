@@ -189,10 +189,12 @@ impl TimestampConverter {
     }
 
     fn convert<'a>(&self, from: &Result<From, Unconverted>, value: &Value<'_>) -> Result<Value<'a>, Unconverted> {
+        // As in Connect a schema that is no point in time fails also where the value is null.
+        let from = from.clone()?;
         if value.is_null() {
             return Ok(Value::Null);
         }
-        let millis = self.millis(from.clone()?, value)?;
+        let millis = self.millis(from, value)?;
         Ok(match self.target {
             Target::String => match &self.format {
                 Some(format) => Value::string(format.format(millis)),
