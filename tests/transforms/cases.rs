@@ -15,7 +15,23 @@ pub(crate) fn all() -> Vec<Json> {
             .iter()
             .map(|text| case("InsertHeader", &[("header", "h"), ("value.literal", text)])),
     );
+    let mut random = Random::new(3);
+    cases.extend(UNWRAPPED.iter().map(|options| unwrapped(&mut random, options)));
     cases
+}
+
+/// Change events of some table through ExtractNewRecordState.
+fn unwrapped(random: &mut Random, options: &[(&str, &str)]) -> Json {
+    let class = "io.debezium.transforms.ExtractNewRecordState";
+    let options = options.iter().map(|(name, text)| ((*name).to_owned(), json!(text)));
+    let options: serde_json::Map<String, Json> = options.collect();
+    loop {
+        let mut case = random::case(random);
+        if case["transforms"][0]["class"] == class {
+            case["transforms"] = json!([{"class": class, "options": options}]);
+            return case;
+        }
+    }
 }
 
 /// The cases whose answers are kept: those that were thought of, and a few that a seed decides.
@@ -350,4 +366,41 @@ const LITERALS: &[&str] = &[
     "a,b",
     "{\"a\": 1,}",
     "[1,]",
+];
+
+/// Options of ExtractNewRecordState.
+const UNWRAPPED: &[Options] = &[
+    &[],
+    &[("delete.tombstone.handling.mode", "drop")],
+    &[("delete.tombstone.handling.mode", "tombstone"), ("add.headers", "op")],
+    &[
+        ("delete.tombstone.handling.mode", "rewrite"),
+        ("replace.null.with.default", "false"),
+    ],
+    &[
+        ("delete.tombstone.handling.mode", "Rewrite-With-Tombstone"),
+        ("add.headers", "op,table"),
+    ],
+    &[
+        ("delete.tombstone.handling.mode", "delete-to-tombstone"),
+        ("add.fields", "op"),
+    ],
+    &[("delete.tombstone.handling.mode", "none")],
+    &[("drop.tombstones", "false"), ("delete.handling.mode", "rewrite")],
+    &[
+        ("add.fields", "op,table:TABLE,source.ts_ms,transaction.id,before.name"),
+        ("add.fields.prefix", ""),
+    ],
+    &[("add.fields", "id"), ("add.fields.prefix", "")],
+    &[("add.fields", "missing.x")],
+    &[("add.fields", "source")],
+    &[("add.headers", "source")],
+    &[("add.fields", "a:b:c")],
+    &[("route.by.field", "name")],
+    &[("route.by.field", "code")],
+    &[("drop.fields.header.name", "dropped"), ("drop.fields.from.key", "true")],
+    &[
+        ("drop.fields.header.name", "dropped"),
+        ("drop.fields.keep.schema.compatible", "false"),
+    ],
 ];

@@ -191,6 +191,11 @@ fn read_value(json: &Json, schema: Option<&SchemaRef>) -> Value<'static> {
 }
 
 fn write_record(record: &Record<'_>) -> Json {
+    for part in [&record.key, &record.value] {
+        if let (Some(schema), Value::Struct(value)) = (&part.schema, &part.value) {
+            assert_eq!(schema, value.schema(), "the struct has the schema of the record");
+        }
+    }
     let headers = record.headers.iter();
     json!({
         "topic": record.topic,
@@ -203,9 +208,6 @@ fn write_record(record: &Record<'_>) -> Json {
 }
 
 fn write_typed(typed: &Typed<'_>) -> Json {
-    if let (Some(schema), Value::Struct(value)) = (&typed.schema, &typed.value) {
-        assert_eq!(schema, value.schema(), "the struct has the schema of the record");
-    }
     json!({
         "schema": typed.schema.as_deref().map(write_schema),
         "value": write_value(&typed.value, typed.schema.as_deref()),

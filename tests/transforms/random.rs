@@ -263,20 +263,29 @@ fn headers(random: &mut Random) -> Vec<Json> {
 
 /// A case: a chain of one to five transforms, and a few records of one table.
 pub(crate) fn case(random: &mut Random) -> Json {
-    let (key, value) = (structure(random, 0), structure(random, 2));
+    let of_debezium = random.percent(35);
+    let (key, value) = (structure(random, 0), structure(random, if of_debezium { 1 } else { 2 }));
+    let envelope = envelope(random, &value);
     let records = (0..4).map(|_| {
+        let mut headers = headers(random);
+        if of_debezium && random.percent(40) {
+            headers.push(dropped(random));
+        }
         json!({
             "topic": random.one(&["srv.public.t", "srv.public.orders", "plain", "ünïcode-${timestamp}"]),
             "partition": if random.percent(20) { json!(random.below(8)) } else { Json::Null },
             "timestamp": if random.percent(50) { json!(1_700_000_000_000_u64 + random.next() % 100_000_000_000) } else { Json::Null },
             "key": typed(random, &key),
-            "value": typed(random, &value),
-            "headers": headers(random),
+            "value": if of_debezium { event(random, &envelope) } else { typed(random, &value) },
+            "headers": headers,
         })
     });
-    let records: Vec<Json> = records.collect();
+    let mut records: Vec<Json> = records.collect();
     let steps = 1 + random.below(5);
-    let transforms: Vec<Json> = (0..steps).map(|_| step(random)).collect();
+    let mut transforms: Vec<Json> = (0..steps).map(|_| step(random)).collect();
+    if of_debezium {
+        transforms[0] = extract_new_record_state(random);
+    }
     // A `java.util.Date` that has no schema is not there in Walferry, and no converter but StringConverter takes it.
     let makes_date = |step: &Json| {
         matches!(
@@ -284,12 +293,172 @@ pub(crate) fn case(random: &mut Random) -> Json {
             Some("Date" | "Time" | "Timestamp")
         )
     };
-    let mut records = records;
     if transforms.iter().any(makes_date) {
         let has_schema = |part: &Json| !part["schema"].is_null() || part["value"].is_null();
         records.retain(|record| has_schema(&record["key"]) && has_schema(&record["value"]));
     }
     json!({"transforms": transforms, "records": records})
+}
+
+/// The schema of a change event.
+fn envelope(random: &mut Random, row: &Json) -> Json {
+    let mut row = row.clone();
+    row["optional"] = json!(true);
+    let field = |name: &str, schema: Json| json!({"name": name, "schema": schema});
+    let scalar = |kind: &str, optional: bool| json!({"type": kind, "optional": optional});
+    let source = [
+        field("version", scalar("string", false)),
+        field("ts_ms", scalar("int64", false)),
+        field(
+            "snapshot",
+            json!({"type": "string", "optional": true, "name": "io.debezium.data.Enum", "version": 1,
+            "parameters": [["allowed", "true,false"]], "default": {"string": "false"}}),
+        ),
+        field("table", scalar("string", false)),
+        field("lsn", scalar("int64", true)),
+    ];
+    let transaction = [
+        field("id", scalar("string", false)),
+        field("total_order", scalar("int64", false)),
+    ];
+    let mut fields = vec![
+        field("before", row.clone()),
+        field("after", row),
+        field(
+            "source",
+            json!({"type": "struct", "optional": false, "name": "io.debezium.connector.postgresql.Source", "fields": source}),
+        ),
+        field("op", scalar("string", false)),
+        field("ts_ms", scalar("int64", true)),
+        field(
+            "transaction",
+            json!({"type": "struct", "optional": true, "name": "event.block", "version": 1, "fields": transaction}),
+        ),
+    ];
+    if random.percent(10) {
+        fields.swap(3, 4);
+    }
+    let name = if random.percent(92) {
+        "srv.public.t.Envelope"
+    } else {
+        "srv.public.t.Other"
+    };
+    json!({"type": "struct", "optional": false, "name": name, "version": 2, "fields": fields})
+}
+
+fn event(random: &mut Random, envelope: &Json) -> Json {
+    if random.percent(15) {
+        return json!({"schema": null, "value": null});
+    }
+    let op = random.one(&["c", "u", "u", "d", "d", "r", "t"]);
+    let fields = envelope["fields"].as_array().expect("fields").clone();
+    let values = fields
+        .iter()
+        .map(|field| match (field["name"].as_str().expect("a name"), op) {
+            ("before", "d") | ("after", "c" | "u" | "r") => struct_value(random, &field["schema"]),
+            ("before", "u") if random.percent(50) => struct_value(random, &field["schema"]),
+            ("before" | "after", _) => Json::Null,
+            ("source", _) => json!({"struct": [{"string": "3"}, {"int64": "7"}, null, {"string": "t"},
+            if random.percent(50) { json!({"int64": "8"}) } else { Json::Null }]}),
+            ("op", op) => json!({"string": op}),
+            ("transaction", _) if random.percent(50) => json!({"struct": [{"string": "4:5"}, {"int64": "1"}]}),
+            ("transaction", _) => Json::Null,
+            _ => json!({"int64": "9"}),
+        });
+    json!({"schema": envelope, "value": {"struct": values.collect::<Vec<_>>()}})
+}
+
+/// A header that names fields to leave out.
+fn dropped(random: &mut Random) -> Json {
+    let schema = json!({"type": "array", "optional": false, "items": {"type": "string", "optional": false}});
+    let mut names = random.some(&FIELDS, 20);
+    if random.percent(10) {
+        names.clear();
+    }
+    let names: Vec<Json> = names.iter().map(|name| json!({"string": name})).collect();
+    json!({"name": "dropped", "value": {"schema": schema, "value": {"array": names}}})
+}
+
+fn extract_new_record_state(random: &mut Random) -> Json {
+    let mut options = Map::new();
+    let mut set = |name: &str, text: String| drop(options.insert(name.into(), Json::String(text)));
+    let modes = [
+        "drop",
+        "tombstone",
+        "rewrite",
+        "rewrite-with-tombstone",
+        "delete-to-tombstone",
+        "REWRITE",
+    ];
+    let mut drops = false;
+    if random.percent(80) {
+        let mode = random.one(&modes);
+        set("delete.tombstone.handling.mode", mode.to_owned());
+        // Debezium fails on the schema that is gone then.
+        drops = mode != "delete-to-tombstone";
+    }
+    let added = [
+        "op",
+        "table",
+        "source.ts_ms",
+        "lsn:LSN",
+        "transaction.id",
+        "id",
+        "ts_ms",
+        "snapshot",
+        "before.name",
+        "nothing",
+        "source.op",
+    ];
+    for list in ["add.fields", "add.headers"] {
+        if random.percent(60) {
+            set(list, random.some(&added, 25).join(", "));
+        }
+        if random.percent(20) {
+            set(&format!("{list}.prefix"), random.one(&["", "meta."]).to_owned());
+        }
+    }
+    if random.percent(3) {
+        set(
+            "add.fields",
+            random
+                .one(&["missing.x", "op.x", "a:b:c", "source", "before", "op,op", "id:id", ","])
+                .to_owned(),
+        );
+    }
+    if random.percent(3) {
+        set(
+            "add.headers",
+            random
+                .one(&["missing.x", "source", "before", "transaction", "op,op"])
+                .to_owned(),
+        );
+    }
+    if random.percent(15) {
+        set(
+            "route.by.field",
+            random.one(&["name", "code", "digits", "nothing", "when"]).to_owned(),
+        );
+    }
+    if drops && random.percent(40) {
+        set("drop.fields.header.name", "dropped".to_owned());
+        for option in ["drop.fields.from.key", "drop.fields.keep.schema.compatible"] {
+            if random.percent(50) {
+                set(option, random.one(&["true", "false"]).to_owned());
+            }
+        }
+    }
+    if random.percent(40) {
+        set("replace.null.with.default", random.one(&["true", "false"]).to_owned());
+    }
+    if random.percent(10) {
+        set("drop.tombstones", "false".to_owned());
+        set(
+            "delete.handling.mode",
+            random.one(&["rewrite", "none", "drop"]).to_owned(),
+        );
+    }
+    json!({"class": "io.debezium.transforms.ExtractNewRecordState", "options": options})
 }
 
 const KAFKA: &str = "org.apache.kafka.connect.transforms";

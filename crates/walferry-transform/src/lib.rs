@@ -7,6 +7,7 @@
 
 mod chain;
 mod contract;
+mod debezium;
 mod error;
 mod event_router;
 mod kafka;

@@ -3,10 +3,11 @@
 use walferry_config::Group;
 
 use crate::contract::{Predicate, Row, Side, Transform};
-use crate::{event_router, kafka, predicates};
+use crate::{debezium, event_router, kafka, predicates};
 
 pub(crate) const TRANSFORMS: &[Row<dyn Transform>] = &[
     event_router::ROW,
+    debezium::extract_new_record_state::ROW,
     kafka::cast::ROW,
     kafka::drop_headers::ROW,
     kafka::extract_field::ROW,
@@ -39,7 +40,6 @@ pub(crate) const LATER: &[&str] = &[
     "io.debezium.transforms.CollectionNameTransformation",
     "io.debezium.transforms.ContentBasedRouter",
     "io.debezium.transforms.ExtractChangedRecordState",
-    "io.debezium.transforms.ExtractNewRecordState",
     "io.debezium.transforms.ExtractSchemaToNewRecord",
     "io.debezium.transforms.Filter",
     "io.debezium.transforms.GeometryFormatTransformer",

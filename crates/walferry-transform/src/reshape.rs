@@ -223,7 +223,8 @@ pub(crate) fn settle_one<'a>(field: &'a Field, value: &mut Value<'a>, replace_nu
     Ok(())
 }
 
-fn required_null(field: &Field) -> Unfit {
+/// Null for a required field.
+pub(crate) fn required_null(field: &Field) -> Unfit {
     Unfit::RequiredNull {
         field: field.name.to_string(),
     }

@@ -5,7 +5,7 @@ use walferry_record::{Header, Record, Schema, SchemaRef, Struct, Typed, Value};
 
 use crate::contract::{Row, Side};
 use crate::error::Problem;
-use crate::reshape::{REPLACE_NULL, Reshape, basics, fields, map, settle_one, structure, typed, values};
+use crate::reshape::{REPLACE_NULL, Reshape, basics, fields, map, required_null, settle_one, structure, typed, values};
 use crate::{Error, Transform};
 
 choices! {
@@ -121,6 +121,7 @@ impl Reshape for HeaderFrom {
             let schema: &'a Schema = &all[place].schema;
             let value = match (&values[place], &schema.default) {
                 (Value::Null, Some(default)) if self.replace_null => default.reborrow(),
+                (Value::Null, _) if !schema.optional => return Err(required_null(&all[place]).into()),
                 (value, _) => value.clone(),
             };
             record.headers.push(Header {
