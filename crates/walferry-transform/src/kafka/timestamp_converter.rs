@@ -1,7 +1,5 @@
 //! Kafka's `TimestampConverter`: points in time as text, numbers or Connect's own types.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use walferry_config::{Group, Property, Reader, choices, properties};
 use walferry_record::java::date_format::DateFormat;
 use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
@@ -134,14 +132,13 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
     .boxed(side)
 }
 
+/// Years of two digits mean one of the 80 years before this one or the 20 behind it. Java takes the year of the start, but a transform
+/// knows no clock.
+const PRESENT: i64 = 2026;
+
 /// A pattern of `SimpleDateFormat`. What is wrong with it is told.
 pub(super) fn date_format(reader: &mut Reader<'_>, property: &'static str, pattern: &str) -> Option<DateFormat> {
-    // The century of years of two digits depends on the present year alone; this is read once, at the start.
-    let seconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let year = 1970 + (seconds / 31_556_952) as i64;
-    match DateFormat::parse_pattern(pattern, year) {
+    match DateFormat::parse_pattern(pattern, PRESENT) {
         Ok(format) => Some(format),
         Err(error) => {
             reader
