@@ -3,7 +3,7 @@
 use walferry_record::{Schema, Shape, Value};
 
 use crate::Part;
-use crate::java::logical::Logical;
+use walferry_record::java::logical::Logical;
 
 /// A value that its converter cannot write: which converter, which part of which record, which field, and why.
 #[derive(Debug, thiserror::Error)]

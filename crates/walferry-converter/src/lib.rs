@@ -24,7 +24,6 @@
 mod class;
 mod cloud_events;
 mod error;
-mod java;
 mod json;
 mod number;
 mod others;

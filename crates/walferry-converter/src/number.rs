@@ -3,8 +3,8 @@
 use walferry_record::{Schema, Shape, Typed, Value};
 
 use crate::error::{Failure, Problem, java_class, schema_type};
-use crate::java::logical::Logical;
 use crate::{Converter, Encoded, Error, Part};
+use walferry_record::java::logical::Logical;
 
 /// Writes numbers of one type, such as `org.apache.kafka.connect.converters.LongConverter`. Asks for the value's type, not the
 /// schema's.

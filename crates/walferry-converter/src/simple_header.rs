@@ -2,10 +2,10 @@
 
 use walferry_record::{Schema, Shape, Struct, Typed, Value};
 
-use crate::java::logical::{Logical, MILLIS_PER_DAY};
-use crate::java::{date, text};
 use crate::json::push_base64;
 use crate::{Converter, Encoded, Error, Part};
+use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
+use walferry_record::java::{date, text};
 
 /// Writes text as it is, and what is made of parts in a way that resembles JSON: Connect's default for headers.
 #[derive(Debug, Default)]

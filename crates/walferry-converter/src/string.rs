@@ -3,9 +3,9 @@
 use walferry_config::{Findings, Options, Property, Reader, properties};
 use walferry_record::Typed;
 
-use crate::java::text;
 use crate::others;
 use crate::{Converter, Encoded, Error, Part};
+use walferry_record::java::text;
 
 /// Writes what Java's `toString` makes of a value, whatever its schema.
 #[derive(Debug)]

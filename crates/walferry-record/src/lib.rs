@@ -4,13 +4,16 @@
 //! decoded from (a WAL frame, a plan); schemas are shared and are built once for each version of a relation.
 
 pub mod decimal;
+pub mod java;
 pub mod offset;
+pub mod plans;
 pub mod record;
 pub mod schema;
 pub mod value;
 
 pub use decimal::Decimal;
 pub use offset::{SourceOffset, SourcePartition};
+pub use plans::Plans;
 pub use record::{Header, Record, Typed};
 pub use schema::{Field, Schema, SchemaRef, Shape};
 pub use value::{Struct, Value};

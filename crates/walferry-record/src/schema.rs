@@ -125,6 +125,25 @@ impl Schema {
     pub const fn bytes() -> Self {
         Self::of(Shape::Bytes)
     }
+    /// A required `org.apache.kafka.connect.data.Date`: days since 1970.
+    pub fn date() -> Self {
+        Self::int32().named("org.apache.kafka.connect.data.Date").version(1)
+    }
+    /// A required `org.apache.kafka.connect.data.Time`: milliseconds since midnight.
+    pub fn time() -> Self {
+        Self::int32().named("org.apache.kafka.connect.data.Time").version(1)
+    }
+    /// A required `org.apache.kafka.connect.data.Timestamp`: milliseconds since 1970.
+    pub fn timestamp() -> Self {
+        Self::int64()
+            .named("org.apache.kafka.connect.data.Timestamp")
+            .version(1)
+    }
+    /// A required `org.apache.kafka.connect.data.Decimal`.
+    pub fn decimal(scale: i32) -> Self {
+        let schema = Self::bytes().named("org.apache.kafka.connect.data.Decimal").version(1);
+        schema.parameter("scale", scale.to_string())
+    }
     /// A required array of `items`.
     pub fn array(items: SchemaRef) -> Self {
         Self::of(Shape::Array(items))

@@ -1,15 +1,24 @@
 //! Transforms in a row, each with its predicate.
 
 use walferry_config::connector::{PredicatePlugin, TransformPlugin};
-use walferry_config::{Findings, Options, Reader, RegexLimit};
+use walferry_config::{Declaration, Findings, Options, Property, Reader, RegexLimit, Support};
 use walferry_record::Record;
 
-use crate::class::{self, Class, PredicateClass, TransformClass};
-use crate::outbox::{Table, check_tables, nearest};
-use crate::{DropReason, Error, EventRouter, Outcome, Predicate, RegexRouter, Transform};
+use crate::contract::{Predicate, Requirement, Row, Side};
+use crate::outbox::{OutboxColumns, Table, check_tables, nearest};
+use crate::registry::{self, Class, LATER, PREDICATES, TRANSFORMS};
+use crate::{Error, Outcome, Transform};
+
+/// An option of every class, since Kafka Connect 4.1.
+const PLUGIN_VERSION: Declaration = Property::<String>::new("plugin.version")
+    .text("Version of the class.")
+    .support(Support::Accepted {
+        why: "there is one version of each class, Walferry's",
+    })
+    .declare();
 
 /// A transform failed on a record.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, PartialEq, thiserror::Error)]
 #[error("transform {transform} cannot handle a record of topic {topic}")]
 pub struct ChainError {
     /// The transform's name in `transforms`.
@@ -18,7 +27,7 @@ pub struct ChainError {
     pub topic: String,
     /// What was wrong.
     #[source]
-    pub error: Box<Error>,
+    pub error: Error,
 }
 
 impl ChainError {
@@ -42,7 +51,7 @@ struct Step {
 
 /// A predicate that a transform refers to.
 struct Gate {
-    predicate: Predicate,
+    predicate: Box<dyn Predicate>,
     negate: bool,
 }
 
@@ -92,7 +101,7 @@ impl Chain {
                     return Err(ChainError {
                         transform: step.name.clone(),
                         topic: topic.into_owned(),
-                        error: Box::new(error),
+                        error,
                     });
                 }
             }
@@ -107,14 +116,14 @@ impl Chain {
 
     /// Whether a transform works on an outbox table, so that the captured tables are to be looked at.
     pub fn has_outbox(&self) -> bool {
-        self.steps.iter().any(|step| step.transform.outbox().is_some())
+        self.steps.iter().any(|step| step.outbox().is_some())
     }
 
     /// The columns that make a table an outbox, where one transform alone works on outboxes.
     pub fn outbox_columns(&self) -> Vec<String> {
-        let mut outboxes = self.steps.iter().filter_map(|step| step.transform.outbox());
+        let mut outboxes = self.steps.iter().filter_map(Step::outbox);
         match (outboxes.next(), outboxes.next()) {
-            (Some(requirements), None) => requirements.identifying_columns(),
+            (Some(columns), None) => columns.identifying_columns(),
             _ => Vec::new(),
         }
     }
@@ -128,7 +137,7 @@ impl Chain {
         let mut found = Vec::new();
         let mut findings = Findings::default();
         for step in &self.steps {
-            let Some(requirements) = step.transform.outbox() else {
+            let Some(columns) = step.outbox() else {
                 continue;
             };
             let seen = |table: &Table<'_>| step.gate.as_ref().is_none_or(|gate| gate.may_open(table.topic));
@@ -138,7 +147,7 @@ impl Chain {
                 .filter(|(_, table)| seen(table))
                 .map(|(i, table)| (i, *table))
                 .unzip();
-            match check_tables(requirements, &seen) {
+            match check_tables(columns, &seen) {
                 Ok(outboxes) => found.extend(outboxes.into_iter().map(|i| places[i])),
                 Err(more) => findings.extend(more),
             }
@@ -157,7 +166,14 @@ impl Step {
         ChainError {
             transform: self.name.clone(),
             topic: record.topic.clone().into_owned(),
-            error: Box::new(Error::Expression(limit)),
+            error: limit.into(),
+        }
+    }
+
+    /// The columns of the outbox that the transform requires.
+    fn outbox(&self) -> Option<&OutboxColumns> {
+        match self.transform.requirement()? {
+            Requirement::Outbox(columns) => Some(columns),
         }
     }
 }
@@ -175,40 +191,27 @@ impl Gate {
     }
 }
 
-/// Kafka's `Filter`: drops every record that its predicate lets through to it.
-struct Filter;
-
-impl Transform for Filter {
-    fn apply<'a>(&'a mut self, _: Record<'a>) -> Result<Outcome<'a>, Error> {
-        Ok(Outcome::Dropped(DropReason::Filtered))
-    }
-}
-
 fn build_transform(spec: &TransformPlugin) -> (Option<Box<dyn Transform>>, Findings) {
-    match known(class::transform(&spec.class), &spec.options, &spec.class, "transform") {
-        Ok(TransformClass::EventRouter) => boxed(EventRouter::new(&spec.options)),
-        Ok(TransformClass::RegexRouter) => boxed(RegexRouter::new(&spec.options)),
-        Ok(TransformClass::Filter) => boxed(Reader::new(&spec.options, []).finish(Filter)),
+    let class = registry::find(&spec.class, TRANSFORMS, LATER);
+    match known(class, &spec.options, &spec.class, "transform") {
+        Ok((row, side)) => build(row, side, &spec.options),
         Err(findings) => (None, findings),
     }
 }
 
-fn boxed<T: Transform + 'static>(
-    (transform, findings): (Option<T>, Findings),
-) -> (Option<Box<dyn Transform>>, Findings) {
-    (
-        transform.map(|transform| Box::new(transform) as Box<dyn Transform>),
-        findings,
-    )
-}
-
-fn build_predicate(spec: &PredicatePlugin) -> (Option<Predicate>, Findings) {
-    match known(class::predicate(&spec.class), &spec.options, &spec.class, "predicate") {
-        Ok(PredicateClass::TopicNameMatches) => Predicate::topic_name_matches(&spec.options),
-        Ok(PredicateClass::HasHeaderKey) => Predicate::has_header_key(&spec.options),
-        Ok(PredicateClass::RecordIsTombstone) => Predicate::record_is_tombstone(&spec.options),
+fn build_predicate(spec: &PredicatePlugin) -> (Option<Box<dyn Predicate>>, Findings) {
+    let class = registry::find(&spec.class, PREDICATES, &[]);
+    match known(class, &spec.options, &spec.class, "predicate") {
+        Ok((row, side)) => build(row, side, &spec.options),
         Err(findings) => (None, findings),
     }
+}
+
+fn build<T: ?Sized>(row: &Row<T>, side: Side, options: &Options) -> (Option<Box<T>>, Findings) {
+    let mut reader = Reader::new(options, row.options.declarations.iter().chain([&PLUGIN_VERSION]));
+    let built = (row.build)(&mut reader, side);
+    let (built, findings) = reader.finish(built);
+    (built.flatten(), findings)
 }
 
 fn build_gate(spec: &TransformPlugin, predicates: &[PredicatePlugin], findings: &mut Findings) -> Option<Gate> {
@@ -229,11 +232,23 @@ fn build_gate(spec: &TransformPlugin, predicates: &[PredicatePlugin], findings: 
     })
 }
 
-fn known<T>(class: Class<T>, options: &Options, name: &str, kind: &str) -> Result<T, Findings> {
+fn known<T: ?Sized>(
+    class: Class<T>,
+    options: &Options,
+    name: &str,
+    kind: &str,
+) -> Result<(&'static Row<T>, Side), Findings> {
     let mut findings = Findings::default();
     let property = options.full_name("type");
     match class {
-        Class::Known(class) => return Ok(class),
+        Class::Known(row, side) => return Ok((row, side)),
+        Class::NoSide(full) => {
+            findings
+                .problem(property, format!("is {name:?}, which does not say what it works on"))
+                .hint(format!(
+                    "write {full}$Key for the key of a record, or {full}$Value for its value"
+                ));
+        }
         Class::Later(full) => {
             findings
                 .problem(
@@ -261,6 +276,7 @@ mod tests {
     use walferry_record::{Header, Typed, Value};
 
     use super::*;
+    use crate::DropReason;
 
     fn options(prefix: &str, entries: &[(&str, &str)]) -> Options {
         let entries: BTreeMap<_, _> = entries
@@ -378,7 +394,7 @@ mod tests {
             predicate("unused", "HasHeaderKey", &[]),
         ];
         let transforms = [
-            transform("a", "io.debezium.transforms.ExtractNewRecordState", &[], None),
+            transform("a", "io.debezium.transforms.ExtractChangedRecordState", &[], None),
             transform("b", "com.example.Mine", &[], None),
             transform("c", "EventRooter", &[], Some(("unsed", false))),
             transform(
@@ -395,7 +411,7 @@ mod tests {
             "predicates.p.type is \"TopicNameMatch\", which is no predicate that Walferry has; classes of one's own cannot be \
              loaded (did you mean org.apache.kafka.connect.transforms.predicates.TopicNameMatches?)",
             "predicates.unused.name is required (set predicates.unused.name: name of the header that the record has to have at least once)",
-            "transforms.a.type is io.debezium.transforms.ExtractNewRecordState, which this version of Walferry does not have yet \
+            "transforms.a.type is io.debezium.transforms.ExtractChangedRecordState, which this version of Walferry does not have yet \
              (leave the transform out, or keep this connector on Kafka Connect for now)",
             "transforms.b.type is \"com.example.Mine\", which is no transform that Walferry has; classes of one's own cannot be loaded (leave the transform out, or keep this connector on Kafka Connect)",
             "transforms.c.predicate is \"unsed\", which predicates does not list (did you mean unused?)",

@@ -1,89 +1,60 @@
 //! Why a record could not be transformed.
 
-/// A record that a transform cannot handle. Row values do not appear in the text.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// `table.op.invalid.behavior=fatal`.
-    #[error("a row of the outbox table was updated, and table.op.invalid.behavior is fatal")]
-    UnexpectedUpdate,
-    /// A change event without one of the fields that every envelope has, or with another type in it.
-    #[error("the change event has no usable field {0}")]
-    Envelope(&'static str),
-    /// An outbox table that has id, payload and route columns, but not another configured one.
-    #[error("outbox table {table} has no column {column}, which {option} names")]
-    MissingColumn {
-        /// The name of the row schema.
-        table: String,
-        /// The column.
-        column: String,
-        /// The option that names it.
-        option: &'static str,
-    },
-    /// What was an outbox table until now has lost its id, payload or route column.
-    #[error("outbox table {table} no longer has the columns of an outbox (id, payload, route.by.field)")]
-    NoLongerOutbox {
-        /// The name of the row schema.
-        table: String,
-    },
-    /// A column whose type does not serve its purpose.
-    #[error("column {column}, which {option} names, is of type {found}, not {expected}")]
-    ColumnType {
-        /// The column.
-        column: String,
-        /// The option that names it.
-        option: &'static str,
-        /// Connect's type and, in parentheses, its semantic name.
-        found: String,
-        /// What would do.
-        expected: &'static str,
-    },
-    /// NULL in `route.by.field`: there is no topic to send the row to.
-    #[error("column {column}, which route.by.field names, is NULL")]
-    NullRoute {
-        /// The column.
-        column: String,
-    },
-    /// A column that is to be the partition holds something that is none.
-    #[error("column {column} is to be the partition and holds {value}")]
-    Partition {
-        /// The column.
-        column: String,
-        /// Its value.
-        value: i64,
-    },
-    /// A column that is to be the timestamp holds something that Kafka cannot take.
-    #[error("column {column} is to be the timestamp and holds one that Kafka cannot take (before 1970, or unreadable)")]
-    Timestamp {
-        /// The column.
-        column: String,
-    },
-    /// A regular expression that goes back and back in a text.
-    #[error(transparent)]
-    Expression(#[from] walferry_config::RegexLimit),
+use std::fmt;
+
+/// Why one transform cannot handle a record. Each transform has a type of its own for this, in its file. Row values do not appear in
+/// the text.
+pub trait Problem: std::error::Error + Send + Sync + 'static {
+    /// What to do about it.
+    fn hint(&self) -> Option<String> {
+        None
+    }
 }
+
+/// A regular expression that would look for a match for too long.
+impl Problem for walferry_config::RegexLimit {
+    fn hint(&self) -> Option<String> {
+        Some(Self::hint(self))
+    }
+}
+
+/// A record that a transform cannot handle: any transform's [`Problem`].
+pub struct Error(Box<dyn Problem>);
 
 impl Error {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::UnexpectedUpdate => Some(
-                "insert outbox rows and delete them, but do not update them; table.op.invalid.behavior=warn drops updates"
-                    .into(),
-            ),
-            Self::MissingColumn { option, .. } if *option == "table.fields.additional.placement" => Some(
-                "correct the name, add the column, or set table.field.additional.missing=ignore".into(),
-            ),
-            Self::MissingColumn { option, .. } => Some(format!("correct {option}, or add the column")),
-            Self::NoLongerOutbox { .. } => {
-                Some("add the column again, or take the table out of table.include.list".into())
-            }
-            Self::NullRoute { column } => Some(format!(
-                "declare {column} NOT NULL; the row has to be deleted or the transform given a predicate before the \
-                 connector can go on"
-            )),
-            Self::Expression(limit) => Some(limit.hint()),
-            Self::ColumnType { .. } | Self::Envelope(_) | Self::Partition { .. } | Self::Timestamp { .. } => None,
-        }
+        self.0.hint()
+    }
+}
+
+impl<P: Problem> From<P> for Error {
+    fn from(problem: P) -> Self {
+        Self(Box::new(problem))
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// Errors that say the same are the same.
+impl PartialEq for Error {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
     }
 }

@@ -1,48 +1,26 @@
-//! Record to record: Debezium's EventRouter, and the predicates that say which records a transform sees.
+//! Record to record: the transforms of Kafka Connect and Debezium, and the predicates that say which records a transform sees.
 //!
 //! A [`Chain`] is built once from the configuration. Each transform then works in two steps: it plans once for each
 //! schema it meets (which fields, which output schemas), and applies the plan by moving values only.
+//!
+//! To add a transform, write its file and add its row to the table in `registry.rs`.
 
 mod chain;
-mod class;
+mod contract;
+mod debezium;
 mod error;
 mod event_router;
+mod kafka;
 mod outbox;
 mod outcome;
-mod predicate;
-mod regex_router;
+mod predicates;
+mod registry;
+mod reshape;
 mod topic;
 
 pub use chain::{Chain, ChainError};
-pub use error::Error;
-pub use event_router::EventRouter;
-pub use outbox::{Requirements, Table, check_tables};
+pub use contract::{Predicate, Requirement, Transform};
+pub use error::{Error, Problem};
+pub use outbox::{OutboxColumns, Table, check_tables};
 pub use outcome::{DropReason, Outcome};
-pub use predicate::Predicate;
-pub use regex_router::RegexRouter;
-
-use walferry_config::Group;
-use walferry_record::Record;
-
-/// The options of every transform and predicate, for the reference page.
-pub const GROUPS: &[Group] = &[
-    event_router::GROUP,
-    regex_router::GROUP,
-    predicate::TOPIC_NAME_MATCHES,
-    predicate::HAS_HEADER_KEY,
-];
-
-/// One step of a chain.
-pub trait Transform: Send {
-    /// Turns one record into what goes on down the chain. The result may borrow from the transform (topics, header
-    /// names), so it is to be encoded before the next record comes.
-    ///
-    /// # Errors
-    /// Where the record cannot be transformed and no option says that it may be dropped.
-    fn apply<'a>(&'a mut self, record: Record<'a>) -> Result<Outcome<'a>, Error>;
-
-    /// What the transform asks of the table that is its outbox; `None` for transforms that work on any table.
-    fn outbox(&self) -> Option<&Requirements> {
-        None
-    }
-}
+pub use registry::GROUPS;

@@ -6,16 +6,16 @@ use walferry_config::Findings;
 
 /// The columns that an EventRouter is configured for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Requirements {
+pub struct OutboxColumns {
     /// Id, payload and route: a table that has these is an outbox.
-    pub(crate) identifying: Vec<Requirement>,
+    pub(crate) identifying: Vec<Column>,
     /// What an outbox must have besides.
-    pub(crate) further: Vec<Requirement>,
+    pub(crate) further: Vec<Column>,
 }
 
 /// A column, and the property that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Requirement {
+pub(crate) struct Column {
     pub(crate) column: String,
     /// The property's full name, as it stands in the user's file.
     pub(crate) property: String,
@@ -35,8 +35,8 @@ pub struct Table<'a> {
 }
 
 impl Table<'_> {
-    fn has(&self, requirement: &Requirement) -> bool {
-        self.columns.contains(&requirement.column.as_str())
+    fn has(&self, column: &Column) -> bool {
+        self.columns.contains(&column.column.as_str())
     }
 }
 
@@ -45,17 +45,17 @@ impl Table<'_> {
 ///
 /// # Errors
 /// Where no table is an outbox, what the nearest one lacks; and what an outbox lacks besides the columns that make it one.
-pub fn check_tables(requirements: &Requirements, tables: &[Table<'_>]) -> Result<Vec<usize>, Findings> {
+pub fn check_tables(wanted: &OutboxColumns, tables: &[Table<'_>]) -> Result<Vec<usize>, Findings> {
     let mut findings = Findings::default();
-    let is_outbox = |table: &Table<'_>| requirements.identifying.iter().all(|required| table.has(required));
+    let is_outbox = |table: &Table<'_>| wanted.identifying.iter().all(|required| table.has(required));
     let outboxes: Vec<usize> = (0..tables.len()).filter(|&i| is_outbox(&tables[i])).collect();
     for &i in &outboxes {
-        requirements.report_missing(&requirements.further, &tables[i], &mut findings);
+        wanted.report_missing(&wanted.further, &tables[i], &mut findings);
     }
     if outboxes.is_empty()
-        && let Some(table) = likeliest(requirements, tables)
+        && let Some(table) = likeliest(wanted, tables)
     {
-        requirements.report_missing(requirements.all(), table, &mut findings);
+        wanted.report_missing(wanted.all(), table, &mut findings);
     }
     if findings.has_problems() {
         Err(findings)
@@ -65,35 +65,35 @@ pub fn check_tables(requirements: &Requirements, tables: &[Table<'_>]) -> Result
 }
 
 /// The table that has most of the columns; among equals the one that is called an outbox, then the first.
-fn likeliest<'t>(requirements: &Requirements, tables: &'t [Table<'t>]) -> Option<&'t Table<'t>> {
+fn likeliest<'t>(wanted: &OutboxColumns, tables: &'t [Table<'t>]) -> Option<&'t Table<'t>> {
     let score = |table: &Table<'_>| {
-        let present = requirements.all().filter(|required| table.has(required)).count();
+        let present = wanted.all().filter(|required| table.has(required)).count();
         (present, table.name.to_lowercase().contains("outbox"))
     };
     tables.iter().rev().max_by_key(|table| score(table))
 }
 
-impl Requirements {
+impl OutboxColumns {
     /// Each once.
     pub(crate) fn identifying_columns(&self) -> Vec<String> {
         let columns: BTreeSet<&String> = self.identifying.iter().map(|required| &required.column).collect();
         columns.into_iter().cloned().collect()
     }
 
-    fn all(&self) -> impl Iterator<Item = &Requirement> {
+    fn all(&self) -> impl Iterator<Item = &Column> {
         self.identifying.iter().chain(&self.further)
     }
 
     fn report_missing<'r>(
         &self,
-        required: impl IntoIterator<Item = &'r Requirement>,
+        required: impl IntoIterator<Item = &'r Column>,
         table: &Table<'_>,
         findings: &mut Findings,
     ) {
         // A column that serves another purpose is not the one that was meant.
         let free = |column: &&str| self.all().all(|required| required.column != **column);
         for required in required.into_iter().filter(|required| !table.has(required)) {
-            let Requirement { column, property } = required;
+            let Column { column, property } = required;
             let message = format!(
                 "names the column {column:?}, which table {}.{} does not have",
                 table.schema, table.name
@@ -123,15 +123,15 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
 mod tests {
     use super::*;
 
-    fn requirements() -> Requirements {
+    fn wanted() -> OutboxColumns {
         let of = |list: &[(&str, &str)]| {
-            let required = list.iter().map(|(column, property)| Requirement {
+            let required = list.iter().map(|(column, property)| Column {
                 column: (*column).to_owned(),
                 property: (*property).to_owned(),
             });
             required.collect()
         };
-        Requirements {
+        OutboxColumns {
             identifying: of(&[
                 ("id", "event.id"),
                 ("payload", "event.payload"),
@@ -156,8 +156,8 @@ mod tests {
     #[test]
     fn a_table_with_id_payload_and_route_is_an_outbox_and_others_pass() {
         let tables = [table("orders", ORDERS), table("outbox", FULL), table("outbox_eu", FULL)];
-        assert_eq!(check_tables(&requirements(), &tables), Ok(vec![1, 2]));
-        assert_eq!(check_tables(&requirements(), &[]), Ok(vec![]));
+        assert_eq!(check_tables(&wanted(), &tables), Ok(vec![1, 2]));
+        assert_eq!(check_tables(&wanted(), &[]), Ok(vec![]));
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
             ),
         ];
         for (tables, expected) in cases {
-            let findings = check_tables(&requirements(), tables).unwrap_err();
+            let findings = check_tables(&wanted(), tables).unwrap_err();
             let found: Vec<String> = findings.iter().map(ToString::to_string).collect();
             assert_eq!(found, *expected);
         }
@@ -195,7 +195,7 @@ mod tests {
             table("event_outbox", ORDERS),
             table("users", ORDERS),
         ];
-        let findings = check_tables(&requirements(), &tables).unwrap_err();
+        let findings = check_tables(&wanted(), &tables).unwrap_err();
         assert!(
             findings
                 .iter()

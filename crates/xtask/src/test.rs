@@ -53,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
         if wanted(What::Parity) {
             run_on_servers("parity", &servers, args.twin, &args.rest)?;
+            run_on_servers("transforms", &servers, false, &args.rest)?;
         }
     }
     Ok(())

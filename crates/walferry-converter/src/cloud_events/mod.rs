@@ -10,9 +10,9 @@ use walferry_config::{Findings, Options, Reader};
 use walferry_record::{Struct, Typed, Value};
 
 use crate::error::{Failure, Problem};
-use crate::java::date::push_iso_instant;
 use crate::json::{push_integer, push_string};
 use crate::{Converter, Encoded, Error, JsonConverter, Part, WrittenHeaders};
+use walferry_record::java::date::push_iso_instant;
 
 pub(crate) use options::DECLARATIONS;
 use options::{Format, Metadata, Traceparent};

@@ -1,20 +1,20 @@
 //! `org.apache.kafka.connect.json.JsonConverter`.
 
+mod entry;
 mod options;
 mod plan;
-mod plans;
 mod schema;
 mod text;
 
 use walferry_config::{Findings, Options, Reader};
-use walferry_record::{Typed, Value};
+use walferry_record::{Plans, Typed, Value};
 
 use crate::error::Failure;
 use crate::others;
 use crate::{Converter, Encoded, Error, Part};
 
+pub(crate) use entry::Entry;
 pub(crate) use options::DECLARATIONS;
-pub(crate) use plans::Entry;
 pub(crate) use text::{push_base64, push_integer, push_string};
 
 /// Writes JSON, with the schema in front of it or without.
@@ -24,7 +24,8 @@ pub(crate) use text::{push_base64, push_integer, push_string};
 #[derive(Debug)]
 pub struct JsonConverter {
     schemas_enable: bool,
-    plans: plans::Plans,
+    style: Style,
+    plans: Plans<Entry>,
 }
 
 /// How values become JSON.
@@ -59,13 +60,14 @@ impl JsonConverter {
         reader.get(&options::SCHEMAS_CACHE_SIZE);
         reader.finish(Self {
             schemas_enable,
-            plans: plans::Plans::new(style, schemas_enable),
+            style,
+            plans: Plans::default(),
         })
     }
 
     /// How it writes values.
     pub(crate) const fn style(&self) -> Style {
-        self.plans.style()
+        self.style
     }
 
     /// `schemas.enable`.
@@ -77,7 +79,8 @@ impl JsonConverter {
         let Some(schema) = &typed.schema else {
             return self.write_schemaless(&typed.value, out);
         };
-        let entry = self.plans.get(schema);
+        let make = |schema: &_| Entry::new(schema, self.style, self.schemas_enable);
+        let entry = self.plans.get(schema, make);
         if self.schemas_enable {
             out.extend_from_slice(entry.opening()?);
             entry.plan.write(&typed.value, out)?;

@@ -8,7 +8,7 @@ use walferry_record::{Decimal, Schema, SchemaRef, Shape, Struct, Value};
 use super::text::{push_bool, push_bytes, push_f32, push_f64, push_integer, push_string};
 use super::{DecimalFormat, Style};
 use crate::error::{Failure, Problem, java_class, schema_type};
-use crate::java::logical::{Logical, MILLIS_PER_DAY};
+use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
 
 /// A schema, made ready for writing its values.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::java::float;
+use walferry_record::java::float;
 
 /// Appends a string in quotes.
 ///

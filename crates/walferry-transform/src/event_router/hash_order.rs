@@ -5,6 +5,7 @@
 //! JVM draws when its main thread first needs them: the numbers here are those that a Kafka Connect 4.3.1 worker on JDK 25
 //! has after every start. Another worker may have others; the fields are the same, their order is not.
 
+use walferry_record::java::hash_map::string_hash;
 use walferry_record::{Schema, SchemaRef, Shape};
 
 /// A set grows when it is three quarters full.
@@ -63,12 +64,6 @@ fn schema_hash(schema: &Schema) -> i32 {
     ])
 }
 
-/// `String.hashCode`.
-fn string_hash(text: &str) -> i32 {
-    text.encode_utf16()
-        .fold(0, |sum: i32, unit| sum.wrapping_mul(31).wrapping_add(unit.into()))
-}
-
 fn identity_hash(shape: &Shape) -> i32 {
     match shape {
         Shape::Int8 => 919_446_210,
@@ -83,17 +78,5 @@ fn identity_hash(shape: &Shape) -> i32 {
         Shape::Array(_) => 199_657_303,
         Shape::Map(..) => 2_101_636_817,
         Shape::Struct(_) => 315_805_187,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_has_the_hash_that_java_gives_it() {
-        for (text, hash) in [("", 0), ("a", 97), ("payload", -786_701_938), ("😀", 1_772_899)] {
-            assert_eq!(string_hash(text), hash, "{text}");
-        }
     }
 }

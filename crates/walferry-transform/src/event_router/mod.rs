@@ -6,6 +6,7 @@
 mod adjust;
 mod content;
 mod envelope;
+mod error;
 mod expand;
 mod hash_order;
 mod infer;
@@ -20,32 +21,38 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use tracing::{error, warn};
-use walferry_config::{Findings, Group, Options};
+use walferry_config::{Group, Reader};
 use walferry_record::{Header, Record, Typed, Value};
 
 use self::envelope::SchemaNames;
+use self::error::Error;
 use self::expand::Expansion;
-use self::options::{Configured, InvalidOperation, Settings};
-use self::plan::{Operation, Plans};
+use self::options::{InvalidOperation, Settings};
+use self::plan::{Operation, Tables};
 use self::throttle::Throttle;
-use crate::outbox::Requirements;
+use crate::contract::{Requirement, Row, Side};
+use crate::outbox::OutboxColumns;
 use crate::topic::TopicRouter;
-use crate::{DropReason, Error, Outcome, Transform};
+use crate::{DropReason, Outcome, Transform};
 
-/// The options, for the reference page.
-pub(crate) const GROUP: Group = Group {
-    title: "Transform EventRouter",
-    text: "`io.debezium.transforms.outbox.EventRouter`: sends the rows of an outbox table as events of their own.",
-    prefix: "transforms.<name>.",
-    declarations: options::DECLARATIONS,
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "io.debezium.transforms.outbox.EventRouter",
+    sides: false,
+    options: Group {
+        title: "Transform EventRouter",
+        text: "`io.debezium.transforms.outbox.EventRouter`: sends the rows of an outbox table as events of their own.",
+        prefix: "transforms.<name>.",
+        declarations: options::DECLARATIONS,
+    },
+    build,
 };
 
 /// Debezium's outbox EventRouter.
 #[derive(Debug)]
-pub struct EventRouter {
+struct EventRouter {
     settings: Settings,
-    requirements: Requirements,
-    plans: Plans,
+    columns: OutboxColumns,
+    tables: Tables,
     topics: TopicRouter,
     expansion: Option<Expansion>,
     schema_names: SchemaNames,
@@ -54,26 +61,22 @@ pub struct EventRouter {
     updates: Throttle,
 }
 
-impl EventRouter {
-    /// Reads the options.
-    pub fn new(options: &Options) -> (Option<Self>, Findings) {
-        let (configured, findings) = options::read(options);
-        let router = configured.map(|configured: Configured| Self {
-            settings: configured.settings,
-            requirements: configured.requirements,
-            plans: Plans::default(),
-            topics: configured.topics,
-            expansion: configured.expansion,
-            schema_names: SchemaNames::default(),
-            other_topics: HashSet::new(),
-            updates: Throttle::default(),
-        });
-        (router, findings)
-    }
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    let configured = options::read(reader)?;
+    Some(Box::new(EventRouter {
+        settings: configured.settings,
+        columns: configured.columns,
+        tables: Tables::default(),
+        topics: configured.topics,
+        expansion: configured.expansion,
+        schema_names: SchemaNames::default(),
+        other_topics: HashSet::new(),
+        updates: Throttle::default(),
+    }))
 }
 
 impl Transform for EventRouter {
-    fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
+    fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, crate::Error> {
         if record.value.value.is_null() {
             return Ok(if self.other_topics.contains(&*record.topic) {
                 Outcome::Record(record)
@@ -81,20 +84,20 @@ impl Transform for EventRouter {
                 Outcome::Dropped(DropReason::Tombstone)
             });
         }
-        let Some(plan) = self.plans.of(&record, &self.settings, &mut self.other_topics)? else {
+        let Some(plan) = self.tables.of(&record, &self.settings, &mut self.other_topics)? else {
             return Ok(Outcome::Record(record));
         };
         let Value::Struct(mut event) = std::mem::take(&mut record.value.value) else {
-            return Err(Error::Envelope("op"));
+            return Err(Error::Envelope("op").into());
         };
         match plan.operation(&event)? {
             Operation::Route => {}
             Operation::Drop(reason) => return Ok(Outcome::Dropped(reason)),
-            Operation::Update => return drop_update(self.settings.invalid_operation, &mut self.updates),
+            Operation::Update => return Ok(drop_update(self.settings.invalid_operation, &mut self.updates)?),
         }
         let processed_ms = plan.processed_ms(&event);
         let Value::Struct(mut row) = event.take_at(plan.after) else {
-            return Err(Error::Envelope("after"));
+            return Err(Error::Envelope("after").into());
         };
 
         // What is only looked at comes first; then the values are moved out of the row, in the order of the plan.
@@ -123,8 +126,8 @@ impl Transform for EventRouter {
         Ok(Outcome::Record(record))
     }
 
-    fn outbox(&self) -> Option<&Requirements> {
-        Some(&self.requirements)
+    fn requirement(&self) -> Option<Requirement<'_>> {
+        Some(Requirement::Outbox(&self.columns))
     }
 }
 

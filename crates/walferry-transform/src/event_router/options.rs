@@ -1,10 +1,10 @@
 //! The options of the EventRouter, each declared once.
 
-use walferry_config::{Findings, JavaRegex, Options, Property, Reader, Support, choices, properties};
+use walferry_config::{JavaRegex, Options, Property, Reader, Support, choices, properties};
 
 use super::expand::Expansion;
 use super::placement::{self, Placement, Target};
-use crate::outbox::{Requirement, Requirements};
+use crate::outbox::{Column, OutboxColumns};
 use crate::topic::TopicRouter;
 
 choices! {
@@ -169,13 +169,12 @@ pub(super) struct Configured {
     pub(super) settings: Settings,
     pub(super) topics: TopicRouter,
     pub(super) expansion: Option<Expansion>,
-    pub(super) requirements: Requirements,
+    pub(super) columns: OutboxColumns,
 }
 
 /// Reads the options, with everything that is wrong with them.
-pub(super) fn read(options: &Options) -> (Option<Configured>, Findings) {
-    let mut reader = Reader::new(options, DECLARATIONS);
-    let topics = TopicRouter::read(&mut reader, &TOPIC_REGEX, &TOPIC_REPLACEMENT);
+pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
+    let topics = TopicRouter::read(reader, &TOPIC_REGEX, &TOPIC_REPLACEMENT);
     let placements = placement::parse(&reader.get(&PLACEMENT)).unwrap_or_else(|problems| {
         for (message, hint) in problems {
             reader.problem(PLACEMENT.name(), message).hint(hint);
@@ -183,10 +182,10 @@ pub(super) fn read(options: &Options) -> (Option<Configured>, Findings) {
         Vec::new()
     });
     let settings = Settings {
-        id: column(&mut reader, &ID),
-        key: column(&mut reader, &KEY),
-        payload: column(&mut reader, &PAYLOAD),
-        route_by: column(&mut reader, &ROUTE_BY_FIELD),
+        id: column(reader, &ID),
+        key: column(reader, &KEY),
+        payload: column(reader, &PAYLOAD),
+        route_by: column(reader, &ROUTE_BY_FIELD),
         timestamp: reader.get(&TIMESTAMP),
         schema_version: reader.get(&SCHEMA_VERSION),
         placements,
@@ -201,17 +200,13 @@ pub(super) fn read(options: &Options) -> (Option<Configured>, Findings) {
         reader.get(&EMPTY_ARRAY),
         reader.get(&NAME_ADJUSTMENT),
     );
-    let requirements = requirements(&settings, options);
-    let (read, findings) = reader.finish((settings, topics));
-    let configured = read.and_then(|(settings, topics)| {
-        Some(Configured {
-            settings,
-            topics: topics?,
-            expansion: expand.then_some(expansion),
-            requirements,
-        })
-    });
-    (configured, findings)
+    let columns = columns(&settings, reader.options());
+    Some(Configured {
+        settings,
+        topics: topics?,
+        expansion: expand.then_some(expansion),
+        columns,
+    })
 }
 
 fn column(reader: &mut Reader<'_>, property: &Property<String>) -> String {
@@ -227,8 +222,8 @@ fn column(reader: &mut Reader<'_>, property: &Property<String>) -> String {
     column
 }
 
-fn requirements(settings: &Settings, options: &Options) -> Requirements {
-    let required = |column: &str, property: &'static str| Requirement {
+fn columns(settings: &Settings, options: &Options) -> OutboxColumns {
+    let required = |column: &str, property: &'static str| Column {
         column: column.to_owned(),
         property: options.full_name(property),
     };
@@ -255,7 +250,7 @@ fn requirements(settings: &Settings, options: &Options) -> Requirements {
                 .map(|column| required(column, SCHEMA_VERSION.name())),
         );
     }
-    Requirements {
+    OutboxColumns {
         identifying: vec![
             required(&settings.id, ID.name()),
             required(&settings.payload, PAYLOAD.name()),

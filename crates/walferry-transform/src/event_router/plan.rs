@@ -1,24 +1,20 @@
 //! What is worked out once for each version of a table.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use walferry_record::{Field, Record, Schema, SchemaRef, Shape, Struct, Typed};
+use walferry_record::{Field, Plans, Record, Schema, SchemaRef, Shape, Struct, Typed};
 
 use super::envelope::Envelope;
+use super::error::Error;
 use super::options::{self, MissingColumn, Settings};
 use super::placement::Target;
 use super::timestamp::TimestampType;
-use crate::{DropReason, Error};
+use crate::DropReason;
 
-/// Plans that are kept. There are as many as versions of captured tables; each change of a table makes one more.
-const KEPT: usize = 1024;
-
-/// The plan of each schema that was met, found by the pointer of the schema.
+/// The plan of each schema that was met; none for what passes.
 #[derive(Debug, Default)]
-pub(super) struct Plans {
-    plans: Vec<(SchemaRef, Option<Box<OutboxPlan>>)>,
-    places: HashMap<usize, usize>,
-    last: usize,
+pub(super) struct Tables {
+    plans: Plans<Option<Box<OutboxPlan>>>,
     /// Names of row schemas that were an outbox's.
     outboxes: HashSet<String>,
 }
@@ -70,7 +66,7 @@ impl Column {
     }
 }
 
-impl Plans {
+impl Tables {
     /// The plan for a record whose value is not null; `None` for what passes: records that are no change events, and
     /// change events of tables that are no outbox.
     ///
@@ -85,59 +81,43 @@ impl Plans {
         let Some(schema) = &record.value.schema else {
             return Ok(None);
         };
-        if !self
-            .plans
-            .get(self.last)
-            .is_some_and(|(planned, _)| SchemaRef::ptr_eq(planned, schema))
-        {
-            let address = SchemaRef::as_ptr(schema) as usize;
-            self.last = match self.places.get(&address) {
-                Some(&place) => place,
-                None => {
-                    let plan = self.make(schema, settings)?;
-                    if plan.is_none() {
-                        other_topics.insert(record.topic.as_ref().into());
-                    }
-                    self.keep(schema, address, plan)
-                }
-            };
-        }
-        Ok(self.plans[self.last].1.as_deref_mut())
+        let outboxes = &mut self.outboxes;
+        let plan = self.plans.get_or_make(schema, |schema| {
+            let plan = make(schema, settings, outboxes)?;
+            if plan.is_none() {
+                other_topics.insert(record.topic.as_ref().into());
+            }
+            Ok(plan)
+        })?;
+        Ok(plan.as_deref_mut())
     }
+}
 
-    /// The plan holds on to its schema, so that no other schema can come to have its address.
-    fn keep(&mut self, schema: &SchemaRef, address: usize, plan: Option<Box<OutboxPlan>>) -> usize {
-        if self.plans.len() == KEPT {
-            self.plans.clear();
-            self.places.clear();
-        }
-        self.plans.push((schema.clone(), plan));
-        self.places.insert(address, self.plans.len() - 1);
-        self.plans.len() - 1
+fn make(
+    schema: &Schema,
+    settings: &Settings,
+    outboxes: &mut HashSet<String>,
+) -> Result<Option<Box<OutboxPlan>>, Error> {
+    if !schema.name.as_deref().is_some_and(|name| name.ends_with(".Envelope")) {
+        return Ok(None);
     }
-
-    fn make(&mut self, schema: &Schema, settings: &Settings) -> Result<Option<Box<OutboxPlan>>, Error> {
-        if !schema.name.as_deref().is_some_and(|name| name.ends_with(".Envelope")) {
-            return Ok(None);
-        }
-        let after = schema.field_index("after").ok_or(Error::Envelope("after"))?;
-        let row = &*schema.fields()[after].schema;
-        let table = row.name.as_deref().unwrap_or_default();
-        let identifying = [&settings.id, &settings.payload, &settings.route_by];
-        if !identifying.iter().all(|column| row.field_index(column).is_some()) {
-            // Sending its rows as change events from now on would go unnoticed.
-            return if self.outboxes.contains(table) {
-                Err(Error::NoLongerOutbox {
-                    table: table.to_owned(),
-                })
-            } else {
-                Ok(None)
-            };
-        }
-        let plan = OutboxPlan::new(schema, after, settings)?;
-        self.outboxes.insert(table.to_owned());
-        Ok(Some(Box::new(plan)))
+    let after = schema.field_index("after").ok_or(Error::Envelope("after"))?;
+    let row = &*schema.fields()[after].schema;
+    let table = row.name.as_deref().unwrap_or_default();
+    let identifying = [&settings.id, &settings.payload, &settings.route_by];
+    if !identifying.iter().all(|column| row.field_index(column).is_some()) {
+        // Sending its rows as change events from now on would go unnoticed.
+        return if outboxes.contains(table) {
+            Err(Error::NoLongerOutbox {
+                table: table.to_owned(),
+            })
+        } else {
+            Ok(None)
+        };
     }
+    let plan = OutboxPlan::new(schema, after, settings)?;
+    outboxes.insert(table.to_owned());
+    Ok(Some(Box::new(plan)))
 }
 
 impl OutboxPlan {

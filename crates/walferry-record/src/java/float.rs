@@ -4,7 +4,7 @@
 //! digit would do it takes the nearest decimal of two.
 
 /// Appends the text of a double.
-pub(crate) fn push_f64(out: &mut Vec<u8>, value: f64) {
+pub fn push_f64(out: &mut Vec<u8>, value: f64) {
     let magnitude = value.abs();
     if (1e-3..1e7).contains(&magnitude) {
         // Here Ryū's layout is Java's.
@@ -24,7 +24,7 @@ pub(crate) fn push_f64(out: &mut Vec<u8>, value: f64) {
 }
 
 /// Appends the text of a float.
-pub(crate) fn push_f32(out: &mut Vec<u8>, value: f32) {
+pub fn push_f32(out: &mut Vec<u8>, value: f32) {
     let magnitude = value.abs();
     if (1e-3..1e7).contains(&magnitude) {
         out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());

@@ -1,10 +1,10 @@
 //! Connect's logical types that Java holds as `java.util.Date`.
 
-use walferry_record::{Schema, Value};
+use crate::{Schema, Value};
 
 /// A schema whose integers are a `java.util.Date` in Connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Logical {
+pub enum Logical {
     /// Days since 1970.
     Date,
     /// Milliseconds since midnight.
@@ -15,7 +15,7 @@ pub(crate) enum Logical {
 
 impl Logical {
     /// The logical type of a schema, told by its name alone as Connect does.
-    pub(crate) fn of(schema: &Schema) -> Option<Self> {
+    pub fn of(schema: &Schema) -> Option<Self> {
         match schema.name.as_deref()?.strip_prefix("org.apache.kafka.connect.data.")? {
             "Date" => Some(Self::Date),
             "Time" => Some(Self::Time),
@@ -25,7 +25,7 @@ impl Logical {
     }
 
     /// The name as Connect's messages write it.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Date => "Date",
             Self::Time => "Time",
@@ -34,7 +34,7 @@ impl Logical {
     }
 
     /// `Date.getTime` of a value: milliseconds since 1970. `None` where the value is not what the type is held as.
-    pub(crate) fn millis(self, value: &Value<'_>) -> Option<i64> {
+    pub fn millis(self, value: &Value<'_>) -> Option<i64> {
         match (self, value) {
             (Self::Date, Value::Int32(days)) => Some(i64::from(*days) * MILLIS_PER_DAY),
             (Self::Time, Value::Int32(millis)) => Some(i64::from(*millis)),
@@ -45,4 +45,4 @@ impl Logical {
 }
 
 /// Milliseconds of a day.
-pub(crate) const MILLIS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
+pub const MILLIS_PER_DAY: i64 = 24 * 60 * 60 * 1000;

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use super::logical::MILLIS_PER_DAY;
 
 /// Appends `Date.toString`, such as `Thu Jan 01 00:00:00 UTC 1970`, of milliseconds since 1970.
-pub(crate) fn push_date(out: &mut Vec<u8>, millis: i64) {
+pub fn push_date(out: &mut Vec<u8>, millis: i64) {
     const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -25,25 +25,26 @@ pub(crate) fn push_date(out: &mut Vec<u8>, millis: i64) {
 }
 
 /// Appends `HH:mm:ss.SSS'Z'` of milliseconds since 1970, also of those before.
-pub(crate) fn push_iso_time(out: &mut Vec<u8>, millis: i64) {
+pub fn push_iso_time(out: &mut Vec<u8>, millis: i64) {
     let (hours, minutes, seconds, millis) = time_of_day(millis);
     write!(out, "{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z").expect("a Vec takes all that is written");
 }
 
 /// Appends `yyyy-MM-dd'T'HH:mm:ss.SSS'Z'` of milliseconds since 1970.
-pub(crate) fn push_iso_instant(out: &mut Vec<u8>, millis: i64) {
+pub fn push_iso_instant(out: &mut Vec<u8>, millis: i64) {
     push_iso_date(out, millis);
     out.push(b'T');
     push_iso_time(out, millis);
 }
 
 /// Appends `yyyy-MM-dd` of milliseconds since 1970.
-pub(crate) fn push_iso_date(out: &mut Vec<u8>, millis: i64) {
+pub fn push_iso_date(out: &mut Vec<u8>, millis: i64) {
     let (year, month, day) = calendar_date(millis.div_euclid(MILLIS_PER_DAY));
     write!(out, "{year:04}-{month:02}-{day:02}").expect("a Vec takes all that is written");
 }
 
-fn time_of_day(millis: i64) -> (i64, i64, i64, i64) {
+/// Hours, minutes, seconds and milliseconds since midnight.
+pub fn time_of_day(millis: i64) -> (i64, i64, i64, i64) {
     let millis = millis.rem_euclid(MILLIS_PER_DAY);
     (
         millis / 3_600_000,
@@ -54,8 +55,7 @@ fn time_of_day(millis: i64) -> (i64, i64, i64, i64) {
 }
 
 /// Year, month and day of days since 1970, as Java's calendar counts them: Gregorian from 1582-10-15, Julian before.
-fn calendar_date(days: i64) -> (i64, i64, i64) {
-    const FIRST_GREGORIAN: i64 = -141_427;
+pub fn calendar_date(days: i64) -> (i64, i64, i64) {
     // Years begin in March here, so that the leap day is the last day of one. Day 0 is the 1st of March of the year 0.
     let (year, day_of_year) = if days >= FIRST_GREGORIAN {
         let days = days + 719_468;
@@ -75,6 +75,30 @@ fn calendar_date(days: i64) -> (i64, i64, i64) {
     (year + i64::from(month <= 2), month, day)
 }
 
+/// Days since 1970 of the first day of a month, which may lie outside 1 to 12, and of `day` in it, which may lie outside the month.
+/// The calendar is Java's: Gregorian from 1582-10-15, Julian before.
+pub fn days_of(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = (year + (month - 1).div_euclid(12), (month - 1).rem_euclid(12) + 1);
+    let year_from_march = year - i64::from(month <= 2);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let leap_days = year_from_march.div_euclid(4);
+    let gregorian_leap_days = leap_days - year_from_march.div_euclid(100) + year_from_march.div_euclid(400);
+    let gregorian = 365 * year_from_march + gregorian_leap_days + day_of_year - 719_468;
+    if gregorian >= FIRST_GREGORIAN {
+        gregorian
+    } else {
+        365 * year_from_march + leap_days + day_of_year - 719_470
+    }
+}
+
+/// The day of the week of days since 1970: 0 is Sunday.
+pub fn weekday(days: i64) -> i64 {
+    (days + 4).rem_euclid(7)
+}
+
+/// 1582-10-15 in days since 1970.
+const FIRST_GREGORIAN: i64 = -141_427;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +117,14 @@ mod tests {
             push_date(&mut out, millis);
             assert_eq!(String::from_utf8(out).unwrap(), expected, "{millis}");
         }
+    }
+
+    #[test]
+    fn a_date_leads_back_to_its_days() {
+        for days in (-1_000_000..3_000_000).step_by(97).chain([-141_428, -141_427]) {
+            let (year, month, day) = calendar_date(days);
+            assert_eq!(days_of(year, month, day), days, "{year}-{month}-{day}");
+        }
+        assert_eq!(days_of(2023, 14, 30), days_of(2024, 3, 1));
     }
 }

@@ -2,13 +2,13 @@
 
 use std::io::Write as _;
 
-use walferry_record::{Schema, Shape, Struct, Value};
+use crate::{Schema, Shape, Struct, Value};
 
 use super::logical::Logical;
 use super::{date, float};
 
 /// Appends the text of a value. The schema tells dates from numbers.
-pub(crate) fn push(out: &mut Vec<u8>, value: &Value<'_>, schema: Option<&Schema>) {
+pub fn push(out: &mut Vec<u8>, value: &Value<'_>, schema: Option<&Schema>) {
     if let Some(millis) = schema.and_then(Logical::of).and_then(|logical| logical.millis(value)) {
         return date::push_date(out, millis);
     }
@@ -30,7 +30,7 @@ pub(crate) fn push(out: &mut Vec<u8>, value: &Value<'_>, schema: Option<&Schema>
 }
 
 /// Appends the text of a number; of anything else nothing.
-pub(crate) fn push_number(out: &mut Vec<u8>, value: &Value<'_>) {
+pub fn push_number(out: &mut Vec<u8>, value: &Value<'_>) {
     let mut digits = itoa::Buffer::new();
     match value {
         Value::Int8(n) => out.extend_from_slice(digits.format(*n).as_bytes()),

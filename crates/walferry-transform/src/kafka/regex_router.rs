@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-use walferry_config::{Findings, Group, JavaRegex, Options, Property, Reader, properties};
+use walferry_config::{Group, JavaRegex, Property, Reader, properties};
 use walferry_record::Record;
 
+use crate::contract::{Row, Side};
 use crate::topic::TopicRouter;
 use crate::{Error, Outcome, Transform};
 
@@ -16,28 +17,26 @@ properties! {
                literal.");
 }
 
-/// The options, for the reference page.
-pub(crate) const GROUP: Group = Group {
-    title: "Transform RegexRouter",
-    text: "`org.apache.kafka.connect.transforms.RegexRouter`: sends records to another topic.",
-    prefix: "transforms.<name>.",
-    declarations: DECLARATIONS,
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "org.apache.kafka.connect.transforms.RegexRouter",
+    sides: false,
+    options: Group {
+        title: "Transform RegexRouter",
+        text: "`org.apache.kafka.connect.transforms.RegexRouter`: sends records to another topic.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
 };
 
-/// Kafka's `RegexRouter`.
 #[derive(Debug)]
-pub struct RegexRouter {
+struct RegexRouter {
     topics: TopicRouter,
 }
 
-impl RegexRouter {
-    /// Reads the options.
-    pub(crate) fn new(options: &Options) -> (Option<Self>, Findings) {
-        let mut reader = Reader::new(options, DECLARATIONS);
-        let topics = TopicRouter::read(&mut reader, &REGEX, &REPLACEMENT);
-        let (topics, findings) = reader.finish(topics);
-        (topics.flatten().map(|topics| Self { topics }), findings)
-    }
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    let topics = TopicRouter::read(reader, &REGEX, &REPLACEMENT)?;
+    Some(Box::new(RegexRouter { topics }))
 }
 
 impl Transform for RegexRouter {

@@ -1,0 +1,166 @@
+//! What was worked out once for each schema.
+
+use std::collections::HashMap;
+
+use crate::SchemaRef;
+
+/// Below this many plans nothing is cleaned up.
+const FEW: usize = 64;
+/// More plans are never kept.
+const MOST: usize = 1000;
+
+/// One plan for each schema that was met, found by the address of the shared schema.
+///
+/// A plan keeps its schema alive, so that no other schema can come to lie at the same address. Schemas may be made for a single
+/// record (those of expanded JSON): from time to time the plans of schemas that nobody else holds are dropped.
+#[derive(Debug)]
+pub struct Plans<P> {
+    entries: Vec<Entry<P>>,
+    places: HashMap<usize, usize>,
+    /// Most records have the schema of the record before.
+    last: usize,
+    clean_up_at: usize,
+}
+
+#[derive(Debug)]
+struct Entry<P> {
+    schema: SchemaRef,
+    plan: P,
+    /// How many references to the schema this entry holds, its plan included.
+    own: usize,
+}
+
+impl<P> Default for Plans<P> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            places: HashMap::new(),
+            last: 0,
+            clean_up_at: FEW,
+        }
+    }
+}
+
+impl<P> Plans<P> {
+    /// The plan of a schema, made when the schema is first met. A plan that cannot be made is asked for again next time.
+    ///
+    /// # Errors
+    /// What `make` says.
+    pub fn get_or_make<E>(
+        &mut self,
+        schema: &SchemaRef,
+        make: impl FnOnce(&SchemaRef) -> Result<P, E>,
+    ) -> Result<&mut P, E> {
+        let is_last = |entry: &Entry<P>| SchemaRef::ptr_eq(&entry.schema, schema);
+        if !self.entries.get(self.last).is_some_and(is_last) {
+            self.last = match self.places.get(&address(schema)) {
+                Some(&place) => place,
+                None => self.add(schema, make)?,
+            };
+        }
+        Ok(&mut self.entries[self.last].plan)
+    }
+
+    /// The same where a plan can always be made.
+    pub fn get(&mut self, schema: &SchemaRef, make: impl FnOnce(&SchemaRef) -> P) -> &mut P {
+        let made = self.get_or_make(schema, |schema| Ok::<_, std::convert::Infallible>(make(schema)));
+        made.unwrap_or_else(|never| match never {})
+    }
+
+    /// How many plans are kept.
+    pub const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no schema has been met.
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether there is a plan for a schema.
+    pub fn has(&self, schema: &SchemaRef) -> bool {
+        self.places.contains_key(&address(schema))
+    }
+
+    #[cold]
+    fn add<E>(&mut self, schema: &SchemaRef, make: impl FnOnce(&SchemaRef) -> Result<P, E>) -> Result<usize, E> {
+        let before = SchemaRef::strong_count(schema);
+        let plan = make(schema)?;
+        if self.entries.len() >= self.clean_up_at {
+            self.clean_up();
+        }
+        let kept = schema.clone();
+        let own = SchemaRef::strong_count(schema).saturating_sub(before);
+        let place = self.entries.len();
+        self.entries.push(Entry {
+            schema: kept,
+            plan,
+            own,
+        });
+        self.places.insert(address(schema), place);
+        Ok(place)
+    }
+
+    fn clean_up(&mut self) {
+        self.entries
+            .retain(|entry| SchemaRef::strong_count(&entry.schema) > entry.own);
+        if self.entries.len() >= MOST {
+            self.entries.clear();
+        }
+        let places = self.entries.iter().enumerate();
+        self.places = places.map(|(place, entry)| (address(&entry.schema), place)).collect();
+        self.clean_up_at = (2 * self.entries.len()).clamp(FEW, MOST);
+    }
+}
+
+fn address(schema: &SchemaRef) -> usize {
+    SchemaRef::as_ptr(schema) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Schema;
+
+    fn schema(name: usize) -> SchemaRef {
+        Schema::string().named(name.to_string()).build()
+    }
+
+    fn plan(plans: &mut Plans<(String, SchemaRef)>, schema: &SchemaRef) -> String {
+        let make = |schema: &SchemaRef| (schema.name.as_deref().unwrap().to_owned(), schema.clone());
+        plans.get(schema, make).0.clone()
+    }
+
+    #[test]
+    fn plans_of_schemas_that_nobody_holds_any_more_go_and_the_others_stay() {
+        let mut plans = Plans::default();
+        let tables: Vec<_> = (0..40).map(schema).collect();
+        for number in 0..10_000 {
+            assert_eq!(plan(&mut plans, &tables[number % 40]), (number % 40).to_string());
+            // Lies where another schema lay before, as soon as its plan is gone.
+            assert_eq!(plan(&mut plans, &schema(number)), number.to_string());
+        }
+        assert!(plans.len() <= 2 * FEW, "{} plans", plans.len());
+        assert!(tables.iter().all(|table| plans.has(table)));
+    }
+
+    #[test]
+    fn there_are_never_more_plans_than_the_most() {
+        let mut plans = Plans::default();
+        let tables: Vec<_> = (0..3 * MOST).map(schema).collect();
+        for _ in 0..2 {
+            for (number, table) in tables.iter().enumerate() {
+                assert_eq!(plan(&mut plans, table), number.to_string());
+                assert!(plans.len() <= MOST);
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_that_could_not_be_made_is_tried_again() {
+        let mut plans = Plans::<u8>::default();
+        let schema = schema(1);
+        assert_eq!(plans.get_or_make(&schema, |_| Err("not yet")), Err("not yet"));
+        assert_eq!(plans.get_or_make(&schema, |_| Ok::<_, &str>(7)), Ok(&mut 7));
+    }
+}

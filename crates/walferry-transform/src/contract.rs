@@ -1,0 +1,79 @@
+//! What a transform and a predicate are, to the chain and to the table of them.
+
+use walferry_config::{Group, Reader, RegexLimit};
+use walferry_record::{Record, Typed};
+
+use crate::outbox::OutboxColumns;
+use crate::{Error, Outcome};
+
+/// One step of a chain.
+///
+/// A transform works in two steps. It *plans* once for each schema that it meets: the output schema, and which fields it is about.
+/// It *applies* the plan to each record, which moves values only. A transform that changes names, topics or headers alone does not
+/// look at the values. `Reshape` does both steps for transforms of the key or the value.
+pub trait Transform: Send {
+    /// Turns one record into what goes on down the chain. The result may borrow from the transform (topics, header
+    /// names), so it is to be encoded before the next record comes.
+    ///
+    /// # Errors
+    /// Where the record cannot be transformed and no option says that it may be dropped.
+    fn apply<'a>(&'a mut self, record: Record<'a>) -> Result<Outcome<'a>, Error>;
+
+    /// What the transform asks of the captured tables.
+    fn requirement(&self) -> Option<Requirement<'_>> {
+        None
+    }
+}
+
+/// What a transform asks of the captured tables. It is checked before the start.
+#[derive(Debug, Clone, Copy)]
+pub enum Requirement<'a> {
+    /// One of them at least is an outbox, with these columns.
+    Outbox(&'a OutboxColumns),
+}
+
+/// Says which records a transform sees.
+pub trait Predicate: Send {
+    /// Whether it is true of a record, as the transforms before have left it.
+    ///
+    /// # Errors
+    /// A regular expression looks for a match for too long.
+    fn test(&self, record: &Record<'_>) -> Result<bool, RegexLimit>;
+
+    /// Whether it is true of every change event on a topic; `None` where the topic does not tell.
+    fn test_topic(&self, topic: &str) -> Option<bool> {
+        let _ = topic;
+        None
+    }
+}
+
+/// The part of a record that a class works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// `$Key`.
+    Key,
+    /// `$Value`; also the side of classes that have no sides.
+    Value,
+}
+
+impl Side {
+    /// The part itself.
+    pub(crate) fn of<'r, 'a>(self, record: &'r mut Record<'a>) -> &'r mut Typed<'a> {
+        match self {
+            Self::Key => &mut record.key,
+            Self::Value => &mut record.value,
+        }
+    }
+}
+
+/// One row of a table of plug-ins: all that the rest of the program knows of a transform or a predicate.
+pub(crate) struct Row<T: ?Sized + 'static> {
+    /// The full name of the class, without the side.
+    pub(crate) class: &'static str,
+    /// Whether there are two classes of that name, `$Key` and `$Value`.
+    pub(crate) sides: bool,
+    /// The options: the parser, the check of names and the reference page read them.
+    pub(crate) options: Group,
+    /// Reads the options and builds the plug-in. What is wrong with the options is told to the reader.
+    pub(crate) build: fn(&mut Reader<'_>, Side) -> Option<Box<T>>,
+}

@@ -1,0 +1,44 @@
+//! Kafka's `DropHeaders`: takes headers away.
+
+use walferry_config::{Group, Property, Reader, properties};
+use walferry_record::Record;
+
+use crate::contract::{Row, Side};
+use crate::reshape::names;
+use crate::{Error, Outcome, Transform};
+
+properties! {
+    const HEADERS: Property<Vec<String>> = Property::new("headers").required()
+        .text("Names of the headers that are taken away. Every header of such a name goes.");
+}
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "org.apache.kafka.connect.transforms.DropHeaders",
+    sides: false,
+    options: Group {
+        title: "Transform DropHeaders",
+        text: "`org.apache.kafka.connect.transforms.DropHeaders`: takes headers away from each record.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+struct DropHeaders {
+    names: Vec<String>,
+}
+
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    Some(Box::new(DropHeaders {
+        names: names(reader, &HEADERS),
+    }))
+}
+
+impl Transform for DropHeaders {
+    fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        record
+            .headers
+            .retain(|header| !self.names.iter().any(|name| header.name == **name));
+        Ok(Outcome::Record(record))
+    }
+}

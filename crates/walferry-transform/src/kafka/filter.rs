@@ -1,0 +1,32 @@
+//! Kafka's `Filter`: drops every record that its predicate lets through to it.
+
+use walferry_config::{Group, Reader};
+use walferry_record::Record;
+
+use crate::contract::{Row, Side};
+use crate::{DropReason, Error, Outcome, Transform};
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "org.apache.kafka.connect.transforms.Filter",
+    sides: false,
+    options: Group {
+        title: "Transform Filter",
+        text: "`org.apache.kafka.connect.transforms.Filter`: drops every record that its predicate lets through to it. It has no \
+               options. The dropped records are counted.",
+        prefix: "transforms.<name>.",
+        declarations: &[],
+    },
+    build,
+};
+
+struct Filter;
+
+fn build(_: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    Some(Box::new(Filter))
+}
+
+impl Transform for Filter {
+    fn apply<'a>(&'a mut self, _: Record<'a>) -> Result<Outcome<'a>, Error> {
+        Ok(Outcome::Dropped(DropReason::Filtered))
+    }
+}

@@ -1,0 +1,183 @@
+//! Kafka's `InsertField`: fields with what is known of the record, or with a fixed text.
+
+use walferry_config::{Group, Property, Reader, Support, properties};
+use walferry_record::{Field, Record, Schema, SchemaRef, Typed, Value};
+
+use crate::contract::{Row, Side};
+use crate::reshape::{REPLACE_NULL, Reshape, basics, fields, map, set_text, settle, structure, typed, values};
+use crate::{Error, Transform};
+
+properties! {
+    const TOPIC: Property<Option<String>> = Property::new("topic.field")
+        .text("Name of a field for the topic. An exclamation mark behind the name makes the field required; a question mark, or nothing, \
+               leaves it optional. The same goes for the other fields.");
+    const PARTITION: Property<Option<String>> = Property::new("partition.field")
+        .text("Name of a field for the partition. It is null unless an earlier transform chose the partition.");
+    const OFFSET: Property<Option<String>> = Property::new("offset.field")
+        .support(Support::Refused { hint: "leave it out: records have an offset only once they are in Kafka, so Kafka Connect fails here too" })
+        .text("Name of a field for the offset; for sinks only.");
+    const TIMESTAMP: Property<Option<String>> = Property::new("timestamp.field")
+        .text("Name of a field for the timestamp. It is null unless an earlier transform, such as EventRouter, set the timestamp.");
+    const STATIC: Property<Option<String>> = Property::new("static.field")
+        .text("Name of a field for the fixed text in `static.value`.");
+    const STATIC_VALUE: Property<Option<String>> = Property::new("static.value")
+        .text("The text of `static.field`; required with it.");
+    const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
+        .text(REPLACE_NULL);
+}
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "org.apache.kafka.connect.transforms.InsertField",
+    sides: true,
+    options: Group {
+        title: "Transform InsertField",
+        text: "`org.apache.kafka.connect.transforms.InsertField$Key` and `$Value`: adds fields to the key or the value, in the order \
+               below. Tombstones pass.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+const PURPOSE: &str = "InsertField";
+
+/// What a new field holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Topic,
+    Partition,
+    Timestamp,
+    Static,
+}
+
+struct Insertion {
+    what: What,
+    name: String,
+    optional: bool,
+}
+
+struct InsertField {
+    insertions: Vec<Insertion>,
+    text: String,
+    replace_null: bool,
+}
+
+fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
+    let mut insertions = Vec::new();
+    for (property, what) in [
+        (&TOPIC, What::Topic),
+        (&PARTITION, What::Partition),
+        (&TIMESTAMP, What::Timestamp),
+        (&STATIC, What::Static),
+    ] {
+        if let Some(spec) = set_text(reader, property) {
+            let insertion = Insertion::parse(what, &spec);
+            if insertion.name.is_empty() {
+                reader.problem(property.name(), format!("is {spec:?}, and must name a field"));
+            }
+            insertions.push(insertion);
+        }
+    }
+    let has_static = insertions.iter().any(|insertion| insertion.what == What::Static);
+    let text = set_text(reader, &STATIC_VALUE);
+    if has_static && text.is_none() {
+        reader.problem(STATIC_VALUE.name(), "is required with static.field");
+    }
+    if !has_static && text.is_some() {
+        reader
+            .warning(STATIC_VALUE.name(), "has no effect without static.field")
+            .hint("name the field with static.field");
+    }
+    if insertions.is_empty() && !reader.is_set(&OFFSET) {
+        reader
+            .problem(TOPIC.name(), "and the other fields are all left out")
+            .hint("set at least one of topic.field, partition.field, timestamp.field and static.field");
+    }
+    let replace_null = reader.get(&REPLACE);
+    InsertField {
+        insertions,
+        text: text.unwrap_or_default(),
+        replace_null,
+    }
+    .boxed(side)
+}
+
+impl Insertion {
+    fn parse(what: What, spec: &str) -> Self {
+        let (name, optional) = match (spec.strip_suffix('?'), spec.strip_suffix('!')) {
+            (Some(name), _) => (name, true),
+            (_, Some(name)) => (name, false),
+            _ => (spec, true),
+        };
+        Self {
+            what,
+            name: name.to_owned(),
+            optional,
+        }
+    }
+
+    fn schema(&self) -> Schema {
+        let schema = match self.what {
+            What::Topic | What::Static => Schema::string(),
+            What::Partition => Schema::int32(),
+            What::Timestamp => Schema::timestamp(),
+        };
+        schema.with_optional(self.optional)
+    }
+}
+
+impl InsertField {
+    /// The value of a new field; null where the record does not know it.
+    fn value<'a>(&'a self, what: What, record: &Record<'a>) -> Value<'a> {
+        match what {
+            What::Topic => Value::String(record.topic.clone()),
+            What::Partition => record.partition.map_or(Value::Null, Value::Int32),
+            What::Timestamp => record.timestamp_ms.map_or(Value::Null, Value::Int64),
+            What::Static => Value::str(&self.text),
+        }
+    }
+}
+
+pub(crate) struct Plan {
+    input: SchemaRef,
+    output: SchemaRef,
+}
+
+impl Reshape for InsertField {
+    type Plan = Plan;
+
+    fn passes(&self, typed: &Typed<'_>) -> bool {
+        typed.value.is_null()
+    }
+
+    fn plan(&self, schema: &SchemaRef) -> Result<Plan, Error> {
+        let mut all = fields(schema)?.to_vec();
+        let new = self.insertions.iter();
+        all.extend(new.map(|insertion| Field::new(insertion.name.as_str(), insertion.schema().build())));
+        Ok(Plan {
+            input: schema.clone(),
+            output: basics(schema, structure(all)?).build(),
+        })
+    }
+
+    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, record: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+        let mut values = values(value, PURPOSE)?;
+        settle(&plan.input, &mut values, self.replace_null)?;
+        values.reserve_exact(self.insertions.len());
+        for insertion in &self.insertions {
+            values.push(self.value(insertion.what, record));
+        }
+        Ok(typed(&plan.output, values))
+    }
+
+    fn apply_schemaless<'a>(&'a self, value: Value<'a>, record: &mut Record<'a>) -> Result<Value<'a>, Error> {
+        let mut map = map(value, PURPOSE)?;
+        for insertion in &self.insertions {
+            let value = self.value(insertion.what, record);
+            if !value.is_null() {
+                map.put(Value::str(&insertion.name), value);
+            }
+        }
+        Ok(map.into_value())
+    }
+}

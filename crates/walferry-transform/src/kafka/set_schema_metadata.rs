@@ -1,0 +1,112 @@
+//! Kafka's `SetSchemaMetadata`: another name or version for the schema of the key or the value.
+
+use std::sync::Arc;
+
+use walferry_config::{Group, Property, Reader, properties};
+use walferry_record::{Record, SchemaRef, Struct, Typed, Value};
+
+use crate::contract::{Row, Side};
+use crate::error::Problem;
+use crate::reshape::{REPLACE_NULL, Reshape, fields, set_text, settle};
+use crate::{Error, Transform};
+
+properties! {
+    const NAME: Property<Option<String>> = Property::new("schema.name")
+        .text("The new name. Left out, the name stays. A name or a version is required.");
+    const VERSION: Property<Option<i32>> = Property::new("schema.version")
+        .text("The new version. Left out, the version stays.");
+    const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
+        .text(REPLACE_NULL);
+}
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "org.apache.kafka.connect.transforms.SetSchemaMetadata",
+    sides: true,
+    options: Group {
+        title: "Transform SetSchemaMetadata",
+        text: "`org.apache.kafka.connect.transforms.SetSchemaMetadata$Key` and `$Value`: gives the schema of the key or the value \
+               another name or version. Schemas within it stay as they are. As in Kafka Connect it fails on keys and \
+               values that are no structs.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+struct SetSchemaMetadata {
+    name: Option<Arc<str>>,
+    version: Option<i32>,
+    replace_null: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("a value without a schema has no name and no version to set")]
+struct NoSchema;
+
+impl Problem for NoSchema {
+    fn hint(&self) -> Option<String> {
+        Some("give the transform a predicate that leaves such records out".into())
+    }
+}
+
+fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
+    let name = set_text(reader, &NAME);
+    let version = reader.get(&VERSION);
+    if version.is_none() && reader.is_set(&VERSION) {
+        reader.problem(VERSION.name(), "is empty, which is not a whole number");
+    } else if name.is_none() && version.is_none() {
+        reader
+            .problem(NAME.name(), "is required where schema.version is left out")
+            .hint("set schema.name, schema.version or both");
+    }
+    let replace_null = reader.get(&REPLACE);
+    SetSchemaMetadata {
+        name: name.map(Into::into),
+        version,
+        replace_null,
+    }
+    .boxed(side)
+}
+
+pub(crate) struct Plan {
+    input: SchemaRef,
+    output: SchemaRef,
+}
+
+impl Reshape for SetSchemaMetadata {
+    type Plan = Plan;
+
+    fn passes(&self, typed: &Typed<'_>) -> bool {
+        typed.is_null()
+    }
+
+    fn plan(&self, schema: &SchemaRef) -> Result<Plan, Error> {
+        // As in Connect, which lists the fields of the schema whatever its type.
+        fields(schema)?;
+        let mut output = (**schema).clone();
+        if self.name.is_some() {
+            output.name = self.name.clone();
+        }
+        output.version = self.version.or(schema.version);
+        Ok(Plan {
+            input: schema.clone(),
+            output: output.build(),
+        })
+    }
+
+    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+        let value = match value {
+            Value::Struct(value) => {
+                let mut values = value.into_values();
+                settle(&plan.input, &mut values, self.replace_null)?;
+                Value::Struct(Struct::new(plan.output.clone(), values))
+            }
+            other => other,
+        };
+        Ok(Typed::new(plan.output.clone(), value))
+    }
+
+    fn apply_schemaless<'a>(&'a self, _: Value<'a>, _: &mut Record<'a>) -> Result<Value<'a>, Error> {
+        Err(NoSchema.into())
+    }
+}

@@ -1,0 +1,64 @@
+//! Kafka's `TimestampRouter`: a topic that depends on the timestamp of the record.
+
+use std::borrow::Cow;
+
+use walferry_config::{Group, Property, Reader, properties};
+use walferry_record::Record;
+use walferry_record::java::date_format::DateFormat;
+
+use super::timestamp_converter::date_format;
+use crate::contract::{Row, Side};
+use crate::error::Problem;
+use crate::{Error, Outcome, Transform};
+
+properties! {
+    const TOPIC_FORMAT: Property<String> = Property::new("topic.format").default("${topic}-${timestamp}")
+        .text("The new topic, with `${topic}` for the topic and `${timestamp}` for the timestamp of the record.");
+    const TIMESTAMP_FORMAT: Property<String> = Property::new("timestamp.format").default("yyyyMMdd")
+        .text("How the timestamp is written: a pattern of Java's `SimpleDateFormat`. The time zone is UTC.");
+}
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "org.apache.kafka.connect.transforms.TimestampRouter",
+    sides: false,
+    options: Group {
+        title: "Transform TimestampRouter",
+        text: "`org.apache.kafka.connect.transforms.TimestampRouter`: sends records to a topic that depends on their timestamp. \
+               Change events have none, so that the transform fails on them, as in Kafka Connect; what EventRouter makes of an \
+               outbox has one.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+struct TimestampRouter {
+    topic: String,
+    format: DateFormat,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the record has no timestamp")]
+struct NoTimestamp;
+
+impl Problem for NoTimestamp {
+    fn hint(&self) -> Option<String> {
+        Some("change events have no timestamp: use RegexRouter, or give the transform a predicate".into())
+    }
+}
+
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    let topic = reader.get(&TOPIC_FORMAT);
+    let pattern = reader.get(&TIMESTAMP_FORMAT);
+    let format = date_format(reader, TIMESTAMP_FORMAT.name(), &pattern)?;
+    Some(Box::new(TimestampRouter { topic, format }))
+}
+
+impl Transform for TimestampRouter {
+    fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        let timestamp = record.timestamp_ms.ok_or(NoTimestamp)?;
+        let topic = self.topic.replace("${topic}", &record.topic);
+        record.topic = Cow::Owned(topic.replace("${timestamp}", &self.format.format(timestamp)));
+        Ok(Outcome::Record(record))
+    }
+}

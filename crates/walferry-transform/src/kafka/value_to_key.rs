@@ -1,0 +1,118 @@
+//! Kafka's `ValueToKey`: a key made of fields of the value.
+
+use walferry_config::{Group, Property, Reader, properties};
+use walferry_record::java::hash_map::HashMap;
+use walferry_record::{Field, Record, Schema, SchemaRef, Typed, Value};
+
+use crate::contract::{Row, Side};
+use crate::error::Problem;
+use crate::reshape::{Reshape, Unfit, fields, kind, names, settle_one, structure, typed};
+use crate::{Error, Transform};
+
+properties! {
+    const FIELDS: Property<Vec<String>> = Property::new("fields").required()
+        .text("Names of the fields of the value that make the key, in this order.");
+    const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
+        .text("Whether the default of a field stands in where the field is null.");
+}
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "org.apache.kafka.connect.transforms.ValueToKey",
+    sides: false,
+    options: Group {
+        title: "Transform ValueToKey",
+        text: "`org.apache.kafka.connect.transforms.ValueToKey`: makes the key of the record from fields of its value. It fails on \
+               tombstones: give it a predicate. Another key means other partitions.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+const PURPOSE: &str = "ValueToKey";
+
+struct ValueToKey {
+    fields: Vec<String>,
+    replace_null: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the value has no field {0}, which fields names")]
+struct NoField(String);
+
+impl Problem for NoField {
+    fn hint(&self) -> Option<String> {
+        Some("correct fields, or give the transform a predicate such as TopicNameMatches".into())
+    }
+}
+
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    let fields = names(reader, &FIELDS);
+    let replace_null = reader.get(&REPLACE);
+    ValueToKey { fields, replace_null }.boxed(Side::Value)
+}
+
+pub(crate) struct Plan {
+    value: SchemaRef,
+    key: SchemaRef,
+    places: Vec<usize>,
+}
+
+impl Reshape for ValueToKey {
+    type Plan = Plan;
+
+    fn plan(&self, schema: &SchemaRef) -> Result<Plan, Error> {
+        let all = fields(schema)?;
+        let mut places = Vec::with_capacity(self.fields.len());
+        for name in &self.fields {
+            places.push(schema.field_index(name).ok_or_else(|| NoField(name.clone()))?);
+        }
+        let fields: Vec<Field> = places.iter().map(|&place| all[place].clone()).collect();
+        Ok(Plan {
+            value: schema.clone(),
+            key: Schema::of(structure(fields)?).build(),
+            places,
+        })
+    }
+
+    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, record: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+        let Some(row) = value.as_struct() else {
+            let found = kind(&value);
+            return Err(Unfit::NotStruct {
+                purpose: PURPOSE,
+                found,
+            }
+            .into());
+        };
+        let mut key = Vec::with_capacity(plan.places.len());
+        for (&place, field) in plan.places.iter().zip(plan.key.fields()) {
+            let mut value = row.values()[place].clone();
+            settle_one(field, &mut value, self.replace_null)?;
+            key.push(value);
+        }
+        record.key = typed(&plan.key, key);
+        Ok(Typed::new(plan.value.clone(), value))
+    }
+
+    fn apply_schemaless<'a>(&'a self, value: Value<'a>, record: &mut Record<'a>) -> Result<Value<'a>, Error> {
+        let Value::Map(pairs) = value else {
+            let found = kind(&value);
+            return Err(Unfit::NotMap {
+                purpose: PURPOSE,
+                found,
+            }
+            .into());
+        };
+        let mut key = HashMap::with_capacity(self.fields.len());
+        for field in &self.fields {
+            let found = pairs.iter().find(|(name, _)| name.as_str() == Some(field));
+            let value = found.map(|(_, value)| value.clone()).unwrap_or_default();
+            key.put(Value::str(field), value);
+        }
+        record.key = Typed {
+            schema: None,
+            value: key.into_value(),
+        };
+        Ok(Value::Map(pairs))
+    }
+}

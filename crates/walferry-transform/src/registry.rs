@@ -1,0 +1,180 @@
+//! The tables of transforms and predicates. A new one is a file and a row here.
+
+use walferry_config::Group;
+
+use crate::contract::{Predicate, Row, Side, Transform};
+use crate::{debezium, event_router, kafka, predicates};
+
+pub(crate) const TRANSFORMS: &[Row<dyn Transform>] = &[
+    event_router::ROW,
+    debezium::extract_new_record_state::ROW,
+    kafka::cast::ROW,
+    kafka::drop_headers::ROW,
+    kafka::extract_field::ROW,
+    kafka::filter::ROW,
+    kafka::flatten::ROW,
+    kafka::header_from::ROW,
+    kafka::hoist_field::ROW,
+    kafka::insert_field::ROW,
+    kafka::insert_header::ROW,
+    kafka::mask_field::ROW,
+    kafka::regex_router::ROW,
+    kafka::replace_field::ROW,
+    kafka::set_schema_metadata::ROW,
+    kafka::timestamp_converter::ROW,
+    kafka::timestamp_router::ROW,
+    kafka::value_to_key::ROW,
+];
+
+pub(crate) const PREDICATES: &[Row<dyn Predicate>] = &[
+    predicates::topic_name_matches::ROW,
+    predicates::has_header_key::ROW,
+    predicates::record_is_tombstone::ROW,
+];
+
+/// Transforms of Debezium that are not there yet, so that the refusal need not guess.
+pub(crate) const LATER: &[&str] = &[
+    "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent",
+    "io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb",
+    "io.debezium.transforms.ByLogicalTableRouter",
+    "io.debezium.transforms.CollectionNameTransformation",
+    "io.debezium.transforms.ContentBasedRouter",
+    "io.debezium.transforms.ExtractChangedRecordState",
+    "io.debezium.transforms.ExtractSchemaToNewRecord",
+    "io.debezium.transforms.Filter",
+    "io.debezium.transforms.GeometryFormatTransformer",
+    "io.debezium.transforms.HeaderToValue",
+    "io.debezium.transforms.SchemaChangeEventFilter",
+    "io.debezium.transforms.SwapGeometryCoordinates",
+    "io.debezium.transforms.TimezoneConverter",
+    "io.debezium.transforms.ToLogicalTopicRouter",
+    "io.debezium.transforms.VectorToJsonConverter",
+    "io.debezium.transforms.openlineage.OpenLineage",
+    "io.debezium.transforms.partitions.PartitionRouting",
+    "io.debezium.transforms.tracing.ActivateTracingSpan",
+];
+
+/// The options of every transform and predicate, for the reference page.
+pub const GROUPS: &[Group] = &groups();
+
+const fn groups() -> [Group; TRANSFORMS.len() + PREDICATES.len()] {
+    let mut groups = [TRANSFORMS[0].options; TRANSFORMS.len() + PREDICATES.len()];
+    let mut at = 0;
+    while at < groups.len() {
+        groups[at] = if at < TRANSFORMS.len() {
+            TRANSFORMS[at].options
+        } else {
+            PREDICATES[at - TRANSFORMS.len()].options
+        };
+        at += 1;
+    }
+    groups
+}
+
+/// What a class name means.
+pub(crate) enum Class<T: ?Sized + 'static> {
+    /// One that is there.
+    Known(&'static Row<T>, Side),
+    /// One that is there as `$Key` and as `$Value`, without saying which.
+    NoSide(&'static str),
+    /// One that is known and not there yet.
+    Later(&'static str),
+    /// None, with the nearest one that is there.
+    Unknown(Option<String>),
+}
+
+/// What a class name means. Connect takes the full name of a class and the name without its package.
+pub(crate) fn find<T: ?Sized>(class: &str, known: &'static [Row<T>], later: &[&'static str]) -> Class<T> {
+    let means = |full: &str, class: &str| full == class || simple(full) == class;
+    for row in known {
+        let named = |suffix: &str| class.strip_suffix(suffix).is_some_and(|class| means(row.class, class));
+        match row.sides {
+            false if means(row.class, class) => return Class::Known(row, Side::Value),
+            true if named("$Key") => return Class::Known(row, Side::Key),
+            true if named("$Value") => return Class::Known(row, Side::Value),
+            _ => {}
+        }
+    }
+    if let Some(row) = known.iter().find(|row| row.sides && means(row.class, class)) {
+        return Class::NoSide(row.class);
+    }
+    if let Some(full) = later.iter().find(|full| means(full, class)) {
+        return Class::Later(full);
+    }
+    let (name, side) = match class.split_once('$') {
+        Some((name, side)) => (name, Some(side)),
+        None => (class, None),
+    };
+    let likeness = |full: &str| strsim::jaro_winkler(&simple(name).to_lowercase(), &simple(full).to_lowercase());
+    let nearest = known.iter().map(|row| (likeness(row.class), row));
+    let nearest = nearest.filter(|(likeness, _)| *likeness > 0.8);
+    let nearest = nearest.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, row)| row);
+    Class::Unknown(nearest.map(|row| match (row.sides, side) {
+        (false, _) => row.class.to_owned(),
+        (true, Some("Key")) => format!("{}$Key", row.class),
+        (true, _) => format!("{}$Value", row.class),
+    }))
+}
+
+fn simple(class: &str) -> &str {
+    class.rsplit('.').next().unwrap_or(class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meaning(class: &str) -> String {
+        match find(class, TRANSFORMS, LATER) {
+            Class::Known(row, side) if row.sides => format!("{side:?} {}", row.class),
+            Class::Known(row, _) => row.class.to_owned(),
+            Class::NoSide(class) => format!("no side {class}"),
+            Class::Later(class) => format!("later {class}"),
+            Class::Unknown(near) => format!("unknown {}", near.unwrap_or_default()),
+        }
+    }
+
+    #[test]
+    fn full_and_simple_names_are_understood() {
+        let router = "io.debezium.transforms.outbox.EventRouter";
+        let replace = "org.apache.kafka.connect.transforms.ReplaceField";
+        let cases = [
+            (router, router.to_owned()),
+            ("EventRouter", router.to_owned()),
+            ("Filter", "org.apache.kafka.connect.transforms.Filter".into()),
+            (
+                "io.debezium.transforms.Filter",
+                "later io.debezium.transforms.Filter".into(),
+            ),
+            ("ReplaceField$Value", format!("Value {replace}")),
+            (
+                "org.apache.kafka.connect.transforms.ReplaceField$Key",
+                format!("Key {replace}"),
+            ),
+            ("ReplaceField", format!("no side {replace}")),
+            ("ReplaceFeild$Key", format!("unknown {replace}$Key")),
+            (
+                "InsertHeader$Value",
+                "unknown org.apache.kafka.connect.transforms.InsertHeader".into(),
+            ),
+            ("io.debezium.transforms.outbox.EventRooter", format!("unknown {router}")),
+            ("io.debezium.outbox.EventRouter", format!("unknown {router}")),
+            ("com.example.Upper", "unknown ".into()),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(meaning(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn each_class_and_each_title_is_there_once() {
+        let mut names: Vec<&str> = TRANSFORMS.iter().map(|row| row.class).collect();
+        names.extend(PREDICATES.iter().map(|row| row.class));
+        names.extend(LATER);
+        names.extend(GROUPS.iter().map(|group| group.title));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

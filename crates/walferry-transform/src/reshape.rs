@@ -1,0 +1,294 @@
+//! Transforms that turn the key or the value of a record into another: planned once for each schema, applied to values.
+
+use std::collections::HashSet;
+
+use walferry_config::{Property, Reader};
+use walferry_record::java::hash_map::HashMap;
+use walferry_record::{Field, Plans, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
+
+use crate::contract::Side;
+use crate::error::Problem;
+use crate::{Error, Outcome, Transform};
+
+/// A transform of the key or the value of a record.
+pub(crate) trait Reshape: Send + 'static {
+    /// What is worked out once for each schema.
+    type Plan: Send + 'static;
+
+    /// Whether the record goes on as it is, whatever the schema says.
+    fn passes(&self, typed: &Typed<'_>) -> bool {
+        let _ = typed;
+        false
+    }
+
+    /// Works out what to do with values of a schema: the output schema, and which fields.
+    fn plan(&self, schema: &SchemaRef) -> Result<Self::Plan, Error>;
+
+    /// Turns a value of the planned schema into the new key or value. `record` is the rest of the record.
+    fn apply<'a>(&'a self, plan: &'a Self::Plan, value: Value<'a>, record: &mut Record<'a>)
+    -> Result<Typed<'a>, Error>;
+
+    /// The same with a value that has no schema.
+    fn apply_schemaless<'a>(&'a self, value: Value<'a>, record: &mut Record<'a>) -> Result<Value<'a>, Error>;
+
+    /// The transform as a step of a chain.
+    fn boxed(self, side: Side) -> Option<Box<dyn Transform>>
+    where
+        Self: Sized,
+    {
+        Some(Box::new(Sided {
+            side,
+            plans: Plans::default(),
+            reshape: self,
+        }))
+    }
+}
+
+struct Sided<R: Reshape> {
+    side: Side,
+    plans: Plans<R::Plan>,
+    reshape: R,
+}
+
+impl<R: Reshape> Transform for Sided<R> {
+    fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        let Self { side, plans, reshape } = self;
+        let part = side.of(&mut record);
+        if reshape.passes(part) {
+            return Ok(Outcome::Record(record));
+        }
+        let Typed { schema, value } = std::mem::take(part);
+        let made = match schema {
+            Some(schema) => {
+                let plan = plans.get_or_make(&schema, |schema| reshape.plan(schema))?;
+                reshape.apply(plan, value, &mut record)?
+            }
+            None => Typed {
+                schema: None,
+                value: reshape.apply_schemaless(value, &mut record)?,
+            },
+        };
+        *side.of(&mut record) = made;
+        Ok(Outcome::Record(record))
+    }
+}
+
+/// What transforms of fields refuse alike.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unfit {
+    #[error("{purpose} needs a struct, and the record has {found}")]
+    NotStruct { purpose: &'static str, found: &'static str },
+    #[error("{purpose} needs a map where there is no schema, and the record has {found}")]
+    NotMap { purpose: &'static str, found: &'static str },
+    #[error("the schema of type {found} has no fields")]
+    NoFields { found: &'static str },
+    #[error("field {field} must not be null, and it is")]
+    RequiredNull { field: String },
+    #[error("there would be two fields named {field:?}")]
+    Twice { field: String },
+    #[error("a field would have an empty name")]
+    Nameless,
+}
+
+impl Problem for Unfit {
+    fn hint(&self) -> Option<String> {
+        let found = match self {
+            Self::NotStruct { found, .. } | Self::NotMap { found, .. } => *found,
+            Self::RequiredNull { .. } => return Some("set replace.null.with.default=true for this transform".into()),
+            Self::NoFields { .. } => return Some("give the transform a predicate that leaves such records out".into()),
+            Self::Twice { .. } | Self::Nameless => return Some("choose another name for the new field".into()),
+        };
+        Some(match found {
+            "null" => {
+                "give the transform a predicate so that it leaves tombstones alone: RecordIsTombstone, with negate=true"
+                    .into()
+            }
+            _ => "give the transform a predicate that leaves such records out".to_owned(),
+        })
+    }
+}
+
+/// Connect's word for what a value is.
+pub(crate) fn kind(value: &Value<'_>) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Boolean(_) => "a boolean",
+        Value::Int8(_) => "an int8",
+        Value::Int16(_) => "an int16",
+        Value::Int32(_) => "an int32",
+        Value::Int64(_) => "an int64",
+        Value::Float32(_) => "a float32",
+        Value::Float64(_) => "a float64",
+        Value::String(_) => "a string",
+        Value::Bytes(_) => "bytes",
+        Value::Decimal(_) => "a decimal",
+        Value::Array(_) => "an array",
+        Value::Map(_) => "a map",
+        Value::Struct(_) => "a struct",
+    }
+}
+
+/// The values of a struct.
+pub(crate) fn values<'a>(value: Value<'a>, purpose: &'static str) -> Result<Vec<Value<'a>>, Unfit> {
+    match value {
+        Value::Struct(value) => Ok(value.into_values()),
+        other => Err(Unfit::NotStruct {
+            purpose,
+            found: kind(&other),
+        }),
+    }
+}
+
+/// A map that has no schema, to be changed as Java changes a copy of it.
+pub(crate) fn map<'a>(value: Value<'a>, purpose: &'static str) -> Result<HashMap<'a>, Unfit> {
+    pairs(value, purpose).map(HashMap::copy_of)
+}
+
+/// The pairs of a map that has no schema.
+pub(crate) fn pairs<'a>(value: Value<'a>, purpose: &'static str) -> Result<Vec<(Value<'a>, Value<'a>)>, Unfit> {
+    match value {
+        Value::Map(pairs) => Ok(pairs),
+        other => Err(Unfit::NotMap {
+            purpose,
+            found: kind(&other),
+        }),
+    }
+}
+
+/// The fields of a struct's schema; another schema has none.
+pub(crate) fn fields(schema: &Schema) -> Result<&[Field], Unfit> {
+    match &schema.shape {
+        Shape::Struct(fields) => Ok(fields),
+        _ => Err(Unfit::NoFields {
+            found: schema.type_name(),
+        }),
+    }
+}
+
+/// A required schema of a shape with the name, version, documentation and parameters of another; its default is left out.
+pub(crate) fn basics(source: &Schema, shape: Shape) -> Schema {
+    Schema {
+        shape,
+        optional: false,
+        name: source.name.clone(),
+        version: source.version,
+        doc: source.doc.clone(),
+        parameters: source.parameters.clone(),
+        default: None,
+    }
+}
+
+/// A struct of these fields, each of which must have a name of its own.
+pub(crate) fn structure(fields: Vec<Field>) -> Result<Shape, Unfit> {
+    let mut names = HashSet::new();
+    for field in &fields {
+        if field.name.is_empty() {
+            return Err(Unfit::Nameless);
+        }
+        if !names.insert(&*field.name) {
+            return Err(Unfit::Twice {
+                field: field.name.to_string(),
+            });
+        }
+    }
+    Ok(Shape::Struct(fields))
+}
+
+/// A value of a struct's schema.
+pub(crate) fn typed<'a>(schema: &SchemaRef, values: Vec<Value<'a>>) -> Typed<'a> {
+    Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)))
+}
+
+/// Does to all values of a struct what Connect does to values that are copied from one struct to another: see [`settle_one`].
+pub(crate) fn settle<'a>(schema: &'a Schema, values: &mut [Value<'a>], replace_null: bool) -> Result<(), Unfit> {
+    for (field, value) in schema.fields().iter().zip(values) {
+        settle_one(field, value, replace_null)?;
+    }
+    Ok(())
+}
+
+/// Puts the default in the place of null, where that is wanted, and refuses what Connect's `Struct.put` refuses: null for a required
+/// field (whether or not it has a default), also within the value.
+#[inline]
+pub(crate) fn settle_one<'a>(field: &'a Field, value: &mut Value<'a>, replace_null: bool) -> Result<(), Unfit> {
+    match value {
+        Value::Null => match &field.schema.default {
+            Some(default) if replace_null => *value = default.reborrow(),
+            _ if field.schema.optional => {}
+            _ => return Err(required_null(field)),
+        },
+        Value::Struct(_) | Value::Array(_) | Value::Map(_) => check_within(field, &field.schema, value)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Null for a required field.
+pub(crate) fn required_null(field: &Field) -> Unfit {
+    Unfit::RequiredNull {
+        field: field.name.to_string(),
+    }
+}
+
+/// Refuses null where it is not allowed within a value.
+fn check_within(field: &Field, schema: &Schema, value: &Value<'_>) -> Result<(), Unfit> {
+    let check = |schema: &Schema, value: &Value<'_>| match value {
+        Value::Null if !schema.optional => Err(required_null(field)),
+        _ => check_within(field, schema, value),
+    };
+    match (value, &schema.shape) {
+        (Value::Struct(value), _) => {
+            for (field, value) in value.schema().fields().iter().zip(value.values()) {
+                match value {
+                    Value::Null if !field.schema.optional && field.schema.default.is_none() => {
+                        return Err(required_null(field));
+                    }
+                    Value::Struct(_) | Value::Array(_) | Value::Map(_) => check_within(field, &field.schema, value)?,
+                    _ => {}
+                }
+            }
+        }
+        (Value::Array(items), Shape::Array(schema)) => {
+            for item in items {
+                check(schema, item)?;
+            }
+        }
+        (Value::Map(pairs), Shape::Map(keys, values)) => {
+            for (key, value) in pairs {
+                check(keys, key)?;
+                check(values, value)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// `replace.null.with.default`, which most of Kafka's transforms have.
+pub(crate) const REPLACE_NULL: &str = "Whether the default of a field stands in where the field is null. Each field that the \
+                                       transform copies is meant, not only those that it changes.";
+
+/// Text that is set, be it empty.
+pub(crate) fn set_text(reader: &mut Reader<'_>, property: &Property<Option<String>>) -> Option<String> {
+    let text = reader.get(property);
+    if reader.is_set(property) {
+        Some(text.unwrap_or_default())
+    } else {
+        None
+    }
+}
+
+/// A list of names in which none is empty; a name that comes twice counts once.
+pub(crate) fn names(reader: &mut Reader<'_>, property: &Property<Vec<String>>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in reader.get(property) {
+        if name.is_empty() {
+            reader
+                .problem(property.name(), "holds an empty name")
+                .hint("remove the superfluous comma");
+        } else if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}

@@ -1,0 +1,28 @@
+//! What the real transforms answered when they were asked: the part of `main.rs` that needs no JVM.
+
+mod cases;
+mod exchange;
+mod random;
+
+use serde_json::Value as Json;
+
+#[test]
+fn transforms_do_what_the_real_classes_did() {
+    let cases = cases::recorded();
+    let answers: Vec<&str> = include_str!("recorded.jsonl").lines().collect();
+    assert_eq!(
+        answers.len(),
+        cases.len(),
+        "the cases have changed: record them anew, as main.rs tells"
+    );
+    let mut wrong = Vec::new();
+    for (case, theirs) in cases.iter().zip(answers) {
+        let theirs: Json = serde_json::from_str(theirs).expect("an answer");
+        let ours = exchange::changes(case, &exchange::answer(case));
+        if ours != theirs {
+            let chain = &case["transforms"];
+            wrong.push(format!("{chain}\n  real {theirs}\n  ours {ours}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} cases differ:\n{}", wrong.len(), wrong.join("\n"));
+}
