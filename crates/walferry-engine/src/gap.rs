@@ -334,6 +334,12 @@ where
                 offset.connect.lsn_proc = Some(to.into());
                 offset.connect.lsn.get_or_insert(to.into());
                 offset.system_id = Some(system_id);
+                if to > gap.from {
+                    // The last commit lies before the gap: it cannot come again, as the stream cannot be read from there.
+                    let history = offset.history.get_or_insert_default();
+                    history.commit = None;
+                    history.settled = to;
+                }
                 offset.publication = look.and_then(|look| look.published).or(offset.publication);
                 offset
             }

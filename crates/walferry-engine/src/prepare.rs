@@ -136,7 +136,7 @@ where
             history.settled = settled;
         }
         self.status.set_missing(history.missing);
-        offset.publication = publication;
+        offset.publication = publication.map(|known| known.up_to(found.wal_end));
         // Beside rows that are read once more, all that the stored offset says holds until they are read.
         let once_more = rows.is_some() && matches!(plan, Plan::Resume { .. });
         if streams && !once_more {

@@ -32,6 +32,19 @@ pub struct Published {
     pub tables: BTreeMap<u32, u32>,
 }
 
+impl Published {
+    /// The same, as of a position that the server has: one with another history may be behind.
+    pub(crate) fn up_to(self: Arc<Self>, end: Lsn) -> Arc<Self> {
+        if self.lsn <= end {
+            return self;
+        }
+        Arc::new(Self {
+            lsn: end,
+            ..(*self).clone()
+        })
+    }
+}
+
 /// A look at the publication.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Look {

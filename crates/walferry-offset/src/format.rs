@@ -68,6 +68,7 @@ struct Content {
     snapshot: Option<Done>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     history: Option<Recognition>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     publication: Option<Published>,
 }
 
