@@ -7,6 +7,9 @@ use walferry_record::SourcePartition;
 #[allow(dead_code)]
 #[path = "../../crates/walferry-offset/src/format.rs"]
 mod format;
+#[allow(dead_code)]
+#[path = "../../crates/walferry-offset/src/recognition.rs"]
+mod recognition;
 
 fuzz_target!(|bytes: &[u8]| {
     let partition = SourcePartition {
@@ -14,11 +17,19 @@ fuzz_target!(|bytes: &[u8]| {
         server: "s".into(),
     };
     let _ = format::decode(&partition, bytes);
-    let Ok(content) = std::str::from_utf8(bytes) else { return };
+    let Ok(content) = std::str::from_utf8(bytes) else {
+        return;
+    };
     let content = content.trim();
-    let file = format!("{{\"crc32\": \"{:08x}\", \"content\": {content}}}", crc32fast::hash(content.as_bytes()));
+    let file = format!(
+        "{{\"crc32\": \"{:08x}\", \"content\": {content}}}",
+        crc32fast::hash(content.as_bytes())
+    );
     if let Ok(offset) = format::decode(&partition, file.as_bytes()) {
         let again = format::encode(&partition, &offset);
-        assert_eq!(format::decode(&partition, &again).expect("what was read can be written"), offset);
+        assert_eq!(
+            format::decode(&partition, &again).expect("what was read can be written"),
+            offset
+        );
     }
 });

@@ -95,7 +95,7 @@ impl JavaRegex {
         if found.is_none() {
             limit::give_up(RegexLimit {
                 property: self.property.clone(),
-                expression: self.pattern.clone(),
+                expression: crate::sanitize::shown_text(&self.pattern).into_owned(),
                 characters: text.chars().count(),
             });
         }
