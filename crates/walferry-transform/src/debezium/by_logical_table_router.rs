@@ -125,7 +125,7 @@ impl Rewrites {
             }
             let rewritten = limited(|| {
                 let is_match = self.regex.matches(text);
-                is_match.then(|| self.regex.replace_first(text, &self.replacement).into())
+                is_match.then(|| self.regex.replace_first(text, &self.replacement))
             })?;
             self.known.insert(text.to_owned(), rewritten);
         }
