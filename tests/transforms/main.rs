@@ -5,6 +5,7 @@
 //! `WALFERRY_TRANSFORMS_RECORD=1` keeps what Kafka Connect answered in `recorded.jsonl`, for the test that needs no JVM.
 
 mod cases;
+mod events;
 mod exchange;
 mod random;
 
@@ -21,10 +22,19 @@ const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/transforms/recorded
 
 #[test]
 fn random_chains_do_what_the_real_classes_do() {
+    compare_random(random::case);
+}
+
+#[test]
+fn random_chains_over_change_events_do_what_debeziums_classes_do() {
+    compare_random(events::case);
+}
+
+fn compare_random(case: impl Fn(&mut random::Random) -> Json) {
     let seed = number("WALFERRY_TRANSFORMS_SEED", 1);
     let count = number("WALFERRY_TRANSFORMS_CASES", 3000);
     let mut random = random::Random::new(seed);
-    let cases: Vec<Json> = (0..count).map(|_| random::case(&mut random)).collect();
+    let cases: Vec<Json> = (0..count).map(|_| case(&mut random)).collect();
     let answers = ask(&cases);
     let results = || {
         answers

@@ -10,7 +10,7 @@ impl Random {
         Self(seed.wrapping_mul(0xD134_2543_DE82_EF95))
     }
 
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -18,20 +18,20 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    fn percent(&mut self, chances: u64) -> bool {
+    pub(crate) fn percent(&mut self, chances: u64) -> bool {
         self.next() % 100 < chances
     }
 
-    fn one<'t, T: ?Sized>(&mut self, of: &[&'t T]) -> &'t T {
+    pub(crate) fn one<'t, T: ?Sized>(&mut self, of: &[&'t T]) -> &'t T {
         of[self.below(of.len())]
     }
 
     /// Some of these, in their order; at least one.
-    fn some(&mut self, of: &[&str], chances: u64) -> Vec<String> {
+    pub(crate) fn some(&mut self, of: &[&str], chances: u64) -> Vec<String> {
         let mut some: Vec<String> = Vec::new();
         for one in of {
             if self.percent(chances) {
@@ -93,7 +93,7 @@ fn schema(random: &mut Random, name: &str) -> Json {
     }
 }
 
-fn structure(random: &mut Random, depth: usize) -> Json {
+pub(crate) fn structure(random: &mut Random, depth: usize) -> Json {
     let mut fields = Vec::new();
     for name in FIELDS {
         // Maps cannot be flattened, and nesting has an end.
@@ -202,7 +202,7 @@ fn value(random: &mut Random, name: &str, schema: &Json) -> Json {
     }
 }
 
-fn struct_value(random: &mut Random, schema: &Json) -> Json {
+pub(crate) fn struct_value(random: &mut Random, schema: &Json) -> Json {
     let fields = schema["fields"].as_array().expect("fields").clone();
     let values = fields.iter().map(|field| {
         let schema = &field["schema"];
@@ -249,7 +249,7 @@ fn typed(random: &mut Random, schema: &Json) -> Json {
     }
 }
 
-fn headers(random: &mut Random) -> Vec<Json> {
+pub(crate) fn headers(random: &mut Random) -> Vec<Json> {
     let names = ["h1", "h2", "h2", "trace"];
     let names = names.iter().filter(|_| random.percent(40)).collect::<Vec<_>>();
     let headers = names.into_iter().map(|name| match random.percent(20) {
@@ -463,7 +463,7 @@ fn extract_new_record_state(random: &mut Random) -> Json {
 
 const KAFKA: &str = "org.apache.kafka.connect.transforms";
 
-fn step(random: &mut Random) -> Json {
+pub(crate) fn step(random: &mut Random) -> Json {
     let mut options = Map::new();
     let mut set = |name: &str, text: String| drop(options.insert(name.into(), Json::String(text)));
     let (class, sides) = match random.below(17) {

@@ -1,6 +1,6 @@
 //! Names of topics, schemas and fields.
 
-use walferry_config::connector::{NameAdjustment, TopicNaming};
+use walferry_config::connector::{TopicNaming, underscores, unicode_escapes};
 
 use crate::settings::Settings;
 
@@ -51,12 +51,12 @@ impl Settings {
 
     /// A schema's name as `schema.name.adjustment.mode` has it.
     pub(crate) fn schema_name(&self, name: &str) -> String {
-        adjusted(name, self.events.schema_names, true)
+        self.events.schema_names.adjust(name, true)
     }
 
     /// The name of a column's field as `field.name.adjustment.mode` has it.
     pub(crate) fn field_name(&self, column: &str) -> String {
-        adjusted(column, self.events.field_names, false)
+        self.events.field_names.adjust(column, false)
     }
 
     /// The name of a topic before anything is replaced in it. The strategies by database leave the schema out: Debezium knows
@@ -91,38 +91,4 @@ fn sanitised(name: &str, escapes: bool) -> String {
         "." | ".." => name.chars().map(replace).collect(),
         _ => name,
     }
-}
-
-/// The name with what Avro does not take replaced; `dots` are fine in the names of schemas.
-fn adjusted(name: &str, mode: NameAdjustment, dots: bool) -> String {
-    let escapes = match mode {
-        NameAdjustment::None => return name.to_owned(),
-        NameAdjustment::Avro => false,
-        NameAdjustment::AvroUnicode => true,
-    };
-    let first = |c: char| c.is_ascii_alphabetic() || (c == '_' && !escapes);
-    let other = |c: char| first(c) || c.is_ascii_digit() || (dots && c == '.');
-    let replace = |(place, c): (usize, char)| match place {
-        0 if first(c) => c.to_string(),
-        // The digit stays, so that names that begin with different ones do not become the same.
-        0 if c.is_ascii_digit() && !escapes => format!("_{c}"),
-        1.. if other(c) => c.to_string(),
-        _ if escapes => unicode_escapes(c),
-        _ => underscores(c),
-    };
-    name.chars().enumerate().map(replace).collect()
-}
-
-/// An underscore for each of Java's characters, of which some letters have two.
-fn underscores(c: char) -> String {
-    "_".repeat(c.len_utf16())
-}
-
-/// `_u` and hexadecimal digits for each of Java's characters: four where the number has up to two, else as many as it has.
-fn unicode_escapes(c: char) -> String {
-    let escape = |unit: &u16| match *unit {
-        0..=0xFF => format!("_u00{unit:x}"),
-        _ => format!("_u{unit:x}"),
-    };
-    c.encode_utf16(&mut [0; 2]).iter().map(escape).collect()
 }

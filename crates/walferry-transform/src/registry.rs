@@ -7,7 +7,11 @@ use crate::{debezium, event_router, kafka, predicates};
 
 pub(crate) const TRANSFORMS: &[Row<dyn Transform>] = &[
     event_router::ROW,
+    debezium::by_logical_table_router::ROW,
+    debezium::extract_changed_record_state::ROW,
     debezium::extract_new_record_state::ROW,
+    debezium::partition_routing::ROW,
+    debezium::schema_change_event_filter::ROW,
     kafka::cast::ROW,
     kafka::drop_headers::ROW,
     kafka::extract_field::ROW,
@@ -36,21 +40,17 @@ pub(crate) const PREDICATES: &[Row<dyn Predicate>] = &[
 pub(crate) const LATER: &[&str] = &[
     "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent",
     "io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb",
-    "io.debezium.transforms.ByLogicalTableRouter",
     "io.debezium.transforms.CollectionNameTransformation",
     "io.debezium.transforms.ContentBasedRouter",
-    "io.debezium.transforms.ExtractChangedRecordState",
     "io.debezium.transforms.ExtractSchemaToNewRecord",
     "io.debezium.transforms.Filter",
     "io.debezium.transforms.GeometryFormatTransformer",
     "io.debezium.transforms.HeaderToValue",
-    "io.debezium.transforms.SchemaChangeEventFilter",
     "io.debezium.transforms.SwapGeometryCoordinates",
     "io.debezium.transforms.TimezoneConverter",
     "io.debezium.transforms.ToLogicalTopicRouter",
     "io.debezium.transforms.VectorToJsonConverter",
     "io.debezium.transforms.openlineage.OpenLineage",
-    "io.debezium.transforms.partitions.PartitionRouting",
     "io.debezium.transforms.tracing.ActivateTracingSpan",
 ];
 

@@ -1,5 +1,6 @@
 //! A connector's configuration, typed and checked.
 
+mod adjust;
 mod columns;
 mod elsewhere;
 mod events;
@@ -14,6 +15,7 @@ mod streaming;
 mod topic_creation;
 mod topics;
 
+pub use adjust::{underscores, unicode_escapes};
 pub use columns::{ColumnSection, HashAlgorithm, HashRule, HashVersion, LengthRule};
 pub use events::{
     BinaryHandling, DecimalHandling, EventSection, FailureHandling, HstoreHandling, IntervalHandling, NameAdjustment,

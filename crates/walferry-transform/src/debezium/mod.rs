@@ -1,3 +1,17 @@
 //! Debezium's transforms, a file each; EventRouter has a folder of its own.
 
+pub(crate) mod by_logical_table_router;
+pub(crate) mod extract_changed_record_state;
 pub(crate) mod extract_new_record_state;
+pub(crate) mod partition_routing;
+pub(crate) mod schema_change_event_filter;
+
+use walferry_record::{Record, Schema, Struct};
+
+/// The envelope of a change event; `None` for a tombstone, a heartbeat and whatever else is none. As in Debezium the name of the
+/// schema tells.
+fn envelope<'r, 'a>(record: &'r Record<'a>) -> Option<&'r Struct<'a>> {
+    let is_envelope = |schema: &Schema| schema.name.as_deref().is_some_and(|name| name.ends_with(".Envelope"));
+    record.value.schema.as_deref().filter(|schema| is_envelope(schema))?;
+    record.value.value.as_struct()
+}

@@ -1,0 +1,255 @@
+//! Debezium's `ByLogicalTableRouter`: one topic for the tables that make one logical table.
+
+use std::collections::HashMap;
+
+use walferry_config::connector::NameAdjustment;
+use walferry_config::{Group, JavaRegex, Property, Reader, RegexLimit, Replacement, Support, limited, properties};
+use walferry_record::{Field, Plans, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
+
+use super::envelope;
+use crate::contract::{Row, Side};
+use crate::reshape::{Unfit, kind, structure};
+use crate::{Error, Outcome, Transform};
+
+properties! {
+    const REGEX: Property<JavaRegex> = Property::new("topic.regex").required()
+        .text("A record whose topic matches this as a whole is routed. All others pass as they are.");
+    const REPLACEMENT: Property<String> = Property::new("topic.replacement").required()
+        .text("The new topic. `$1` and the like stand for the groups of `topic.regex`.");
+    const UNIQUE: Property<bool> = Property::new("key.enforce.uniqueness").default("true")
+        .text("Adds a field to each key that tells the table, since rows of two tables may have the same key.");
+    const KEY_FIELD: Property<String> = Property::new("key.field.name").default("__dbz__physicalTableIdentifier")
+        .text("Name of that field.");
+    const KEY_REGEX: Property<Option<JavaRegex>> = Property::new("key.field.regex")
+        .text("What tells the table is the topic as it was. Where that matches this expression as a whole, it is `key.field.replacement`.");
+    const KEY_REPLACEMENT: Property<Option<String>> = Property::new("key.field.replacement")
+        .text("What tells the table. `$1` and the like stand for the groups of `key.field.regex`.");
+    const ADJUSTMENT: Property<NameAdjustment> = Property::new("schema.name.adjustment.mode").default("none")
+        .text("How the names of the schemas, which begin with the new topic, are adjusted: `none`, `avro` or `avro_unicode`.");
+    const CACHE: Property<i32> = Property::new("logical.table.cache.size").default("16")
+        .text("How many topics and schemas Debezium remembers.")
+        .support(Support::Accepted { why: "the schemas in use are always remembered" });
+}
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "io.debezium.transforms.ByLogicalTableRouter",
+    sides: false,
+    options: Group {
+        title: "Transform ByLogicalTableRouter",
+        text: "`io.debezium.transforms.ByLogicalTableRouter`: sends the changes of several tables, such as shards or partitions, to one \
+               topic, and gives key and value the schema names of that topic.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+/// Topics that are remembered.
+const REMEMBERED: usize = 4096;
+
+struct ByLogicalTableRouter {
+    topics: Rewrites,
+    /// `None` where keys stay as they are.
+    key_field: Option<KeyField>,
+    adjustment: NameAdjustment,
+    keys: Plans<SchemaRef>,
+    values: Plans<Envelope>,
+}
+
+/// The field that tells the table.
+struct KeyField {
+    name: String,
+    identifiers: Option<Rewrites>,
+}
+
+/// Texts that match an expression as a whole, rewritten once each.
+struct Rewrites {
+    regex: JavaRegex,
+    replacement: Replacement,
+    known: HashMap<String, Option<String>>,
+}
+
+/// An envelope with the names of the new topic.
+struct Envelope {
+    schema: SchemaRef,
+    row: SchemaRef,
+}
+
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    let regex = reader.get(&REGEX);
+    let text = reader.get(&REPLACEMENT);
+    let topics = Rewrites::new(reader, regex, REPLACEMENT.name(), &text);
+    let (unique, name, adjustment) = (reader.get(&UNIQUE), reader.get(&KEY_FIELD), reader.get(&ADJUSTMENT));
+    reader.get(&CACHE);
+    let (key_regex, key_text) = (reader.get(&KEY_REGEX), reader.get(&KEY_REPLACEMENT));
+    let identifiers = match (key_regex, key_text.filter(|text| !text.trim().is_empty())) {
+        (None, _) => None,
+        (Some(regex), Some(text)) => Some(Rewrites::new(reader, regex, KEY_REPLACEMENT.name(), &text)?),
+        (Some(_), None) => {
+            let message = "must not be empty where key.field.regex is set";
+            reader
+                .problem(KEY_REPLACEMENT.name(), message)
+                .hint("set it, for instance to `$1`");
+            None
+        }
+    };
+    Some(Box::new(ByLogicalTableRouter {
+        topics: topics?,
+        key_field: unique.then_some(KeyField { name, identifiers }),
+        adjustment,
+        keys: Plans::default(),
+        values: Plans::default(),
+    }))
+}
+
+impl Rewrites {
+    fn new(reader: &mut Reader<'_>, regex: JavaRegex, property: &str, text: &str) -> Option<Self> {
+        match Replacement::parse(text, &regex) {
+            Ok(replacement) => Some(Self {
+                regex,
+                replacement,
+                known: HashMap::new(),
+            }),
+            Err(error) => {
+                reader.problem(property, format!("is {text:?}, which {error}"));
+                None
+            }
+        }
+    }
+
+    /// What a text becomes; `None` where it does not match as a whole.
+    fn of(&mut self, text: &str) -> Result<Option<&str>, RegexLimit> {
+        if !self.known.contains_key(text) {
+            if self.known.len() >= REMEMBERED {
+                self.known.clear();
+            }
+            let rewritten = limited(|| {
+                let is_match = self.regex.matches(text);
+                is_match.then(|| self.regex.replace_first(text, &self.replacement))
+            })?;
+            self.known.insert(text.to_owned(), rewritten);
+        }
+        Ok(self.known[text].as_deref())
+    }
+}
+
+impl Transform for ByLogicalTableRouter {
+    fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        let Self {
+            topics,
+            key_field,
+            adjustment,
+            keys,
+            values,
+        } = self;
+        let name = |topic: &str, ending: &str| adjustment.adjust(&format!("{topic}.{ending}"), true);
+        // A topic without a name is no topic: Debezium warns, and lets the record pass.
+        let Some(topic) = topics.of(&record.topic)?.filter(|topic| !topic.is_empty()) else {
+            return Ok(Outcome::Record(record));
+        };
+        let key = std::mem::take(&mut record.key);
+        record.key = match key.value {
+            Value::Null => Typed::NULL,
+            Value::Struct(key) => {
+                let field = key_field.as_mut();
+                let schema = keys.get_or_make(key.schema(), |old| {
+                    let added = field.as_ref().map(|field| &*field.name);
+                    key_schema(old, name(topic, "Key"), added)
+                })?;
+                let mut values = key.into_values();
+                if let Some(field) = field {
+                    let identifier = match &mut field.identifiers {
+                        Some(identifiers) => identifiers.of(&record.topic)?,
+                        None => None,
+                    };
+                    values.push(Value::string(identifier.unwrap_or(&record.topic).to_owned()));
+                }
+                refuse_nulls(schema, &values)?;
+                Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)))
+            }
+            other => {
+                let (purpose, found) = ("ByLogicalTableRouter", kind(&other));
+                return Err(Unfit::NotStruct { purpose, found }.into());
+            }
+        };
+        if envelope(&record).is_some()
+            && let Value::Struct(value) = std::mem::take(&mut record.value).value
+        {
+            let plan = values.get_or_make(value.schema(), |old| Envelope::plan(old, topic, name))?;
+            record.value = plan.apply(value)?;
+        }
+        record.topic = topic.into();
+        Ok(Outcome::Record(record))
+    }
+}
+
+/// The same schema under another name, without its default.
+fn renamed(old: &Schema, name: String, shape: Shape) -> SchemaRef {
+    Schema {
+        shape,
+        optional: old.optional,
+        name: Some(name.into()),
+        version: old.version,
+        doc: old.doc.clone(),
+        parameters: old.parameters.clone(),
+        default: None,
+    }
+    .build()
+}
+
+fn key_schema(old: &Schema, name: String, added: Option<&str>) -> Result<SchemaRef, Error> {
+    let mut fields = old.fields().to_vec();
+    fields.extend(added.map(|name| Field::new(name, Schema::string().build())));
+    Ok(renamed(old, name, structure(fields)?))
+}
+
+/// The parts of an envelope that hold a row.
+const ROWS: [&str; 2] = ["before", "after"];
+
+impl Envelope {
+    fn plan(old: &Schema, topic: &str, name: impl Fn(&str, &str) -> String) -> Result<Self, Error> {
+        let before = old.field("before").map(|field| &field.schema);
+        let row = match before {
+            Some(before) => renamed(before, name(topic, "Value"), before.shape.clone()),
+            None => {
+                let (purpose, found) = ("ByLogicalTableRouter", "an envelope without before");
+                return Err(Unfit::NotStruct { purpose, found }.into());
+            }
+        };
+        let fields = old.fields().iter().map(|field| match ROWS.contains(&&*field.name) {
+            true => Field::new(field.name.clone(), row.clone()),
+            false => field.clone(),
+        });
+        let schema = renamed(old, name(topic, "Envelope"), Shape::Struct(fields.collect()));
+        Ok(Self { schema, row })
+    }
+
+    fn apply<'a>(&self, mut envelope: Struct<'a>) -> Result<Typed<'a>, Error> {
+        let mut values = Vec::with_capacity(self.schema.fields().len());
+        for (place, field) in self.schema.fields().iter().enumerate() {
+            values.push(match envelope.take_at(place) {
+                Value::Struct(row) if ROWS.contains(&&*field.name) => {
+                    let row = row.into_values();
+                    refuse_nulls(&self.row, &row)?;
+                    Value::Struct(Struct::new(self.row.clone(), row))
+                }
+                value => value,
+            });
+        }
+        Ok(Typed::new(
+            self.schema.clone(),
+            Value::Struct(Struct::new(self.schema.clone(), values)),
+        ))
+    }
+}
+
+/// What Connect's `Struct.put` refuses.
+fn refuse_nulls(schema: &SchemaRef, row: &[Value<'_>]) -> Result<(), Unfit> {
+    for (field, value) in schema.fields().iter().zip(row) {
+        if value.is_null() && !field.schema.optional {
+            let field = field.name.to_string();
+            return Err(Unfit::RequiredNull { field });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Debezium's `ExtractChangedRecordState`: headers that list the fields which an update has changed.
+
+use walferry_config::{Group, Property, Reader, properties};
+use walferry_record::{Header, Record, Schema, SchemaRef, Typed, Value};
+
+use super::envelope;
+use crate::contract::{Row, Side};
+use crate::{Error, Outcome, Transform};
+
+properties! {
+    const CHANGED: Property<Option<String>> = Property::new("header.changed.name")
+        .text("Name of the header with the fields that have changed. Without a name there is no such header.");
+    const UNCHANGED: Property<Option<String>> = Property::new("header.unchanged.name")
+        .text("Name of the header with the fields that have not changed. Without a name there is no such header.");
+}
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "io.debezium.transforms.ExtractChangedRecordState",
+    sides: false,
+    options: Group {
+        title: "Transform ExtractChangedRecordState",
+        text: "`io.debezium.transforms.ExtractChangedRecordState`: adds headers that list the fields which an update has changed or left \
+               as they were. The table needs `REPLICA IDENTITY FULL`: without the row before, the lists are empty.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+struct ExtractChangedRecordState {
+    changed: Option<List>,
+    unchanged: Option<List>,
+}
+
+/// A header that lists names.
+struct List {
+    name: String,
+    schema: SchemaRef,
+}
+
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    let list = |name: Option<String>| {
+        let name = name.filter(|name| !name.trim().is_empty())?;
+        let items = Schema::string().optional().build();
+        let schema = Schema::array(items).optional().named(name.as_str()).build();
+        Some(List { name, schema })
+    };
+    Some(Box::new(ExtractChangedRecordState {
+        changed: list(reader.get(&CHANGED)),
+        unchanged: list(reader.get(&UNCHANGED)),
+    }))
+}
+
+impl Transform for ExtractChangedRecordState {
+    fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        let Some(envelope) = envelope(&record) else {
+            return Ok(Outcome::Record(record));
+        };
+        let (mut changed, mut unchanged) = (Vec::new(), Vec::new());
+        let row = |name| envelope.get(name).and_then(Value::as_struct);
+        if let (Some(before), Some(after)) = (row("before"), row("after")) {
+            for (field, value) in after.schema().fields().iter().zip(after.values()) {
+                let name = Value::string(field.name.to_string());
+                // As Java's equals has it: NaN is itself, and 0.0 is not -0.0.
+                match before.get_raw(&field.name) {
+                    Some(old) if equals(old, value) => unchanged.push(name),
+                    _ => changed.push(name),
+                }
+            }
+        }
+        for (list, names) in [(&self.changed, changed), (&self.unchanged, unchanged)] {
+            if let Some(List { name, schema }) = list {
+                record.headers.push(Header {
+                    name: name.as_str().into(),
+                    value: Typed::new(schema.clone(), Value::Array(names)),
+                });
+            }
+        }
+        Ok(Outcome::Record(record))
+    }
+}
+
+fn equals(one: &Value<'_>, other: &Value<'_>) -> bool {
+    match (one, other) {
+        (Value::Float64(one), Value::Float64(other)) => {
+            one.to_bits() == other.to_bits() || one.is_nan() && other.is_nan()
+        }
+        (Value::Float32(one), Value::Float32(other)) => {
+            one.to_bits() == other.to_bits() || one.is_nan() && other.is_nan()
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equals(one, other))
+        }
+        (Value::Struct(one), Value::Struct(other)) => {
+            one.schema() == other.schema()
+                && one
+                    .values()
+                    .iter()
+                    .zip(other.values())
+                    .all(|(one, other)| equals(one, other))
+        }
+        _ => one == other,
+    }
+}

@@ -1,0 +1,155 @@
+//! Debezium's `PartitionRouting`: a partition that fields of the change decide.
+
+mod hash;
+
+use walferry_config::{Count, Group, Property, Reader, properties};
+use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
+use walferry_record::{Record, Struct, Value};
+
+use super::envelope;
+use crate::contract::{Row, Side};
+use crate::error::Problem;
+use crate::reshape::kind;
+use crate::{Error, Outcome, Transform};
+
+properties! {
+    const FIELDS: Property<Vec<String>> = Property::new("partition.payload.fields").required()
+        .text("Fields of the change event that decide on the partition, such as `after.customer`, `source.table`, or `change.customer`: \
+               `change` is the row after the change, and of a delete the row before it. A field that is not there or null does not count. \
+               A change without any of them keeps the partition of its key.");
+    const PARTITIONS: Property<Count> = Property::new("partition.topic.num").required()
+        .text("How many partitions the topic has.");
+    const HASH: Property<String> = Property::new("partition.hash.function").default("java")
+        .text("How the fields are hashed: `java` or `murmur`. The hashes are added up.");
+}
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "io.debezium.transforms.partitions.PartitionRouting",
+    sides: false,
+    options: Group {
+        title: "Transform PartitionRouting",
+        text: "`io.debezium.transforms.partitions.PartitionRouting`: chooses the partition of a change by its fields instead of by its key. \
+               Give it a predicate where not all topics have as many partitions.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+struct PartitionRouting {
+    /// Each as a path from the envelope.
+    fields: Vec<Vec<String>>,
+    partitions: i32,
+    murmur: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Unroutable {
+    #[error("{path} decides on the partition, and a part of it before the last is null or is no struct")]
+    Path { path: String },
+    #[error("{path} decides on the partition, and is {found}")]
+    NoHash { path: String, found: &'static str },
+}
+
+impl Problem for Unroutable {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Path { .. } => {
+                "name fields that every change has: `change.…` is the row before a delete, and after any other change"
+                    .into()
+            }
+            Self::NoHash { .. } => "choose a field that is a number, text, bytes, a date, or a list of those".into(),
+        })
+    }
+}
+
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    let path = |field: String| field.split('.').map(|part| part.trim().to_owned()).collect();
+    let fields = crate::reshape::names(reader, &FIELDS).into_iter().map(path).collect();
+    let (partitions, hash) = (reader.get(&PARTITIONS), reader.get(&HASH));
+    let murmur = hash.trim().eq_ignore_ascii_case("murmur");
+    if !murmur && !hash.trim().eq_ignore_ascii_case("java") {
+        reader
+            .warning(
+                HASH.name(),
+                format!("is {hash:?}, which is neither java nor murmur; java is taken, as in Debezium"),
+            )
+            .hint("set it to `java` or to `murmur`");
+    }
+    Some(Box::new(PartitionRouting {
+        fields,
+        partitions: i32::try_from(partitions.get()).unwrap_or(i32::MAX),
+        murmur,
+    }))
+}
+
+impl Transform for PartitionRouting {
+    fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        if let Some(envelope) = envelope(&record) {
+            record.partition = self.partition(envelope)?.or(record.partition);
+        }
+        Ok(Outcome::Record(record))
+    }
+}
+
+impl PartitionRouting {
+    /// `None` where the change has none of the fields, and where it is no change of a row.
+    fn partition(&self, envelope: &Struct<'_>) -> Result<Option<i32>, Unroutable> {
+        let op = envelope.get("op").and_then(Value::as_str).unwrap_or_default();
+        if matches!(op, "t" | "m") {
+            return Ok(None);
+        }
+        let mut sum: Option<i32> = None;
+        for path in &self.fields {
+            let Some(value) = find(envelope, path, op)? else {
+                continue;
+            };
+            let hash = match self.murmur {
+                true => hash::murmur(&value),
+                false => hash::java(&value),
+            };
+            let hash = hash.ok_or_else(|| Unroutable::NoHash {
+                path: path.join("."),
+                found: kind(&value),
+            })?;
+            sum = Some(sum.unwrap_or_default().wrapping_add(hash));
+        }
+        let normalised = sum.map(|sum| match sum & i32::MAX {
+            i32::MAX => 0,
+            hash => hash,
+        });
+        Ok(normalised.map(|hash| hash % self.partitions))
+    }
+}
+
+/// The value at the end of a path; `None` where there is no such field, or where it is null.
+fn find<'a>(envelope: &Struct<'a>, path: &[String], op: &str) -> Result<Option<Value<'a>>, Unroutable> {
+    let Some((last, parents)) = path.split_last() else {
+        return Ok(None);
+    };
+    let mut at = envelope;
+    for parent in parents {
+        let name = match (parent.as_str(), op) {
+            ("change", "d") => "before",
+            ("change", _) => "after",
+            (name, _) => name,
+        };
+        match at.get(name) {
+            None => return Ok(None),
+            Some(Value::Struct(next)) => at = next,
+            Some(Value::Null) => return Err(Unroutable::Path { path: path.join(".") }),
+            // Connect's `getStruct` of what is no struct is an error that Debezium takes for a field that is not there.
+            Some(_) => return Ok(None),
+        }
+    }
+    let Some(place) = at.schema().field_index(last) else {
+        return Ok(None);
+    };
+    let value = match (Logical::of(&at.schema().fields()[place].schema), at.get_at(place)) {
+        // Java holds each of these as milliseconds since 1970.
+        (Some(Logical::Date), Value::Int32(days)) => Value::Int64(i64::from(*days) * MILLIS_PER_DAY),
+        (Some(Logical::Time), Value::Int32(millis)) => Value::Int64((*millis).into()),
+        (_, value) => value.clone(),
+    };
+    Ok(Some(value).filter(|value| !value.is_null()))
+}

@@ -1,0 +1,49 @@
+//! Debezium's `SchemaChangeEventFilter`, which has nothing to do with Postgres: it sends no schema change events.
+
+use walferry_config::{Group, Property, Reader, ValueError, properties};
+use walferry_record::Record;
+
+use crate::contract::{Row, Side};
+use crate::{Error, Outcome, Transform};
+
+properties! {
+    const EXCLUDE: Property<Vec<String>> = Property::new("schema.change.event.exclude.list").required()
+        .text("The kinds of schema change events to drop: CREATE, ALTER, DROP, TRUNCATE, DATABASE. Debezium's connector for Postgres \
+               sends none, so every record passes.");
+}
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "io.debezium.transforms.SchemaChangeEventFilter",
+    sides: false,
+    options: Group {
+        title: "Transform SchemaChangeEventFilter",
+        text: "`io.debezium.transforms.SchemaChangeEventFilter`: drops schema change events of some kinds. There are none of Postgres, so \
+               every record passes.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+/// `SchemaChangeEventType`.
+const KINDS: [&str; 5] = ["CREATE", "ALTER", "DROP", "TRUNCATE", "DATABASE"];
+
+struct SchemaChangeEventFilter;
+
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    for kind in reader.get(&EXCLUDE) {
+        if !KINDS.contains(&kind.trim()) {
+            let error = ValueError::not_one_of(&kind, &KINDS);
+            reader
+                .problem(EXCLUDE.name(), format!("names {kind:?}, which {error}"))
+                .hint("write the kinds in capitals, with commas between them");
+        }
+    }
+    Some(Box::new(SchemaChangeEventFilter))
+}
+
+impl Transform for SchemaChangeEventFilter {
+    fn apply<'a>(&'a mut self, record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        Ok(Outcome::Record(record))
+    }
+}
