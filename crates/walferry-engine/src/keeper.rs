@@ -204,6 +204,8 @@ impl Keeper<'_> {
     fn confirm(&self) {
         let stored = *self.stored.borrow();
         if let (Some(confirmable), Some(stored), true) = (self.confirmable, stored, self.gate.is_open()) {
+            // It may have been stored for another copy of the server, which was further.
+            let stored = stored.on_server(self.progress.shown());
             let is_news = confirmable.send_if_modified(|last| last.replace(stored) != Some(stored));
             if is_news {
                 let confirmed = &self.status.counters.confirmed_lsn;

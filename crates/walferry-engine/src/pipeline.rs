@@ -145,6 +145,7 @@ impl Pipeline {
             Frame::Catalog(catalog) => self.plans.facts(catalog),
             Frame::Begin { from } => {
                 self.plans.forget();
+                out.step(Step::Connected(from));
                 self.check.begin(from, self.place.reconnected(from, now_ns / 1000));
             }
             Frame::SnapshotBegin { rows_left } => self.counts.snapshot_begin(rows_left),

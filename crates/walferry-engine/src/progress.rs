@@ -67,6 +67,8 @@ pub enum Step {
         /// How it can be recognised when it comes again; `None` for a message outside transactions.
         seen: Option<history::Commit>,
     },
+    /// A connection has begun, and the server sends what it has from here on.
+    Connected(Lsn),
     /// Everything committed before this has been sent by the server.
     Idle(Lsn),
     /// A part of the initial snapshot is complete, or is not what it was.
@@ -133,6 +135,14 @@ impl Stored {
         self.processed
     }
 
+    /// The same for a server that has itself got no further than this.
+    pub(crate) fn on_server(self, shown: Lsn) -> Self {
+        Self {
+            processed: self.processed.min(shown),
+            ..self
+        }
+    }
+
     /// Where a stream has to start, so that the last commit that was dealt with comes again.
     pub(crate) const fn stream_start(&self) -> Lsn {
         self.start
@@ -177,6 +187,11 @@ struct State {
     /// When Kafka last acknowledged something or the first record came under way, microseconds since 1970.
     acknowledged_us: i64,
     delivered: StoredOffset,
+    /// How far the server has got on the present connection. The offset may say more, of another copy of the server: what this one
+    /// has committed up to there is still to be delivered, and must not be confirmed before.
+    shown: Lsn,
+    /// Connections that have begun and whose beginning has not been reached yet: steps before it are of an earlier connection.
+    beginning: u32,
     /// What the last change was that was delivered; becomes text only where the offset is asked for.
     message: Option<&'static str>,
     metadata: Metadata,
@@ -227,6 +242,8 @@ impl Progress {
                 } else {
                     Unstored::Nothing
                 },
+                shown: start.stream_start().unwrap_or_default(),
+                beginning: 0,
                 delivered: start,
                 message: None,
                 metadata,
@@ -398,9 +415,16 @@ impl Progress {
             state.metadata.add_to(&mut offset.connect);
             Delivered {
                 offset,
-                processed: Lsn::from(state.delivered.connect.lsn_proc.unwrap_or_default()),
+                processed: state
+                    .shown
+                    .min(state.delivered.connect.lsn_proc.unwrap_or_default().into()),
             }
         })
+    }
+
+    /// How far the server has got on the present connection, with everything before it delivered.
+    pub(crate) fn shown(&self) -> Lsn {
+        self.lock().shown
     }
 
     /// How many chunks of a snapshot have been delivered since this was asked for last.
@@ -496,6 +520,10 @@ impl State {
             });
             return;
         }
+        if let Step::Connected(from) = step {
+            self.shown = self.shown.min(from);
+            self.beginning += 1;
+        }
         // A stream that sends nothing must not fill the memory while a record before it is stuck: a later commit or
         // keepalive says all that an earlier one without records did, and a later counter all that an earlier one did.
         let next = self.next();
@@ -566,10 +594,23 @@ impl State {
         self.unstored = Unstored::Delivered;
     }
 
+    /// The server has got to this position. Returns whether that is further than before.
+    fn show(&mut self, lsn: Lsn) -> bool {
+        let is_further = self.beginning == 0 && lsn > self.shown;
+        if is_further {
+            self.shown = lsn;
+        }
+        is_further
+    }
+
     fn reach(&mut self, step: Step) {
         let unstored = match step {
             Step::Snapshot(_) | Step::SnapshotEnd { .. } => Unstored::Delivered,
             _ => Unstored::Passed,
+        };
+        let is_further = match step {
+            Step::Commit { end: lsn, .. } | Step::Idle(lsn) => self.show(lsn),
+            _ => false,
         };
         let offset = &mut self.delivered.connect;
         match step {
@@ -591,11 +632,16 @@ impl State {
                 offset.lsn_commit = Some(end.into());
                 offset.lsn_proc = offset.lsn_proc.max(Some(end.into()));
             }
+            Step::Connected(_) => {
+                self.beginning -= 1;
+                return;
+            }
             Step::Idle(lsn) => {
-                if offset.lsn_proc >= Some(lsn.into()) {
+                let is_known = offset.lsn_proc >= Some(lsn.into());
+                offset.lsn_proc = offset.lsn_proc.max(Some(lsn.into()));
+                if is_known && !is_further {
                     return;
                 }
-                offset.lsn_proc = Some(lsn.into());
             }
             Step::Snapshot(step) => {
                 if let Some(done) = &mut self.delivered.snapshot {
@@ -610,6 +656,7 @@ impl State {
                 offset.lsn = Some(lsn.into());
                 // Rows that were read once more say more than the stream that they were read beside.
                 offset.lsn_proc = offset.lsn_proc.map(|processed| processed.max(lsn.into()));
+                self.shown = self.shown.max(lsn);
                 offset.tx_id = Some(transaction.xid);
                 offset.ts_usec = Some(transaction.time_us);
                 offset.snapshot = Some("INITIAL".into());
@@ -755,5 +802,37 @@ mod tests {
         progress.settle(stuck);
         assert_eq!(progress.in_flight(), (0, 0));
         assert!(progress.wait_for_room());
+    }
+
+    /// A copy of the server was behind: what it commits before the position that the offset tells of is still to be delivered.
+    #[test]
+    fn no_more_is_shown_than_the_present_connection_has_brought() {
+        let mut offset = StoredOffset::default();
+        offset.connect.lsn_proc = Some(100);
+        let progress = Progress::new(offset, 100_000);
+        assert_eq!(progress.shown(), Lsn(100));
+        let record = Step::Record {
+            position: Position::default(),
+            message: "INSERT",
+            last: true,
+            bytes: 300,
+        };
+        // Left over from the connection before, and reached when the next has begun.
+        let old = progress.push([record.clone(), Step::Idle(Lsn(120))]);
+        progress.push([Step::Connected(Lsn(50))]);
+        assert_eq!(progress.shown(), Lsn(50));
+        progress.settle(old);
+        assert_eq!(progress.shown(), Lsn(50), "that was another connection");
+        let new = progress.push([record, Step::Idle(Lsn(70))]);
+        assert_eq!(progress.shown(), Lsn(50), "a record before it is under way");
+        progress.settle(new);
+        assert_eq!(progress.shown(), Lsn(70));
+        let delivered = progress.delivered().expect("something is new");
+        assert_eq!(delivered.offset().connect.lsn_proc, Some(120));
+        let stored = Stored {
+            processed: Lsn(120),
+            start: Lsn(50),
+        };
+        assert_eq!(stored.on_server(progress.shown()).confirmable(), Lsn(70));
     }
 }

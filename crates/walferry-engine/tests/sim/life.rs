@@ -367,10 +367,11 @@ fn only_a_slot_that_something_is_stored_of_outlives_a_first_start_that_fails_for
             run(&edges, settings.clone(), never).await.unwrap_err();
             assert_eq!(edges.lock().slot, slot, "{name}");
             // The next start is a first start again, or goes on.
-            let mut state = edges.lock();
-            (state.store_fails, state.broker) = (false, BrokerIs::Well);
-            state.connections.clear();
-            drop(state);
+            {
+                let mut state = edges.lock();
+                (state.store_fails, state.broker) = (false, BrokerIs::Well);
+                state.connections.clear();
+            }
             assert_eq!(run(&edges, settings, is_in_kafka).await, Ok(()), "{name}");
         });
     }

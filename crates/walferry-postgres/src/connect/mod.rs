@@ -118,7 +118,7 @@ impl Endpoint {
         let mut first_refusal = None;
         let attempts = sslmode::attempts(self.0.sslmode);
         for (index, encryption) in attempts.iter().enumerate() {
-            let failure = match self.attempt(*encryption, |stream| login(stream)).await {
+            let failure = match self.attempt(*encryption, &login).await {
                 Ok(session) => return Ok(session),
                 Err(failure) => failure,
             };
