@@ -2,6 +2,8 @@
 
 use crate::Outcome;
 use std::env;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -55,11 +57,25 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 pub(crate) fn cache() -> Outcome<PathBuf> {
     let base = match env::var_os("XDG_CACHE_HOME") {
         Some(folder) => PathBuf::from(folder),
-        None => env::home_dir()
-            .ok_or("neither XDG_CACHE_HOME nor HOME is set")?
-            .join(".cache"),
+        None => {
+            let home = env::home_dir().ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
+            // Root runs Postgres under another account, which has to get at its programs.
+            if is_root() && !others_may_enter(&home) {
+                PathBuf::from("/var/cache")
+            } else {
+                home.join(".cache")
+            }
+        }
     };
     Ok(base.join("walferry-test"))
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+fn others_may_enter(folder: &Path) -> bool {
+    fs::metadata(folder).is_ok_and(|folder| folder.mode() & 0o001 != 0)
 }
 
 fn show(command: &Command) -> String {
