@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use tokio_postgres::types::Type;
+use walferry_config::limited;
 use walferry_engine::Failure;
 use walferry_engine::published::{Look, Published};
 use walferry_engine::source::TableFilter;
@@ -87,7 +88,8 @@ pub(crate) async fn look(
             lsn: position(sql).await?,
         });
     };
-    let now = published(row, before, publication, wanted);
+    // A table filter that was given up decides nothing: what it left out would be taken for a table that nobody wants.
+    let now = limited(|| published(row, before, publication, wanted)).map_err(Error::Expression)?;
     // What the connector does not want any more may be missing.
     let known = known.map(|known| Published {
         operations: known
@@ -101,7 +103,7 @@ pub(crate) async fn look(
         Some(known) if same(known, &now) => None,
         Some(known) => {
             let suspects = suspects(sql, version, known, &now).await?;
-            difference(&publication.name, known, &now, &suspects, wanted)
+            limited(|| difference(&publication.name, known, &now, &suspects, wanted)).map_err(Error::Expression)?
         }
         None => None,
     };
