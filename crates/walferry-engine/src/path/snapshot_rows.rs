@@ -7,14 +7,14 @@ use walferry_pgoutput::{Oid, Tuple, Xid};
 use walferry_snapshot as snapshot;
 
 use crate::{
-    batch::Batch,
-    counts::Counts,
+    delivery::batch::Batch,
+    delivery::progress::Step,
     failure::{Exit, Failure},
-    outlet::{From, Outlet},
-    place::Place,
-    plans::Plans,
+    path::counts::Counts,
+    path::cursor::Place,
+    path::emit::{From, Outlet},
+    path::plans::Plans,
     position::Position,
-    progress::Step,
     source::SnapshotTable,
 };
 

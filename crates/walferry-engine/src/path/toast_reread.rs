@@ -10,7 +10,7 @@ use walferry_event::Catalog;
 use walferry_pgoutput::{Change, Column, Oid, Operation, Relation, ReplicaIdentity, Tuple};
 use walferry_snapshot::{Again, Done, Step};
 
-use crate::{batch::Batch, progress};
+use crate::{delivery::batch::Batch, delivery::progress};
 
 /// Rows that the snapshot has to read again, shared by the pipeline (which finds them) and the reader (which reads them).
 pub type Shared = Arc<Mutex<Again>>;

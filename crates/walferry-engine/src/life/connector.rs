@@ -25,22 +25,22 @@ use tokio::{
 use walferry_pgoutput::Lsn;
 
 use crate::{
+    delivery::keeper::Keeper,
+    delivery::progress::Progress,
+    delivery::sink::{Acks, Sinks},
+    delivery::store::{OffsetStore, StoredOffset},
     failure::{Disposition, Exit, Failure},
     history::Gate,
-    keeper::Keeper,
-    new_slot::NewSlot,
-    pipeline::Pipeline,
-    prepare::Prepared,
-    progress::Progress,
-    reader::Reader,
-    rest,
-    retries::Retries,
-    sink::{Acks, Sinks},
+    life::new_slot::NewSlot,
+    life::prepare::Prepared,
+    life::reader::Reader,
+    life::retries::Retries,
+    life::start::{Mismatch, SnapshotPolicy},
+    life::worker::{Work, Worker},
+    path::pipeline::Pipeline,
+    path::toast_reread,
     source::{self, ChunkSender, Phase, Port, Source, TableFilter},
-    start::{Mismatch, SnapshotPolicy},
     status::{self, Status},
-    store::{OffsetStore, StoredOffset},
-    worker::{Work, Worker},
 };
 
 /// What the engine itself has to know.
@@ -124,7 +124,7 @@ where
 
     async fn sessions(&mut self, new_slot: &NewSlot, stop: &mut watch::Receiver<bool>) -> Result<(), Failure> {
         let mut retries = Retries::new(self.settings.max_retries);
-        let again = rest::Shared::default();
+        let again = toast_reread::Shared::default();
         let mut gaps = self.remember_gap().await;
         loop {
             let Err(failure) = self.session(&mut retries, &again, new_slot, stop).await else {
@@ -154,7 +154,7 @@ where
     async fn session(
         &mut self,
         retries: &mut Retries,
-        again: &rest::Shared,
+        again: &toast_reread::Shared,
         new_slot: &NewSlot,
         stop: &mut watch::Receiver<bool>,
     ) -> Result<(), Failure> {

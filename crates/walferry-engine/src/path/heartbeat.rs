@@ -7,11 +7,11 @@ use std::time::Duration;
 use walferry_event::{Heartbeat, Settings};
 
 use crate::{
-    batch::Batch,
-    counts::Counts,
+    delivery::batch::Batch,
     failure::Failure,
-    outlet::{From, Outlet},
-    place::Place,
+    path::counts::Counts,
+    path::cursor::Place,
+    path::emit::{From, Outlet},
     position::Position,
 };
 

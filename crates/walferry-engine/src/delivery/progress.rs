@@ -14,13 +14,13 @@ use walferry_pgoutput::Lsn;
 use walferry_snapshot as snapshot;
 
 use crate::{
+    delivery::store::{OffsetStore, StoredOffset},
+    delivery::transaction_counts::{Counted, Metadata},
     failure::Failure,
     history,
-    metadata::{Counted, Metadata},
     position::Position,
     published::Published,
     status::{Latency, now_us},
-    store::{OffsetStore, StoredOffset},
 };
 
 /// Bytes that a record counts for beside its own: what the producer and this queue keep of it while it is under way.

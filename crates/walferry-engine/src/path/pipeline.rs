@@ -13,22 +13,22 @@ use walferry_snapshot::Done;
 use walferry_transform::Chain;
 
 use crate::{
-    batch::Batch,
-    counts::Counts,
+    delivery::batch::Batch,
+    delivery::progress::Step,
+    delivery::store::StoredOffset,
     failure::{Disposition, Exit, Failure},
-    heartbeat::Heartbeats,
     history::{Expected, Gate, Missed, Positions, missed},
-    outlet::{Converters, From, Outlet, Tolerance},
-    place::{AsOrigin, Place},
-    plans::Plans,
+    path::counts::Counts,
+    path::cursor::{AsOrigin, Place},
+    path::emit::{Converters, From, Outlet, Tolerance},
+    path::heartbeat::Heartbeats,
+    path::plans::Plans,
+    path::snapshot_rows::Snapshot,
+    path::toast_reread::{self, Rest},
     position::Position,
-    progress::Step,
-    rest::{self, Rest},
-    snapshot::Snapshot,
     source::Frame,
+    status::SlotXmin,
     status::Status,
-    store::StoredOffset,
-    xmin::SlotXmin,
 };
 
 /// Turns frames into records. One lives as long as a session.
@@ -119,7 +119,7 @@ impl Pipeline {
 
     /// The same while an interrupted snapshot, of which so much is done, is still to go on: finds the rows that it has to read
     /// again.
-    pub fn before_the_rest(mut self, again: rest::Shared, done: Done) -> Self {
+    pub fn before_the_rest(mut self, again: toast_reread::Shared, done: Done) -> Self {
         self.rest = Some(Rest::new(again, done));
         self
     }

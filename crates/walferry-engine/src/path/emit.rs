@@ -9,12 +9,12 @@ use walferry_record::Record;
 use walferry_transform::{Chain, Outcome};
 
 use crate::{
-    batch::{Batch, Mark, Parts},
-    counts,
+    delivery::batch::{Batch, Mark, Parts},
+    delivery::progress::Step,
     failure::{Disposition, Exit, Failure},
-    place::Place,
+    path::counts,
+    path::cursor::Place,
     position::Position,
-    progress::Step,
     status::Status,
 };
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use walferry_pgoutput::{Begin, Lsn, Origin};
 
 use crate::{
+    delivery::progress::Transaction,
+    delivery::store::StoredOffset,
     history::{self, Expected, Mark},
     position::Position,
-    progress::Transaction,
-    store::StoredOffset,
 };
 
 /// The pipeline's place in the stream.
