@@ -5,8 +5,10 @@ use std::ops::Range;
 use walferry_pgoutput::Lsn;
 
 use crate::{
-    delivery::progress::{Progress, Step},
-    delivery::sink::{Origin, Outgoing, Sink},
+    delivery::{
+        progress::{Progress, Step},
+        sink::{Origin, Outgoing, Sink},
+    },
     failure::Failure,
     position::Position,
     status::Status,

@@ -14,13 +14,13 @@ use tracing::{info, warn};
 use walferry_pgoutput::Lsn;
 
 use crate::{
-    delivery::progress::{Progress, Stored, Unstored},
-    delivery::store::OffsetStore,
+    delivery::{
+        progress::{Progress, Stored, Unstored},
+        store::OffsetStore,
+    },
     failure::{Disposition, Failure},
     history::Gate,
-    life::gap,
-    life::new_slot::NewSlot,
-    life::retries::Backoff,
+    life::{gap, new_slot::NewSlot, retries::Backoff},
     published::Published,
     status::Status,
 };
@@ -235,7 +235,10 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::{delivery::progress::Step, delivery::store::StoredOffset, position::Position};
+    use crate::{
+        delivery::{progress::Step, store::StoredOffset},
+        position::Position,
+    };
 
     /// A disk that takes its time, and when it had which record.
     struct Disk {

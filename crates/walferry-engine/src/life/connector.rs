@@ -25,20 +25,23 @@ use tokio::{
 use walferry_pgoutput::Lsn;
 
 use crate::{
-    delivery::keeper::Keeper,
-    delivery::progress::Progress,
-    delivery::sink::{Acks, Sinks},
-    delivery::store::{OffsetStore, StoredOffset},
+    delivery::{
+        keeper::Keeper,
+        progress::Progress,
+        sink::{Acks, Sinks},
+        store::{OffsetStore, StoredOffset},
+    },
     failure::{Disposition, Exit, Failure},
     history::Gate,
-    life::new_slot::NewSlot,
-    life::prepare::Prepared,
-    life::reader::Reader,
-    life::retries::Retries,
-    life::start::{Mismatch, SnapshotPolicy},
-    life::worker::{Work, Worker},
-    path::pipeline::Pipeline,
-    path::toast_reread,
+    life::{
+        new_slot::NewSlot,
+        prepare::Prepared,
+        reader::Reader,
+        retries::Retries,
+        start::{Mismatch, SnapshotPolicy},
+        worker::{Work, Worker},
+    },
+    path::{pipeline::Pipeline, toast_reread},
     source::{self, ChunkSender, Phase, Port, Source, TableFilter},
     status::{self, Status},
 };

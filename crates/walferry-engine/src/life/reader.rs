@@ -14,14 +14,15 @@ use walferry_record::SourceOffset;
 use walferry_snapshot::{Keys, Step};
 
 use crate::{
-    delivery::progress::Stored,
-    delivery::store::StoredOffset,
+    delivery::{progress::Stored, store::StoredOffset},
     failure::{Disposition, Failure},
     gap::GAP,
     history::{Gate, History, Lineage, Parting, went_back},
-    life::connector::Settings,
-    life::retries::Retries,
-    life::start::{self, Plan},
+    life::{
+        connector::Settings,
+        retries::Retries,
+        start::{self, Plan},
+    },
     path::toast_reread,
     source::{Chunk, ChunkSender, Frame, Phase, Port, SnapshotPlan, Source},
     status::{self, Status},

@@ -8,9 +8,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::{
-    delivery::batch::Batch,
-    delivery::progress::Progress,
-    delivery::sink::Sink,
+    delivery::{batch::Batch, progress::Progress, sink::Sink},
     failure::{Disposition, Failure},
     path::pipeline::Pipeline,
     source::{Chunk, ChunkReceiver},

@@ -9,11 +9,12 @@ use walferry_record::Record;
 use walferry_transform::{Chain, Outcome};
 
 use crate::{
-    delivery::batch::{Batch, Mark, Parts},
-    delivery::progress::Step,
+    delivery::{
+        batch::{Batch, Mark, Parts},
+        progress::Step,
+    },
     failure::{Disposition, Exit, Failure},
-    path::counts,
-    path::cursor::Place,
+    path::{counts, cursor::Cursor},
     position::Position,
     status::Status,
 };
@@ -40,7 +41,7 @@ pub struct Tolerance {
 }
 
 /// Where records go on.
-pub(crate) struct Outlet {
+pub(crate) struct Emit {
     pub(crate) chain: Chain,
     converters: Converters,
     tolerance: Tolerance,
@@ -59,7 +60,7 @@ struct Counts {
 
 /// The change that a record comes from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct From<'a> {
+pub(crate) struct Provenance<'a> {
     /// `schema.table`; empty where there is none.
     pub(crate) table: &'a str,
     pub(crate) position: Position,
@@ -67,7 +68,7 @@ pub(crate) struct From<'a> {
     pub(crate) message: &'static str,
 }
 
-impl Outlet {
+impl Emit {
     pub(crate) fn new(chain: Chain, converters: Converters, tolerance: Tolerance) -> Self {
         Self {
             chain,
@@ -87,8 +88,8 @@ impl Outlet {
     pub(crate) fn send_all(
         &mut self,
         outcome: walferry_event::Outcome<'_>,
-        from: From<'_>,
-        place: &mut Place,
+        from: Provenance<'_>,
+        cursor: &mut Cursor,
         counts: &mut counts::Counts,
         out: &mut Batch,
     ) -> Result<(), Failure> {
@@ -98,7 +99,7 @@ impl Outlet {
         self.withheld += u64::from(outcome.left_out);
         counts.unconverted(from.table, &outcome.failures);
         for record in outcome.records {
-            self.send(record, from, place, out)?;
+            self.send(record, from, cursor, out)?;
         }
         Ok(())
     }
@@ -107,8 +108,8 @@ impl Outlet {
     pub(crate) fn send(
         &mut self,
         record: Record<'_>,
-        from: From<'_>,
-        place: &mut Place,
+        from: Provenance<'_>,
+        cursor: &mut Cursor,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let mark = out.mark();
@@ -132,7 +133,7 @@ impl Outlet {
                 self.set_aside(failed, aside, from, out)?
             }
         };
-        self.put(mark, parts, from, place, out);
+        self.put(mark, parts, from, cursor, out);
         Ok(())
     }
 
@@ -140,8 +141,8 @@ impl Outlet {
     pub(crate) fn reject(
         &mut self,
         error: &walferry_event::Error,
-        from: From<'_>,
-        place: &mut Place,
+        from: Provenance<'_>,
+        cursor: &mut Cursor,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let failed = Failed {
@@ -159,14 +160,14 @@ impl Outlet {
         };
         let mark = out.mark();
         let parts = self.set_aside(failed, aside, from, out)?;
-        self.put(mark, parts, from, place, out);
+        self.put(mark, parts, from, cursor, out);
         Ok(())
     }
 
     /// Finishes a record whose bytes have been written since `mark`, if there is one.
-    fn put(&mut self, mark: Mark, parts: Option<Parts>, from: From<'_>, place: &mut Place, out: &mut Batch) {
+    fn put(&mut self, mark: Mark, parts: Option<Parts>, from: Provenance<'_>, cursor: &mut Cursor, out: &mut Batch) {
         let Some(parts) = parts else { return };
-        if let Some(transaction) = place.sends() {
+        if let Some(transaction) = cursor.sends() {
             out.step(Step::Begin(transaction));
         }
         self.counts.records += 1;
@@ -198,7 +199,7 @@ impl Outlet {
         &mut self,
         failed: Failed,
         aside: Option<Log>,
-        from: From<'_>,
+        from: Provenance<'_>,
         out: &mut Batch,
     ) -> Result<Option<Parts>, Failure> {
         let at = Lsn::to_string(&from.position.lsn);
@@ -305,11 +306,11 @@ impl Converters {
 fn written(
     encoded: Result<Encoded, walferry_converter::Error>,
     stage: &'static str,
-    place: Range<usize>,
+    range: Range<usize>,
 ) -> Result<Option<Range<usize>>, Failed> {
     match encoded {
         Ok(Encoded::Null) => Ok(None),
-        Ok(Encoded::Bytes) => Ok(Some(place)),
+        Ok(Encoded::Bytes) => Ok(Some(range)),
         Err(error) => Err(Failed {
             stage,
             hint: error.hint().map(str::to_owned),

@@ -9,9 +9,11 @@ use walferry_event::{Heartbeat, Settings};
 use crate::{
     delivery::batch::Batch,
     failure::Failure,
-    path::counts::Counts,
-    path::cursor::Place,
-    path::emit::{From, Outlet},
+    path::{
+        counts::Counts,
+        cursor::Cursor,
+        emit::{Emit, Provenance},
+    },
     position::Position,
 };
 
@@ -37,8 +39,8 @@ impl Heartbeats {
         &mut self,
         now_ns: i64,
         force: bool,
-        place: &mut Place,
-        outlet: &mut Outlet,
+        cursor: &mut Cursor,
+        emit: &mut Emit,
         counts: &mut Counts,
         out: &mut Batch,
     ) -> Result<(), Failure> {
@@ -50,11 +52,11 @@ impl Heartbeats {
         self.last_ns = Some(now_ns);
         counts.heartbeats += 1;
         // It comes from no change, so it moves no position.
-        let from = From {
+        let from = Provenance {
             table: "",
             position: Position::default(),
             message: "HEARTBEAT",
         };
-        outlet.send(self.records.record(now_ns / 1_000_000), from, place, out)
+        emit.send(self.records.record(now_ns / 1_000_000), from, cursor, out)
     }
 }

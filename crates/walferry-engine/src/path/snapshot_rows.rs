@@ -7,13 +7,14 @@ use walferry_pgoutput::{Oid, Tuple, Xid};
 use walferry_snapshot as snapshot;
 
 use crate::{
-    delivery::batch::Batch,
-    delivery::progress::Step,
+    delivery::{batch::Batch, progress::Step},
     failure::{Exit, Failure},
-    path::counts::Counts,
-    path::cursor::Place,
-    path::emit::{From, Outlet},
-    path::plans::Plans,
+    path::{
+        counts::Counts,
+        cursor::Cursor,
+        emit::{Emit, Provenance},
+        plans::Plans,
+    },
     position::Position,
     source::SnapshotTable,
 };
@@ -81,8 +82,8 @@ impl Snapshot {
         &mut self,
         tuple: &[u8],
         now_ns: i64,
-        place: &mut Place,
-        outlet: &mut Outlet,
+        cursor: &mut Cursor,
+        emit: &mut Emit,
         counts: &mut Counts,
         out: &mut Batch,
     ) -> Result<(), Failure> {
@@ -95,7 +96,7 @@ impl Snapshot {
         {
             held.marker = SnapshotMarker::LastInTable;
         }
-        self.send(now_ns, place, outlet, counts, out)?;
+        self.send(now_ns, cursor, emit, counts, out)?;
         let marker = if table.facts.first && !mem::replace(&mut self.begun, true) {
             SnapshotMarker::First
         } else if begins_table && !table.facts.begun {
@@ -126,27 +127,27 @@ impl Snapshot {
     pub(crate) fn end(
         mut self,
         now_ns: i64,
-        place: &mut Place,
-        outlet: &mut Outlet,
+        cursor: &mut Cursor,
+        emit: &mut Emit,
         counts: &mut Counts,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         if let Some(held) = &mut self.held {
             held.marker = SnapshotMarker::Last;
         }
-        self.send(now_ns, place, outlet, counts, out)
+        self.send(now_ns, cursor, emit, counts, out)
     }
 
     fn send(
         &mut self,
         now_ns: i64,
-        place: &mut Place,
-        outlet: &mut Outlet,
+        cursor: &mut Cursor,
+        emit: &mut Emit,
         counts: &mut Counts,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         if let Some(held) = self.held.take() {
-            held.send(now_ns, place, outlet, counts, out)?;
+            held.send(now_ns, cursor, emit, counts, out)?;
             self.spare = held.tuple;
         }
         self.parts.drain(..).for_each(|part| out.step(part));
@@ -158,8 +159,8 @@ impl Held {
     fn send(
         &self,
         now_ns: i64,
-        place: &mut Place,
-        outlet: &mut Outlet,
+        cursor: &mut Cursor,
+        emit: &mut Emit,
         counts: &mut Counts,
         out: &mut Batch,
     ) -> Result<(), Failure> {
@@ -179,7 +180,7 @@ impl Held {
             lsn: facts.lsn,
             ..Position::default()
         };
-        let from = From {
+        let from = Provenance {
             table: plan.name(),
             position,
             message: "READ",
@@ -194,8 +195,8 @@ impl Held {
             )
         })?;
         match plan.snapshot_row(tuple.columns(), &context) {
-            Ok(outcome) => outlet.send_all(outcome, from, place, counts, out),
-            Err(error) => outlet.reject(&error, from, place, out),
+            Ok(outcome) => emit.send_all(outcome, from, cursor, counts, out),
+            Err(error) => emit.reject(&error, from, cursor, out),
         }
     }
 }
