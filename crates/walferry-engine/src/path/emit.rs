@@ -1,6 +1,6 @@
 //! The second half of a row's path: record → transforms → converters → batch.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::ops::Range;
 
 use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
@@ -14,9 +14,8 @@ use crate::{
         progress::Step,
     },
     failure::{Disposition, Exit, Failure},
-    path::{counts, cursor::Cursor},
+    path::{counts::Counts, cursor::Cursor},
     position::Position,
-    status::Status,
 };
 
 /// `key.converter`, `value.converter` and `header.converter`.
@@ -40,22 +39,16 @@ pub struct Tolerance {
     pub dead_letters: Option<String>,
 }
 
-/// Where records go on.
+/// Where records go on, from the stream's changes, a snapshot's rows and heartbeats alike.
 pub(crate) struct Emit {
+    /// Where in the stream the pipeline is: the first record of a transaction tells the batch that it begins.
+    pub(crate) cursor: Cursor,
+    pub(crate) counts: Counts,
     pub(crate) chain: Chain,
     converters: Converters,
     tolerance: Tolerance,
-    counts: Counts,
     /// Records that were not sent, for whatever reason.
     withheld: u64,
-}
-
-/// What has been counted since the last report.
-#[derive(Debug, Default)]
-struct Counts {
-    records: u64,
-    set_aside: u64,
-    skipped: BTreeMap<&'static str, u64>,
 }
 
 /// The change that a record comes from.
@@ -69,12 +62,13 @@ pub(crate) struct Provenance<'a> {
 }
 
 impl Emit {
-    pub(crate) fn new(chain: Chain, converters: Converters, tolerance: Tolerance) -> Self {
+    pub(crate) fn new(cursor: Cursor, chain: Chain, converters: Converters, tolerance: Tolerance) -> Self {
         Self {
+            cursor,
+            counts: Counts::default(),
             chain,
             converters,
             tolerance,
-            counts: Counts::default(),
             withheld: 0,
         }
     }
@@ -89,29 +83,21 @@ impl Emit {
         &mut self,
         outcome: walferry_event::Outcome<'_>,
         from: Provenance<'_>,
-        cursor: &mut Cursor,
-        counts: &mut counts::Counts,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         if let Some(reason) = outcome.skipped {
             self.skip(reason.as_str());
         }
         self.withheld += u64::from(outcome.left_out);
-        counts.unconverted(from.table, &outcome.failures);
+        self.counts.unconverted(from.table, &outcome.failures);
         for record in outcome.records {
-            self.send(record, from, cursor, out)?;
+            self.send(record, from, out)?;
         }
         Ok(())
     }
 
     /// The same with one record.
-    pub(crate) fn send(
-        &mut self,
-        record: Record<'_>,
-        from: Provenance<'_>,
-        cursor: &mut Cursor,
-        out: &mut Batch,
-    ) -> Result<(), Failure> {
+    pub(crate) fn send(&mut self, record: Record<'_>, from: Provenance<'_>, out: &mut Batch) -> Result<(), Failure> {
         let mark = out.mark();
         let made = match self.chain.apply(record) {
             Ok(Outcome::Dropped(reason)) => {
@@ -133,7 +119,7 @@ impl Emit {
                 self.set_aside(failed, aside, from, out)?
             }
         };
-        self.put(mark, parts, from, cursor, out);
+        self.put(mark, parts, from, out);
         Ok(())
     }
 
@@ -142,7 +128,6 @@ impl Emit {
         &mut self,
         error: &walferry_event::Error,
         from: Provenance<'_>,
-        cursor: &mut Cursor,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let failed = Failed {
@@ -160,14 +145,14 @@ impl Emit {
         };
         let mark = out.mark();
         let parts = self.set_aside(failed, aside, from, out)?;
-        self.put(mark, parts, from, cursor, out);
+        self.put(mark, parts, from, out);
         Ok(())
     }
 
     /// Finishes a record whose bytes have been written since `mark`, if there is one.
-    fn put(&mut self, mark: Mark, parts: Option<Parts>, from: Provenance<'_>, cursor: &mut Cursor, out: &mut Batch) {
+    fn put(&mut self, mark: Mark, parts: Option<Parts>, from: Provenance<'_>, out: &mut Batch) {
         let Some(parts) = parts else { return };
-        if let Some(transaction) = cursor.sends() {
+        if let Some(transaction) = self.cursor.sends() {
             out.step(Step::Begin(transaction));
         }
         self.counts.records += 1;
@@ -177,21 +162,7 @@ impl Emit {
     /// Counts a row that yields no record.
     pub(crate) fn skip(&mut self, reason: &'static str) {
         self.withheld += 1;
-        *self.counts.skipped.entry(reason).or_default() += 1;
-    }
-
-    pub(crate) fn report(&mut self, status: &Status) {
-        use std::sync::atomic::Ordering::Relaxed;
-        let Counts {
-            records,
-            set_aside,
-            skipped,
-        } = &mut self.counts;
-        status.counters.records.fetch_add(std::mem::take(records), Relaxed);
-        status.counters.set_aside.fetch_add(std::mem::take(set_aside), Relaxed);
-        while let Some((reason, rows)) = skipped.pop_first() {
-            status.count_skipped(reason, rows);
-        }
+        self.counts.skip(reason);
     }
 
     /// A record failed. Stops unless told to set it aside; then makes a record for the dead-letter topic, or counts it only.

@@ -17,7 +17,6 @@ use crate::{
     failure::{Disposition, Exit, Failure},
     history::{Expected, Gate, Missed, Positions, missed},
     path::{
-        counts::Counts,
         cursor::{AsOrigin, Cursor},
         emit::{Converters, Emit, Provenance, Tolerance},
         heartbeat::Heartbeats,
@@ -44,10 +43,8 @@ pub struct Pipeline {
     /// How many tables may be captured.
     limit: Option<(u32, GuardrailAction)>,
     xmin: Option<SlotXmin>,
-    cursor: Cursor,
     check: Check,
     emit: Emit,
-    counts: Counts,
 }
 
 /// Whether the server is still the one that was read before.
@@ -80,7 +77,6 @@ impl Pipeline {
             heartbeats: None,
             limit: None,
             xmin: None,
-            cursor: Cursor::after(after),
             check: Check {
                 positions: Positions {
                     processed: after.start().unwrap_or_default(),
@@ -88,8 +84,7 @@ impl Pipeline {
                 },
                 ..Check::default()
             },
-            emit: Emit::new(chain, converters, tolerance),
-            counts: Counts::default(),
+            emit: Emit::new(Cursor::after(after), chain, converters, tolerance),
         }
     }
 
@@ -136,7 +131,7 @@ impl Pipeline {
         match frame {
             Frame::Wal { lsn, payload } => self.on_message(lsn, &bytes[payload], now_ns, out)?,
             // Inside a transaction the server's position says nothing about what has been sent.
-            Frame::Keepalive { wal_end } if self.cursor.open().is_none() => {
+            Frame::Keepalive { wal_end } if self.emit.cursor.open().is_none() => {
                 let kept = self.check.expected.idle(wal_end);
                 self.check.verdict(kept)?;
                 out.step(Step::Idle(wal_end));
@@ -146,27 +141,21 @@ impl Pipeline {
             Frame::Begin { from } => {
                 self.plans.forget();
                 out.step(Step::Connected(from));
-                self.check.begin(from, self.cursor.reconnected(from, now_ns / 1000));
+                self.check
+                    .begin(from, self.emit.cursor.reconnected(from, now_ns / 1000));
             }
-            Frame::SnapshotBegin { rows_left } => self.counts.snapshot_begin(rows_left),
+            Frame::SnapshotBegin { rows_left } => self.emit.counts.snapshot_begin(rows_left),
             Frame::Table(table) => self.snapshot.get_or_insert_default().table(table, &mut self.plans)?,
             Frame::Row { tuple } => {
                 let snapshot = self
                     .snapshot
                     .as_mut()
                     .ok_or_else(|| out_of_order("a row before its table"))?;
-                snapshot.row(
-                    &bytes[tuple],
-                    now_ns,
-                    &mut self.cursor,
-                    &mut self.emit,
-                    &mut self.counts,
-                    out,
-                )?;
+                snapshot.row(&bytes[tuple], now_ns, &mut self.emit, out)?;
             }
             Frame::Part { step, completes } => {
                 if completes {
-                    self.counts.snapshot_table();
+                    self.emit.counts.snapshot_table();
                 }
                 match &mut self.snapshot {
                     Some(snapshot) => snapshot.part(step, out),
@@ -176,8 +165,8 @@ impl Pipeline {
             Frame::SnapshotEnd { lsn, transaction } => {
                 self.toast_reread = None;
                 let snapshot = self.snapshot.take().unwrap_or_default();
-                snapshot.end(now_ns, &mut self.cursor, &mut self.emit, &mut self.counts, out)?;
-                self.cursor.snapshot_taken(transaction);
+                snapshot.end(now_ns, &mut self.emit, out)?;
+                self.emit.cursor.snapshot_taken(transaction);
                 out.step(Step::SnapshotEnd { lsn, transaction });
                 return self.beat(now_ns, true, out);
             }
@@ -188,7 +177,7 @@ impl Pipeline {
 
     fn beat(&mut self, now_ns: i64, force: bool, out: &mut Batch) -> Result<(), Failure> {
         match &mut self.heartbeats {
-            Some(heartbeats) => heartbeats.beat(now_ns, force, &mut self.cursor, &mut self.emit, &mut self.counts, out),
+            Some(heartbeats) => heartbeats.beat(now_ns, force, &mut self.emit, out),
             None => Ok(()),
         }
     }
@@ -200,21 +189,23 @@ impl Pipeline {
                 // Before anything of it is sent.
                 let kept = self.check.expected.begin(&begin);
                 self.check.verdict(kept)?;
-                let is_delivered = self.cursor.begin(&begin);
+                let is_delivered = self.emit.cursor.begin(&begin);
                 self.on_transaction_edge(lsn, now_ns, out, is_delivered, Transaction::begin)
             }
             // A transaction that sent nothing is settled here: a filtered table must not hold the slot.
             Message::Commit(commit) => {
-                let is_delivered = self.cursor.has_ended();
+                let is_delivered = self.emit.cursor.has_ended();
                 self.on_transaction_edge(lsn, now_ns, out, is_delivered, Transaction::end)?;
-                let dealt_with = self.cursor.is_dealt_with();
-                let open = self.cursor.commit(commit.end_lsn);
+                let dealt_with = self.emit.cursor.is_dealt_with();
+                let open = self.emit.cursor.commit(commit.end_lsn);
                 if dealt_with {
                     return Ok(());
                 }
-                let seen = open.as_ref().map(|open| self.cursor.committed(open, commit.end_lsn));
+                let seen = open
+                    .as_ref()
+                    .map(|open| self.emit.cursor.committed(open, commit.end_lsn));
                 let time_us = commit.commit_time.unix_micros();
-                self.counts.commit(time_us);
+                self.emit.counts.commit(time_us);
                 out.step(Step::Commit {
                     end: commit.end_lsn,
                     time_us,
@@ -233,7 +224,7 @@ impl Pipeline {
             Message::Truncate(truncate) => self.on_truncate(lsn, &truncate, now_ns, out),
             Message::Logical(message) => self.on_logical_message(lsn, &message, now_ns, out),
             Message::Origin(origin) => {
-                self.cursor.origin(&origin);
+                self.emit.cursor.origin(&origin);
                 Ok(())
             }
             // Types are looked up in the catalog, which knows more of them.
@@ -243,14 +234,14 @@ impl Pipeline {
 
     fn on_change(&mut self, lsn: Lsn, change: &Change<'_>, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         let Some(plan) = self.plans.of(change.relation)? else {
-            let met = self.cursor.advance(lsn);
+            let met = self.emit.cursor.advance(lsn);
             if !met.is_delivered() {
-                self.counts.change(word(&change.operation), lsn, now_ns);
+                self.emit.counts.change(word(&change.operation), lsn, now_ns);
                 self.emit.skip(Skipped::Table.as_str());
             }
             return Ok(());
         };
-        let met = self.cursor.advance(lsn);
+        let met = self.emit.cursor.advance(lsn);
         if met.is_delivered() && self.metadata.is_none() {
             return Ok(());
         }
@@ -260,22 +251,20 @@ impl Pipeline {
             position: met.position(),
             message,
         };
-        let origin = self.cursor.origin_name();
-        let context = context(&self.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
+        let origin = self.emit.cursor.origin_name();
+        let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
         // Envelope, key, tombstone. What was delivered before is counted again, for the numbers within its transaction.
         let outcome = plan.records(change, &context, self.metadata.as_mut());
         let counted = counted(self.metadata.as_mut(), context.xid);
         if met.is_delivered() {
             return Ok(());
         }
-        self.counts.change(message, lsn, now_ns);
+        self.emit.counts.change(message, lsn, now_ns);
         let before = out.records();
         let withheld = self.emit.withheld();
         match outcome {
-            Ok(outcome) => self
-                .emit
-                .send_all(outcome, from, &mut self.cursor, &mut self.counts, out)?,
-            Err(error) => self.emit.reject(&error, from, &mut self.cursor, out)?,
+            Ok(outcome) => self.emit.send_all(outcome, from, out)?,
+            Err(error) => self.emit.reject(&error, from, out)?,
         }
         out.end_change(before);
         if let Some(reread) = &mut self.toast_reread {
@@ -289,10 +278,10 @@ impl Pipeline {
         for &relation in &truncate.relations {
             let plan = self.plans.of(relation)?;
             // Each table is a change of its own: the first may be delivered when the second is not.
-            let met = self.cursor.advance(lsn);
+            let met = self.emit.cursor.advance(lsn);
             let Some(plan) = plan else {
                 if !met.is_delivered() {
-                    self.counts.change("TRUNCATE", lsn, now_ns);
+                    self.emit.counts.change("TRUNCATE", lsn, now_ns);
                     self.emit.skip(Skipped::Table.as_str());
                 }
                 continue;
@@ -302,15 +291,14 @@ impl Pipeline {
                 position: met.position(),
                 message: "TRUNCATE",
             };
-            let origin = self.cursor.origin_name();
-            let context = context(&self.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
+            let origin = self.emit.cursor.origin_name();
+            let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
             let outcome = plan.truncate(&context, self.metadata.as_mut());
             let counted = counted(self.metadata.as_mut(), context.xid);
             if !met.is_delivered() {
-                self.counts.change("TRUNCATE", lsn, now_ns);
+                self.emit.counts.change("TRUNCATE", lsn, now_ns);
                 let before = out.records();
-                self.emit
-                    .send_all(outcome, from, &mut self.cursor, &mut self.counts, out)?;
+                self.emit.send_all(outcome, from, out)?;
                 out.end_change(before);
                 counted.for_each(|step| out.step(step));
             }
@@ -325,13 +313,13 @@ impl Pipeline {
         now_ns: i64,
         out: &mut Batch,
     ) -> Result<(), Failure> {
-        let met = self.cursor.advance(lsn);
+        let met = self.emit.cursor.advance(lsn);
         if !message.transactional {
             // It is a unit of its own, complete with itself: Debezium takes its LSN for that of a commit.
-            self.cursor.commit(lsn);
+            self.emit.cursor.commit(lsn);
         }
-        let origin = self.cursor.origin_name();
-        let context = context(&self.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
+        let origin = self.emit.cursor.origin_name();
+        let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
         let record = limited(|| self.messages.record(message, &context, self.metadata.as_mut()));
         let counted = counted(self.metadata.as_mut(), context.xid);
         if met.is_delivered() {
@@ -346,7 +334,7 @@ impl Pipeline {
             Ok(record) => record,
             Err(limit) => {
                 let before = out.records();
-                self.emit.reject(&limit.into(), from, &mut self.cursor, out)?;
+                self.emit.reject(&limit.into(), from, out)?;
                 out.end_change(before);
                 return Ok(());
             }
@@ -355,17 +343,17 @@ impl Pipeline {
             Some(record) => {
                 if !message.transactional {
                     // The offset carries its time, too, also where nothing of that transaction was sent.
-                    out.step(Step::Begin(self.cursor.transaction()));
+                    out.step(Step::Begin(self.emit.cursor.transaction()));
                 }
                 let before = out.records();
-                self.emit.send(record, from, &mut self.cursor, out)?;
+                self.emit.send(record, from, out)?;
                 out.end_change(before);
                 counted.for_each(|step| out.step(step));
             }
             None => self.emit.skip("message_prefix"),
         }
         if !message.transactional {
-            let time_us = self.cursor.transaction().time_us;
+            let time_us = self.emit.cursor.transaction().time_us;
             out.step(Step::Commit {
                 end: lsn,
                 time_us,
@@ -388,8 +376,8 @@ impl Pipeline {
         let Some(metadata) = &mut self.metadata else {
             return Ok(());
         };
-        let origin = self.cursor.origin_name();
-        let context = context(&self.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
+        let origin = self.emit.cursor.origin_name();
+        let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
         let record = edge(metadata, &context);
         if is_delivered {
             return Ok(());
@@ -404,8 +392,8 @@ impl Pipeline {
             message: "TRANSACTION",
         };
         let Some(record) = record else { return Ok(()) };
-        self.emit.send(record, from, &mut self.cursor, out)?;
-        if let Some(open) = self.cursor.open() {
+        self.emit.send(record, from, out)?;
+        if let Some(open) = self.emit.cursor.open() {
             let xid = open.transaction.xid;
             out.step(Step::Counted { xid, table: None });
         }
@@ -442,8 +430,7 @@ impl Pipeline {
 
     /// Tells what has been counted since the last time.
     pub fn report(&mut self, status: &Status) {
-        self.counts.report(status);
-        self.emit.report(status);
+        self.emit.counts.report(status);
     }
 }
 

@@ -10,8 +10,6 @@ use crate::{
     delivery::{batch::Batch, progress::Step},
     failure::{Exit, Failure},
     path::{
-        counts::Counts,
-        cursor::Cursor,
         emit::{Emit, Provenance},
         plans::Plans,
     },
@@ -78,25 +76,17 @@ impl Snapshot {
         Ok(())
     }
 
-    pub(crate) fn row(
-        &mut self,
-        tuple: &[u8],
-        now_ns: i64,
-        cursor: &mut Cursor,
-        emit: &mut Emit,
-        counts: &mut Counts,
-        out: &mut Batch,
-    ) -> Result<(), Failure> {
+    pub(crate) fn row(&mut self, tuple: &[u8], now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         let Some(table) = self.table.clone() else { return Ok(()) };
         let begins_table = table.facts.ordered && !mem::replace(&mut self.in_table, true);
-        counts.snapshot_row(table.plan.name());
+        emit.counts.snapshot_row(table.plan.name());
         if let Some(held) = &mut self.held
             && begins_table
             && held.marker != SnapshotMarker::First
         {
             held.marker = SnapshotMarker::LastInTable;
         }
-        self.send(now_ns, cursor, emit, counts, out)?;
+        self.send(now_ns, emit, out)?;
         let marker = if table.facts.first && !mem::replace(&mut self.begun, true) {
             SnapshotMarker::First
         } else if begins_table && !table.facts.begun {
@@ -124,30 +114,16 @@ impl Snapshot {
     }
 
     /// All rows are read. The last one is marked so, whichever table it is of.
-    pub(crate) fn end(
-        mut self,
-        now_ns: i64,
-        cursor: &mut Cursor,
-        emit: &mut Emit,
-        counts: &mut Counts,
-        out: &mut Batch,
-    ) -> Result<(), Failure> {
+    pub(crate) fn end(mut self, now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         if let Some(held) = &mut self.held {
             held.marker = SnapshotMarker::Last;
         }
-        self.send(now_ns, cursor, emit, counts, out)
+        self.send(now_ns, emit, out)
     }
 
-    fn send(
-        &mut self,
-        now_ns: i64,
-        cursor: &mut Cursor,
-        emit: &mut Emit,
-        counts: &mut Counts,
-        out: &mut Batch,
-    ) -> Result<(), Failure> {
+    fn send(&mut self, now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         if let Some(held) = self.held.take() {
-            held.send(now_ns, cursor, emit, counts, out)?;
+            held.send(now_ns, emit, out)?;
             self.spare = held.tuple;
         }
         self.parts.drain(..).for_each(|part| out.step(part));
@@ -156,14 +132,7 @@ impl Snapshot {
 }
 
 impl Held {
-    fn send(
-        &self,
-        now_ns: i64,
-        cursor: &mut Cursor,
-        emit: &mut Emit,
-        counts: &mut Counts,
-        out: &mut Batch,
-    ) -> Result<(), Failure> {
+    fn send(&self, now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         let Planned { facts, plan } = &*self.table;
         let context = Context {
             lsn: Some(facts.lsn),
@@ -195,8 +164,8 @@ impl Held {
             )
         })?;
         match plan.snapshot_row(tuple.columns(), &context) {
-            Ok(outcome) => emit.send_all(outcome, from, cursor, counts, out),
-            Err(error) => emit.reject(&error, from, cursor, out),
+            Ok(outcome) => emit.send_all(outcome, from, out),
+            Err(error) => emit.reject(&error, from, out),
         }
     }
 }
