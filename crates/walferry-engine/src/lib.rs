@@ -1,40 +1,24 @@
-//! The engine: the path of a row, progress, start and stop, and the traits that the edges implement.
+//! The engine: the path of a row, its delivery, and the life of connectors.
+//!
+//! Its files are in three rooms, [`path`], [`delivery`] and [`life`]. What all of them talk about stands beside them: failures,
+//! positions, the server's history, gaps, the status that an operator sees, and [`source`], which the database side implements.
 
-pub mod batch;
-mod counts;
+pub mod delivery;
 pub mod failure;
 pub mod gap;
-mod heartbeat;
 pub mod history;
-mod keeper;
-mod metadata;
-mod new_slot;
-mod outlet;
-pub mod pipeline;
-mod place;
-mod plans;
+pub mod life;
+pub mod path;
 pub mod position;
-mod prepare;
-pub mod progress;
 pub mod published;
-mod reader;
 mod remark;
-pub mod rest;
-mod retries;
-pub mod run;
-mod shelf;
-pub mod sink;
-mod snapshot;
 pub mod source;
-pub mod start;
 pub mod status;
-pub mod store;
-mod worker;
-mod xmin;
 
+pub use delivery::{batch, progress, sink, store};
 pub use failure::{Cause, Disposition, Exit, Failure};
-pub use outlet::{Converters, Tolerance};
-pub use pipeline::Pipeline;
+pub use life::{connector, start};
+pub use path::{Converters, Tolerance, pipeline, pipeline::Pipeline, toast_reread};
 pub use position::Position;
 pub use remark::{Remark, Weight};
-pub use xmin::SlotXmin;
+pub use status::SlotXmin;

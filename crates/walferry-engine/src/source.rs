@@ -17,9 +17,9 @@ use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{self as snapshot, Done, Keys};
 
 use crate::{
+    delivery::progress::{Stored, Transaction},
     failure::Failure,
     history::Lineage,
-    progress::{Stored, Transaction},
     published::{Look, Published},
 };
 

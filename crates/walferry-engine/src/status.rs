@@ -4,6 +4,7 @@
 
 mod invalidation;
 mod latency;
+mod slot_xmin;
 mod wal_clock;
 
 use std::{
@@ -18,10 +19,11 @@ use std::{
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use crate::{failure::Failure, gap::Gap, history::Missing, xmin::SlotXmin};
+use crate::{failure::Failure, gap::Gap, history::Missing};
 
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
+pub use slot_xmin::SlotXmin;
 pub use wal_clock::WalClock;
 
 /// Everything that is known of one connector.

@@ -14,7 +14,7 @@ use walferry_config::{
 use walferry_converter::{Converter, Role, converter};
 use walferry_engine::{
     Converters, Failure, Pipeline, Tolerance,
-    run::{Connector, Settings},
+    connector::{Connector, Settings},
     source::TableFilter,
     start::{Mismatch, SnapshotPolicy},
     status::Status,

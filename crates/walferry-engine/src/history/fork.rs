@@ -4,10 +4,10 @@ use walferry_pgoutput::Lsn;
 
 use super::{History, Missed, Missing, Parting};
 use crate::{
+    delivery::store::StoredOffset,
     failure::{Exit, Failure},
+    life::start::Mismatch,
     source::{Found, FoundSlot},
-    start::Mismatch,
-    store::StoredOffset,
 };
 
 /// What is to be done with a stored offset.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, task::LocalSet, time::sleep};
 use walferry_engine::{
     Disposition, Exit, Failure, Pipeline,
-    run::{Connector, Settings},
+    connector::{Connector, Settings},
     start::{Mismatch, SnapshotPolicy},
     status::{Phase, Status},
     store::StoredOffset,

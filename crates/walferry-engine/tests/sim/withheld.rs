@@ -1,6 +1,6 @@
 //! Which rows a snapshot that goes on reads again because their changes were not sent.
 
-use walferry_engine::{batch::Batch, rest, source::Frame, store::StoredOffset};
+use walferry_engine::{batch::Batch, source::Frame, store::StoredOffset, toast_reread};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Change, Column, Lsn, Message, OldTuple, Operation, TupleBuf};
 use walferry_snapshot::{Again, Blocks, Done, Keys, Step};
@@ -51,7 +51,7 @@ fn noted(properties: &str, read: Read, catalog: Option<Catalog>) -> Vec<String> 
             blocks,
         });
     }
-    let again = rest::Shared::default();
+    let again = toast_reread::Shared::default();
     let mut pipeline = fixture::pipeline_of(&connector, &StoredOffset::default()).before_the_rest(again.clone(), done);
     let mut batch = Batch::default();
     pipeline

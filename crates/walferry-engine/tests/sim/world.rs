@@ -30,7 +30,7 @@ use std::{
 use tokio::sync::watch;
 use walferry_engine::{
     Disposition, Failure, Pipeline,
-    run::{Connector, Settings},
+    connector::{Connector, Settings},
     start::Mismatch,
     status::Status,
     store::StoredOffset,

@@ -1,6 +1,9 @@
 //! What the pipeline counts between two reports.
 
-use std::{collections::BTreeSet, sync::atomic::Ordering::Relaxed};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering::Relaxed,
+};
 
 use tracing::warn;
 use walferry_event::Failure as Unconverted;
@@ -20,6 +23,12 @@ pub(crate) struct Counts {
     changes: [u64; 4],
     transactions: u64,
     unconverted: u64,
+    /// Records that were given to the batch.
+    pub(crate) records: u64,
+    /// Records that were set aside.
+    pub(crate) set_aside: u64,
+    /// Rows that yielded no record, by reason.
+    skipped: BTreeMap<&'static str, u64>,
     last_lsn: Lsn,
     last_change_us: i64,
     last_commit_us: i64,
@@ -58,6 +67,11 @@ impl Counts {
     pub(crate) fn commit(&mut self, time_us: i64) {
         self.transactions += 1;
         self.last_commit_us = time_us;
+    }
+
+    /// A row yields no record, for this reason.
+    pub(crate) fn skip(&mut self, reason: &'static str) {
+        *self.skipped.entry(reason).or_default() += 1;
     }
 
     /// Fields that are empty because their values could not be converted.
@@ -102,6 +116,11 @@ impl Counts {
         }
         if std::mem::take(&mut self.heartbeats) > 0 {
             status.heartbeat_sent.notify_one();
+        }
+        add(&counters.records, &mut self.records);
+        add(&counters.set_aside, &mut self.set_aside);
+        while let Some((reason, rows)) = self.skipped.pop_first() {
+            status.count_skipped(reason, rows);
         }
         for _ in 0..std::mem::take(&mut self.unconverted) {
             status.count_error("unconverted_value");

@@ -3,10 +3,10 @@
 use walferry_pgoutput::Lsn;
 
 use crate::{
+    delivery::store::StoredOffset,
     failure::{Exit, Failure},
     history::{not_there_yet, went_back},
     source::Found,
-    store::StoredOffset,
 };
 
 /// What `snapshot.mode` asks for.

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use walferry_pgoutput::{Begin, Lsn, Origin};
 
 use crate::{
+    delivery::{progress::Transaction, store::StoredOffset},
     history::{self, Expected, Mark},
     position::Position,
-    progress::Transaction,
-    store::StoredOffset,
 };
 
 /// The pipeline's place in the stream.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct Cursor {
     /// The transaction that is being read.
     open: Option<Open>,
     /// The last change that was met.
@@ -72,7 +71,7 @@ pub(crate) struct Open {
     pub(crate) sent: bool,
 }
 
-impl Place {
+impl Cursor {
     /// Goes on after an offset.
     pub(crate) fn after(offset: &StoredOffset) -> Self {
         let floor = offset.history.as_ref().map(|history| history.settled);
@@ -266,20 +265,20 @@ mod tests {
 
     use super::*;
 
-    fn begin(place: &mut Place, final_lsn: u64) {
+    fn begin(cursor: &mut Cursor, final_lsn: u64) {
         let begin = Begin {
             final_lsn: Lsn::from(final_lsn),
             commit_time: PgTimestamp::from_unix_micros(0),
             xid: Xid::from(1),
         };
-        place.begin(&begin);
+        cursor.begin(&begin);
     }
-    fn after(position: Option<Position>) -> Place {
+    fn after(position: Option<Position>) -> Cursor {
         let offset = StoredOffset {
             position,
             ..StoredOffset::default()
         };
-        Place::after(&offset)
+        Cursor::after(&offset)
     }
     fn at(unit: u64, lsn: u64, ordinal: u32) -> Option<Position> {
         Some(Position {
@@ -289,8 +288,8 @@ mod tests {
         })
     }
     /// Positions of the changes with these LSNs, `None` for those that were delivered before.
-    fn new<const N: usize>(place: &mut Place, lsns: [u64; N]) -> [Option<Position>; N] {
-        lsns.map(|lsn| match place.advance(Lsn::from(lsn)) {
+    fn new<const N: usize>(cursor: &mut Cursor, lsns: [u64; N]) -> [Option<Position>; N] {
+        lsns.map(|lsn| match cursor.advance(Lsn::from(lsn)) {
             Met::New(position) => Some(position),
             Met::Delivered(_) => None,
         })
@@ -298,50 +297,50 @@ mod tests {
 
     #[test]
     fn changes_with_one_lsn_are_told_apart() {
-        let mut place = Place::default();
-        begin(&mut place, 40);
-        let got = new(&mut place, [10, 10, 10, 30]);
+        let mut cursor = Cursor::default();
+        begin(&mut cursor, 40);
+        let got = new(&mut cursor, [10, 10, 10, 30]);
         assert_eq!(got, [at(40, 10, 0), at(40, 10, 1), at(40, 10, 2), at(40, 30, 0)]);
     }
 
     #[test]
     fn delivery_goes_on_inside_a_transaction() {
-        let mut place = after(at(40, 10, 1));
-        begin(&mut place, 40);
-        let got = new(&mut place, [10, 10, 10, 30]);
+        let mut cursor = after(at(40, 10, 1));
+        begin(&mut cursor, 40);
+        let got = new(&mut cursor, [10, 10, 10, 30]);
         assert_eq!(got, [None, None, at(40, 10, 2), at(40, 30, 0)]);
     }
 
     #[test]
     fn a_later_transaction_is_read_though_its_changes_have_lower_lsns() {
-        let mut place = after(at(40, 30, 0));
-        begin(&mut place, 50);
-        assert_eq!(new(&mut place, [20]), [at(50, 20, 0)]);
+        let mut cursor = after(at(40, 30, 0));
+        begin(&mut cursor, 50);
+        assert_eq!(new(&mut cursor, [20]), [at(50, 20, 0)]);
     }
 
     #[test]
     fn a_transaction_whose_commit_follows_a_message_is_read_after_it() {
-        let mut place = Place::default();
-        let [message] = new(&mut place, [40]);
-        let mut place = after(message);
-        begin(&mut place, 40);
-        assert_eq!(new(&mut place, [10]), [at(40, 10, 0)]);
+        let mut cursor = Cursor::default();
+        let [message] = new(&mut cursor, [40]);
+        let mut cursor = after(message);
+        begin(&mut cursor, 40);
+        assert_eq!(new(&mut cursor, [10]), [at(40, 10, 0)]);
     }
 
     #[test]
     fn a_new_connection_passes_over_what_the_last_one_brought() {
-        let mut place = Place::default();
-        begin(&mut place, 40);
-        new(&mut place, [10, 10]);
-        place.reconnected(Lsn(0), 0);
-        begin(&mut place, 40);
-        let got = new(&mut place, [10, 10, 10]);
+        let mut cursor = Cursor::default();
+        begin(&mut cursor, 40);
+        new(&mut cursor, [10, 10]);
+        cursor.reconnected(Lsn(0), 0);
+        begin(&mut cursor, 40);
+        let got = new(&mut cursor, [10, 10, 10]);
         assert_eq!(got, [None, None, at(40, 10, 2)]);
     }
 
     #[test]
     fn messages_outside_transactions_carry_the_time_of_what_was_read_last() {
-        let mut first = Place::default();
+        let mut first = Cursor::default();
         first.reconnected(Lsn(0), 5);
         assert_eq!(first.transaction().time_us, 5);
         first.snapshot_taken(Transaction { xid: 1, time_us: 7 });
@@ -352,7 +351,7 @@ mod tests {
 
         let mut offset = StoredOffset::default();
         offset.connect.ts_usec = Some(3);
-        let mut resumed = Place::after(&offset);
+        let mut resumed = Cursor::after(&offset);
         resumed.reconnected(Lsn(0), 9);
         assert_eq!(resumed.transaction().time_us, 3);
     }

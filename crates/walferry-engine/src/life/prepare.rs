@@ -8,18 +8,19 @@ use walferry_pgoutput::Lsn;
 use walferry_snapshot::Done;
 
 use crate::{
+    delivery::store::{OffsetStore, StoredOffset},
     failure::{Exit, Failure},
     gap::MISSING,
     history::{self, Judged},
-    new_slot::NewSlot,
-    pipeline::Pipeline,
-    reader::Origin,
-    rest,
-    run::Connector,
+    life::{
+        connector::Connector,
+        new_slot::NewSlot,
+        reader::Origin,
+        start::{self, Plan},
+    },
+    path::{pipeline::Pipeline, toast_reread},
     source::{Found, SnapshotPlan, Source},
-    start::{self, Plan},
     status::now_us,
-    store::{OffsetStore, StoredOffset},
 };
 
 /// What a session begins with.
@@ -43,9 +44,9 @@ struct Beginning {
 }
 
 /// With what is left of an interrupted snapshot.
-fn go_on(mut offset: StoredOffset, from: Lsn, again: &rest::Shared) -> Beginning {
+fn go_on(mut offset: StoredOffset, from: Lsn, again: &toast_reread::Shared) -> Beginning {
     let mut done = offset.snapshot.take().unwrap_or_default();
-    let again = rest::found(again);
+    let again = toast_reread::found(again);
     for table in done.forget_incomplete(|table| again.knows(table)) {
         warn!(
             table.oid = table.0,
@@ -74,7 +75,11 @@ where
     /// Looks at what is there and makes publication and slot.
     ///
     /// `again` has the rows that earlier sessions of this process have found to be read again.
-    pub(crate) async fn prepare(&mut self, again: &rest::Shared, new_slot: &NewSlot) -> Result<Prepared, Failure> {
+    pub(crate) async fn prepare(
+        &mut self,
+        again: &toast_reread::Shared,
+        new_slot: &NewSlot,
+    ) -> Result<Prepared, Failure> {
         let stored = self.store.load().await?;
         let begun = stored.as_ref().and_then(StoredOffset::start).is_some();
         let found = self.source.inspect().await.map_err(|failure| failure.or_gap(begun))?;
@@ -105,7 +110,7 @@ where
             }
         }
         if !matches!(plan, Plan::Continue { .. }) {
-            rest::forget(again);
+            toast_reread::forget(again);
         }
         let (system_id, lineage) = (found.system_id, found.lineage.clone());
         let slot = found.slot.as_ref().and_then(|slot| slot.confirmed).unwrap_or_default();

@@ -18,7 +18,7 @@ use walferry_transform::{Chain, Table};
 
 use crate::{
     failure::{Cause, Disposition, Exit, Failure},
-    shelf::{Kept, Shelf},
+    path::shelf::{Kept, Shelf},
 };
 
 /// The plans of the relations that this connection has described.

@@ -13,22 +13,21 @@ use walferry_snapshot::Done;
 use walferry_transform::Chain;
 
 use crate::{
-    batch::Batch,
-    counts::Counts,
+    delivery::{batch::Batch, progress::Step, store::StoredOffset},
     failure::{Disposition, Exit, Failure},
-    heartbeat::Heartbeats,
     history::{Expected, Gate, Missed, Positions, missed},
-    outlet::{Converters, From, Outlet, Tolerance},
-    place::{AsOrigin, Place},
-    plans::Plans,
+    path::{
+        cursor::{AsOrigin, Cursor},
+        emit::{Converters, Emit, Provenance, Tolerance},
+        heartbeat::Heartbeats,
+        plans::Plans,
+        snapshot_rows::Snapshot,
+        toast_reread::{self, ToastReread},
+    },
     position::Position,
-    progress::Step,
-    rest::{self, Rest},
-    snapshot::Snapshot,
     source::Frame,
+    status::SlotXmin,
     status::Status,
-    store::StoredOffset,
-    xmin::SlotXmin,
 };
 
 /// Turns frames into records. One lives as long as a session.
@@ -39,15 +38,13 @@ pub struct Pipeline {
     metadata: Option<Transaction>,
     snapshot: Option<Snapshot>,
     /// While an interrupted snapshot is still to go on.
-    rest: Option<Rest>,
+    toast_reread: Option<ToastReread>,
     heartbeats: Option<Heartbeats>,
     /// How many tables may be captured.
     limit: Option<(u32, GuardrailAction)>,
     xmin: Option<SlotXmin>,
-    place: Place,
     check: Check,
-    outlet: Outlet,
-    counts: Counts,
+    emit: Emit,
 }
 
 /// Whether the server is still the one that was read before.
@@ -76,11 +73,10 @@ impl Pipeline {
             metadata: events.events.transaction_metadata.then(|| Transaction::new(&events)),
             plans: Plans::new(events),
             snapshot: None,
-            rest: None,
+            toast_reread: None,
             heartbeats: None,
             limit: None,
             xmin: None,
-            place: Place::after(after),
             check: Check {
                 positions: Positions {
                     processed: after.start().unwrap_or_default(),
@@ -88,8 +84,7 @@ impl Pipeline {
                 },
                 ..Check::default()
             },
-            outlet: Outlet::new(chain, converters, tolerance),
-            counts: Counts::default(),
+            emit: Emit::new(Cursor::after(after), chain, converters, tolerance),
         }
     }
 
@@ -119,8 +114,8 @@ impl Pipeline {
 
     /// The same while an interrupted snapshot, of which so much is done, is still to go on: finds the rows that it has to read
     /// again.
-    pub fn before_the_rest(mut self, again: rest::Shared, done: Done) -> Self {
-        self.rest = Some(Rest::new(again, done));
+    pub fn before_the_rest(mut self, again: toast_reread::Shared, done: Done) -> Self {
+        self.toast_reread = Some(ToastReread::new(again, done));
         self
     }
 
@@ -136,7 +131,7 @@ impl Pipeline {
         match frame {
             Frame::Wal { lsn, payload } => self.on_message(lsn, &bytes[payload], now_ns, out)?,
             // Inside a transaction the server's position says nothing about what has been sent.
-            Frame::Keepalive { wal_end } if self.place.open().is_none() => {
+            Frame::Keepalive { wal_end } if self.emit.cursor.open().is_none() => {
                 let kept = self.check.expected.idle(wal_end);
                 self.check.verdict(kept)?;
                 out.step(Step::Idle(wal_end));
@@ -146,27 +141,21 @@ impl Pipeline {
             Frame::Begin { from } => {
                 self.plans.forget();
                 out.step(Step::Connected(from));
-                self.check.begin(from, self.place.reconnected(from, now_ns / 1000));
+                self.check
+                    .begin(from, self.emit.cursor.reconnected(from, now_ns / 1000));
             }
-            Frame::SnapshotBegin { rows_left } => self.counts.snapshot_begin(rows_left),
+            Frame::SnapshotBegin { rows_left } => self.emit.counts.snapshot_begin(rows_left),
             Frame::Table(table) => self.snapshot.get_or_insert_default().table(table, &mut self.plans)?,
             Frame::Row { tuple } => {
                 let snapshot = self
                     .snapshot
                     .as_mut()
                     .ok_or_else(|| out_of_order("a row before its table"))?;
-                snapshot.row(
-                    &bytes[tuple],
-                    now_ns,
-                    &mut self.place,
-                    &mut self.outlet,
-                    &mut self.counts,
-                    out,
-                )?;
+                snapshot.row(&bytes[tuple], now_ns, &mut self.emit, out)?;
             }
             Frame::Part { step, completes } => {
                 if completes {
-                    self.counts.snapshot_table();
+                    self.emit.counts.snapshot_table();
                 }
                 match &mut self.snapshot {
                     Some(snapshot) => snapshot.part(step, out),
@@ -174,10 +163,10 @@ impl Pipeline {
                 }
             }
             Frame::SnapshotEnd { lsn, transaction } => {
-                self.rest = None;
+                self.toast_reread = None;
                 let snapshot = self.snapshot.take().unwrap_or_default();
-                snapshot.end(now_ns, &mut self.place, &mut self.outlet, &mut self.counts, out)?;
-                self.place.snapshot_taken(transaction);
+                snapshot.end(now_ns, &mut self.emit, out)?;
+                self.emit.cursor.snapshot_taken(transaction);
                 out.step(Step::SnapshotEnd { lsn, transaction });
                 return self.beat(now_ns, true, out);
             }
@@ -188,9 +177,7 @@ impl Pipeline {
 
     fn beat(&mut self, now_ns: i64, force: bool, out: &mut Batch) -> Result<(), Failure> {
         match &mut self.heartbeats {
-            Some(heartbeats) => {
-                heartbeats.beat(now_ns, force, &mut self.place, &mut self.outlet, &mut self.counts, out)
-            }
+            Some(heartbeats) => heartbeats.beat(now_ns, force, &mut self.emit, out),
             None => Ok(()),
         }
     }
@@ -202,21 +189,23 @@ impl Pipeline {
                 // Before anything of it is sent.
                 let kept = self.check.expected.begin(&begin);
                 self.check.verdict(kept)?;
-                let is_delivered = self.place.begin(&begin);
+                let is_delivered = self.emit.cursor.begin(&begin);
                 self.on_transaction_edge(lsn, now_ns, out, is_delivered, Transaction::begin)
             }
             // A transaction that sent nothing is settled here: a filtered table must not hold the slot.
             Message::Commit(commit) => {
-                let is_delivered = self.place.has_ended();
+                let is_delivered = self.emit.cursor.has_ended();
                 self.on_transaction_edge(lsn, now_ns, out, is_delivered, Transaction::end)?;
-                let dealt_with = self.place.is_dealt_with();
-                let open = self.place.commit(commit.end_lsn);
+                let dealt_with = self.emit.cursor.is_dealt_with();
+                let open = self.emit.cursor.commit(commit.end_lsn);
                 if dealt_with {
                     return Ok(());
                 }
-                let seen = open.as_ref().map(|open| self.place.committed(open, commit.end_lsn));
+                let seen = open
+                    .as_ref()
+                    .map(|open| self.emit.cursor.committed(open, commit.end_lsn));
                 let time_us = commit.commit_time.unix_micros();
-                self.counts.commit(time_us);
+                self.emit.counts.commit(time_us);
                 out.step(Step::Commit {
                     end: commit.end_lsn,
                     time_us,
@@ -227,15 +216,15 @@ impl Pipeline {
             }
             // The reader has put the catalog's facts beside the relation, in stream order.
             Message::Relation(relation) => {
-                if let Some(rest) = &mut self.rest {
-                    rest.learn(&relation, self.plans.next_facts());
+                if let Some(reread) = &mut self.toast_reread {
+                    reread.learn(&relation, self.plans.next_facts());
                 }
                 self.plans.learn(relation)
             }
             Message::Truncate(truncate) => self.on_truncate(lsn, &truncate, now_ns, out),
             Message::Logical(message) => self.on_logical_message(lsn, &message, now_ns, out),
             Message::Origin(origin) => {
-                self.place.origin(&origin);
+                self.emit.cursor.origin(&origin);
                 Ok(())
             }
             // Types are looked up in the catalog, which knows more of them.
@@ -245,43 +234,41 @@ impl Pipeline {
 
     fn on_change(&mut self, lsn: Lsn, change: &Change<'_>, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         let Some(plan) = self.plans.of(change.relation)? else {
-            let met = self.place.advance(lsn);
+            let met = self.emit.cursor.advance(lsn);
             if !met.is_delivered() {
-                self.counts.change(word(&change.operation), lsn, now_ns);
-                self.outlet.skip(Skipped::Table.as_str());
+                self.emit.counts.change(word(&change.operation), lsn, now_ns);
+                self.emit.skip(Skipped::Table.as_str());
             }
             return Ok(());
         };
-        let met = self.place.advance(lsn);
+        let met = self.emit.cursor.advance(lsn);
         if met.is_delivered() && self.metadata.is_none() {
             return Ok(());
         }
         let message = word(&change.operation);
-        let from = From {
+        let from = Provenance {
             table: plan.name(),
             position: met.position(),
             message,
         };
-        let origin = self.place.origin_name();
-        let context = context(&self.place, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
+        let origin = self.emit.cursor.origin_name();
+        let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
         // Envelope, key, tombstone. What was delivered before is counted again, for the numbers within its transaction.
         let outcome = plan.records(change, &context, self.metadata.as_mut());
         let counted = counted(self.metadata.as_mut(), context.xid);
         if met.is_delivered() {
             return Ok(());
         }
-        self.counts.change(message, lsn, now_ns);
+        self.emit.counts.change(message, lsn, now_ns);
         let before = out.records();
-        let withheld = self.outlet.withheld();
+        let withheld = self.emit.withheld();
         match outcome {
-            Ok(outcome) => self
-                .outlet
-                .send_all(outcome, from, &mut self.place, &mut self.counts, out)?,
-            Err(error) => self.outlet.reject(&error, from, &mut self.place, out)?,
+            Ok(outcome) => self.emit.send_all(outcome, from, out)?,
+            Err(error) => self.emit.reject(&error, from, out)?,
         }
         out.end_change(before);
-        if let Some(rest) = &mut self.rest {
-            rest.note(plan.name(), change, self.outlet.withheld() > withheld, out);
+        if let Some(reread) = &mut self.toast_reread {
+            reread.note(plan.name(), change, self.emit.withheld() > withheld, out);
         }
         counted.for_each(|step| out.step(step));
         Ok(())
@@ -291,28 +278,27 @@ impl Pipeline {
         for &relation in &truncate.relations {
             let plan = self.plans.of(relation)?;
             // Each table is a change of its own: the first may be delivered when the second is not.
-            let met = self.place.advance(lsn);
+            let met = self.emit.cursor.advance(lsn);
             let Some(plan) = plan else {
                 if !met.is_delivered() {
-                    self.counts.change("TRUNCATE", lsn, now_ns);
-                    self.outlet.skip(Skipped::Table.as_str());
+                    self.emit.counts.change("TRUNCATE", lsn, now_ns);
+                    self.emit.skip(Skipped::Table.as_str());
                 }
                 continue;
             };
-            let from = From {
+            let from = Provenance {
                 table: plan.name(),
                 position: met.position(),
                 message: "TRUNCATE",
             };
-            let origin = self.place.origin_name();
-            let context = context(&self.place, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
+            let origin = self.emit.cursor.origin_name();
+            let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
             let outcome = plan.truncate(&context, self.metadata.as_mut());
             let counted = counted(self.metadata.as_mut(), context.xid);
             if !met.is_delivered() {
-                self.counts.change("TRUNCATE", lsn, now_ns);
+                self.emit.counts.change("TRUNCATE", lsn, now_ns);
                 let before = out.records();
-                self.outlet
-                    .send_all(outcome, from, &mut self.place, &mut self.counts, out)?;
+                self.emit.send_all(outcome, from, out)?;
                 out.end_change(before);
                 counted.for_each(|step| out.step(step));
             }
@@ -327,19 +313,19 @@ impl Pipeline {
         now_ns: i64,
         out: &mut Batch,
     ) -> Result<(), Failure> {
-        let met = self.place.advance(lsn);
+        let met = self.emit.cursor.advance(lsn);
         if !message.transactional {
             // It is a unit of its own, complete with itself: Debezium takes its LSN for that of a commit.
-            self.place.commit(lsn);
+            self.emit.cursor.commit(lsn);
         }
-        let origin = self.place.origin_name();
-        let context = context(&self.place, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
+        let origin = self.emit.cursor.origin_name();
+        let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
         let record = limited(|| self.messages.record(message, &context, self.metadata.as_mut()));
         let counted = counted(self.metadata.as_mut(), context.xid);
         if met.is_delivered() {
             return Ok(());
         }
-        let from = From {
+        let from = Provenance {
             table: "",
             position: met.position(),
             message: "MESSAGE",
@@ -348,7 +334,7 @@ impl Pipeline {
             Ok(record) => record,
             Err(limit) => {
                 let before = out.records();
-                self.outlet.reject(&limit.into(), from, &mut self.place, out)?;
+                self.emit.reject(&limit.into(), from, out)?;
                 out.end_change(before);
                 return Ok(());
             }
@@ -357,17 +343,17 @@ impl Pipeline {
             Some(record) => {
                 if !message.transactional {
                     // The offset carries its time, too, also where nothing of that transaction was sent.
-                    out.step(Step::Begin(self.place.transaction()));
+                    out.step(Step::Begin(self.emit.cursor.transaction()));
                 }
                 let before = out.records();
-                self.outlet.send(record, from, &mut self.place, out)?;
+                self.emit.send(record, from, out)?;
                 out.end_change(before);
                 counted.for_each(|step| out.step(step));
             }
-            None => self.outlet.skip("message_prefix"),
+            None => self.emit.skip("message_prefix"),
         }
         if !message.transactional {
-            let time_us = self.place.transaction().time_us;
+            let time_us = self.emit.cursor.transaction().time_us;
             out.step(Step::Commit {
                 end: lsn,
                 time_us,
@@ -390,14 +376,14 @@ impl Pipeline {
         let Some(metadata) = &mut self.metadata else {
             return Ok(());
         };
-        let origin = self.place.origin_name();
-        let context = context(&self.place, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
+        let origin = self.emit.cursor.origin_name();
+        let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
         let record = edge(metadata, &context);
         if is_delivered {
             return Ok(());
         }
         // It has no position of its own: it is sent again with its transaction.
-        let from = From {
+        let from = Provenance {
             table: "",
             position: Position {
                 lsn,
@@ -406,8 +392,8 @@ impl Pipeline {
             message: "TRANSACTION",
         };
         let Some(record) = record else { return Ok(()) };
-        self.outlet.send(record, from, &mut self.place, out)?;
-        if let Some(open) = self.place.open() {
+        self.emit.send(record, from, out)?;
+        if let Some(open) = self.emit.cursor.open() {
             let xid = open.transaction.xid;
             out.step(Step::Counted { xid, table: None });
         }
@@ -417,7 +403,7 @@ impl Pipeline {
     /// Whether the captured tables have to be looked at before the start: a transform asks for an outbox among them, or there
     /// must not be too many.
     pub fn has_outbox(&self) -> bool {
-        self.outlet.chain.has_outbox() || self.limit.is_some()
+        self.emit.chain.has_outbox() || self.limit.is_some()
     }
 
     /// Columns that a table must have to be the outbox; none where every captured table has to be looked at.
@@ -425,7 +411,7 @@ impl Pipeline {
         if self.limit.is_some() || !self.plans.names_fields_as_columns() {
             return Vec::new();
         }
-        self.outlet.chain.outbox_columns()
+        self.emit.chain.outbox_columns()
     }
 
     /// Counts the captured tables and looks for the outbox among them; the start is refused where they are too many, where there
@@ -436,16 +422,15 @@ impl Pipeline {
         {
             too_many(tables.len(), most, action)?;
         }
-        if self.outlet.chain.has_outbox() {
-            self.plans.check_tables(&self.outlet.chain, tables)?;
+        if self.emit.chain.has_outbox() {
+            self.plans.check_tables(&self.emit.chain, tables)?;
         }
         Ok(())
     }
 
     /// Tells what has been counted since the last time.
     pub fn report(&mut self, status: &Status) {
-        self.counts.report(status);
-        self.outlet.report(status);
+        self.emit.counts.report(status);
     }
 }
 
@@ -499,7 +484,7 @@ fn counted(metadata: Option<&mut Transaction>, xid: Option<Xid>) -> impl Iterato
 }
 
 fn context<'a>(
-    place: &Place,
+    cursor: &Cursor,
     xmin: Option<&SlotXmin>,
     origin: Option<Origin<'a>>,
     lsn: Lsn,
@@ -507,9 +492,9 @@ fn context<'a>(
 ) -> Context<'a> {
     Context {
         lsn: Some(lsn),
-        last_commit_lsn: place.last_commit(),
-        xid: place.open().map(|open| Xid(open.transaction.xid)),
-        source_time_ns: place.transaction().time_us.saturating_mul(1000),
+        last_commit_lsn: cursor.last_commit(),
+        xid: cursor.open().map(|open| Xid(open.transaction.xid)),
+        source_time_ns: cursor.transaction().time_us.saturating_mul(1000),
         processed_time_ns: now_ns,
         xmin: xmin.and_then(SlotXmin::get),
         origin,

@@ -8,11 +8,9 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::{
-    batch::Batch,
+    delivery::{batch::Batch, progress::Progress, sink::Sink},
     failure::{Disposition, Failure},
-    pipeline::Pipeline,
-    progress::Progress,
-    sink::Sink,
+    path::pipeline::Pipeline,
     source::{Chunk, ChunkReceiver},
     status::{self, Status},
 };

@@ -7,14 +7,13 @@ use walferry_pgoutput::{Oid, Tuple, Xid};
 use walferry_snapshot as snapshot;
 
 use crate::{
-    batch::Batch,
-    counts::Counts,
+    delivery::{batch::Batch, progress::Step},
     failure::{Exit, Failure},
-    outlet::{From, Outlet},
-    place::Place,
-    plans::Plans,
+    path::{
+        emit::{Emit, Provenance},
+        plans::Plans,
+    },
     position::Position,
-    progress::Step,
     source::SnapshotTable,
 };
 
@@ -77,25 +76,17 @@ impl Snapshot {
         Ok(())
     }
 
-    pub(crate) fn row(
-        &mut self,
-        tuple: &[u8],
-        now_ns: i64,
-        place: &mut Place,
-        outlet: &mut Outlet,
-        counts: &mut Counts,
-        out: &mut Batch,
-    ) -> Result<(), Failure> {
+    pub(crate) fn row(&mut self, tuple: &[u8], now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         let Some(table) = self.table.clone() else { return Ok(()) };
         let begins_table = table.facts.ordered && !mem::replace(&mut self.in_table, true);
-        counts.snapshot_row(table.plan.name());
+        emit.counts.snapshot_row(table.plan.name());
         if let Some(held) = &mut self.held
             && begins_table
             && held.marker != SnapshotMarker::First
         {
             held.marker = SnapshotMarker::LastInTable;
         }
-        self.send(now_ns, place, outlet, counts, out)?;
+        self.send(now_ns, emit, out)?;
         let marker = if table.facts.first && !mem::replace(&mut self.begun, true) {
             SnapshotMarker::First
         } else if begins_table && !table.facts.begun {
@@ -123,30 +114,16 @@ impl Snapshot {
     }
 
     /// All rows are read. The last one is marked so, whichever table it is of.
-    pub(crate) fn end(
-        mut self,
-        now_ns: i64,
-        place: &mut Place,
-        outlet: &mut Outlet,
-        counts: &mut Counts,
-        out: &mut Batch,
-    ) -> Result<(), Failure> {
+    pub(crate) fn end(mut self, now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         if let Some(held) = &mut self.held {
             held.marker = SnapshotMarker::Last;
         }
-        self.send(now_ns, place, outlet, counts, out)
+        self.send(now_ns, emit, out)
     }
 
-    fn send(
-        &mut self,
-        now_ns: i64,
-        place: &mut Place,
-        outlet: &mut Outlet,
-        counts: &mut Counts,
-        out: &mut Batch,
-    ) -> Result<(), Failure> {
+    fn send(&mut self, now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         if let Some(held) = self.held.take() {
-            held.send(now_ns, place, outlet, counts, out)?;
+            held.send(now_ns, emit, out)?;
             self.spare = held.tuple;
         }
         self.parts.drain(..).for_each(|part| out.step(part));
@@ -155,14 +132,7 @@ impl Snapshot {
 }
 
 impl Held {
-    fn send(
-        &self,
-        now_ns: i64,
-        place: &mut Place,
-        outlet: &mut Outlet,
-        counts: &mut Counts,
-        out: &mut Batch,
-    ) -> Result<(), Failure> {
+    fn send(&self, now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         let Planned { facts, plan } = &*self.table;
         let context = Context {
             lsn: Some(facts.lsn),
@@ -179,7 +149,7 @@ impl Held {
             lsn: facts.lsn,
             ..Position::default()
         };
-        let from = From {
+        let from = Provenance {
             table: plan.name(),
             position,
             message: "READ",
@@ -194,8 +164,8 @@ impl Held {
             )
         })?;
         match plan.snapshot_row(tuple.columns(), &context) {
-            Ok(outcome) => outlet.send_all(outcome, from, place, counts, out),
-            Err(error) => outlet.reject(&error, from, place, out),
+            Ok(outcome) => emit.send_all(outcome, from, out),
+            Err(error) => emit.reject(&error, from, out),
         }
     }
 }

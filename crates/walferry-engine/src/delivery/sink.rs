@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{failure::Failure, position::Position, progress::Progress};
+use crate::{delivery::progress::Progress, failure::Failure, position::Position};
 
 /// Opens producers. `walferry-kafka` implements it.
 pub trait Sinks: Send + 'static {

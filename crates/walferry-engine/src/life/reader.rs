@@ -14,17 +14,18 @@ use walferry_record::SourceOffset;
 use walferry_snapshot::{Keys, Step};
 
 use crate::{
+    delivery::{progress::Stored, store::StoredOffset},
     failure::{Disposition, Failure},
     gap::GAP,
     history::{Gate, History, Lineage, Parting, went_back},
-    progress::Stored,
-    rest,
-    retries::Retries,
-    run::Settings,
+    life::{
+        connector::Settings,
+        retries::Retries,
+        start::{self, Plan},
+    },
+    path::toast_reread,
     source::{Chunk, ChunkSender, Frame, Phase, Port, SnapshotPlan, Source},
-    start::{self, Plan},
     status::{self, Status},
-    store::StoredOffset,
 };
 
 /// How often the log tells how far a snapshot is.
@@ -47,7 +48,7 @@ pub(crate) struct Reader<'a, S> {
     pub(crate) confirmable: watch::Sender<Option<Stored>>,
     pub(crate) gate: Gate,
     pub(crate) origin: Origin,
-    pub(crate) again: rest::Shared,
+    pub(crate) again: toast_reread::Shared,
     /// Why captured rows may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
 }
@@ -153,7 +154,7 @@ impl<S: Source> Reader<'_, S> {
         // What the pipeline finds on its way decides what is to be read again.
         self.pipeline_is_done().await;
         plan.lsn = Some(watermark);
-        for (table, keys) in rest::found(&self.again).into_tables() {
+        for (table, keys) in toast_reread::found(&self.again).into_tables() {
             if keys == Keys::All {
                 plan.done.step(Step::Restart(table));
             } else if plan.done.has_begun(table) {

@@ -25,22 +25,25 @@ use tokio::{
 use walferry_pgoutput::Lsn;
 
 use crate::{
+    delivery::{
+        keeper::Keeper,
+        progress::Progress,
+        sink::{Acks, Sinks},
+        store::{OffsetStore, StoredOffset},
+    },
     failure::{Disposition, Exit, Failure},
     history::Gate,
-    keeper::Keeper,
-    new_slot::NewSlot,
-    pipeline::Pipeline,
-    prepare::Prepared,
-    progress::Progress,
-    reader::Reader,
-    rest,
-    retries::Retries,
-    sink::{Acks, Sinks},
+    life::{
+        new_slot::NewSlot,
+        prepare::Prepared,
+        reader::Reader,
+        retries::Retries,
+        start::{Mismatch, SnapshotPolicy},
+        worker::{Work, Worker},
+    },
+    path::{pipeline::Pipeline, toast_reread},
     source::{self, ChunkSender, Phase, Port, Source, TableFilter},
-    start::{Mismatch, SnapshotPolicy},
     status::{self, Status},
-    store::{OffsetStore, StoredOffset},
-    worker::{Work, Worker},
 };
 
 /// What the engine itself has to know.
@@ -124,7 +127,7 @@ where
 
     async fn sessions(&mut self, new_slot: &NewSlot, stop: &mut watch::Receiver<bool>) -> Result<(), Failure> {
         let mut retries = Retries::new(self.settings.max_retries);
-        let again = rest::Shared::default();
+        let again = toast_reread::Shared::default();
         let mut gaps = self.remember_gap().await;
         loop {
             let Err(failure) = self.session(&mut retries, &again, new_slot, stop).await else {
@@ -154,7 +157,7 @@ where
     async fn session(
         &mut self,
         retries: &mut Retries,
-        again: &rest::Shared,
+        again: &toast_reread::Shared,
         new_slot: &NewSlot,
         stop: &mut watch::Receiver<bool>,
     ) -> Result<(), Failure> {

@@ -14,15 +14,15 @@ use tracing::{info, warn};
 use walferry_pgoutput::Lsn;
 
 use crate::{
+    delivery::{
+        progress::{Progress, Stored, Unstored},
+        store::OffsetStore,
+    },
     failure::{Disposition, Failure},
-    gap,
     history::Gate,
-    new_slot::NewSlot,
-    progress::{Progress, Stored, Unstored},
+    life::{gap, new_slot::NewSlot, retries::Backoff},
     published::Published,
-    retries::Backoff,
     status::Status,
-    store::OffsetStore,
 };
 
 /// How often the figures of what is under way are shown.
@@ -235,7 +235,10 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::{position::Position, progress::Step, store::StoredOffset};
+    use crate::{
+        delivery::{progress::Step, store::StoredOffset},
+        position::Position,
+    };
 
     /// A disk that takes its time, and when it had which record.
     struct Disk {

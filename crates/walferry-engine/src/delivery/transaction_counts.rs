@@ -15,7 +15,7 @@ const ORDER: &str = "transaction_data_collection_order_";
 /// As in Debezium, it stays after the transaction's END until the next one begins. Walferry itself needs none of it: it reads a
 /// transaction again from its beginning, and counts what it passes over.
 #[derive(Debug, Default)]
-pub(crate) struct Metadata {
+pub(crate) struct TransactionCounts {
     xid: Option<String>,
     /// The same as a number.
     number: Option<u32>,
@@ -66,7 +66,7 @@ impl Counted {
     }
 }
 
-impl Metadata {
+impl TransactionCounts {
     /// Takes it out of an offset.
     pub(crate) fn take_from(offset: &mut SourceOffset) -> Self {
         let mut found = Self::default();
@@ -155,18 +155,18 @@ mod tests {
         ];
         for (name, steps, expected) in cases {
             let mut offset: SourceOffset = serde_json::from_str(OFFSET).unwrap();
-            let mut metadata = Metadata::take_from(&mut offset);
+            let mut counts = TransactionCounts::take_from(&mut offset);
             for (xid, table) in steps {
-                metadata.enter(xid);
-                metadata.count(Counted::new(xid, table));
+                counts.enter(xid);
+                counts.count(Counted::new(xid, table));
             }
-            metadata.add_to(&mut offset);
+            counts.add_to(&mut offset);
             assert_eq!(offset, serde_json::from_str(expected).unwrap(), "{name}");
         }
         let mut offset: SourceOffset = serde_json::from_str(OFFSET).unwrap();
-        let mut metadata = Metadata::take_from(&mut offset);
-        metadata.enter(8);
-        metadata.add_to(&mut offset);
+        let mut counts = TransactionCounts::take_from(&mut offset);
+        counts.enter(8);
+        counts.add_to(&mut offset);
         assert_eq!(
             offset,
             serde_json::from_str(r#"{"xmin":5}"#).unwrap(),

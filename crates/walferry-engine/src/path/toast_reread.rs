@@ -1,4 +1,4 @@
-//! What the stream leaves to a snapshot that is still to go on.
+//! Rows that an interrupted snapshot has to read again, because the stream has brought them without all their values.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,7 +10,7 @@ use walferry_event::Catalog;
 use walferry_pgoutput::{Change, Column, Oid, Operation, Relation, ReplicaIdentity, Tuple};
 use walferry_snapshot::{Again, Done, Step};
 
-use crate::{batch::Batch, progress};
+use crate::delivery::{batch::Batch, progress};
 
 /// Rows that the snapshot has to read again, shared by the pipeline (which finds them) and the reader (which reads them).
 pub type Shared = Arc<Mutex<Again>>;
@@ -30,7 +30,7 @@ fn lock(shared: &Shared) -> MutexGuard<'_, Again> {
 }
 
 /// Watches the changes that bring the topics to a snapshot's watermark.
-pub(crate) struct Rest {
+pub(crate) struct ToastReread {
     again: Shared,
     /// What the snapshot has read. All other rows are read as of the watermark.
     done: Done,
@@ -50,7 +50,7 @@ struct Key {
     lacks_columns: bool,
 }
 
-impl Rest {
+impl ToastReread {
     pub(crate) fn new(again: Shared, done: Done) -> Self {
         Self {
             again,

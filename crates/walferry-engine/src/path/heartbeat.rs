@@ -7,11 +7,9 @@ use std::time::Duration;
 use walferry_event::{Heartbeat, Settings};
 
 use crate::{
-    batch::Batch,
-    counts::Counts,
+    delivery::batch::Batch,
     failure::Failure,
-    outlet::{From, Outlet},
-    place::Place,
+    path::emit::{Emit, Provenance},
     position::Position,
 };
 
@@ -33,28 +31,20 @@ impl Heartbeats {
     }
 
     /// Sends one when it is time, or at once when it is forced.
-    pub(crate) fn beat(
-        &mut self,
-        now_ns: i64,
-        force: bool,
-        place: &mut Place,
-        outlet: &mut Outlet,
-        counts: &mut Counts,
-        out: &mut Batch,
-    ) -> Result<(), Failure> {
+    pub(crate) fn beat(&mut self, now_ns: i64, force: bool, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         let last_ns = *self.last_ns.get_or_insert(now_ns);
         // A clock that was set back must not silence it.
         if !force && (0..self.interval_ns).contains(&(now_ns - last_ns)) {
             return Ok(());
         }
         self.last_ns = Some(now_ns);
-        counts.heartbeats += 1;
+        emit.counts.heartbeats += 1;
         // It comes from no change, so it moves no position.
-        let from = From {
+        let from = Provenance {
             table: "",
             position: Position::default(),
             message: "HEARTBEAT",
         };
-        outlet.send(self.records.record(now_ns / 1_000_000), from, place, out)
+        emit.send(self.records.record(now_ns / 1_000_000), from, out)
     }
 }

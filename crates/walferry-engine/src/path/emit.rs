@@ -1,6 +1,6 @@
 //! The second half of a row's path: record → transforms → converters → batch.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::ops::Range;
 
 use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
@@ -9,13 +9,13 @@ use walferry_record::Record;
 use walferry_transform::{Chain, Outcome};
 
 use crate::{
-    batch::{Batch, Mark, Parts},
-    counts,
+    delivery::{
+        batch::{Batch, Mark, Parts},
+        progress::Step,
+    },
     failure::{Disposition, Exit, Failure},
-    place::Place,
+    path::{counts::Counts, cursor::Cursor},
     position::Position,
-    progress::Step,
-    status::Status,
 };
 
 /// `key.converter`, `value.converter` and `header.converter`.
@@ -39,27 +39,21 @@ pub struct Tolerance {
     pub dead_letters: Option<String>,
 }
 
-/// Where records go on.
-pub(crate) struct Outlet {
+/// Where records go on, from the stream's changes, a snapshot's rows and heartbeats alike.
+pub(crate) struct Emit {
+    /// Where in the stream the pipeline is: the first record of a transaction tells the batch that it begins.
+    pub(crate) cursor: Cursor,
+    pub(crate) counts: Counts,
     pub(crate) chain: Chain,
     converters: Converters,
     tolerance: Tolerance,
-    counts: Counts,
     /// Records that were not sent, for whatever reason.
     withheld: u64,
 }
 
-/// What has been counted since the last report.
-#[derive(Debug, Default)]
-struct Counts {
-    records: u64,
-    set_aside: u64,
-    skipped: BTreeMap<&'static str, u64>,
-}
-
 /// The change that a record comes from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct From<'a> {
+pub(crate) struct Provenance<'a> {
     /// `schema.table`; empty where there is none.
     pub(crate) table: &'a str,
     pub(crate) position: Position,
@@ -67,13 +61,14 @@ pub(crate) struct From<'a> {
     pub(crate) message: &'static str,
 }
 
-impl Outlet {
-    pub(crate) fn new(chain: Chain, converters: Converters, tolerance: Tolerance) -> Self {
+impl Emit {
+    pub(crate) fn new(cursor: Cursor, chain: Chain, converters: Converters, tolerance: Tolerance) -> Self {
         Self {
+            cursor,
+            counts: Counts::default(),
             chain,
             converters,
             tolerance,
-            counts: Counts::default(),
             withheld: 0,
         }
     }
@@ -87,30 +82,22 @@ impl Outlet {
     pub(crate) fn send_all(
         &mut self,
         outcome: walferry_event::Outcome<'_>,
-        from: From<'_>,
-        place: &mut Place,
-        counts: &mut counts::Counts,
+        from: Provenance<'_>,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         if let Some(reason) = outcome.skipped {
             self.skip(reason.as_str());
         }
         self.withheld += u64::from(outcome.left_out);
-        counts.unconverted(from.table, &outcome.failures);
+        self.counts.unconverted(from.table, &outcome.failures);
         for record in outcome.records {
-            self.send(record, from, place, out)?;
+            self.send(record, from, out)?;
         }
         Ok(())
     }
 
     /// The same with one record.
-    pub(crate) fn send(
-        &mut self,
-        record: Record<'_>,
-        from: From<'_>,
-        place: &mut Place,
-        out: &mut Batch,
-    ) -> Result<(), Failure> {
+    pub(crate) fn send(&mut self, record: Record<'_>, from: Provenance<'_>, out: &mut Batch) -> Result<(), Failure> {
         let mark = out.mark();
         let made = match self.chain.apply(record) {
             Ok(Outcome::Dropped(reason)) => {
@@ -132,7 +119,7 @@ impl Outlet {
                 self.set_aside(failed, aside, from, out)?
             }
         };
-        self.put(mark, parts, from, place, out);
+        self.put(mark, parts, from, out);
         Ok(())
     }
 
@@ -140,8 +127,7 @@ impl Outlet {
     pub(crate) fn reject(
         &mut self,
         error: &walferry_event::Error,
-        from: From<'_>,
-        place: &mut Place,
+        from: Provenance<'_>,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let failed = Failed {
@@ -159,14 +145,14 @@ impl Outlet {
         };
         let mark = out.mark();
         let parts = self.set_aside(failed, aside, from, out)?;
-        self.put(mark, parts, from, place, out);
+        self.put(mark, parts, from, out);
         Ok(())
     }
 
     /// Finishes a record whose bytes have been written since `mark`, if there is one.
-    fn put(&mut self, mark: Mark, parts: Option<Parts>, from: From<'_>, place: &mut Place, out: &mut Batch) {
+    fn put(&mut self, mark: Mark, parts: Option<Parts>, from: Provenance<'_>, out: &mut Batch) {
         let Some(parts) = parts else { return };
-        if let Some(transaction) = place.sends() {
+        if let Some(transaction) = self.cursor.sends() {
             out.step(Step::Begin(transaction));
         }
         self.counts.records += 1;
@@ -176,21 +162,7 @@ impl Outlet {
     /// Counts a row that yields no record.
     pub(crate) fn skip(&mut self, reason: &'static str) {
         self.withheld += 1;
-        *self.counts.skipped.entry(reason).or_default() += 1;
-    }
-
-    pub(crate) fn report(&mut self, status: &Status) {
-        use std::sync::atomic::Ordering::Relaxed;
-        let Counts {
-            records,
-            set_aside,
-            skipped,
-        } = &mut self.counts;
-        status.counters.records.fetch_add(std::mem::take(records), Relaxed);
-        status.counters.set_aside.fetch_add(std::mem::take(set_aside), Relaxed);
-        while let Some((reason, rows)) = skipped.pop_first() {
-            status.count_skipped(reason, rows);
-        }
+        self.counts.skip(reason);
     }
 
     /// A record failed. Stops unless told to set it aside; then makes a record for the dead-letter topic, or counts it only.
@@ -198,7 +170,7 @@ impl Outlet {
         &mut self,
         failed: Failed,
         aside: Option<Log>,
-        from: From<'_>,
+        from: Provenance<'_>,
         out: &mut Batch,
     ) -> Result<Option<Parts>, Failure> {
         let at = Lsn::to_string(&from.position.lsn);
@@ -305,11 +277,11 @@ impl Converters {
 fn written(
     encoded: Result<Encoded, walferry_converter::Error>,
     stage: &'static str,
-    place: Range<usize>,
+    range: Range<usize>,
 ) -> Result<Option<Range<usize>>, Failed> {
     match encoded {
         Ok(Encoded::Null) => Ok(None),
-        Ok(Encoded::Bytes) => Ok(Some(place)),
+        Ok(Encoded::Bytes) => Ok(Some(range)),
         Err(error) => Err(Failed {
             stage,
             hint: error.hint().map(str::to_owned),

@@ -14,13 +14,15 @@ use walferry_pgoutput::Lsn;
 use walferry_snapshot as snapshot;
 
 use crate::{
+    delivery::{
+        store::{OffsetStore, StoredOffset},
+        transaction_counts::{Counted, TransactionCounts},
+    },
     failure::Failure,
     history,
-    metadata::{Counted, Metadata},
     position::Position,
     published::Published,
     status::{Latency, now_us},
-    store::{OffsetStore, StoredOffset},
 };
 
 /// Bytes that a record counts for beside its own: what the producer and this queue keep of it while it is under way.
@@ -194,7 +196,7 @@ struct State {
     beginning: u32,
     /// What the last change was that was delivered; becomes text only where the offset is asked for.
     message: Option<&'static str>,
-    metadata: Metadata,
+    transaction_counts: TransactionCounts,
     /// The transaction of the last record that was delivered.
     transaction: Transaction,
     /// Chunks of a snapshot.
@@ -226,7 +228,7 @@ struct Pending {
 impl Progress {
     /// Goes on from an offset. At most `limit` bytes of records are under way at a time (and always one record).
     pub fn new(mut start: StoredOffset, limit: usize) -> Self {
-        let metadata = Metadata::take_from(&mut start.connect);
+        let transaction_counts = TransactionCounts::take_from(&mut start.connect);
         Self {
             state: Mutex::new(State {
                 records: VecDeque::new(),
@@ -246,7 +248,7 @@ impl Progress {
                 beginning: 0,
                 delivered: start,
                 message: None,
-                metadata,
+                transaction_counts,
                 transaction: Transaction::default(),
                 chunks: 0,
                 failure: None,
@@ -412,7 +414,7 @@ impl Progress {
                 state.delivered.connect.message_type = Some(message.to_owned());
             }
             let mut offset = state.delivered.clone();
-            state.metadata.add_to(&mut offset.connect);
+            state.transaction_counts.add_to(&mut offset.connect);
             Delivered {
                 offset,
                 processed: state
@@ -472,7 +474,7 @@ impl Progress {
                 && let Some((_, counted)) = state.counted.pop_front()
             {
                 state.in_flight_bytes -= counted.bytes();
-                state.metadata.count(counted);
+                state.transaction_counts.count(counted);
             }
             match state.records.front() {
                 Some(record) if record.settled => {
@@ -616,7 +618,7 @@ impl State {
         match step {
             Step::Begin(transaction) => {
                 self.transaction = transaction;
-                self.metadata.enter(transaction.xid);
+                self.transaction_counts.enter(transaction.xid);
                 return;
             }
             Step::Commit { end, seen, .. } => {

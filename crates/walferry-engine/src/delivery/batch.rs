@@ -5,10 +5,12 @@ use std::ops::Range;
 use walferry_pgoutput::Lsn;
 
 use crate::{
+    delivery::{
+        progress::{Progress, Step},
+        sink::{Origin, Outgoing, Sink},
+    },
     failure::Failure,
     position::Position,
-    progress::{Progress, Step},
-    sink::{Origin, Outgoing, Sink},
     status::Status,
 };
 

@@ -1,0 +1,524 @@
+//! A gap: changes that the server cannot send, because the publication was missing or was another one when they were written.
+//!
+//! Postgres decodes the log with the catalog as it was then. Where the publication did not exist, pgoutput fails (up to 17) or warns
+//! and sends nothing (since 18), for ever: also after the publication is back. So nothing behind such a place is delivered, stored
+//! or confirmed until a person has decided what becomes of it.
+
+use std::{pin::pin, sync::atomic::Ordering::Relaxed, time::Duration};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+use tracing::{error, info, warn};
+use walferry_pgoutput::Lsn;
+
+use crate::{
+    delivery::store::{OffsetStore, StoredOffset},
+    failure::Failure,
+    gap::{CHANGED, Choice, GAP, Gap, MISSING, Way},
+    life::connector::Connector,
+    published::Look,
+    source::{self, Chunk, Frame, Phase, Port, Source},
+    status,
+};
+
+/// What is known of gaps from one session to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    told: Option<Gap>,
+}
+
+/// How long a gap is waited at before the publication is looked at again.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// When the slot is to be in use again, so that the server does not take it for one that nobody needs.
+const IDLE: Duration = Duration::from_secs(60);
+/// How often is looked whether a person has decided.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What the server says about a gap.
+struct Finding {
+    stored: Option<StoredOffset>,
+    system_id: u64,
+    look: Option<Look>,
+    /// Whether the publication is there now.
+    sends: bool,
+    /// Whether it may be made here, as `publication.autocreate.mode` says.
+    may_make: bool,
+    gap: Gap,
+}
+
+impl<S, K, O, P> Connector<S, K, O, P>
+where
+    S: Source,
+    O: OffsetStore,
+{
+    /// Goes on with the gap that a process before this one has waited at.
+    pub(crate) async fn remember_gap(&mut self) -> Gaps {
+        let told = match self.store.told_gap().await {
+            Ok(told) => told.map(|gap| Gap { refused: None, ..gap }),
+            Err(failure) => {
+                warn!(error = %failure, "what was told of a gap cannot be read; it is told again if it is still there");
+                None
+            }
+        };
+        self.status.set_gap(told.clone());
+        Gaps { told }
+    }
+
+    /// Tells of a gap and waits. Returns when there is a reason for another session: a person has decided and the decision is
+    /// carried out, the publication is what it was, the server does not answer, or the slot has been idle for a while.
+    pub(crate) async fn wait_at_gap(&mut self, failure: Failure, gaps: &mut Gaps) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        while begun.elapsed() < IDLE {
+            let finding = match self.find_gap(&failure, gaps).await {
+                Ok(finding) => finding,
+                Err(other) => {
+                    warn!(error.kind = other.kind, error = %other, "the gap cannot be looked at; trying again");
+                    self.status.set_phase(status::Phase::Waiting(failure));
+                    self.wait_for_choice(pause).await;
+                    return Ok(());
+                }
+            };
+            let is_what_it_was = finding
+                .look
+                .as_ref()
+                .is_some_and(|look| look.published.is_some() && look.gap.is_none());
+            // Whether a row was written while it was missing, the stream tells.
+            if is_what_it_was && failure.kind == MISSING && !finding.gap.stays {
+                return Ok(());
+            }
+            self.tell(&failure, &finding.gap, gaps).await;
+            // The search may take its time: the gap is told before.
+            if let Some(to) = self.search_end(&finding).await? {
+                let gap = Gap {
+                    to: Some(to),
+                    ..finding.gap
+                };
+                self.tell(&failure, &gap, gaps).await;
+            }
+            if let Some(choice) = self.wait_for_choice(pause).await {
+                // The person may have mended the publication a moment ago.
+                let mut finding = self.find_gap(&failure, gaps).await?;
+                if finding.may_make && !finding.sends {
+                    self.source.ensure_publication(self.settings.tables.clone()).await?;
+                    finding = self.find_gap(&failure, gaps).await?;
+                }
+                finding.gap.to = finding.gap.to.or(self.search_end(&finding).await?);
+                return self.carry_out(choice, finding, gaps).await;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        Ok(())
+    }
+
+    async fn find_gap(&mut self, failure: &Failure, gaps: &mut Gaps) -> Result<Finding, Failure> {
+        let stored = self.store.load().await?;
+        let known = stored.as_ref().and_then(|offset| offset.publication.clone());
+        let tables = self.settings.tables.clone();
+        let look = self.source.published(known, tables).await?;
+        let gone = look.as_ref().is_some_and(|look| look.published.is_none());
+        let found = match self.source.inspect().await {
+            Ok(found) => Some(found),
+            Err(other) if other.kind == MISSING => None,
+            Err(other) => return Err(other),
+        };
+        let (from, system_id) = (
+            stored
+                .as_ref()
+                .and_then(StoredOffset::start)
+                .or_else(|| found.as_ref()?.slot.as_ref()?.confirmed)
+                .unwrap_or_default(),
+            found.as_ref().map_or(0, |found| found.system_id),
+        );
+        let after_commit = stored.as_ref().and_then(|offset| offset.connect.lsn_commit);
+        let told = gaps.told.as_ref().filter(|gap| gap.after_commit == after_commit);
+        let seen = look.as_ref().map_or(from, |look| look.lsn);
+        let mended = look.as_ref().and_then(|look| look.gap.as_ref());
+        // What is the matter now says more than what was the matter when the stream ended.
+        let shown = mended.filter(|_| gone || failure.kind == MISSING).unwrap_or(failure);
+        let gap = Gap {
+            what: shown.to_string(),
+            mend: gone.then(|| shown.causes.first()?.hint.clone()).flatten(),
+            from,
+            // Of two gaps, the end of the first stays what it is.
+            to: told.and_then(|gap| gap.to),
+            since_us: told.map_or_else(crate::status::now_us, |gap| gap.since_us),
+            refused: told.and_then(|gap| gap.refused.clone()),
+            after_commit,
+            stays: told.is_some_and(|gap| gap.stays)
+                || failure.kind == CHANGED
+                || mended.is_some_and(|failure| failure.kind == CHANGED),
+            seen,
+        };
+        Ok(Finding {
+            // One that was renamed is to get its name back.
+            may_make: found.is_some() && gap.mend.as_ref().is_some_and(|mend| mend.starts_with("CREATE")),
+            sends: found.is_some() && !gone,
+            stored,
+            system_id,
+            look,
+            gap,
+        })
+    }
+
+    /// Where the server sends changes again, if that is not known yet and the publication is there.
+    async fn search_end(&mut self, finding: &Finding) -> Result<Option<Lsn>, Failure> {
+        let gap = &finding.gap;
+        if gap.to.is_some() || !finding.sends {
+            return Ok(None);
+        }
+        let end = end_of(&mut self.source, gap.from, gap.seen).await?;
+        Ok(Some(end.unwrap_or(gap.from)))
+    }
+
+    async fn tell(&mut self, failure: &Failure, gap: &Gap, gaps: &mut Gaps) {
+        let name = &self.status.name;
+        let is_new = gaps
+            .told
+            .as_ref()
+            .is_none_or(|told| told.after_commit != gap.after_commit);
+        let is_other = gaps
+            .told
+            .as_ref()
+            .is_none_or(|told| (told.to, &told.what) != (gap.to, &gap.what));
+        if is_new {
+            self.status.counters.gaps.fetch_add(1, Relaxed);
+        }
+        if is_new || is_other {
+            error!(
+                lsn.from = %gap.from,
+                lsn.to = gap.to.map(tracing::field::display),
+                mend = gap.mend,
+                decide = %format_args!("walferry offsets skip-gap {name}"),
+                "changes may be missing, and nothing behind them is delivered until somebody decides: {}", gap.what
+            );
+        }
+        self.status.set_phase(status::Phase::Waiting(failure.clone()));
+        self.status.set_gap(Some(gap.clone()));
+        if let Err(failure) = self.store.tell_gap(Some(gap)).await {
+            warn!(error = %failure, "what is known of the gap cannot be written where `walferry offsets skip-gap` finds it");
+        }
+        gaps.told = Some(gap.clone());
+    }
+
+    /// What a person has decided, if that happens within the pause.
+    async fn wait_for_choice(&mut self, pause: Duration) -> Option<Choice> {
+        let end = Instant::now() + pause;
+        loop {
+            match self.store.choice().await {
+                Ok(Some(choice)) => return Some(choice),
+                Ok(None) => {}
+                Err(failure) => warn!(error = %failure, "the choice of `walferry offsets skip-gap` cannot be read"),
+            }
+            if Instant::now() >= end {
+                return None;
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn carry_out(&mut self, choice: Choice, finding: Finding, gaps: &mut Gaps) -> Result<(), Failure> {
+        let Finding {
+            stored,
+            system_id,
+            look,
+            mut gap,
+            ..
+        } = finding;
+        let policy = self.settings.snapshot;
+        let refused = match (choice.way, gap.to) {
+            _ if choice.after_commit != gap.after_commit => {
+                Some("it was meant for another gap than the one that the connector is at now".to_owned())
+            }
+            (_, None) => Some(match &gap.mend {
+                Some(mend) => format!("{}: changes would go on missing. Make it first: {mend}", gap.what),
+                None => "the server does not send changes yet".to_owned(),
+            }),
+            (Way::Snapshot, _) if !policy.at_first_start && !policy.at_every_start => Some(
+                "`snapshot.mode` reads no existing rows: set it to `initial` or `when_needed`, start again, and choose once more"
+                    .to_owned(),
+            ),
+            _ => None,
+        };
+        if let Some(why) = refused {
+            warn!(reason = why, "the choice of `walferry offsets skip-gap` is refused");
+            gap.refused = Some(why);
+            gaps.told = Some(gap.clone());
+            self.status.set_gap(Some(gap.clone()));
+            self.store.tell_gap(Some(&gap)).await?;
+            return self.store.settle_choice().await;
+        }
+        let to = gap.to.unwrap_or(gap.from);
+        let offset = match choice.way {
+            Way::Skip => {
+                warn!(lsn.from = %gap.from, lsn.to = %to, "the gap is skipped, as `walferry offsets skip-gap` said");
+                let mut offset = stored.unwrap_or_default();
+                offset.connect.lsn_proc = Some(to.into());
+                offset.connect.lsn.get_or_insert(to.into());
+                offset.system_id = Some(system_id);
+                if to > gap.from {
+                    // The last commit lies before the gap: it cannot come again, as the stream cannot be read from there.
+                    let history = offset.history.get_or_insert_default();
+                    history.commit = None;
+                    history.settled = to;
+                }
+                offset.publication = look.and_then(|look| look.published).or(offset.publication);
+                offset
+            }
+            Way::Snapshot => {
+                warn!(lsn.from = %gap.from, lsn.to = %to, "all existing rows are read again, as `walferry offsets skip-gap` said");
+                // As that of a snapshot that has been interrupted before it had read a row.
+                StoredOffset::default().interrupted()
+            }
+        };
+        self.store.write(&offset).await?;
+        self.status.counters.gaps_skipped.fetch_add(1, Relaxed);
+        self.status.set_gap(None);
+        *gaps = Gaps::default();
+        self.store.tell_gap(None).await
+    }
+}
+
+/// Forgets a gap that has turned out to be none: the stream has passed the place where it was met.
+pub(crate) async fn forget(status: &status::Status, stored: Lsn, store: &mut impl OffsetStore) {
+    if status.gap().is_some_and(|gap| stored > gap.seen && !gap.stays) {
+        info!("the publication is what it was, and no change was missing: going on");
+        status.set_gap(None);
+        if let Err(failure) = store.tell_gap(None).await {
+            warn!(error = %failure, "what was told of the gap cannot be removed");
+        }
+    }
+}
+
+/// LSNs are multiples of this.
+const ALIGNMENT: u64 = 8;
+/// The first step when the end of a gap is searched for.
+const FIRST_STEP: u64 = 64;
+
+/// Where the server sends changes again; `None` where it does so from the beginning.
+///
+/// Nothing in the server knows this place. It is found by asking for the stream at several places. Steps grow from the beginning,
+/// rather than halve from the end, so that of two gaps the first one's end is found.
+async fn end_of(source: &mut impl Source, from: Lsn, upper: Lsn) -> Result<Option<Lsn>, Failure> {
+    if from >= upper || works(source, from, upper).await? {
+        return Ok(None);
+    }
+    let (mut bad, mut good, mut step) = (from.0, upper.0, FIRST_STEP);
+    while bad + step < good {
+        if works(source, Lsn(bad + step), upper).await? {
+            good = bad + step;
+            break;
+        }
+        bad += step;
+        step *= 2;
+    }
+    while good - bad > ALIGNMENT {
+        let middle = bad + (good - bad) / 2;
+        if works(source, Lsn(middle), upper).await? {
+            good = middle;
+        } else {
+            bad = middle;
+        }
+    }
+    Ok(Some(Lsn(good)))
+}
+
+/// How often the slot is asked for when the walsender of the last try still has it.
+const TRIES: u32 = 40;
+const TRY_PAUSE: Duration = Duration::from_millis(250);
+/// How long the end of a connection may take.
+const CLOSE: Duration = Duration::from_secs(5);
+/// What a try may hold of the stream at a time.
+const TRY_BYTES: usize = 256 * 1024;
+
+/// Whether the stream can begin there: its first transaction with rows comes as a whole, or none was committed before `upper`.
+async fn works(source: &mut impl Source, from: Lsn, upper: Lsn) -> Result<bool, Failure> {
+    let mut tries = 0;
+    loop {
+        match attempt(source, from, upper).await {
+            Err(failure) if failure.kind == "slot_in_use" && tries < TRIES => {
+                tries += 1;
+                sleep(TRY_PAUSE).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+async fn attempt(source: &mut impl Source, from: Lsn, upper: Lsn) -> Result<bool, Failure> {
+    let (chunks, mut receiver) = source::chunks(TRY_BYTES);
+    let (phase, confirmable) = (watch::Sender::new(Phase::Run), watch::Sender::new(None));
+    let mut port = Port {
+        chunks,
+        // Nothing is confirmed by a try.
+        confirmable: confirmable.subscribe(),
+        phase: phase.subscribe(),
+        server_end: watch::Sender::new(Lsn::default()),
+        until: Some(upper),
+        published: None,
+    };
+    let mut first = FirstTransaction::default();
+    let mut stream = pin!(source.stream(from, &mut port));
+    let ended = loop {
+        tokio::select! {
+            ended = &mut stream => break ended,
+            Some(chunk) = receiver.recv() => {
+                if first.is_whole(&chunk) {
+                    phase.send_replace(Phase::Close);
+                    // Its end in order leaves the slot free at once.
+                    let _ = timeout(CLOSE, stream).await;
+                    return Ok(true);
+                }
+            }
+        }
+    };
+    while let Ok(chunk) = receiver.try_recv() {
+        if first.is_whole(&chunk) {
+            return Ok(true);
+        }
+    }
+    match ended {
+        Ok(()) => Ok(true),
+        Err(failure) if failure.kind == GAP => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Whether a transaction with rows has come as a whole.
+#[derive(Default)]
+struct FirstTransaction {
+    has_rows: bool,
+}
+
+impl FirstTransaction {
+    fn is_whole(&mut self, chunk: &Chunk) -> bool {
+        let tags = chunk.frames.iter().filter_map(|frame| match frame {
+            Frame::Wal { payload, .. } => chunk.bytes.get(payload.start).copied(),
+            _ => None,
+        });
+        for tag in tags {
+            match tag {
+                b'B' => self.has_rows = false,
+                b'I' | b'U' | b'D' | b'T' => self.has_rows = true,
+                b'C' if self.has_rows => return true,
+                _ => {}
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use walferry_event::catalog::TableFacts;
+
+    use super::*;
+    use crate::source::{ChunkSender, CreatedSlot, Found, SnapshotPlan, TableFilter};
+
+    /// A server with gaps: what was committed in one of these ranges cannot be sent.
+    struct Server {
+        /// LSNs of commits, each with one row.
+        commits: Vec<u64>,
+        gaps: Vec<(u64, u64)>,
+        asked: Arc<Mutex<usize>>,
+    }
+
+    impl Source for Server {
+        async fn inspect(&mut self) -> Result<Found, Failure> {
+            unreachable!()
+        }
+        async fn tables(&mut self, _: TableFilter, _: &[String]) -> Result<Vec<TableFacts>, Failure> {
+            unreachable!()
+        }
+        async fn ensure_publication(&mut self, _: TableFilter) -> Result<(), Failure> {
+            unreachable!()
+        }
+        async fn create_slot(&mut self, _: bool) -> Result<CreatedSlot, Failure> {
+            unreachable!()
+        }
+        async fn watermark(&mut self) -> Result<Lsn, Failure> {
+            unreachable!()
+        }
+        async fn snapshot(&mut self, _: SnapshotPlan, _: &ChunkSender) -> Result<(), Failure> {
+            unreachable!()
+        }
+        async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
+            *self.asked.lock().unwrap() += 1;
+            let until = port.until.expect("a try ends");
+            for &commit in self.commits.iter().filter(|&&c| c >= from.0 && c < until.0) {
+                if *port.phase.borrow() != Phase::Run {
+                    break;
+                }
+                // A row before the publication was dropped in the same transaction is sent.
+                let bytes = bytes::Bytes::from_static(b"BIC");
+                let frame = |at: usize| Frame::Wal {
+                    lsn: Lsn(commit),
+                    payload: at..at + 1,
+                };
+                port.chunks
+                    .send(Chunk::new(bytes.clone(), vec![frame(0), frame(1)]))
+                    .await
+                    .unwrap();
+                if self.gaps.iter().any(|&(from, to)| (from..to).contains(&commit)) {
+                    return Err(Failure::retry(GAP, "no publication"));
+                }
+                port.chunks.send(Chunk::new(bytes, vec![frame(2)])).await.unwrap();
+            }
+            Ok(())
+        }
+        async fn advance_slot(&mut self, _: Lsn) -> Result<(), Failure> {
+            unreachable!()
+        }
+        async fn drop_slot(&mut self) -> Result<(), Failure> {
+            unreachable!()
+        }
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_gap_is_before_the_first_row_that_can_be_sent() {
+        // A gap, and where the stream has to begin: above the last commit in the gap, not above the next one.
+        let commits: Vec<u64> = (1..200).map(|n| n * 1000).collect();
+        let cases = [
+            ("none", vec![], None),
+            ("at once", vec![(1000, 5000)], Some(4000..=5000)),
+            ("one commit", vec![(1000, 1001)], Some(1000..=2000)),
+            ("up to the end", vec![(1000, 200_000)], Some(199_000..=199_500)),
+            (
+                "two, of which the second is passed later",
+                vec![(1000, 9000), (30_000, 60_000)],
+                Some(8000..=9000),
+            ),
+        ];
+        for (name, gaps, expected) in cases {
+            let asked = Arc::new(Mutex::new(0));
+            let mut server = Server {
+                commits: commits.clone(),
+                gaps,
+                asked: asked.clone(),
+            };
+            let end = end_of(&mut server, Lsn(500), Lsn(199_500)).await.unwrap();
+            assert_eq!(end.is_some(), expected.is_some(), "{name}: {end:?}");
+            if let (Some(end), Some(range)) = (end, expected) {
+                assert!(
+                    range.contains(&end.0) && end.0 > *range.start(),
+                    "{name}: {end:?} {range:?}"
+                );
+            }
+            assert!(*asked.lock().unwrap() < 60, "{name}: asked {asked:?} times");
+        }
+    }
+
+    #[test]
+    fn a_missing_publication_is_a_gap_only_where_there_was_one() {
+        let missing = Failure::stop(crate::Exit::Setup, MISSING, "no publication", "make it");
+        assert!(!missing.clone().or_gap(false).is_gap());
+        assert!(missing.or_gap(true).is_gap());
+        assert!(Failure::retry(GAP, "no publication").is_gap());
+        assert!(!Failure::retry("unreachable", "refused").is_gap());
+    }
+}

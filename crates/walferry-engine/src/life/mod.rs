@@ -1,0 +1,14 @@
+//! The life of a connector: how it starts, runs, tries again and ends.
+//!
+//! A connector runs one session after another. A session looks at the server and at the stored offset, decides where to begin,
+//! starts the tasks of path and delivery, and ends them in order, so that whatever Kafka has is stored and confirmed.
+//! This room may use the other two; they do not know it.
+
+pub mod connector;
+pub(crate) mod gap;
+pub(crate) mod new_slot;
+mod prepare;
+mod reader;
+pub(crate) mod retries;
+pub mod start;
+mod worker;
