@@ -16,6 +16,7 @@ mod outcome;
 mod predicates;
 mod registry;
 mod reshape;
+mod script;
 mod topic;
 
 pub use chain::{Chain, ChainError};

@@ -8,6 +8,7 @@ use crate::{debezium, event_router, kafka, predicates};
 pub(crate) const TRANSFORMS: &[Row<dyn Transform>] = &[
     event_router::ROW,
     debezium::by_logical_table_router::ROW,
+    debezium::content_based_router::ROW,
     debezium::extract_changed_record_state::ROW,
     debezium::extract_new_record_state::ROW,
     debezium::partition_routing::ROW,
@@ -28,6 +29,8 @@ pub(crate) const TRANSFORMS: &[Row<dyn Transform>] = &[
     kafka::timestamp_converter::ROW,
     kafka::timestamp_router::ROW,
     kafka::value_to_key::ROW,
+    // Behind Kafka's, whose is the short name `Filter`.
+    debezium::filter::ROW,
 ];
 
 pub(crate) const PREDICATES: &[Row<dyn Predicate>] = &[
@@ -41,9 +44,7 @@ pub(crate) const LATER: &[&str] = &[
     "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent",
     "io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb",
     "io.debezium.transforms.CollectionNameTransformation",
-    "io.debezium.transforms.ContentBasedRouter",
     "io.debezium.transforms.ExtractSchemaToNewRecord",
-    "io.debezium.transforms.Filter",
     "io.debezium.transforms.GeometryFormatTransformer",
     "io.debezium.transforms.HeaderToValue",
     "io.debezium.transforms.SwapGeometryCoordinates",
@@ -142,10 +143,7 @@ mod tests {
             (router, router.to_owned()),
             ("EventRouter", router.to_owned()),
             ("Filter", "org.apache.kafka.connect.transforms.Filter".into()),
-            (
-                "io.debezium.transforms.Filter",
-                "later io.debezium.transforms.Filter".into(),
-            ),
+            ("io.debezium.transforms.Filter", "io.debezium.transforms.Filter".into()),
             ("ReplaceField$Value", format!("Value {replace}")),
             (
                 "org.apache.kafka.connect.transforms.ReplaceField$Key",

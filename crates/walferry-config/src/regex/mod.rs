@@ -88,6 +88,41 @@ impl JavaRegex {
         self.within_limits(text, || self.whole.captures(text)).flatten()
     }
 
+    /// Whether a part of the text matches, as `Matcher.find` says. A match that takes too long is none: [`limited`] tells.
+    pub fn is_found(&self, text: &str) -> bool {
+        self.within_limits(text, || self.part.is_match(text)).unwrap_or(false)
+    }
+
+    /// The parts between matches as `String.split` gives them: none at the end that are empty. A search that takes too long ends the
+    /// splitting: [`limited`] tells.
+    pub fn split<'t>(&self, text: &'t str) -> Vec<&'t str> {
+        let mut parts = Vec::new();
+        let (mut begin, mut search) = (0, 0);
+        while search <= text.len() {
+            let found = self.within_limits(text, || self.part.find_from_pos(text, search));
+            let Some(found) = found.flatten() else { break };
+            let is_empty = found.start() == found.end();
+            // An empty match at the beginning or at the end splits nothing off.
+            let splits = !is_empty || (1..text.len()).contains(&found.start());
+            if splits {
+                parts.push(&text[begin..found.start()]);
+                begin = found.end();
+            }
+            search = match is_empty {
+                true => found.end() + text[found.end()..].chars().next().map_or(1, char::len_utf8),
+                false => found.end(),
+            };
+        }
+        if parts.is_empty() {
+            return vec![text];
+        }
+        parts.push(&text[begin..]);
+        while parts.last().is_some_and(|last| last.is_empty()) {
+            parts.pop();
+        }
+        parts
+    }
+
     /// The result of a search, unless it takes too many steps or opens too many alternatives, where Java dies of a stack overflow.
     fn within_limits<T, E>(&self, text: &str, search: impl FnOnce() -> Result<T, E>) -> Option<T> {
         let too_long = self.goes_back && text.len() > limit::LONGEST_TEXT;

@@ -1,10 +1,13 @@
 //! Debezium's transforms, a file each; EventRouter has a folder of its own.
 
 pub(crate) mod by_logical_table_router;
+pub(crate) mod content_based_router;
 pub(crate) mod extract_changed_record_state;
 pub(crate) mod extract_new_record_state;
+pub(crate) mod filter;
 pub(crate) mod partition_routing;
 pub(crate) mod schema_change_event_filter;
+mod scripting;
 
 use walferry_record::{Record, Schema, Struct};
 

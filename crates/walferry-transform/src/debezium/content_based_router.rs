@@ -1,0 +1,50 @@
+//! Debezium's `ContentBasedRouter`: an expression says the topic.
+
+use walferry_config::{Declaration, Group, Property, Reader};
+use walferry_record::Record;
+
+use super::scripting::{Asked, OPTIONS, Scripting, Unanswered};
+use crate::contract::{Row, Side};
+use crate::script::Object;
+use crate::{DropReason, Error, Outcome, Transform};
+
+const EXPRESSION: Property<String> = Property::new("topic.expression").required().text(
+    "The expression, such as `value.after.country == 'de' ? 'customers_de' : null`. It answers the topic, or null for the topic that the \
+     record has. It sees `value`, `key`, `topic`, `header`, `valueSchema` and `keySchema`.",
+);
+
+const DECLARATIONS: &[Declaration] = &[EXPRESSION.declare(), OPTIONS[0], OPTIONS[1], OPTIONS[2]];
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "io.debezium.transforms.ContentBasedRouter",
+    sides: false,
+    options: Group {
+        title: "Transform ContentBasedRouter",
+        text: "`io.debezium.transforms.ContentBasedRouter`: sends a record to the topic that an expression in Groovy or JavaScript answers.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+struct ContentBasedRouter(Scripting);
+
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    Some(Box::new(ContentBasedRouter(Scripting::build(reader, &EXPRESSION)?)))
+}
+
+impl Transform for ContentBasedRouter {
+    fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        let topic = match self.0.ask(&record)? {
+            Asked::Passes => None,
+            Asked::Drops => return Ok(Outcome::Dropped(DropReason::Filtered)),
+            Asked::Answer(Object::Null | Object::Undefined) => None,
+            Asked::Answer(Object::Text(topic)) => Some(topic.into_owned()),
+            Asked::Answer(other) => return Err(Unanswered::of(&other, "a text or null").into()),
+        };
+        if let Some(topic) = topic {
+            record.topic = topic.into();
+        }
+        Ok(Outcome::Record(record))
+    }
+}

@@ -1,0 +1,50 @@
+//! Debezium's `Filter`: an expression says which records are kept.
+
+use walferry_config::{Declaration, Group, Property, Reader};
+use walferry_record::Record;
+
+use super::scripting::{Asked, OPTIONS, Scripting, Unanswered};
+use crate::contract::{Row, Side};
+use crate::script::Object;
+use crate::{DropReason, Error, Outcome, Transform};
+
+const CONDITION: Property<String> = Property::new("condition").required().text(
+    "The expression, such as `value.op != 'd'`. A record for which it is true is kept, and all others are dropped. It sees `value`, `key`, \
+     `topic`, `header`, `valueSchema` and `keySchema`.",
+);
+
+const DECLARATIONS: &[Declaration] = &[CONDITION.declare(), OPTIONS[0], OPTIONS[1], OPTIONS[2]];
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "io.debezium.transforms.Filter",
+    sides: false,
+    options: Group {
+        title: "Transform Filter of Debezium",
+        text: "`io.debezium.transforms.Filter`: keeps the records for which an expression in Groovy or JavaScript is true. The dropped ones \
+               are counted.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+struct Filter(Scripting);
+
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    Some(Box::new(Filter(Scripting::build(reader, &CONDITION)?)))
+}
+
+impl Transform for Filter {
+    fn apply<'a>(&'a mut self, record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        let is_kept = match self.0.ask(&record)? {
+            Asked::Passes => true,
+            Asked::Drops => false,
+            Asked::Answer(Object::Boolean(answer)) => answer,
+            Asked::Answer(other) => return Err(Unanswered::of(&other, "true or false").into()),
+        };
+        Ok(match is_kept {
+            true => Outcome::Record(record),
+            false => Outcome::Dropped(DropReason::Filtered),
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! What an expression works with.
+
+use std::borrow::Cow;
+
+use walferry_record::java::logical::Logical;
+use walferry_record::{Field, Header, Schema, Shape, Struct, Typed, Value};
+
+use super::number::Number;
+
+/// A value while an expression is evaluated. It borrows from the record and the expression.
+#[derive(Debug, Clone)]
+pub(crate) enum Object<'r> {
+    /// JavaScript's.
+    Undefined,
+    Null,
+    Boolean(bool),
+    Number(Number),
+    Text(Cow<'r, str>),
+    /// Groovy's `"…${…}"`, which is no `String` until something makes one of it.
+    Template(String),
+    /// One UTF-16 unit, as `charAt` gives it in Groovy.
+    Character(u16),
+    Bytes(&'r [u8]),
+    /// Milliseconds since 1970: a Connect date, time or timestamp.
+    Date(i64),
+    List(Vec<Object<'r>>),
+    Map(Vec<(Object<'r>, Object<'r>)>),
+    Struct(&'r Struct<'r>),
+    /// What a null key or value is to JavaScript: an object that has nothing.
+    NoStruct,
+    Schema(&'r Schema),
+    Field(usize, &'r Field),
+    Header(&'r Typed<'r>),
+    Headers(&'r [Header<'r>]),
+    Range(i64, i64),
+}
+
+impl<'r> Object<'r> {
+    /// A value of the record, with the schema that tells dates.
+    pub(super) fn of(value: &'r Value<'r>, schema: Option<&Schema>) -> Self {
+        let date = schema.and_then(Logical::of).and_then(|logical| logical.millis(value));
+        if let Some(millis) = date {
+            return Self::Date(millis);
+        }
+        match value {
+            Value::Null => Self::Null,
+            Value::Boolean(value) => Self::Boolean(*value),
+            Value::Int8(n) => Self::Number(Number::Byte(*n)),
+            Value::Int16(n) => Self::Number(Number::Short(*n)),
+            Value::Int32(n) => Self::Number(Number::Int(*n)),
+            Value::Int64(n) => Self::Number(Number::Long(*n)),
+            Value::Float32(n) => Self::Number(Number::Float(*n)),
+            Value::Float64(n) => Self::Number(Number::Double(*n)),
+            Value::Decimal(n) => Self::Number(Number::Decimal(n.clone())),
+            Value::String(text) => Self::Text(Cow::Borrowed(text)),
+            Value::Bytes(bytes) => Self::Bytes(bytes),
+            Value::Array(elements) => {
+                let schema = match schema.map(|schema| &schema.shape) {
+                    Some(Shape::Array(element)) => Some(&**element),
+                    _ => None,
+                };
+                Self::List(elements.iter().map(|element| Self::of(element, schema)).collect())
+            }
+            Value::Map(entries) => {
+                let (keys, values) = match schema.map(|schema| &schema.shape) {
+                    Some(Shape::Map(keys, values)) => (Some(&**keys), Some(&**values)),
+                    _ => (None, None),
+                };
+                let entry = |(key, value): &'r (Value<'r>, Value<'r>)| (Self::of(key, keys), Self::of(value, values));
+                Self::Map(entries.iter().map(entry).collect())
+            }
+            Value::Struct(value) => Self::Struct(value),
+        }
+    }
+
+    /// The key or the value of a record.
+    pub(super) fn of_typed(typed: &'r Typed<'r>) -> Self {
+        Self::of(&typed.value, typed.schema.as_deref())
+    }
+
+    /// A field of a struct as `Struct.get` gives it; `None` where there is no such field.
+    pub(super) fn field(of: &'r Struct<'r>, name: &str) -> Option<Self> {
+        let place = of.schema().field_index(name)?;
+        Some(Self::of(of.get_at(place), Some(&of.schema().fields()[place].schema)))
+    }
+
+    /// The last header of a name, as Debezium's map of headers has it.
+    pub(super) fn header(headers: &'r [Header<'r>], name: &str) -> Option<Self> {
+        let header = headers.iter().rfind(|header| header.name == name)?;
+        Some(Self::Header(&header.value))
+    }
+
+    pub(super) const fn integer(number: i32) -> Self {
+        Self::Number(Number::Int(number))
+    }
+
+    pub(super) const fn text(text: String) -> Self {
+        Self::Text(Cow::Owned(text))
+    }
+
+    pub(super) const fn is_null(&self) -> bool {
+        matches!(self, Self::Null | Self::Undefined)
+    }
+
+    /// The text of texts and templates.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Template(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The members of a list or a range.
+    pub(super) fn elements(&self) -> Option<Cow<'_, [Object<'r>]>> {
+        match self {
+            Self::List(elements) => Some(Cow::Borrowed(elements)),
+            Self::Range(from, to) => {
+                let number = |n| Self::Number(i32::try_from(n).map_or(Number::Long(n), Number::Int));
+                let forward = from <= to;
+                let range: Vec<_> = match forward {
+                    true => (*from..=*to).map(number).collect(),
+                    false => (*to..=*from).rev().map(number).collect(),
+                };
+                Some(Cow::Owned(range))
+            }
+            _ => None,
+        }
+    }
+
+    /// What it is, for errors.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Undefined => "undefined",
+            Self::Null => "null",
+            Self::Boolean(_) => "a boolean",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "a text",
+            Self::Template(_) => "a text with parts that are filled in",
+            Self::Character(_) => "a character",
+            Self::Bytes(_) => "bytes",
+            Self::Date(_) => "a date",
+            Self::List(_) | Self::Range(..) => "a list",
+            Self::Map(_) => "a map",
+            Self::Struct(_) | Self::NoStruct => "a struct",
+            Self::Schema(_) => "a schema",
+            Self::Field(..) => "a field of a schema",
+            Self::Header(_) => "a header",
+            Self::Headers(_) => "the headers",
+        }
+    }
+
+    /// Java's `toString`, and JavaScript's where the two agree. `None` where the text would say nothing to a reader.
+    pub(super) fn push(&self, out: &mut String) -> Option<()> {
+        match self {
+            Self::Undefined => out.push_str("undefined"),
+            Self::Null => out.push_str("null"),
+            Self::Boolean(value) => out.push_str(if *value { "true" } else { "false" }),
+            Self::Number(number) => number.push(out),
+            Self::Text(text) => out.push_str(text),
+            Self::Template(text) => out.push_str(text),
+            Self::Character(unit) => out.push_str(&String::from_utf16_lossy(&[*unit])),
+            Self::List(elements) => {
+                out.push('[');
+                for (place, element) in elements.iter().enumerate() {
+                    out.push_str(if place == 0 { "" } else { ", " });
+                    element.push(out)?;
+                }
+                out.push(']');
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}

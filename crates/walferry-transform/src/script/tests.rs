@@ -1,0 +1,251 @@
+use walferry_record::{Field, Header, SchemaRef, Struct, Typed};
+
+use super::*;
+
+fn optional(schema: walferry_record::Schema) -> SchemaRef {
+    schema.optional().build()
+}
+
+fn row_schema() -> SchemaRef {
+    use walferry_record::Schema as S;
+    let text = || optional(S::string());
+    let strings = S::array(text());
+    let fields = vec![
+        Field::new("id", S::int32().build()),
+        Field::new("big", optional(S::int64())),
+        Field::new("name", text()),
+        Field::new("small", optional(S::int16())),
+        Field::new("flag", optional(S::boolean())),
+        Field::new("dbl", optional(S::float64())),
+        Field::new("flt", optional(S::float32())),
+        Field::new("nothing", text()),
+        Field::new("dflt", S::string().optional().default_value(Value::str("dd")).build()),
+        Field::new("dec", optional(S::decimal(2))),
+        Field::new("raw", optional(S::bytes())),
+        Field::new("tags", optional(strings)),
+        Field::new("nums", optional(S::array(optional(S::int32())))),
+        Field::new("attrs", optional(S::map(S::string().build(), text()))),
+        Field::new("d", optional(S::date())),
+        Field::new("ts", optional(S::timestamp())),
+        Field::new("empty", text()),
+        Field::new("zero", optional(S::int32())),
+        Field::new("schema", text()),
+        Field::new("values", text()),
+        Field::new("class", text()),
+        Field::new("count", optional(S::int32())),
+        Field::new("json", text()),
+    ];
+    S::structure(fields).named("x.Value").optional().build()
+}
+
+fn row(schema: &SchemaRef, id: i32, name: &'static str) -> Value<'static> {
+    let values = vec![
+        Value::Int32(id),
+        Value::Int64(5_000_000_000),
+        Value::str(name),
+        Value::Int16(7),
+        Value::Boolean(id % 2 == 0),
+        Value::Float64(2.5),
+        Value::Float32(1.1),
+        Value::Null,
+        Value::Null,
+        Value::Decimal(walferry_record::Decimal::small(1250, 2)),
+        Value::slice(&[1, 2]),
+        Value::Array(vec![Value::str("a"), Value::str("b"), Value::Null]),
+        Value::Array(vec![Value::Int32(1), Value::Int32(2), Value::Int32(3)]),
+        Value::Map(vec![(Value::str("k"), Value::str("v"))]),
+        Value::Int32(100),
+        Value::Int64(1_700_000_000_123),
+        Value::str(""),
+        Value::Int32(0),
+        Value::str("sss"),
+        Value::str("vvv"),
+        Value::str("ccc"),
+        Value::Int32(3),
+        Value::str("{\"a\":{\"b\":[1,2]}}"),
+    ];
+    Value::Struct(Struct::new(schema.clone(), values))
+}
+
+fn update() -> Record<'static> {
+    use walferry_record::Schema as S;
+    let row_of = row_schema();
+    let source = S::structure(vec![
+        Field::new("table", S::string().build()),
+        Field::new("schema", S::string().build()),
+        Field::new("db", S::string().build()),
+        Field::new("snapshot", optional(S::string())),
+        Field::new("lsn", optional(S::int64())),
+    ]);
+    let source = source.named("s").build();
+    let envelope = S::structure(vec![
+        Field::new("before", row_of.clone()),
+        Field::new("after", row_of.clone()),
+        Field::new("source", source.clone()),
+        Field::new("op", S::string().build()),
+        Field::new("ts_ms", optional(S::int64())),
+    ]);
+    let envelope = envelope.named("x.Envelope").build();
+    let source_values = vec![
+        Value::str("t1"),
+        Value::str("public"),
+        Value::str("dd"),
+        Value::Null,
+        Value::Int64(99),
+    ];
+    let value = vec![
+        row(&row_of, 1, "old"),
+        row(&row_of, 2, "new"),
+        Value::Struct(Struct::new(source, source_values)),
+        Value::str("u"),
+        Value::Int64(1234),
+    ];
+    let header = |name: &'static str, value| Header {
+        name: name.into(),
+        value,
+    };
+    Record {
+        value: Typed::new(envelope.clone(), Value::Struct(Struct::new(envelope, value))),
+        headers: vec![
+            header("n", Typed::new(S::int32().build(), Value::Int32(5))),
+            header("s", Typed::new(S::string().build(), Value::str("hs"))),
+            header("s", Typed::new(S::string().build(), Value::str("hs2"))),
+            header("nul", Typed::NULL),
+        ],
+        ..tombstone()
+    }
+}
+
+fn tombstone() -> Record<'static> {
+    use walferry_record::Schema as S;
+    let key = S::structure(vec![Field::new("id", S::int32().build())])
+        .named("k")
+        .build();
+    Record {
+        topic: "top.ic".into(),
+        partition: None,
+        timestamp_ms: None,
+        key: Typed::new(key.clone(), Value::Struct(Struct::new(key, vec![Value::Int32(2)]))),
+        value: Typed::NULL,
+        headers: Vec::new(),
+    }
+}
+
+fn primitive() -> Record<'static> {
+    Record {
+        key: Typed {
+            schema: None,
+            value: Value::str("kk"),
+        },
+        value: Typed::new(walferry_record::Schema::int32().build(), Value::Int32(42)),
+        ..tombstone()
+    }
+}
+
+/// A result as the recording writes it: Java's type and text. `None` where only the type is told.
+fn shown(object: &Object<'_>) -> String {
+    let mut text = String::new();
+    let is_text = object.push(&mut text).is_some();
+    let name = match object {
+        Object::Null | Object::Undefined => return "null".into(),
+        Object::Boolean(_) => "Boolean",
+        Object::Number(number) => match number {
+            Number::Byte(_) => "Byte",
+            Number::Short(_) => "Short",
+            Number::Int(_) => "Integer",
+            Number::Long(_) => "Long",
+            Number::Float(_) => "Float",
+            Number::Double(_) => "Double",
+            Number::Decimal(_) => "BigDecimal",
+        },
+        Object::Text(_) => "String",
+        Object::Template(_) => "GStringImpl",
+        Object::Character(_) => "Character",
+        other => return format!("({})", other.kind()),
+    };
+    assert!(is_text, "{object:?}");
+    format!("{name} {text}")
+}
+
+/// The results whose text is not compared, by the type that Java names.
+const OTHERS: [(&str, &str); 12] = [
+    ("ConnectSchema ", "(a schema)"),
+    ("Field ", "(a field of a schema)"),
+    ("HashMap ", "(the headers)"),
+    ("RecordHeader ", "(a header)"),
+    ("ArrayList ", "(a list)"),
+    ("Object[] ", "(a list)"),
+    ("Date ", "(a date)"),
+    ("byte[] ", "(bytes)"),
+    ("Map1 ", "(a map)"),
+    ("Matcher ", "Boolean true"),
+    ("PolyglotList ", "Boolean true"),
+    ("Struct ", "(a struct)"),
+];
+
+/// What the real one answers and Walferry does not: it refuses the expression, or the record.
+fn compare(language: Language, recorded: &str, refused: &str) {
+    let (update, tombstone, primitive) = (update(), tombstone(), primitive());
+    let mut differences = String::new();
+    let mut refusals = String::new();
+    let mut compared = 0;
+    for line in recorded.lines().filter(|line| !line.starts_with('#')) {
+        let (expression, expected) = line.split_once("   =>   ").expect("each line has a result");
+        let (record, expression) = match (expression.strip_prefix("T:"), expression.strip_prefix("P:")) {
+            (Some(expression), _) => (&tombstone, expression),
+            (_, Some(expression)) => (&primitive, expression),
+            _ => (&update, expression),
+        };
+        let expected = OTHERS
+            .iter()
+            .find(|(java, _)| expected.starts_with(java))
+            .map_or(expected, |(_, kind)| kind);
+        let script = match Script::parse(language, expression) {
+            Ok(script) => script,
+            Err(_) if expected == "ERR" => continue,
+            Err(refusal) => {
+                refusals.push_str(&format!("{expression}   =>   {}", refusal.message(expression)));
+                refusals.push_str(&refusal.hint.map(|hint| format!("   ({hint})")).unwrap_or_default());
+                refusals.push('\n');
+                continue;
+            }
+        };
+        let found = match script.evaluate(record) {
+            Ok(object) => shown(&object),
+            Err(failure) => format!("ERR {failure}"),
+        };
+        if found.starts_with("ERR") && expected != "ERR" {
+            refusals.push_str(&format!("{expression}   =>   {found}\n"));
+            continue;
+        }
+        compared += 1;
+        let is_same = if expected == "ERR" {
+            found.starts_with("ERR")
+        } else {
+            found == expected
+        };
+        if !is_same {
+            differences.push_str(&format!("{line}\n    here: {found}\n"));
+        }
+    }
+    assert_eq!(differences, "", "{compared} are compared");
+    assert_eq!(refusals, refused, "what is refused has changed");
+}
+
+#[test]
+fn groovy_expressions_answer_what_the_real_groovy_answers() {
+    compare(
+        Language::Groovy,
+        include_str!("recorded/groovy.txt"),
+        include_str!("recorded/groovy_refused.txt"),
+    );
+}
+
+#[test]
+fn javascript_expressions_answer_what_the_real_graaljs_answers() {
+    compare(
+        Language::JavaScript,
+        include_str!("recorded/graaljs.txt"),
+        include_str!("recorded/graaljs_refused.txt"),
+    );
+}

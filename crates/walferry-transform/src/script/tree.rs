@@ -1,0 +1,154 @@
+//! An expression, as it is evaluated.
+
+use walferry_config::JavaRegex;
+
+use super::method::{Function, Method};
+use super::number::Number;
+
+/// A part of an expression, with the byte where it begins.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) at: usize,
+    pub(super) kind: Kind,
+}
+
+type Boxed = Box<Node>;
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Null,
+    Undefined,
+    Boolean(bool),
+    Number(Number),
+    Text(String),
+    /// Pieces to be joined, the fixed ones as `Text`.
+    Template(Vec<Node>),
+    Variable(Variable),
+    /// What `def` or `let` has named.
+    Local(usize),
+    Property {
+        of: Boxed,
+        name: String,
+        safe: bool,
+    },
+    Index {
+        of: Boxed,
+        index: Boxed,
+        safe: bool,
+    },
+    Call {
+        of: Boxed,
+        method: Method,
+        arguments: Vec<Node>,
+        safe: bool,
+    },
+    /// A call of a method of text with a regular expression.
+    Rewrite {
+        of: Boxed,
+        how: Rewrite,
+        regex: JavaRegex,
+        safe: bool,
+    },
+    Function(Function, Vec<Node>),
+    Not(Boxed),
+    Negate(Boxed),
+    Binary(Operator, Boxed, Boxed),
+    And(Boxed, Boxed),
+    Or(Boxed, Boxed),
+    /// `a ?: b`: the first where it is true.
+    Elvis(Boxed, Boxed),
+    /// `a ?? b`: the first where it is not null.
+    Coalesce(Boxed, Boxed),
+    Conditional(Boxed, Boxed, Boxed),
+    List(Vec<Node>),
+    Map(Vec<(Node, Node)>),
+    Range {
+        from: Boxed,
+        to: Boxed,
+        exclusive: bool,
+    },
+    /// JavaScript's `/…/`, until what it is for is known.
+    Regex {
+        regex: JavaRegex,
+        all: bool,
+    },
+    /// `text =~ pattern`, or `pattern.test(text)`.
+    Find(Boxed, JavaRegex),
+    /// `text ==~ pattern`.
+    Match(Boxed, JavaRegex),
+    In {
+        of: Boxed,
+        among: Boxed,
+        negated: bool,
+    },
+}
+
+/// What is done with a regular expression that is written out.
+#[derive(Debug)]
+pub(super) enum Rewrite {
+    Matches,
+    /// JavaScript's `match`: whether it is there.
+    Contains,
+    ReplaceFirst(walferry_config::Replacement),
+    ReplaceAll(walferry_config::Replacement),
+    Split,
+}
+
+/// What the record offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Variable {
+    Key,
+    Value,
+    KeySchema,
+    ValueSchema,
+    Topic,
+    Header,
+}
+
+impl Variable {
+    pub(super) const NAMES: [(&'static str, Self); 6] = [
+        ("key", Self::Key),
+        ("value", Self::Value),
+        ("keySchema", Self::KeySchema),
+        ("valueSchema", Self::ValueSchema),
+        ("topic", Self::Topic),
+        ("header", Self::Header),
+    ];
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operator {
+    Equal,
+    NotEqual,
+    /// `===`.
+    Same,
+    /// `!==`.
+    NotSame,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    /// `<=>`.
+    Compare,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+/// Statements in a row; the last one that is an expression is the result.
+#[derive(Debug, Default)]
+pub(super) struct Block(pub(super) Vec<Statement>);
+
+#[derive(Debug)]
+pub(super) enum Statement {
+    Expression(Node),
+    Return(Option<Node>),
+    Let(usize, Node),
+    If {
+        condition: Node,
+        then: Block,
+        otherwise: Block,
+    },
+}

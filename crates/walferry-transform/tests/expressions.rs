@@ -1,0 +1,253 @@
+//! Debezium's `Filter` and `ContentBasedRouter` with the expressions that people publish.
+
+use walferry_config::{Options, connector::TransformPlugin};
+use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
+use walferry_transform::{Chain, DropReason, Outcome};
+
+fn build(class: &str, options: &[(&str, &str)]) -> (Option<Chain>, Vec<String>) {
+    let language = ("language", "jsr223.groovy");
+    let given = options.iter().any(|(name, _)| *name == "language");
+    let all = options.iter().chain((!given).then_some(&language));
+    let entries = all.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let spec = TransformPlugin {
+        name: "t".into(),
+        class: class.into(),
+        options: Options::new("transforms.t.", entries.collect()),
+        predicate: None,
+        negate: false,
+    };
+    let (chain, findings) = Chain::new(&[spec], &[]);
+    let told = findings.iter().map(ToString::to_string).collect();
+    (chain, told)
+}
+
+fn filter(condition: &str) -> Chain {
+    build("io.debezium.transforms.Filter", &[("condition", condition)])
+        .0
+        .expect("valid options")
+}
+
+fn router(expression: &str) -> Chain {
+    build(
+        "io.debezium.transforms.ContentBasedRouter",
+        &[("topic.expression", expression)],
+    )
+    .0
+    .expect("valid options")
+}
+
+fn row_schema() -> SchemaRef {
+    let fields = vec![
+        Field::new("type", Schema::string().optional().build()),
+        Field::new("is_uploaded", Schema::boolean().optional().build()),
+        Field::new("views", Schema::int32().optional().build()),
+    ];
+    Schema::structure(fields).named("t.Value").optional().build()
+}
+
+fn row(schema: &SchemaRef, (kind, is_uploaded, views): (&'static str, bool, i32)) -> Value<'static> {
+    let values = vec![Value::str(kind), Value::Boolean(is_uploaded), Value::Int32(views)];
+    Value::Struct(Struct::new(schema.clone(), values))
+}
+
+type Row = (&'static str, bool, i32);
+
+fn change(op: &'static str, before: Option<Row>, after: Option<Row>) -> Record<'static> {
+    let rows = row_schema();
+    let source = Schema::structure(vec![Field::new("table", Schema::string().build())]).build();
+    let envelope = Schema::structure(vec![
+        Field::new("before", rows.clone()),
+        Field::new("after", rows.clone()),
+        Field::new("source", source.clone()),
+        Field::new("op", Schema::string().build()),
+    ]);
+    let envelope = envelope.named("t.Envelope").build();
+    let values = vec![
+        before.map_or(Value::Null, |before| row(&rows, before)),
+        after.map_or(Value::Null, |after| row(&rows, after)),
+        Value::Struct(Struct::new(source, vec![Value::str("post")])),
+        Value::str(op),
+    ];
+    Record {
+        value: Typed::new(envelope.clone(), Value::Struct(Struct::new(envelope, values))),
+        ..tombstone()
+    }
+}
+
+fn tombstone() -> Record<'static> {
+    Record {
+        topic: "shop.public.post".into(),
+        partition: Some(3),
+        timestamp_ms: Some(5),
+        key: Typed::NULL,
+        value: Typed::NULL,
+        headers: Vec::new(),
+    }
+}
+
+fn is_kept(chain: &mut Chain, record: Record<'static>) -> bool {
+    match chain.apply(record).expect("the expression answers") {
+        Outcome::Record(_) => true,
+        Outcome::Dropped(reason) => {
+            assert_eq!(reason, DropReason::Filtered);
+            false
+        }
+    }
+}
+
+fn topic(chain: &mut Chain, record: Record<'static>) -> String {
+    match chain.apply(record).expect("the expression answers") {
+        Outcome::Record(record) => {
+            assert_eq!(record.partition, Some(3));
+            record.topic.into_owned()
+        }
+        Outcome::Dropped(reason) => panic!("dropped: {reason}"),
+    }
+}
+
+#[test]
+fn a_filter_keeps_what_its_condition_is_true_of() {
+    let (created, updated) = (("digest", false, 1), ("digest", false, 2));
+    let mut no_deletes = filter("value.op != 'd'");
+    assert!(is_kept(&mut no_deletes, change("c", None, Some(created))));
+    assert!(!is_kept(&mut no_deletes, change("d", Some(created), None)));
+    let mut no_views = filter(
+        "!(valueSchema.field('op') && value.op == 'u' && value.source.table == 'post' && value.before.views != value.after.views)",
+    );
+    assert!(!is_kept(&mut no_views, change("u", Some(created), Some(updated))));
+    assert!(is_kept(&mut no_views, change("u", Some(created), Some(created))));
+    assert!(is_kept(&mut no_views, change("c", None, Some(created))));
+}
+
+#[test]
+fn a_router_sends_records_to_the_topic_that_its_expression_answers() {
+    let expression = "value.op == 'u' && value.after.type == 'file' && !value.before.is_uploaded && value.after.is_uploaded ? 'ingest' : null";
+    let mut ingest = router(expression);
+    let (before, after) = (("file", false, 0), ("file", true, 0));
+    assert_eq!(topic(&mut ingest, change("u", Some(before), Some(after))), "ingest");
+    assert_eq!(
+        topic(&mut ingest, change("u", Some(after), Some(after))),
+        "shop.public.post"
+    );
+    assert_eq!(topic(&mut ingest, change("d", Some(after), None)), "shop.public.post");
+    assert_eq!(
+        topic(
+            &mut router("topic + '.' + value.after.type"),
+            change("c", None, Some(after))
+        ),
+        "shop.public.post.file"
+    );
+}
+
+#[test]
+fn records_without_a_value_are_kept_dropped_or_evaluated() {
+    let handled = |mode: &str, condition: &str| {
+        let options = [("condition", condition), ("null.handling.mode", mode)];
+        let (chain, told) = build("io.debezium.transforms.Filter", &options);
+        is_kept(&mut chain.unwrap_or_else(|| panic!("{told:?}")), tombstone())
+    };
+    assert!(handled("keep", "false"));
+    assert!(!handled("drop", "true"));
+    assert!(handled("EVALUATE", "value == null"));
+    assert!(!handled("evaluate", "value?.op == 'c'"));
+}
+
+#[test]
+fn other_topics_pass_unasked() {
+    let options = [("condition", "value.nowhere"), ("topic.regex", "other.*")];
+    let mut chain = build("io.debezium.transforms.Filter", &options)
+        .0
+        .expect("valid options");
+    assert!(is_kept(&mut chain, change("c", None, Some(("file", true, 1)))));
+}
+
+#[test]
+fn what_fits_no_record_or_answers_another_type_is_an_error_of_the_record() {
+    let record = || change("c", None, Some(("secret", true, 1)));
+    let failures = [
+        (
+            "value.nowhere == 1",
+            "the expression fails: nowhere is no field of t.Envelope at character 6",
+        ),
+        (
+            "value.before.type == 'x'",
+            "the expression fails: property type is asked of null at character 13",
+        ),
+        (
+            "value.op",
+            "the expression answers a text, and is to answer true or false",
+        ),
+        ("null", "the expression answers null, and is to answer true or false"),
+    ];
+    for (condition, expected) in failures {
+        let error = filter(condition)
+            .apply(record())
+            .expect_err("the record does not fit")
+            .error;
+        assert_eq!(error.to_string(), expected);
+        assert!(error.hint().is_some(), "{condition}");
+    }
+    // Groovy's text with parts filled in is no String, and Debezium refuses it.
+    let error = router("\"${topic}_x\"").apply(record()).expect_err("no String").error;
+    assert_eq!(
+        error.to_string(),
+        "the expression answers a text with parts that are filled in, and is to answer a text or null"
+    );
+}
+
+#[test]
+fn what_cannot_be_evaluated_is_refused_before_the_start() {
+    let refusals = [
+        (
+            [("condition", "value.op = 'd'"), ("language", "jsr223.groovy")],
+            "does not end before = at character 10",
+        ),
+        (
+            [
+                ("condition", "value.after.tags.any { it == 'a' }"),
+                ("language", "jsr223.groovy"),
+            ],
+            "closures",
+        ),
+        (
+            [("condition", "op != 'd'"), ("language", "jsr223.groovy")],
+            "write value.op",
+        ),
+        (
+            [("condition", "value.op != 'd"), ("language", "jsr223.groovy")],
+            "begins a text that does not end",
+        ),
+        ([("condition", "true"), ("language", "groovy")], "write `jsr223.groovy`"),
+        (
+            [("condition", "true"), ("language", "wasm.chicory")],
+            "Groovy (`jsr223.groovy`) or JavaScript",
+        ),
+        (
+            [("condition", "value.op =~ /(/"), ("language", "jsr223.groovy")],
+            "regular expression",
+        ),
+    ];
+    for (options, expected) in refusals {
+        let (chain, told) = build("io.debezium.transforms.Filter", &options);
+        assert!(chain.is_none(), "{options:?}");
+        assert!(told.iter().any(|told| told.contains(expected)), "{options:?}: {told:?}");
+    }
+    let (_, told) = build(
+        "io.debezium.transforms.Filter",
+        &[("condition", "value.source.schema == 'public'")],
+    );
+    assert!(told.iter().any(|told| told.contains("get('schema')")), "{told:?}");
+}
+
+#[test]
+fn javascript_keeps_its_own_rules() {
+    let options = [
+        ("condition", "value.after.views == '1' && !value.after.missing"),
+        ("language", "jsr223.graal.js"),
+    ];
+    let mut chain = build("io.debezium.transforms.Filter", &options)
+        .0
+        .expect("valid options");
+    assert!(is_kept(&mut chain, change("c", None, Some(("file", true, 1)))));
+    assert!(!is_kept(&mut chain, change("c", None, Some(("file", true, 2)))));
+}
