@@ -122,7 +122,10 @@ public class Harness {
         SchemaAndValue value = typed(json.get("value"));
         JsonNode partition = json.get("partition");
         JsonNode timestamp = json.get("timestamp");
-        return new SourceRecord(Map.of("server", "srv"), Map.of("lsn", 1L), json.get("topic").asText(),
+        // Only the number of entries matters.
+        Map<String, Long> offset = new HashMap<>();
+        for (int i = 0; i < json.path("offset").asInt(1); i++) offset.put("entry" + i, 1L);
+        return new SourceRecord(Map.of("server", "srv"), offset, json.get("topic").asText(),
                 partition.isNull() ? null : Integer.valueOf(partition.asInt()), key.schema(), key.value(), value.schema(), value.value(),
                 timestamp.isNull() ? null : Long.valueOf(timestamp.asLong()), headers);
     }

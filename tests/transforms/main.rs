@@ -30,6 +30,11 @@ fn random_chains_over_change_events_do_what_debeziums_classes_do() {
     compare_random(events::case);
 }
 
+#[test]
+fn random_logical_messages_are_decoded_as_debezium_does() {
+    compare_random(events::messages);
+}
+
 fn compare_random(case: impl Fn(&mut random::Random) -> Json) {
     let seed = number("WALFERRY_TRANSFORMS_SEED", 1);
     let count = number("WALFERRY_TRANSFORMS_CASES", 3000);
@@ -137,6 +142,7 @@ fn compare(cases: &[Json], answers: &[Json]) {
 
 /// The chain, and for each record that differs where and how.
 fn tell(report: &mut String, number: usize, case: &Json, theirs: &Json, ours: &Json) {
+    std::fs::write(format!("/tmp/dbz-case-{number}.json"), case.to_string()).unwrap(); //TMP
     let _ = writeln!(report, "\ncase {number}: {}", case["transforms"]);
     for (at, result) in theirs["results"].as_array().into_iter().flatten().enumerate() {
         if let Some(error) = result["error"].as_str() {

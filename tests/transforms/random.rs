@@ -71,6 +71,10 @@ fn schema(random: &mut Random, name: &str) -> Json {
         "day" => connect("int32", "Date"),
         "time" => connect("int32", "Time"),
         "blob" => plain("bytes"),
+        "zoned" => named("string", "io.debezium.time.ZonedTimestamp"),
+        "zoned_time" => named("string", "io.debezium.time.ZonedTime"),
+        "nanos" => named("int64", "io.debezium.time.NanoTimestamp"),
+        "millis" => named("int64", "io.debezium.time.Timestamp"),
         "flag" => plain("boolean"),
         "ratio" => plain("float64"),
         "single" => plain("float32"),
@@ -123,7 +127,7 @@ pub(crate) fn structure(random: &mut Random, depth: usize) -> Json {
     schema
 }
 
-fn field_schema(random: &mut Random, name: &str, depth: usize) -> Json {
+pub(crate) fn field_schema(random: &mut Random, name: &str, depth: usize) -> Json {
     if name == "nested" {
         return structure(random, depth - 1);
     }
@@ -143,7 +147,7 @@ fn field_schema(random: &mut Random, name: &str, depth: usize) -> Json {
     schema
 }
 
-fn value(random: &mut Random, name: &str, schema: &Json) -> Json {
+pub(crate) fn value(random: &mut Random, name: &str, schema: &Json) -> Json {
     let number = |random: &mut Random| match random.below(6) {
         0 => 0,
         1 => random.next() as i64,
@@ -154,7 +158,7 @@ fn value(random: &mut Random, name: &str, schema: &Json) -> Json {
     };
     match name {
         "id" | "code" => json!({"int32": (number(random) as i32).to_string()}),
-        "ts" | "micros" | "lots" => json!({"int64": number(random).to_string()}),
+        "ts" | "micros" | "lots" | "nanos" | "millis" => json!({"int64": number(random).to_string()}),
         "amount" => json!({"decimal": [number(random).to_string(), 2]}),
         "at" => {
             let millis = number(random) % 100_000_000_000_000;
@@ -163,6 +167,13 @@ fn value(random: &mut Random, name: &str, schema: &Json) -> Json {
         "day" => json!({"date": ((random.below(80_000) as i64 - 20_000) * 86_400_000).to_string()}),
         "time" => json!({"date": random.below(86_400_000).to_string()}),
         "blob" => json!({"bytes": random.one(&["", "AAEC", "/w==", "aGVsbG8="])}),
+        "zoned" => json!({"string": random.one(&[
+            "2024-02-29T12:34:56.789012Z", "1969-12-31T23:59:59Z", "2024-03-31T01:30:00Z", "2024-10-27T01:30:00.5Z", "0001-01-01T00:00:00Z",
+            "+12024-07-01T00:00:00Z", "-0044-03-15T12:00:00Z", "2024-11-03T05:30+02:00", "1890-01-01T00:00:00+00:19:32", "infinity",
+        ])}),
+        "zoned_time" => {
+            json!({"string": random.one(&["00:00:00Z", "23:59:59.999999Z", "12:30+05:30", "07:00:00-03:00", "noon"])})
+        }
         "flag" => json!({"boolean": random.percent(50)}),
         "ratio" => {
             let n = random.one(&[&0.0, &-1.5, &3.99, &1e20, &-1e300, &255.7, &1e-5, &f64::INFINITY]);
@@ -258,7 +269,16 @@ pub(crate) fn headers(random: &mut Random) -> Vec<Json> {
             json!({"name": name, "value": {"schema": {"type": "string", "optional": false}, "value": {"string": "v"}}})
         }
     });
-    headers.collect()
+    let mut headers: Vec<Json> = headers.collect();
+    if random.percent(40) {
+        let schema = json!({"type": "int32", "optional": true});
+        headers.push(json!({"name": "number", "value": {"schema": schema, "value": {"int32": "7"}}}));
+    }
+    if random.percent(30) {
+        let schema = json!({"type": "array", "optional": true, "items": {"type": "string", "optional": true}});
+        headers.push(json!({"name": "list", "value": {"schema": schema, "value": {"array": [{"string": "x"}, null]}}}));
+    }
+    headers
 }
 
 /// A case: a chain of one to five transforms, and a few records of one table.
@@ -461,11 +481,54 @@ fn extract_new_record_state(random: &mut Random) -> Json {
     json!({"class": "io.debezium.transforms.ExtractNewRecordState", "options": options})
 }
 
+pub(crate) fn header_to_value(random: &mut Random) -> Json {
+    let headers = random.some(&["h1", "h2", "trace", "number", "list", "missing"], 35);
+    let fields = [
+        "added",
+        "other",
+        "nested.added",
+        "nested.new.deep",
+        "new.deep",
+        "new.other",
+        "new.deep.er",
+        "id",
+        "name",
+        "id.x",
+        "tags.x",
+        "tags.x.y",
+        "xid.y",
+        "after.added",
+        "after.name",
+        "source.added",
+        "source.new.deep",
+        "op",
+        "new.",
+        ".new",
+        "payload",
+        "payload.x",
+        "after.nested.x",
+        "after.new.x",
+    ];
+    let fields: Vec<&str> = headers.iter().map(|_| random.one(&fields)).collect();
+    let mut fields = fields.join(",");
+    if random.percent(4) {
+        fields.push_str(random.one(&[",", ",,x", ",a b", ",one.more", " "]));
+    }
+    json!({"class": "io.debezium.transforms.HeaderToValue", "options": {
+        "headers": headers.join(", "),
+        "fields": fields,
+        "operation": random.one(&["move", "copy", "COPY", "copy", "move", "move", "both"]),
+    }})
+}
+
 const KAFKA: &str = "org.apache.kafka.connect.transforms";
 
 pub(crate) fn step(random: &mut Random) -> Json {
     let mut options = Map::new();
     let mut set = |name: &str, text: String| drop(options.insert(name.into(), Json::String(text)));
+    if random.percent(6) {
+        return header_to_value(random);
+    }
     let (class, sides) = match random.below(17) {
         0 => {
             set("spec", cast_spec(random));

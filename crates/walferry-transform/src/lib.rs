@@ -5,6 +5,7 @@
 //!
 //! To add a transform, write its file and add its row to the table in `registry.rs`.
 
+mod by_content;
 mod chain;
 mod contract;
 mod debezium;

@@ -9,10 +9,17 @@ pub(crate) const TRANSFORMS: &[Row<dyn Transform>] = &[
     event_router::ROW,
     debezium::by_logical_table_router::ROW,
     debezium::content_based_router::ROW,
+    debezium::decode_logical_decoding_message_content::ROW,
+    debezium::enforce_record_size::ROW,
     debezium::extract_changed_record_state::ROW,
     debezium::extract_new_record_state::ROW,
+    debezium::extract_schema_to_new_record::ROW,
+    debezium::header_to_value::ROW,
+    debezium::no_effect::OPEN_LINEAGE,
     debezium::partition_routing::ROW,
     debezium::schema_change_event_filter::ROW,
+    debezium::timezone_converter::ROW,
+    debezium::no_effect::TRACING,
     kafka::cast::ROW,
     kafka::drop_headers::ROW,
     kafka::extract_field::ROW,
@@ -41,18 +48,37 @@ pub(crate) const PREDICATES: &[Row<dyn Predicate>] = &[
 
 /// Transforms of Debezium that are not there yet, so that the refusal need not guess.
 pub(crate) const LATER: &[&str] = &[
-    "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent",
     "io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb",
-    "io.debezium.transforms.CollectionNameTransformation",
-    "io.debezium.transforms.ExtractSchemaToNewRecord",
     "io.debezium.transforms.GeometryFormatTransformer",
-    "io.debezium.transforms.HeaderToValue",
     "io.debezium.transforms.SwapGeometryCoordinates",
-    "io.debezium.transforms.TimezoneConverter",
-    "io.debezium.transforms.ToLogicalTopicRouter",
     "io.debezium.transforms.VectorToJsonConverter",
-    "io.debezium.transforms.openlineage.OpenLineage",
-    "io.debezium.transforms.tracing.ActivateTracingSpan",
+];
+
+/// A transform that people look for and that Debezium 3.6 does not have for Postgres.
+pub(crate) struct Absent {
+    pub(crate) class: &'static str,
+    /// Goes on after "is …, which".
+    pub(crate) why: &'static str,
+    pub(crate) instead: &'static str,
+}
+
+/// What to answer for transforms that are not Debezium's, or not of this version of it.
+pub(crate) const ABSENT: &[Absent] = &[
+    Absent {
+        class: "io.debezium.transforms.CollectionNameTransformation",
+        why: "Debezium does not have; a class of that name belongs to its JDBC sink connector",
+        instead: "rename topics by org.apache.kafka.connect.transforms.RegexRouter",
+    },
+    Absent {
+        class: "io.debezium.connector.jdbc.transforms.CollectionNameTransformation",
+        why: "belongs to Debezium's JDBC sink connector",
+        instead: "rename topics by org.apache.kafka.connect.transforms.RegexRouter",
+    },
+    Absent {
+        class: "io.debezium.transforms.ToLogicalTopicRouter",
+        why: "comes with Debezium 3.7; Walferry has the transforms of 3.6",
+        instead: "use io.debezium.transforms.ByLogicalTableRouter, which has the same options and puts another field into keys",
+    },
 ];
 
 /// The options of every transform and predicate, for the reference page.
@@ -80,6 +106,8 @@ pub(crate) enum Class<T: ?Sized + 'static> {
     NoSide(&'static str),
     /// One that is known and not there yet.
     Later(&'static str),
+    /// One that Debezium does not have.
+    Absent(&'static Absent),
     /// None, with the nearest one that is there.
     Unknown(Option<String>),
 }
@@ -101,6 +129,9 @@ pub(crate) fn find<T: ?Sized>(class: &str, known: &'static [Row<T>], later: &[&'
     }
     if let Some(full) = later.iter().find(|full| means(full, class)) {
         return Class::Later(full);
+    }
+    if let Some(absent) = ABSENT.iter().find(|absent| means(absent.class, class)) {
+        return Class::Absent(absent);
     }
     let (name, side) = match class.split_once('$') {
         Some((name, side)) => (name, Some(side)),
@@ -131,6 +162,7 @@ mod tests {
             Class::Known(row, _) => row.class.to_owned(),
             Class::NoSide(class) => format!("no side {class}"),
             Class::Later(class) => format!("later {class}"),
+            Class::Absent(absent) => format!("absent {}", absent.class),
             Class::Unknown(near) => format!("unknown {}", near.unwrap_or_default()),
         }
     }
@@ -158,6 +190,10 @@ mod tests {
             ("io.debezium.transforms.outbox.EventRooter", format!("unknown {router}")),
             ("io.debezium.outbox.EventRouter", format!("unknown {router}")),
             ("com.example.Upper", "unknown ".into()),
+            (
+                "ToLogicalTopicRouter",
+                "absent io.debezium.transforms.ToLogicalTopicRouter".into(),
+            ),
         ];
         for (name, expected) in cases {
             assert_eq!(meaning(name), expected, "{name}");
@@ -169,6 +205,7 @@ mod tests {
         let mut names: Vec<&str> = TRANSFORMS.iter().map(|row| row.class).collect();
         names.extend(PREDICATES.iter().map(|row| row.class));
         names.extend(LATER);
+        names.extend(ABSENT.iter().map(|absent| absent.class));
         names.extend(GROUPS.iter().map(|group| group.title));
         let count = names.len();
         names.sort_unstable();

@@ -217,7 +217,7 @@ pub(crate) fn settle_one<'a>(field: &'a Field, value: &mut Value<'a>, replace_nu
             _ if field.schema.optional => {}
             _ => return Err(required_null(field)),
         },
-        Value::Struct(_) | Value::Array(_) | Value::Map(_) => check_within(field, &field.schema, value)?,
+        Value::Struct(_) | Value::Array(_) | Value::Map(_) => check_within(field, value)?,
         _ => {}
     }
     Ok(())
@@ -231,10 +231,14 @@ pub(crate) fn required_null(field: &Field) -> Unfit {
 }
 
 /// Refuses null where it is not allowed within a value.
-fn check_within(field: &Field, schema: &Schema, value: &Value<'_>) -> Result<(), Unfit> {
+pub(crate) fn check_within(field: &Field, value: &Value<'_>) -> Result<(), Unfit> {
+    check_parts(field, &field.schema, value)
+}
+
+fn check_parts(field: &Field, schema: &Schema, value: &Value<'_>) -> Result<(), Unfit> {
     let check = |schema: &Schema, value: &Value<'_>| match value {
         Value::Null if !schema.optional => Err(required_null(field)),
-        _ => check_within(field, schema, value),
+        _ => check_parts(field, schema, value),
     };
     match (value, &schema.shape) {
         (Value::Struct(value), _) => {
@@ -243,7 +247,7 @@ fn check_within(field: &Field, schema: &Schema, value: &Value<'_>) -> Result<(),
                     Value::Null if !field.schema.optional && field.schema.default.is_none() => {
                         return Err(required_null(field));
                     }
-                    Value::Struct(_) | Value::Array(_) | Value::Map(_) => check_within(field, &field.schema, value)?,
+                    Value::Struct(_) | Value::Array(_) | Value::Map(_) => check_within(field, value)?,
                     _ => {}
                 }
             }

@@ -6,4 +6,5 @@ pub mod float;
 pub mod hash_map;
 pub mod logical;
 pub mod number;
+pub mod offset_time;
 pub mod text;

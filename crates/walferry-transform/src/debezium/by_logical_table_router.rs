@@ -8,6 +8,7 @@ use walferry_record::{Field, Plans, Record, Schema, SchemaRef, Shape, Struct, Ty
 
 use super::envelope;
 use crate::contract::{Row, Side};
+use crate::error::Problem;
 use crate::reshape::{Unfit, kind, structure};
 use crate::{Error, Outcome, Transform};
 
@@ -73,6 +74,8 @@ struct Rewrites {
 struct Envelope {
     schema: SchemaRef,
     row: SchemaRef,
+    /// The schema of `before` as it was, which stands for that of `after` too.
+    old_row: SchemaRef,
 }
 
 fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
@@ -209,8 +212,11 @@ const ROWS: [&str; 2] = ["before", "after"];
 impl Envelope {
     fn plan(old: &Schema, topic: &str, name: impl Fn(&str, &str) -> String) -> Result<Self, Error> {
         let before = old.field("before").map(|field| &field.schema);
-        let row = match before {
-            Some(before) => renamed(before, name(topic, "Value"), before.shape.clone()),
+        let (row, old_row) = match before {
+            Some(before) => (
+                renamed(before, name(topic, "Value"), before.shape.clone()),
+                before.clone(),
+            ),
             None => {
                 let (purpose, found) = ("ByLogicalTableRouter", "an envelope without before");
                 return Err(Unfit::NotStruct { purpose, found }.into());
@@ -221,18 +227,14 @@ impl Envelope {
             false => field.clone(),
         });
         let schema = renamed(old, name(topic, "Envelope"), Shape::Struct(fields.collect()));
-        Ok(Self { schema, row })
+        Ok(Self { schema, row, old_row })
     }
 
     fn apply<'a>(&self, mut envelope: Struct<'a>) -> Result<Typed<'a>, Error> {
         let mut values = Vec::with_capacity(self.schema.fields().len());
         for (place, field) in self.schema.fields().iter().enumerate() {
             values.push(match envelope.take_at(place) {
-                Value::Struct(row) if ROWS.contains(&&*field.name) => {
-                    let row = row.into_values();
-                    refuse_nulls(&self.row, &row)?;
-                    Value::Struct(Struct::new(self.row.clone(), row))
-                }
+                Value::Struct(row) if ROWS.contains(&&*field.name) => Value::Struct(self.row(row)?),
                 value => value,
             });
         }
@@ -240,6 +242,51 @@ impl Envelope {
             self.schema.clone(),
             Value::Struct(Struct::new(self.schema.clone(), values)),
         ))
+    }
+}
+
+impl Envelope {
+    /// A row under the new name.
+    fn row<'a>(&self, row: Struct<'a>) -> Result<Struct<'a>, Error> {
+        if !SchemaRef::ptr_eq(row.schema(), &self.old_row) && *row.schema() != self.old_row {
+            return self.other_row(row);
+        }
+        let row = row.into_values();
+        refuse_nulls(&self.row, &row)?;
+        Ok(Struct::new(self.row.clone(), row))
+    }
+
+    /// A row whose schema another transform has changed, so that before and after are not alike: its fields go where `before` has fields
+    /// of their names.
+    #[cold]
+    fn other_row<'a>(&self, row: Struct<'a>) -> Result<Struct<'a>, Error> {
+        let fields = self.row.fields();
+        let mut values: Vec<Option<Value<'a>>> = vec![None; fields.len()];
+        let old = row.schema().clone();
+        for (field, value) in old.fields().iter().zip(row.into_values()) {
+            let place = self.row.field_index(&field.name);
+            let place = place.filter(|&place| fields[place].schema.shape == field.schema.shape);
+            values[place.ok_or_else(|| Unlike(field.name.to_string()))?] = Some(value);
+        }
+        let mut complete = Vec::with_capacity(fields.len());
+        for (field, value) in fields.iter().zip(values) {
+            if !field.schema.optional && value.as_ref().map_or(field.schema.default.is_none(), Value::is_null) {
+                let field = field.name.to_string();
+                return Err(Unfit::RequiredNull { field }.into());
+            }
+            complete.push(value.unwrap_or_default());
+        }
+        Ok(Struct::new(self.row.clone(), complete))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("field {0} of the row after the change is not there before it, or of another type")]
+struct Unlike(String);
+
+impl Problem for Unlike {
+    fn hint(&self) -> Option<String> {
+        Some("put ByLogicalTableRouter before the transform that changes one side of the event only".into())
     }
 }
 

@@ -5,6 +5,7 @@ use walferry_record::{Header, Record, Schema, SchemaRef, Typed, Value};
 
 use super::envelope;
 use crate::contract::{Row, Side};
+use crate::error::Problem;
 use crate::{Error, Outcome, Transform};
 
 properties! {
@@ -51,6 +52,16 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
     }))
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("the row before the change has no field {0}, which the row after it has")]
+struct NotBefore(String);
+
+impl Problem for NotBefore {
+    fn hint(&self) -> Option<String> {
+        Some("put ExtractChangedRecordState before the transform that adds the field".into())
+    }
+}
+
 impl Transform for ExtractChangedRecordState {
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         let Some(envelope) = envelope(&record) else {
@@ -63,8 +74,9 @@ impl Transform for ExtractChangedRecordState {
                 let name = Value::string(field.name.to_string());
                 // As Java's equals has it: NaN is itself, and 0.0 is not -0.0.
                 match before.get_raw(&field.name) {
+                    None => return Err(NotBefore(field.name.to_string()).into()),
                     Some(old) if equals(old, value) => unchanged.push(name),
-                    _ => changed.push(name),
+                    Some(_) => changed.push(name),
                 }
             }
         }

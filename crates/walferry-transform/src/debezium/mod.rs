@@ -2,12 +2,18 @@
 
 pub(crate) mod by_logical_table_router;
 pub(crate) mod content_based_router;
+pub(crate) mod decode_logical_decoding_message_content;
+pub(crate) mod enforce_record_size;
 pub(crate) mod extract_changed_record_state;
 pub(crate) mod extract_new_record_state;
+pub(crate) mod extract_schema_to_new_record;
 pub(crate) mod filter;
+pub(crate) mod header_to_value;
+pub(crate) mod no_effect;
 pub(crate) mod partition_routing;
 pub(crate) mod schema_change_event_filter;
 mod scripting;
+pub(crate) mod timezone_converter;
 
 use walferry_record::{Record, Schema, Struct};
 

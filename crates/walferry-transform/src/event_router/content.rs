@@ -6,7 +6,7 @@ use walferry_record::{Schema, SchemaRef, Shape};
 
 /// A schema as the key of a map: equal schemas are one key, whichever plan or payload made them.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct ByContent(pub(super) SchemaRef);
+pub(crate) struct ByContent(pub(crate) SchemaRef);
 
 impl Eq for ByContent {}
 

@@ -19,8 +19,8 @@ const LONGEST_SIGNATURE: usize = 8 * 1024;
 /// Expands payloads. The schema is made from each payload, as in Debezium; payloads of one shape share it.
 #[derive(Debug)]
 pub(super) struct Expansion {
-    /// The payload column, which begins the name of every struct.
-    root: String,
+    /// The payload column, which begins the name of every struct, if there is one.
+    root: Option<String>,
     inference: Inference,
     shapes: HashMap<Box<[u8]>, Shape>,
     remembered_bytes: usize,
@@ -40,13 +40,13 @@ enum Shape {
 
 impl Expansion {
     pub(super) fn new(
-        root: &str,
+        root: Option<&str>,
         null_member: NullMember,
         empty_array: EmptyArray,
         name_adjustment: NameAdjustment,
     ) -> Self {
         Self {
-            root: root.to_owned(),
+            root: root.map(str::to_owned),
             inference: Inference::new(null_member, empty_array, name_adjustment),
             shapes: HashMap::new(),
             remembered_bytes: 0,
@@ -99,7 +99,7 @@ impl Expansion {
         if let Some(shape) = self.shapes.get(&*self.signature) {
             return shape.clone();
         }
-        let shape = match (node, self.inference.schema(Some(&self.root), node)) {
+        let shape = match (node, self.inference.schema(self.root.as_deref(), node)) {
             (Node::Object(_), Ok(Some(schema))) => Shape::Struct(schema),
             (_, Ok(None)) => Shape::EmptyArray,
             // An array has a schema, and Debezium then finds that only structs can be filled.
@@ -114,6 +114,37 @@ impl Expansion {
             self.shapes.insert(self.signature.as_slice().into(), shape.clone());
         }
         shape
+    }
+}
+
+/// Reads JSON objects as structs, for other transforms.
+pub(crate) struct Documents(Expansion);
+
+impl Documents {
+    /// Members that are null become optional bytes, or are left out.
+    pub(crate) fn new(with_nulls: bool) -> Self {
+        let null_member = match with_nulls {
+            true => NullMember::OptionalBytes,
+            false => NullMember::Ignore,
+        };
+        Self(Expansion::new(
+            None,
+            null_member,
+            EmptyArray::Ignore,
+            NameAdjustment::None,
+        ))
+    }
+
+    /// The struct of a text; `None` where the text is no JSON object, or one that no schema describes.
+    pub(crate) fn read<'j>(&mut self, text: Cow<'j, str>) -> Option<Typed<'j>> {
+        let document = match &text {
+            Cow::Borrowed(text) => self.0.parse(text),
+            Cow::Owned(text) => self.0.parse(text).map(Expanded::into_owned),
+        };
+        match document? {
+            Expanded::Struct(document) => Some(document),
+            Expanded::EmptyArray => None,
+        }
     }
 }
 
@@ -183,7 +214,7 @@ mod tests {
     use super::*;
 
     fn expansion(null_member: NullMember) -> Expansion {
-        Expansion::new("payload", null_member, EmptyArray::Ignore, NameAdjustment::None)
+        Expansion::new(Some("payload"), null_member, EmptyArray::Ignore, NameAdjustment::None)
     }
 
     fn text(text: &str) -> Typed<'_> {

@@ -24,8 +24,10 @@ use tracing::{error, warn};
 use walferry_config::{Group, Reader};
 use walferry_record::{Header, Record, Typed, Value};
 
+pub(crate) use self::content::ByContent;
 use self::envelope::SchemaNames;
 use self::error::Error;
+pub(crate) use self::expand::Documents;
 use self::expand::Expansion;
 use self::options::{InvalidOperation, Settings};
 use self::plan::{Operation, Tables};

@@ -195,7 +195,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
     };
     let expand = reader.get(&EXPAND);
     let expansion = Expansion::new(
-        &settings.payload,
+        Some(&settings.payload),
         reader.get(&NULL_MEMBER),
         reader.get(&EMPTY_ARRAY),
         reader.get(&NAME_ADJUSTMENT),

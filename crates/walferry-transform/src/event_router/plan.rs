@@ -93,6 +93,9 @@ impl Tables {
     }
 }
 
+/// The schema of what DecodeLogicalDecodingMessageContent makes of a message.
+const DECODED_MESSAGE: &str = "io.debezium.connector.postgresql.MessageValue.Envelope";
+
 fn make(
     schema: &Schema,
     settings: &Settings,
@@ -104,6 +107,10 @@ fn make(
     let after = schema.field_index("after").ok_or(Error::Envelope("after"))?;
     let row = &*schema.fields()[after].schema;
     let table = row.name.as_deref().unwrap_or_default();
+    // A decoded message is meant for this transform, whatever it lacks.
+    if schema.is_named(DECODED_MESSAGE) {
+        return Ok(Some(Box::new(OutboxPlan::new(schema, after, settings)?)));
+    }
     let identifying = [&settings.id, &settings.payload, &settings.route_by];
     if !identifying.iter().all(|column| row.field_index(column).is_some()) {
         // Sending its rows as change events from now on would go unnoticed.

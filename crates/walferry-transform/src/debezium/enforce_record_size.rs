@@ -1,0 +1,278 @@
+//! Debezium's `EnforceRecordSize`: shorter texts and bytes where a change event would be too large.
+
+use std::borrow::Cow;
+
+use walferry_config::{Group, Property, Reader, ValueError, properties};
+use walferry_record::java::number::parse_f64;
+use walferry_record::{Record, Schema, Shape, Struct, Value};
+
+use crate::contract::{Row, Side};
+use crate::error::Problem;
+use crate::reshape::kind;
+use crate::{Error, Outcome, Transform};
+
+properties! {
+    const MAX_BYTES: Property<i32> = Property::new("max.bytes").required()
+        .text("The size above which a record is cut. The size is an estimate of the memory that the record takes in Debezium, not of the bytes \
+               that a converter writes.");
+    const RATIO: Property<String> = Property::new("compression.ratio").default("1.0")
+        .text("The estimate is multiplied by this number, for instance by 0.5 where what is sent takes half as much.");
+    const MIN_FIELD: Property<i32> = Property::new("min.field.size").default("25000")
+        .text("Texts of no more characters, and bytes of no more bytes, are not cut.");
+}
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "io.debezium.transforms.EnforceRecordSize",
+    sides: false,
+    options: Group {
+        title: "Transform EnforceRecordSize",
+        text: "`io.debezium.transforms.EnforceRecordSize`: cuts the long texts and bytes before and after a change where the record would be \
+               larger than `max.bytes`, each by the same share. What is cut off is lost.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+struct EnforceRecordSize {
+    max_bytes: i64,
+    ratio: f64,
+    min_field: i64,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Unmeasured {
+    #[error("the key of the record is {0}, and the size of a record is known only where its key is a struct")]
+    Key(&'static str),
+    #[error("the record is too large, and {field} is {found}, with which Debezium fails as well")]
+    Uncuttable { field: String, found: &'static str },
+}
+
+impl Problem for Unmeasured {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Key(_) => "put EnforceRecordSize before the transform that changes the key".into(),
+            Self::Uncuttable { .. } => "set decimal.handling.mode=double or string for the connector, raise max.bytes, or leave the column out \
+                                        by column.exclude.list"
+                .into(),
+        })
+    }
+}
+
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    let (max_bytes, min_field) = (reader.get(&MAX_BYTES), reader.get(&MIN_FIELD));
+    if reader
+        .options()
+        .get(MAX_BYTES.name())
+        .is_some_and(|text| text.trim().parse::<i32>().is_ok())
+        && max_bytes <= 0
+    {
+        reader
+            .problem(MAX_BYTES.name(), format!("is {max_bytes}, and must be at least 1"))
+            .hint("set it to what the largest record may take, such as 1000000");
+    }
+    if min_field < 0 {
+        reader
+            .problem(MIN_FIELD.name(), format!("is {min_field}, and must not be negative"))
+            .hint("set it to 0 to cut all texts and bytes");
+    }
+    let text = reader.get(&RATIO);
+    let ratio = parse_f64(text.trim());
+    if ratio.is_none_or(|ratio| ratio <= 0.0) {
+        let ValueError { expected, .. } = ValueError::new("a number above 0");
+        reader
+            .problem(RATIO.name(), format!("is {text:?}, which is not {expected}"))
+            .hint("set it to 1.0 where records are sent as large as they are");
+    }
+    Some(Box::new(EnforceRecordSize {
+        max_bytes: max_bytes.into(),
+        ratio: ratio?,
+        min_field: min_field.into(),
+    }))
+}
+
+impl Transform for EnforceRecordSize {
+    fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        let Value::Struct(event) = &record.value.value else {
+            return Ok(Outcome::Record(record));
+        };
+        // As Java: a float that is too large becomes the largest integer, and NaN becomes 0.
+        let size = (size_of_record(&record, event)? as f64 * self.ratio).ceil() as i64;
+        if size <= self.max_bytes {
+            return Ok(Outcome::Record(record));
+        }
+        let excess = size - self.max_bytes;
+        let (before, after) = (self.long_fields(event, "before")?, self.long_fields(event, "after")?);
+        let bytes = |fields: &[Long]| fields.iter().map(|field| field.size).sum::<i64>();
+        let (of_before, of_after) = (bytes(&before), bytes(&after));
+        let total = of_before + of_after;
+        if total <= 0 {
+            return Ok(Outcome::Record(record));
+        }
+        let Value::Struct(event) = std::mem::take(&mut record.value.value) else {
+            return Ok(Outcome::Record(record)); // it is a struct, as was seen above
+        };
+        let schema = event.schema().clone();
+        let mut values = event.into_values();
+        for (name, fields, bytes) in [("before", before, of_before), ("after", after, of_after)] {
+            let excess = (bytes as f64 / total as f64 * excess as f64).ceil() as i64;
+            if let Some(place) = schema.field_index(name).filter(|_| !fields.is_empty() && excess > 0)
+                && let Value::Struct(row) = std::mem::take(&mut values[place])
+            {
+                values[place] = Value::Struct(cut(row, &fields, bytes, excess));
+            }
+        }
+        record.value.value = Value::Struct(Struct::new(schema, values));
+        Ok(Outcome::Record(record))
+    }
+}
+
+/// A field that may be cut.
+struct Long {
+    place: usize,
+    size: i64,
+}
+
+impl EnforceRecordSize {
+    /// The fields of a row that are longer than those that are never cut.
+    fn long_fields(&self, event: &Struct<'_>, name: &str) -> Result<Vec<Long>, Unmeasured> {
+        let mut long = Vec::new();
+        let Some(row) = event.get(name).and_then(Value::as_struct) else {
+            return Ok(long);
+        };
+        for (place, field) in row.schema().fields().iter().enumerate() {
+            let size = match row.get_at(place) {
+                Value::String(text) => utf16_length(text) as i64,
+                // Java holds bit strings as an array, and Debezium expects a buffer.
+                Value::Bytes(bytes) if !field.schema.is_named("io.debezium.data.Bits") => bytes.len() as i64,
+                value @ (Value::Bytes(_) | Value::Decimal(_)) => {
+                    let (field, found) = (field.name.to_string(), kind(value));
+                    return Err(Unmeasured::Uncuttable { field, found });
+                }
+                _ => continue,
+            };
+            if size > self.min_field {
+                long.push(Long { place, size });
+            }
+        }
+        Ok(long)
+    }
+}
+
+/// Cuts fields that take so many bytes in all, until they take `excess` bytes less.
+fn cut<'a>(row: Struct<'a>, fields: &[Long], bytes: i64, excess: i64) -> Struct<'a> {
+    let schema = row.schema().clone();
+    let mut values = row.into_values();
+    for &Long { place, size } in fields {
+        let share = (size as f64 / bytes as f64 * excess as f64).ceil() as i32;
+        let left = (size - i64::from(share)).max(0) as usize;
+        let value = match std::mem::take(&mut values[place]) {
+            Value::Null => schema.fields()[place].schema.default.clone().unwrap_or_default(),
+            value => value,
+        };
+        values[place] = match value {
+            Value::String(text) => {
+                let end = utf16_end(&text, left);
+                Value::String(match text {
+                    Cow::Borrowed(text) => Cow::Borrowed(&text[..end]),
+                    Cow::Owned(mut text) => {
+                        text.truncate(end);
+                        Cow::Owned(text)
+                    }
+                })
+            }
+            Value::Bytes(bytes) => Value::Bytes(match bytes {
+                Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..left]),
+                Cow::Owned(mut bytes) => {
+                    bytes.truncate(left);
+                    Cow::Owned(bytes)
+                }
+            }),
+            other => other,
+        };
+    }
+    Struct::new(schema, values)
+}
+
+/// Characters as Java counts them.
+fn utf16_length(text: &str) -> usize {
+    text.chars().map(char::len_utf16).sum()
+}
+
+/// The byte at which so many of Java's characters end. Java would cut a character of two in the middle, which no converter can write: it is left out.
+fn utf16_end(text: &str, length: usize) -> usize {
+    let mut units = 0;
+    for (at, char) in text.char_indices() {
+        units += char.len_utf16();
+        if units > length {
+            return at;
+        }
+    }
+    text.len()
+}
+
+/// Debezium's estimate of a record's size in memory.
+fn size_of_record(record: &Record<'_>, event: &Struct<'_>) -> Result<i64, Unmeasured> {
+    let key = match &record.key.value {
+        Value::Null => 0,
+        Value::Struct(key) => size_of_struct(key),
+        other => return Err(Unmeasured::Key(kind(other))),
+    };
+    // A hundred bytes for the source partition, and as many for each entry of the source offset and for each header.
+    let entries = 1 + offset_entries(event) + record.headers.len() as i64;
+    Ok(entries * 100 + 8 + key + size_of_struct(event) + record.topic.len() as i64)
+}
+
+/// How many entries the offset has that Debezium keeps with a record.
+fn offset_entries(event: &Struct<'_>) -> i64 {
+    let part = |name: &str| event.get(name).and_then(Value::as_struct);
+    let source = part("source");
+    let known = |name: &str| source.is_some_and(|source| source.get(name).is_some_and(|value| !value.is_null()));
+    let source_entries = ["ts_ms", "txId", "lsn", "xmin"]
+        .into_iter()
+        .filter(|name| known(name))
+        .count() as i64;
+    let snapshot = source.and_then(|source| source.get("snapshot")).and_then(Value::as_str);
+    match snapshot {
+        // snapshot, snapshot_completed, last_snapshot_record
+        Some("true" | "first" | "first_in_data_collection" | "last_in_data_collection" | "last") => source_entries + 3,
+        // lsn_proc, lsn_commit, messageType; with transaction metadata the transaction and its table
+        _ => source_entries + 3 + if part("transaction").is_some() { 2 } else { 0 },
+    }
+}
+
+const REFERENCE: i64 = 8;
+const EMPTY_STRUCT: i64 = 56;
+const EMPTY_STRING: i64 = 56;
+const EMPTY_BYTES: i64 = 24;
+const EMPTY_ARRAY: i64 = 64;
+const EMPTY_MAP: i64 = 88;
+const PRIMITIVE: i64 = 24;
+
+fn size_of_struct(value: &Struct<'_>) -> i64 {
+    let fields = value.schema().fields().iter().zip(value.values());
+    let sizes = fields.map(|(field, value)| REFERENCE + size_of(&field.schema, value));
+    EMPTY_STRUCT + sizes.sum::<i64>()
+}
+
+/// A number counts also where it is null.
+fn size_of(schema: &Schema, value: &Value<'_>) -> i64 {
+    match (&schema.shape, value) {
+        (Shape::String | Shape::Bytes | Shape::Struct(_) | Shape::Array(_) | Shape::Map(..), Value::Null) => 0,
+        (_, Value::String(text)) => EMPTY_STRING + text.len() as i64,
+        (_, Value::Bytes(bytes)) => EMPTY_BYTES + bytes.len() as i64,
+        (_, Value::Decimal(number)) => EMPTY_BYTES + number.unscaled_bytes(&mut [0; 8]).len() as i64,
+        (_, Value::Struct(value)) => size_of_struct(value),
+        (Shape::Array(items), Value::Array(values)) => {
+            let sizes = values.iter().map(|value| REFERENCE + size_of(items, value));
+            EMPTY_ARRAY + sizes.sum::<i64>()
+        }
+        (Shape::Map(keys, values), Value::Map(pairs)) => {
+            let sizes = pairs
+                .iter()
+                .map(|(key, value)| 2 * REFERENCE + size_of(keys, key) + size_of(values, value));
+            EMPTY_MAP + sizes.sum::<i64>()
+        }
+        _ => PRIMITIVE,
+    }
+}

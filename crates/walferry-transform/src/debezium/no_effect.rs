@@ -1,0 +1,76 @@
+//! Debezium's `OpenLineage` and `ActivateTracingSpan`, which tell other systems of records and leave the records as they are.
+
+use walferry_config::{Group, Property, Reader, Support, properties};
+use walferry_record::Record;
+
+use crate::contract::{Row, Side};
+use crate::{Error, Outcome, Transform};
+
+const NO_SPANS: Support = Support::Accepted {
+    why: "Walferry makes no spans",
+};
+
+properties! {
+    const SPAN_FIELD: Property<String> = Property::new("tracing.span.context.field").default("tracingspancontext")
+        .text("The column that holds the span of the application that wrote the row.")
+        .support(NO_SPANS);
+    const OPERATION: Property<String> = Property::new("tracing.operation.name").default("debezium-read")
+        .text("Name of the span for a record.")
+        .support(NO_SPANS);
+    const ONLY_WITH_FIELD: Property<bool> = Property::new("tracing.with.context.field.only").default("false")
+        .text("Whether only rows with that column are traced.")
+        .support(NO_SPANS);
+}
+
+pub(crate) const OPEN_LINEAGE: Row<dyn Transform> = Row {
+    class: "io.debezium.transforms.openlineage.OpenLineage",
+    sides: false,
+    options: Group {
+        title: "Transform OpenLineage",
+        text: "`io.debezium.transforms.openlineage.OpenLineage`: tells an OpenLineage server in Debezium which topics records go to. Walferry \
+               tells nobody: records pass as they are, as in Debezium, and a warning at the start says so.",
+        prefix: "transforms.<name>.",
+        declarations: &[],
+    },
+    build: |reader, _| {
+        reader
+            .warning("type", "is OpenLineage, which has no effect: Walferry sends no lineage")
+            .hint("records pass as they are; leave the transform out to be rid of this warning");
+        Some(Box::new(Pass))
+    },
+};
+
+pub(crate) const TRACING: Row<dyn Transform> = Row {
+    class: "io.debezium.transforms.tracing.ActivateTracingSpan",
+    sides: false,
+    options: Group {
+        title: "Transform ActivateTracingSpan",
+        text: "`io.debezium.transforms.tracing.ActivateTracingSpan`: makes OpenTelemetry spans of change events in Debezium, and puts the context \
+               of the span into headers where an OpenTelemetry agent runs. Walferry makes no spans: records pass as they are, as in Debezium \
+               without an agent, and a warning at the start says so.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build: build_tracing,
+};
+
+/// Lets all records pass.
+struct Pass;
+
+fn build_tracing(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    reader.get(&SPAN_FIELD);
+    reader.get(&OPERATION);
+    reader.get(&ONLY_WITH_FIELD);
+    let message =
+        "is ActivateTracingSpan, which has no effect: Walferry makes no spans and adds no headers for tracing";
+    reader
+        .warning("type", message)
+        .hint("records pass as they are; leave the transform out to be rid of this warning");
+    Some(Box::new(Pass))
+}
+
+impl Transform for Pass {
+    fn apply<'a>(&'a mut self, record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        Ok(Outcome::Record(record))
+    }
+}
