@@ -5,9 +5,14 @@ pub(crate) mod content_based_router;
 pub(crate) mod extract_changed_record_state;
 pub(crate) mod extract_new_record_state;
 pub(crate) mod filter;
+mod geometry;
+pub(crate) mod geometry_format_transformer;
 pub(crate) mod partition_routing;
 pub(crate) mod schema_change_event_filter;
 mod scripting;
+pub(crate) mod swap_geometry_coordinates;
+pub(crate) mod vector_to_json_converter;
+mod wkb;
 
 use walferry_record::{Record, Schema, Struct};
 
