@@ -6,10 +6,12 @@
 //! To add a transform, write its file and add its row to the table in `registry.rs`.
 
 mod chain;
+mod confluent;
 mod contract;
 mod debezium;
 mod error;
 mod event_router;
+mod foreign;
 mod kafka;
 mod outbox;
 mod outcome;
@@ -17,6 +19,7 @@ mod predicates;
 mod registry;
 mod reshape;
 mod script;
+mod throttle;
 mod topic;
 
 pub use chain::{Chain, ChainError};

@@ -3,10 +3,15 @@
 use walferry_config::Group;
 
 use crate::contract::{Predicate, Row, Side, Transform};
-use crate::{debezium, event_router, kafka, predicates};
+use crate::{confluent, debezium, event_router, kafka, predicates};
 
 pub(crate) const TRANSFORMS: &[Row<dyn Transform>] = &[
     event_router::ROW,
+    confluent::drop::ROW,
+    confluent::extract_topic::ROW,
+    confluent::extract_topic::HEADER_ROW,
+    confluent::filter::ROW,
+    confluent::tombstone_handler::ROW,
     debezium::by_logical_table_router::ROW,
     debezium::content_based_router::ROW,
     debezium::extract_changed_record_state::ROW,
