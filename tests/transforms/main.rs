@@ -8,6 +8,7 @@ mod cases;
 mod events;
 mod exchange;
 mod random;
+mod shapes;
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -19,6 +20,7 @@ use serde_json::Value as Json;
 
 const HARNESS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/transforms/Harness.java");
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/transforms/recorded.jsonl");
+const RECORDED_SHAPES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/transforms/recorded_shapes.jsonl");
 
 #[test]
 fn random_chains_do_what_the_real_classes_do() {
@@ -33,6 +35,11 @@ fn random_chains_over_change_events_do_what_debeziums_classes_do() {
 #[test]
 fn random_logical_messages_are_decoded_as_debezium_does() {
     compare_random(events::messages);
+}
+
+#[test]
+fn random_chains_over_geometries_and_vectors_do_what_debeziums_classes_do() {
+    compare_random(shapes::case);
 }
 
 fn compare_random(case: impl Fn(&mut random::Random) -> Json) {
@@ -63,15 +70,27 @@ fn cases_that_were_thought_of_do_what_the_real_classes_do() {
     let cases = cases::all();
     let answers = ask(&cases);
     compare(&cases, &answers);
-    if env::var_os("WALFERRY_TRANSFORMS_RECORD").is_some() {
-        let cases = cases::recorded();
-        let answers = ask(&cases);
-        let mut lines = String::new();
-        for (case, answer) in cases.iter().zip(answers) {
-            writeln!(lines, "{}", exchange::changes(case, &answer)).expect("a String takes all that is written");
-        }
-        fs::write(RECORDED, lines).expect("the recorded answers can be written");
+    record(RECORDED, &cases::recorded());
+}
+
+#[test]
+fn geometries_and_vectors_that_were_thought_of_do_what_debeziums_classes_do() {
+    let cases = shapes::all();
+    let answers = ask(&cases);
+    compare(&cases, &answers);
+    record(RECORDED_SHAPES, &cases);
+}
+
+/// Keeps what the real classes answer, where that is asked for.
+fn record(file: &str, cases: &[Json]) {
+    if env::var_os("WALFERRY_TRANSFORMS_RECORD").is_none() {
+        return;
     }
+    let mut lines = String::new();
+    for (case, answer) in cases.iter().zip(ask(cases)) {
+        writeln!(lines, "{}", exchange::changes(case, &answer)).expect("a String takes all that is written");
+    }
+    fs::write(file, lines).expect("the recorded answers can be written");
 }
 
 fn number(variable: &str, default: u64) -> u64 {

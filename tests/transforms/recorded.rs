@@ -3,13 +3,22 @@
 mod cases;
 mod exchange;
 mod random;
+mod shapes;
 
 use serde_json::Value as Json;
 
 #[test]
 fn transforms_do_what_the_real_classes_did() {
-    let cases = cases::recorded();
-    let answers: Vec<&str> = include_str!("recorded.jsonl").lines().collect();
+    compare(&cases::recorded(), include_str!("recorded.jsonl"));
+}
+
+#[test]
+fn transforms_of_geometries_and_vectors_do_what_the_real_classes_did() {
+    compare(&shapes::all(), include_str!("recorded_shapes.jsonl"));
+}
+
+fn compare(cases: &[Json], recorded: &str) {
+    let answers: Vec<&str> = recorded.lines().collect();
     assert_eq!(
         answers.len(),
         cases.len(),

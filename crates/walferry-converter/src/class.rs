@@ -135,6 +135,11 @@ pub fn converter(class: &str, role: Role, options: &Options) -> (Option<Box<dyn 
             format!("is {class:?}, which writes headers only"),
             Some("use StringConverter or JsonConverter".to_owned()),
         ),
+        Some(Class::CloudEvents) if role == Role::Header => refuse(
+            options,
+            format!("is {class:?}, which writes no headers"),
+            Some("use SimpleHeaderConverter or JsonConverter".to_owned()),
+        ),
         Some(Class::CloudEvents) => boxed(CloudEventsConverter::from_options(options)),
         Some(Class::Planned) => refuse(
             options,
@@ -182,6 +187,7 @@ fn offered(role: Role) -> Vec<&'static str> {
     let works = |class: &Class| match class {
         Class::Planned => false,
         Class::SimpleHeader => role == Role::Header,
+        Class::CloudEvents => role != Role::Header,
         _ => true,
     };
     let mut names: Vec<&str> = Vec::new();
@@ -273,12 +279,15 @@ mod tests {
             let (found, findings) = findings(class, Role::Value, &[]);
             assert!(!found && findings[0].contains(expected), "{class}: {findings:?}");
         }
+        let (found, findings) = findings("CloudEvents", Role::Header, &[]);
+        let expected = "which writes no headers (use SimpleHeaderConverter or JsonConverter)";
+        assert!(!found && findings[0].contains(expected), "{findings:?}");
     }
 
     #[test]
     fn options_are_checked_those_of_a_delegate_too() {
         let delegate = ("delegate.converter.type", "JsonConverter");
-        let cases: [(&str, &[Setting], bool, &[&str]); 7] = [
+        let cases: [(&str, &[Setting], bool, &[&str]); 8] = [
             (
                 "Json",
                 &[("schemas.enable", "FALSE"), ("decimal.format", "Numeric")],
@@ -324,12 +333,22 @@ mod tests {
                 ],
             ),
             ("BinaryData", &[("delegate.converter.type", "Avro")], false, &[]),
+            (
+                "BinaryData",
+                &[("delegate.converter.type", "SimpleHeaderConverter")],
+                false,
+                &[
+                    "value.converter.delegate.converter.type is \"SimpleHeaderConverter\", which writes headers only (use StringConverter or JsonConverter)",
+                ],
+            ),
         ];
         for (class, entries, found, expected) in cases {
-            let (is_found, findings) = findings(class, Role::Value, entries);
-            assert_eq!(is_found, found, "{class} {entries:?}: {findings:?}");
-            if !expected.is_empty() {
-                assert_eq!(findings, expected, "{class} {entries:?}");
+            for role in [Role::Value, Role::Header] {
+                let (is_found, findings) = findings(class, role, entries);
+                assert_eq!(is_found, found, "{class} {entries:?}: {findings:?}");
+                if !expected.is_empty() {
+                    assert_eq!(findings, expected, "{class} {entries:?}");
+                }
             }
         }
     }

@@ -67,6 +67,8 @@ impl BinaryDataConverter {
         let mut delegate = None;
         if let Some(class) = reader.get(&DELEGATE) {
             let findings;
+            // The delegate of a header converter, too, is a converter of keys and values in Debezium.
+            let role = if role == Role::Header { Role::Value } else { role };
             (delegate, findings) = converter(&class, role, &options.below("delegate.converter.type."));
             reader.extend(findings);
         }

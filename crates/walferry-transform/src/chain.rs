@@ -5,6 +5,7 @@ use walferry_config::{Declaration, Findings, Options, Property, Reader, RegexLim
 use walferry_record::Record;
 
 use crate::contract::{Predicate, Requirement, Row, Side};
+use crate::foreign::instead_of;
 use crate::outbox::{OutboxColumns, Table, check_tables, nearest};
 use crate::registry::{self, Class, LATER, PREDICATES, TRANSFORMS};
 use crate::{Error, Outcome, Transform};
@@ -265,10 +266,13 @@ fn known<T: ?Sized>(
         Class::Unknown(near) => {
             let message =
                 format!("is {name:?}, which is no {kind} that Walferry has; classes of one's own cannot be loaded");
-            findings.problem(property, message).hint(near.map_or_else(
-                || format!("leave the {kind} out, or keep this connector on Kafka Connect"),
-                |near| format!("did you mean {near}?"),
-            ));
+            findings
+                .problem(property, message)
+                .hint(match (instead_of(name), near) {
+                    (Some(instead), _) => instead.to_owned(),
+                    (None, Some(near)) => format!("did you mean {near}?"),
+                    (None, None) => format!("leave the {kind} out, or keep this connector on Kafka Connect"),
+                });
         }
     }
     Err(findings)
@@ -430,6 +434,31 @@ mod tests {
             "{found:?}"
         );
         assert_eq!(found.len(), 8);
+    }
+
+    #[test]
+    fn what_stands_in_for_a_transform_of_others_is_told() {
+        let cases = [
+            (
+                "io.aiven.kafka.connect.transforms.ExtractTopic$Value",
+                "use io.confluent.connect.transforms.ExtractTopic$Key or $Value",
+            ),
+            (
+                "io.confluent.connect.cloud.transforms.TopicRegexRouter",
+                "use org.apache.kafka.connect.transforms.RegexRouter",
+            ),
+            ("com.example.AllTimestampsToEpoch", "to send times in another form"),
+            (
+                "org.apache.kafka.connect.transforms.InsertHeader$Value",
+                "did you mean org.apache.kafka.connect.transforms.InsertHeader?",
+            ),
+            ("com.example.ToCsv", "leave the transform out"),
+        ];
+        for (class, expected) in cases {
+            let (_, findings) = Chain::new(&[transform("t", class, &[], None)], &[]);
+            let hint = findings.problems().next().and_then(|finding| finding.hint.as_deref());
+            assert!(hint.is_some_and(|hint| hint.starts_with(expected)), "{class}: {hint:?}");
+        }
     }
 
     #[test]

@@ -7,10 +7,12 @@
 
 mod by_content;
 mod chain;
+mod confluent;
 mod contract;
 mod debezium;
 mod error;
 mod event_router;
+mod foreign;
 mod kafka;
 mod outbox;
 mod outcome;
@@ -18,6 +20,7 @@ mod predicates;
 mod registry;
 mod reshape;
 mod script;
+mod throttle;
 mod topic;
 
 pub use chain::{Chain, ChainError};

@@ -16,7 +16,7 @@ pub enum Outcome<'a> {
 /// Why a record was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DropReason {
-    /// A tombstone of the outbox table.
+    /// A tombstone that a transform does not let pass.
     Tombstone,
     /// A row was deleted from the outbox table.
     Delete,
@@ -24,7 +24,7 @@ pub enum DropReason {
     Truncate,
     /// A row of the outbox table was updated, and `table.op.invalid.behavior` lets that pass.
     InvalidOperation,
-    /// Kafka's `Filter`.
+    /// A `Filter`, Kafka's or Confluent's.
     Filtered,
 }
 

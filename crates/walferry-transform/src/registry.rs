@@ -3,10 +3,15 @@
 use walferry_config::Group;
 
 use crate::contract::{Predicate, Row, Side, Transform};
-use crate::{debezium, event_router, kafka, predicates};
+use crate::{confluent, debezium, event_router, kafka, predicates};
 
 pub(crate) const TRANSFORMS: &[Row<dyn Transform>] = &[
     event_router::ROW,
+    confluent::drop::ROW,
+    confluent::extract_topic::ROW,
+    confluent::extract_topic::HEADER_ROW,
+    confluent::filter::ROW,
+    confluent::tombstone_handler::ROW,
     debezium::by_logical_table_router::ROW,
     debezium::content_based_router::ROW,
     debezium::decode_logical_decoding_message_content::ROW,
@@ -14,12 +19,15 @@ pub(crate) const TRANSFORMS: &[Row<dyn Transform>] = &[
     debezium::extract_changed_record_state::ROW,
     debezium::extract_new_record_state::ROW,
     debezium::extract_schema_to_new_record::ROW,
+    debezium::geometry_format_transformer::ROW,
     debezium::header_to_value::ROW,
     debezium::no_effect::OPEN_LINEAGE,
+    debezium::no_effect::TRACING,
     debezium::partition_routing::ROW,
     debezium::schema_change_event_filter::ROW,
+    debezium::swap_geometry_coordinates::ROW,
     debezium::timezone_converter::ROW,
-    debezium::no_effect::TRACING,
+    debezium::vector_to_json_converter::ROW,
     kafka::cast::ROW,
     kafka::drop_headers::ROW,
     kafka::extract_field::ROW,
@@ -49,9 +57,6 @@ pub(crate) const PREDICATES: &[Row<dyn Predicate>] = &[
 /// Transforms of Debezium that are not there yet, so that the refusal need not guess.
 pub(crate) const LATER: &[&str] = &[
     "io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb",
-    "io.debezium.transforms.GeometryFormatTransformer",
-    "io.debezium.transforms.SwapGeometryCoordinates",
-    "io.debezium.transforms.VectorToJsonConverter",
 ];
 
 /// A transform that people look for and that Debezium 3.6 does not have for Postgres.

@@ -223,6 +223,15 @@ pub(crate) fn settle_one<'a>(field: &'a Field, value: &mut Value<'a>, replace_nu
     Ok(())
 }
 
+/// Refuses what Connect's `Struct.put` refuses, of a value that stays as it is.
+pub(crate) fn check(field: &Field, value: &Value<'_>) -> Result<(), Unfit> {
+    match value {
+        Value::Null if !field.schema.optional => Err(required_null(field)),
+        Value::Struct(_) | Value::Array(_) | Value::Map(_) => check_within(field, &field.schema, value),
+        _ => Ok(()),
+    }
+}
+
 /// Null for a required field.
 pub(crate) fn required_null(field: &Field) -> Unfit {
     Unfit::RequiredNull {

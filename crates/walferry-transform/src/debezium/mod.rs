@@ -8,12 +8,17 @@ pub(crate) mod extract_changed_record_state;
 pub(crate) mod extract_new_record_state;
 pub(crate) mod extract_schema_to_new_record;
 pub(crate) mod filter;
+mod geometry;
+pub(crate) mod geometry_format_transformer;
 pub(crate) mod header_to_value;
 pub(crate) mod no_effect;
 pub(crate) mod partition_routing;
 pub(crate) mod schema_change_event_filter;
 mod scripting;
+pub(crate) mod swap_geometry_coordinates;
 pub(crate) mod timezone_converter;
+pub(crate) mod vector_to_json_converter;
+mod wkb;
 
 use walferry_record::{Record, Schema, Struct};
 

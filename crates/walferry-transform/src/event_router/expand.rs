@@ -9,7 +9,7 @@ use walferry_record::{SchemaRef, Typed, Value};
 use super::infer::Inference;
 use super::json::{self, Node};
 use super::options::{EmptyArray, NameAdjustment, NullMember};
-use super::throttle::Throttle;
+use crate::throttle::Throttle;
 
 /// What the signatures of remembered shapes may take together, and one of them, in bytes. A schema takes some fifty times
 /// its signature; objects that use data as names have shapes without end.

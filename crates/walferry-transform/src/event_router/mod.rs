@@ -14,7 +14,6 @@ mod json;
 mod options;
 mod placement;
 mod plan;
-mod throttle;
 mod timestamp;
 
 use std::borrow::Cow;
@@ -31,9 +30,9 @@ pub(crate) use self::expand::Documents;
 use self::expand::Expansion;
 use self::options::{InvalidOperation, Settings};
 use self::plan::{Operation, Tables};
-use self::throttle::Throttle;
 use crate::contract::{Requirement, Row, Side};
 use crate::outbox::OutboxColumns;
+use crate::throttle::Throttle;
 use crate::topic::TopicRouter;
 use crate::{DropReason, Outcome, Transform};
 

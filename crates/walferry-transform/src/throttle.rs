@@ -2,14 +2,14 @@
 
 /// Counts occurrences and lets the first, the tenth, the hundredth and so on into the log: every occurrence may be a row.
 #[derive(Debug, Default)]
-pub(super) struct Throttle {
+pub(crate) struct Throttle {
     count: u64,
     next: u64,
 }
 
 impl Throttle {
     /// Counts one more; `Some` of the count when it is to be logged.
-    pub(super) fn count(&mut self) -> Option<u64> {
+    pub(crate) fn count(&mut self) -> Option<u64> {
         self.count += 1;
         if self.count < self.next {
             return None;

@@ -1,0 +1,115 @@
+//! Confluent's `Filter`: drops records by a condition that is a JSON path. See the module about where its rules come from.
+
+use walferry_config::{Group, Property, Reader, choices, properties};
+use walferry_record::Record;
+
+use super::json_path::{Found, JsonPath, Node};
+use crate::contract::{Row, Side};
+use crate::error::Problem;
+use crate::{DropReason, Error, Outcome, Transform};
+
+choices! {
+    /// What becomes of records that the condition is true of.
+    enum FilterType {
+        /// They go on, and the others are dropped.
+        #[default]
+        Include = "include",
+        /// They are dropped, and the others go on.
+        Exclude = "exclude",
+    }
+}
+
+choices! {
+    /// What becomes of records that do not have what the path names.
+    enum Missing {
+        /// The transform fails.
+        #[default]
+        Fail = "fail",
+        /// They go on.
+        Include = "include",
+        /// They are dropped.
+        Exclude = "exclude",
+    }
+}
+
+properties! {
+    const CONDITION: Property<String> = Property::new("filter.condition").required()
+        .text("A JSON path, as Jayway's library reads them. `$.after.name` is true where the field is there and not null; \
+               `$.after[?(@.price > 5 && @.kind == 'a')]` where the condition is. Names, indexes, `*` and conditions are there, with \
+               `==`, `!=`, `<`, `<=`, `>`, `>=`, `=~`, `in`, `nin`, `!`, `&&` and `||`; what else Jayway knows is refused.");
+    const TYPE: Property<FilterType> = Property::new("filter.type").required()
+        .text("`include`: records that the condition is true of go on, and the others are dropped. `exclude`: the other way round.");
+    const MISSING: Property<Missing> = Property::new("missing.or.null.behavior").default("fail")
+        .text("What becomes of records in which a field that the path names outside of a condition is missing or null, tombstones among \
+               them: `fail`, `include` (they go on) or `exclude` (they are dropped). Within a condition such a field is just not there.");
+}
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "io.confluent.connect.transforms.Filter",
+    sides: true,
+    options: Group {
+        title: "Transform Filter of Confluent",
+        text: "`io.confluent.connect.transforms.Filter$Key` and `$Value`: drops records by a condition on the key or the value. The \
+               dropped records are counted. Made after Confluent's documentation, and not compared with the real class.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+struct Filter {
+    side: Side,
+    path: JsonPath,
+    filter_type: FilterType,
+    missing: Missing,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("what filter.condition names is missing or null")]
+struct NotThere;
+
+impl Problem for NotThere {
+    fn hint(&self) -> Option<String> {
+        Some("set missing.or.null.behavior to include or exclude, to let such records pass or to drop them".into())
+    }
+}
+
+fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
+    let condition = reader.get(&CONDITION);
+    let (filter_type, missing) = (reader.get(&TYPE), reader.get(&MISSING));
+    if !reader.is_set(&CONDITION) {
+        return None; // told by the reader
+    }
+    match JsonPath::new(&condition) {
+        Ok(path) => Some(Box::new(Filter {
+            side,
+            path,
+            filter_type,
+            missing,
+        })),
+        Err(error) => {
+            reader
+                .problem(CONDITION.name(), format!("is no JSON path that can be used: {error}"))
+                .hint(error.hint());
+            None
+        }
+    }
+}
+
+impl Transform for Filter {
+    fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        let typed = self.side.of(&mut record);
+        let found = self.path.find(Node::new(&typed.value, typed.schema.as_deref()))?;
+        let goes_on = match (found, self.missing) {
+            (Found::Something, _) => self.filter_type == FilterType::Include,
+            (Found::Nothing, _) => self.filter_type == FilterType::Exclude,
+            (Found::Missing, Missing::Include) => true,
+            (Found::Missing, Missing::Exclude) => false,
+            (Found::Missing, Missing::Fail) => return Err(NotThere.into()),
+        };
+        Ok(match goes_on {
+            true => Outcome::Record(record),
+            false => Outcome::Dropped(DropReason::Filtered),
+        })
+    }
+}

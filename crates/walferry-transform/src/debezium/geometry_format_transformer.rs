@@ -1,0 +1,76 @@
+//! Debezium's `GeometryFormatTransformer`: geometries as WKB or as EWKB.
+
+use walferry_config::{Group, Property, Reader, choices, properties};
+use walferry_record::{Record, Value};
+
+use super::geometry::{self, Parts, Unusable};
+use super::wkb;
+use crate::contract::{Row, Side};
+use crate::{Error, Outcome, Transform};
+
+choices! {
+    /// What the geometries are now, whatever Debezium's documentation says of the option.
+    enum Format {
+        /// They get an SRID.
+        #[default]
+        Wkb = "wkb",
+        /// They lose their SRID.
+        Ewkb = "ewkb",
+    }
+}
+
+properties! {
+    const FORMAT: Property<Format> = Property::new("format").default("wkb")
+        .text("The form that the geometries have, which is not the one that they get, though Debezium's documentation calls it the target: \
+               with `wkb` the SRID is written into them (EWKB), with `ewkb` it is taken out (WKB). At the first geometry with an SRID \
+               inside, the transform changes to `ewkb` and stays there until it starts again; PostGIS sends all geometries that have an \
+               SRID so.");
+}
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "io.debezium.transforms.GeometryFormatTransformer",
+    sides: false,
+    options: Group {
+        title: "Transform GeometryFormatTransformer",
+        text: "`io.debezium.transforms.GeometryFormatTransformer`: writes the bytes of `io.debezium.data.geometry.Geometry` with their \
+               SRID (EWKB) or without it (WKB). `Geography` and `Point` stay as they are. The defaults of fields take the place of nulls.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+struct GeometryFormatTransformer {
+    /// Changes with what comes.
+    format: Format,
+}
+
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    let format = reader.get(&FORMAT);
+    Some(Box::new(GeometryFormatTransformer { format }))
+}
+
+impl Transform for GeometryFormatTransformer {
+    fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        geometry::convert(&mut record, false, &mut |parts| convert(parts, &mut self.format))?;
+        Ok(Outcome::Record(record))
+    }
+}
+
+fn convert(parts: &Parts<'_>, format: &mut Format) -> Result<Option<Vec<u8>>, Unusable> {
+    let bytes = match parts.wkb.as_ref().map_err(|unusable| *unusable)? {
+        Value::Bytes(bytes) => Some(&**bytes),
+        _ => None,
+    };
+    if bytes.is_some_and(wkb::is_extended) {
+        *format = Format::Ewkb;
+    }
+    match (*format, bytes) {
+        (Format::Wkb, bytes) => {
+            let srid = parts.srid.ok_or(Unusable::NoSrid)?;
+            Ok(Some(wkb::with_srid(bytes.ok_or(Unusable::Empty)?, srid)?))
+        }
+        (Format::Ewkb, Some(bytes)) if wkb::is_extended(bytes) => Ok(Some(wkb::without_srid(bytes)?)),
+        (Format::Ewkb, _) => Ok(None),
+    }
+}

@@ -1,0 +1,80 @@
+//! Debezium's `SwapGeometryCoordinates`: latitude before longitude, or the other way round.
+
+use walferry_config::{Group, Property, Reader, properties};
+use walferry_record::{Record, Value};
+
+use super::geometry::{self, Parts, Unusable};
+use super::wkb;
+use crate::contract::{Row, Side};
+use crate::reshape::set_text;
+use crate::{Error, Outcome, Transform};
+
+properties! {
+    const SRIDS: Property<Option<String>> = Property::new("srids")
+        .text("Comma-separated SRIDs of the geometries whose coordinates are swapped. Left out, they are 4326, 3857 and 4269.");
+}
+
+pub(crate) const ROW: Row<dyn Transform> = Row {
+    class: "io.debezium.transforms.SwapGeometryCoordinates",
+    sides: false,
+    options: Group {
+        title: "Transform SwapGeometryCoordinates",
+        text: "`io.debezium.transforms.SwapGeometryCoordinates`: swaps the first two coordinates of each point of \
+               `io.debezium.data.geometry.Geometry`, also in arrays and maps, where the SRID is one of those that are configured. \
+               `Geography` and `Point` stay as they are. The defaults of fields take the place of nulls.",
+        prefix: "transforms.<name>.",
+        declarations: DECLARATIONS,
+    },
+    build,
+};
+
+/// Debezium's default.
+const USUAL: [i32; 3] = [4326, 3857, 4269];
+
+struct SwapGeometryCoordinates {
+    srids: Vec<i32>,
+}
+
+fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
+    let srids = match set_text(reader, &SRIDS) {
+        None => USUAL.to_vec(),
+        // As Java's split: empty parts at the end do not count, unless there is nothing else.
+        Some(text) => {
+            let parts = match text.trim_end_matches(',') {
+                "" if !text.is_empty() => vec![],
+                text => text.split(',').collect(),
+            };
+            let mut srids = Vec::new();
+            for part in parts {
+                match part.trim().parse() {
+                    Ok(srid) => srids.push(srid),
+                    Err(_) => {
+                        reader
+                            .problem(SRIDS.name(), format!("has {part:?}, which is no SRID"))
+                            .hint("write numbers with commas between them, such as 4326,3857");
+                    }
+                }
+            }
+            srids
+        }
+    };
+    Some(Box::new(SwapGeometryCoordinates { srids }))
+}
+
+impl Transform for SwapGeometryCoordinates {
+    fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
+        geometry::convert(&mut record, true, &mut |parts| convert(parts, &self.srids))?;
+        Ok(Outcome::Record(record))
+    }
+}
+
+fn convert(parts: &Parts<'_>, srids: &[i32]) -> Result<Option<Vec<u8>>, Unusable> {
+    let Some(srid) = parts.srid else {
+        return Ok(None);
+    };
+    match parts.wkb.as_ref().map_err(|unusable| *unusable)? {
+        _ if !srids.contains(&srid) => Ok(None),
+        Value::Bytes(bytes) => Ok(Some(wkb::swapped(bytes)?)),
+        _ => Err(Unusable::Empty),
+    }
+}
