@@ -19,7 +19,7 @@ mod reshape;
 mod script;
 mod topic;
 
-pub use chain::{Chain, ChainError};
+pub use chain::{Chain, ChainError, Named};
 pub use contract::{Predicate, Requirement, Transform};
 pub use error::{Error, Problem};
 pub use outbox::{OutboxColumns, Table, check_tables};
