@@ -90,7 +90,10 @@ impl Chain {
                 });
             }
         }
-        let chain = Self { steps, dropped_by: None };
+        let chain = Self {
+            steps,
+            dropped_by: None,
+        };
         ((!findings.has_problems()).then_some(chain), findings)
     }
 
