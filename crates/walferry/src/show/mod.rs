@@ -92,11 +92,10 @@ async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Res
         let edges = table(&mut stage, sample, &mut print, found)?;
         transaction = transaction.or(edges);
     }
-    if asked.is_empty() && all > FIRST {
-        say!(
-            "  {} more tables are captured: name those to be shown with `--table SCHEMA.TABLE`",
-            all - FIRST
-        );
+    let more = all.saturating_sub(names.len());
+    if asked.is_empty() && more > 0 {
+        let verb = if more == 1 { "table is" } else { "tables are" };
+        say!("    {more} more {verb} captured: name the tables to be shown with `--table SCHEMA.TABLE`");
     }
     others(&mut stage, config, transaction, &mut print)
 }
@@ -134,7 +133,7 @@ fn table(
     let full = relation.replica_identity == ReplicaIdentity::Full;
     let whole = |row: &SampleRow| tuple(row.iter().map(Option::as_deref));
     let new = whole(&row)?;
-    print.schemas.clear();
+    print.known.clear();
 
     let change = |operation| {
         Message::Change(Change {
@@ -244,7 +243,7 @@ fn others(
     transaction: Option<(Vec<Outcome>, Vec<Outcome>)>,
     print: &mut Print,
 ) -> Result<(), Failure> {
-    print.schemas.clear();
+    print.known.clear();
     if let Some((begin, end)) = transaction {
         say!("    transactions (`provide.transaction.metadata`)");
         print.outcomes(&["begin"], begin);
@@ -308,15 +307,15 @@ fn prefix(filter: &Filter) -> String {
 /// Writes records to standard output.
 struct Print {
     is_terminal: bool,
-    /// Schemas that have been shown, and of which record.
-    schemas: BTreeMap<String, String>,
+    /// Schemas and headers that have been shown of the table, and of which record.
+    known: BTreeMap<String, String>,
 }
 
 impl Print {
     fn new() -> Self {
         Self {
             is_terminal: io::stdout().is_terminal(),
-            schemas: BTreeMap::new(),
+            known: BTreeMap::new(),
         }
     }
 
@@ -371,23 +370,24 @@ impl Print {
             })
             .collect();
         if !headers.is_empty() {
-            part("headers", &headers.join("\n"));
+            self.once("headers", headers.join("\n"), label);
         }
         part("value", &text::readable(record.value.as_deref(), self.is_terminal));
-        let schemas = [
-            ("key schema", text::schema(record.key_schema.as_deref())),
-            ("value schema", text::schema(record.value_schema.as_deref())),
-        ];
-        for (name, schema) in schemas {
-            // Short ones are shown each time.
-            let known = schema.contains('\n').then(|| self.schemas.get(&schema)).flatten();
-            match known {
-                Some(known) => part(name, &format!("as of {known}")),
-                None => {
-                    part(name, &text::clean(&schema));
-                    let label = label.split(" (").next().unwrap_or_default();
-                    self.schemas.insert(schema, format!("the {label}"));
-                }
+        self.once("key schema", text::schema(record.key_schema.as_deref()), label);
+        self.once("value schema", text::schema(record.value_schema.as_deref()), label);
+    }
+
+    /// A part of several lines, which is shown in full only where it is new.
+    fn once(&mut self, name: &str, text: String, label: &str) {
+        let text = text::clean(&text);
+        let known = text.contains('\n').then(|| self.known.get(&text)).flatten();
+        match known {
+            Some(known) => part(name, &format!("as of the {known}")),
+            None => {
+                part(name, &text);
+                // Without what stands in brackets behind it.
+                let label = label.split(" (").next().unwrap_or_default();
+                self.known.insert(text, label.to_owned());
             }
         }
     }

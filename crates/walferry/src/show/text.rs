@@ -183,8 +183,8 @@ fn fields<'s>(schema: &'s Schema, depth: usize, met: &mut Vec<&'s Schema>, text:
 /// The type, and what else a schema says of its values.
 fn word(schema: &Schema) -> String {
     let mut text = match &schema.shape {
-        Shape::Array(items) => format!("array of {}", word(items)),
-        Shape::Map(keys, values) => format!("map of {} to {}", word(keys), word(values)),
+        Shape::Array(items) => format!("array of {}", inner(items)),
+        Shape::Map(keys, values) => format!("map of {} to {}", inner(keys), inner(values)),
         _ => schema.type_name().to_owned(),
     };
     if let Some(name) = &schema.name {
@@ -203,6 +203,15 @@ fn word(schema: &Schema) -> String {
         let _ = write!(text, ", default {}", constant(default));
     }
     text
+}
+
+/// The type of an element: in brackets, so that it is plain what is optional.
+fn inner(schema: &Schema) -> String {
+    let word = word(schema);
+    match word.contains(", ") {
+        true => format!("({word})"),
+        false => word,
+    }
 }
 
 fn constant(value: &Value<'_>) -> String {
