@@ -24,4 +24,4 @@ pub use contract::{Predicate, Requirement, Transform};
 pub use error::{Error, Problem};
 pub use outbox::{OutboxColumns, Table, check_tables};
 pub use outcome::{DropReason, Outcome};
-pub use registry::GROUPS;
+pub use registry::{Documented, GROUPS, all_predicates, all_transforms};

@@ -18,6 +18,7 @@ use walferry_pgoutput::{
     Change, Column, LogicalMessage, Message, OldTuple, Operation, RelationColumn, ReplicaIdentity, Truncate, TupleBuf,
 };
 use walferry_postgres::{Sample, SampleRow, Samples};
+use walferry_record::outline;
 
 use self::made_up::Which;
 use self::play::{Outcome, Played, Shown, Stage};
@@ -373,8 +374,8 @@ impl Print {
             self.once("headers", headers.join("\n"), label);
         }
         part("value", &text::readable(record.value.as_deref(), self.is_terminal));
-        self.once("key schema", text::schema(record.key_schema.as_deref()), label);
-        self.once("value schema", text::schema(record.value_schema.as_deref()), label);
+        self.once("key schema", outline(record.key_schema.as_deref()), label);
+        self.once("value schema", outline(record.value_schema.as_deref()), label);
     }
 
     /// A part of several lines, which is shown in full only where it is new.
