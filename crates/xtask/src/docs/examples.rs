@@ -10,9 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use walferry_config::{
-    Connector, Findings, Lookup, Options, Submitted, Worker, connector::Plugin, options_markdown,
-};
+use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker, connector::Plugin, options_markdown};
 use walferry_converter::{Converter, Encoded, Part, Role, WrittenHeaders, classes, converter};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
 use walferry_event::{Context, Messages, Settings, TablePlan};
@@ -294,7 +292,12 @@ fn page(class: &Class, stem: &str, file: &File, tables: &BTreeMap<String, Table>
         if let Some(about) = &example.text {
             let _ = write!(text, "{}\n\n", about.trim());
         }
-        let _ = write!(text, "```properties\n{}\n```\n\n{outcome}", example.config.trim());
+        let _ = write!(
+            text,
+            "```properties\n{}\n```\n\n{}\n",
+            example.config.trim(),
+            outcome.trim_end()
+        );
     }
     if let Some(differs) = &file.differs {
         let _ = write!(text, "\n## What differs\n\n{}\n", differs.trim());
@@ -388,15 +391,20 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
             (Kind::Message, _) => "a logical message",
         };
         place += 1;
-        let Made::Record(before) = input.make(record.clone())? else {
+        let before = match input.make(record.clone())? {
+            Made::Record(before) => before,
             // It does not get as far as the class at hand.
-            return Ok(());
+            Made::Dropped(_) => return Ok(()),
+            Made::Failed { what, .. } => return Err(format!("the record fails before it comes to the class: {what}")),
         };
         let after = output.make(record)?;
         written(&mut text, name, &before, after, class.subject);
         Ok(())
     })?;
-    Ok(text)
+    match text.is_empty() {
+        true => Err("no record of it comes to the class".to_owned()),
+        false => Ok(text),
+    }
 }
 
 fn told(findings: &Findings) -> String {
@@ -699,7 +707,7 @@ fn written(text: &mut String, name: &str, before: &Plain, after: Made, subject: 
     let after = match after {
         Made::Record(after) => after,
         Made::Dropped(reason) => {
-            let _ = write!(text, "In: {name}\n\n{}", block(before, None, subject));
+            let _ = write!(text, "In: {name}\n\n{}", Block::alone(before).text());
             let _ = write!(
                 text,
                 "Out: nothing. The record is dropped and counted (`{reason}`).\n\n"
@@ -707,7 +715,7 @@ fn written(text: &mut String, name: &str, before: &Plain, after: Made, subject: 
             return;
         }
         Made::Failed { what, hint } => {
-            let _ = write!(text, "In: {name}\n\n{}", block(before, None, subject));
+            let _ = write!(text, "In: {name}\n\n{}", Block::alone(before).text());
             let _ = write!(text, "Out: an error of the record.\n\n```text\ncause: {what}\n");
             if let Some(hint) = hint {
                 let _ = writeln!(text, "hint:  {hint}");
@@ -716,55 +724,100 @@ fn written(text: &mut String, name: &str, before: &Plain, after: Made, subject: 
             return;
         }
     };
-    let _ = write!(text, "In: {name}\n\n{}", block(before, Some(&after), subject));
     if *before == after {
+        let _ = write!(text, "In: {name}\n\n{}", Block::alone(before).text());
         text.push_str("Out: the same record.\n\n");
         return;
     }
-    let _ = write!(text, "Out:\n\n{}", block(&after, Some(before), subject));
+    let source = |record: &Plain| {
+        let json: serde_json::Value = serde_json::from_slice(record.value.as_deref()?).ok()?;
+        json.get("source").cloned()
+    };
+    let is_changed = source(&after).is_some_and(|after| source(before) != Some(after));
+    // What a converter has written shows its schema itself.
+    let schemas = subject != Subject::Converter;
+    let mut into = Block {
+        schemas: schemas.then_some(&after),
+        short_source: !is_changed,
+        ..Block::alone(before)
+    };
+    // The schema of a change event is known, and no matter where the event is not one any more.
+    into.is_event = before.value_schema.contains(".Envelope v") && !after.value_schema.contains(".Envelope v");
+    let out = Block {
+        schemas: schemas.then_some(before),
+        short_source: !is_changed,
+        before: Some(before),
+        ..Block::alone(&after)
+    };
+    let _ = write!(text, "In: {name}\n\n{}Out:\n\n{}", into.text(), out.text());
 }
 
-/// A record, with those of its schemas that differ from the other's.
-fn block(record: &Plain, other: Option<&Plain>, subject: Subject) -> String {
-    let mut text = String::from("```text\n");
-    let mut part = |name: &str, value: &str| {
-        let _ = writeln!(text, "{name:<13}{}", value.replace('\n', "\n             "));
-    };
-    part("topic", &record.topic);
-    if let Some(partition) = record.partition {
-        part("partition", &partition.to_string());
+/// A record as a page shows it.
+struct Block<'r> {
+    record: &'r Plain,
+    /// The record whose schemas are compared: those that differ are shown.
+    schemas: Option<&'r Plain>,
+    /// The record that came in: what is as it was there is not shown again.
+    before: Option<&'r Plain>,
+    short_source: bool,
+    is_event: bool,
+}
+
+impl<'r> Block<'r> {
+    const fn alone(record: &'r Plain) -> Self {
+        Self {
+            record,
+            schemas: None,
+            before: None,
+            short_source: true,
+            is_event: false,
+        }
     }
-    if let Some(timestamp) = record.timestamp_ms {
-        part("timestamp", &timestamp.to_string());
-    }
-    part("key", &readable(record.key.as_deref(), false));
-    let headers: Vec<String> = record
-        .headers
-        .iter()
-        .map(|(name, value)| format!("{name} = {}", readable(value.as_deref(), false)))
-        .collect();
-    if !headers.is_empty() {
-        part("headers", &headers.join("\n"));
-    }
-    let same_source = other.is_none_or(|other| {
-        let source = |record: &Plain| {
-            serde_json::from_slice::<serde_json::Value>(record.value.as_deref()?)
-                .ok()?
-                .get("source")
-                .cloned()
+
+    fn text(&self) -> String {
+        let record = self.record;
+        let mut text = String::from("```text\n");
+        let mut part = |name: &str, value: &str| {
+            let _ = writeln!(text, "{name:<13}{}", value.replace('\n', "\n             "));
         };
-        source(record) == source(other)
-    });
-    part("value", &readable(record.value.as_deref(), same_source));
-    if other.is_some_and(|other| other.key_schema != record.key_schema) {
-        part("key schema", &record.key_schema);
+        let shown = |bytes: &Option<Vec<u8>>, before: Option<&Option<Vec<u8>>>| {
+            let text = readable(bytes.as_deref(), self.short_source);
+            match before == Some(bytes) && text.contains('\n') {
+                true => "as it came in".to_owned(),
+                false => text,
+            }
+        };
+        part("topic", &record.topic);
+        if let Some(partition) = record.partition {
+            part("partition", &partition.to_string());
+        }
+        if let Some(timestamp) = record.timestamp_ms {
+            part("timestamp", &timestamp.to_string());
+        }
+        part("key", &shown(&record.key, self.before.map(|before| &before.key)));
+        let headers = record.headers.iter();
+        let headers: Vec<String> = headers
+            .map(|(name, value)| format!("{name} = {}", readable(value.as_deref(), false)))
+            .collect();
+        if !headers.is_empty() {
+            part("headers", &headers.join("\n"));
+        }
+        part("value", &shown(&record.value, self.before.map(|before| &before.value)));
+        if self.schemas.is_some_and(|other| other.key_schema != record.key_schema) {
+            part("key schema", &record.key_schema);
+        }
+        if self
+            .schemas
+            .is_some_and(|other| other.value_schema != record.value_schema)
+        {
+            match (self.is_event, record.value_schema.lines().next()) {
+                (true, Some(first)) => part("value schema", &format!("{first} (as of every change event)")),
+                _ => part("value schema", &record.value_schema),
+            }
+        }
+        text.push_str("```\n\n");
+        text
     }
-    let of_converter = subject == Subject::Converter && other.is_some_and(|other| other.value != record.value);
-    if !of_converter && other.is_some_and(|other| other.value_schema != record.value_schema) {
-        part("value schema", &record.value_schema);
-    }
-    text.push_str("```\n\n");
-    text
 }
 
 fn readable(bytes: Option<&[u8]>, short_source: bool) -> String {
@@ -778,7 +831,9 @@ fn readable(bytes: Option<&[u8]>, short_source: bool) -> String {
         .ok()
         .filter(|text| !text.contains(char::is_control))
     else {
-        return bytes.iter().fold("0x".to_owned(), |hex, byte| format!("{hex}{byte:02x}"));
+        return bytes
+            .iter()
+            .fold("0x".to_owned(), |hex, byte| format!("{hex}{byte:02x}"));
     };
     let Ok(mut json) = serde_json::from_str::<serde_json::Value>(text) else {
         return text.to_owned();
