@@ -78,6 +78,7 @@ impl Stage {
         let mut scene = Scene::new(&mut self.pipelines)?;
         let now_ns = self.now_ns();
         let mut played = Played::default();
+        let _quiet = quiet();
         let mut beats = || {
             scene.frame(Frame::Tick, &[], now_ns.saturating_sub(interval_ns))?;
             scene.frame(Frame::Tick, &[], now_ns)
@@ -96,6 +97,7 @@ impl Stage {
     fn play(&mut self, table: Option<(&Catalog, &Relation)>, message: Message<'_>) -> Result<Played, Failure> {
         let mut scene = Scene::new(&mut self.pipelines)?;
         let mut played = Played::default();
+        let _quiet = quiet();
         let (lsn, now_ns) = (self.lsn, self.now_ns());
         let commit_lsn = Lsn(lsn.0 + 1);
         let commit_time = PgTimestamp::from_unix_micros(self.time_us);
@@ -130,6 +132,11 @@ impl Stage {
         }
         Ok(played)
     }
+}
+
+/// Has the pipeline log nothing for as long as this lives: no record is really dropped or set aside, and what becomes of it is shown.
+fn quiet() -> tracing::subscriber::DefaultGuard {
+    tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default())
 }
 
 /// One pipeline, and what it has made so far.

@@ -4,10 +4,14 @@ use std::fmt::Write as _;
 
 use serde::de::IgnoredAny;
 
+/// JSON that is no longer than this stays on one line.
+const SHORT: usize = 60;
+
 /// The bytes of a key, a value or a header as the reader sees them.
 pub(super) fn readable(bytes: Option<&[u8]>, is_terminal: bool) -> String {
     let bytes = match bytes {
-        None => return "null".to_owned(),
+        // JSON's null are four bytes, and no tombstone.
+        None => return "(null)".to_owned(),
         Some([]) => return "(empty)".to_owned(),
         Some(bytes) => bytes,
     };
@@ -16,7 +20,7 @@ pub(super) fn readable(bytes: Option<&[u8]>, is_terminal: bool) -> String {
         _ => return hex(bytes),
     };
     let is_json = text.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok();
-    match is_json && is_terminal {
+    match is_json && is_terminal && text.len() > SHORT {
         true => clean(&pretty(&without_schema(text))),
         false => clean(text),
     }
@@ -142,8 +146,9 @@ mod tests {
 
     #[test]
     fn bytes_are_shown_as_what_they_are() {
-        let cases: [(Option<&[u8]>, &str); 8] = [
-            (None, "null"),
+        let cases: [(Option<&[u8]>, &str); 9] = [
+            (None, "(null)"),
+            (Some(b"null"), "null"),
             (Some(b""), "(empty)"),
             (Some(b"42"), "42"),
             (Some(b"\x00\x00\x00\x2a"), "0x0000002a"),

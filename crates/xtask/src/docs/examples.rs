@@ -226,7 +226,8 @@ fn index(listed: &[(&Class, &String, &File)]) -> String {
          connector](../../how-to/see-the-records.md) tells how to do the same with your tables.\n\n\
          The connector of the examples has the topic prefix `shop` and `extended.headers.enabled=false`, so that records have no \
          headers unless a transform adds some. Records are written as JSON without schemas; a schema stands beside them where a \
-         transform changes it. `\"source\": {{ … }}` stands for the source block of a change event, where it stays as it is.\n"
+         transform changes it. `\"source\": {{ … }}` stands for the source block of a change event, where it stays as it is. `(null)` is Kafka's null, which makes \
+         a tombstone of a value; `null` are the four bytes of JSON.\n"
     );
     for (subject, title) in [
         (Subject::Transform, "Transforms"),
@@ -823,7 +824,7 @@ impl<'r> Block<'r> {
 fn readable(bytes: Option<&[u8]>, short_source: bool) -> String {
     const SHORT: &str = "{ … }";
     let bytes = match bytes {
-        None => return "null".to_owned(),
+        None => return "(null)".to_owned(),
         Some([]) => return "(empty)".to_owned(),
         Some(bytes) => bytes,
     };
