@@ -284,7 +284,7 @@ fn others(
                 text::clean(&record.topic)
             );
         }
-        _ if !is_of_interest => {}
+        (None, _) if !is_of_interest => {}
         _ => {
             say!("    messages of pg_logical_emit_message, with one that is made up, prefix {prefix}");
             print.played(&["message"], played);

@@ -183,7 +183,18 @@ pub(super) fn pages() -> Result<Vec<Page>, String> {
                 listed.push((class, stem, file));
             }
             (Some((stem, _)), None) => problems.push(format!("{FOLDER}/{stem}.toml has no example")),
-            (None, _) => problems.push(format!("{} has no example: write {FOLDER}/{simple}.toml", class.name)),
+            (None, _) => {
+                let taken = files.iter().any(|(stem, _)| stem == simple);
+                let free = if taken {
+                    " under another name, as that one is taken"
+                } else {
+                    ""
+                };
+                problems.push(format!(
+                    "{} has no example: write {FOLDER}/{simple}.toml{free}",
+                    class.name
+                ));
+            }
             (Some((first, _)), Some((second, _))) => {
                 problems.push(format!("{FOLDER}/{first}.toml and {second}.toml are about one class"));
             }
