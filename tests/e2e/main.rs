@@ -14,6 +14,7 @@ mod outbox;
 mod postgres;
 mod secure;
 mod servers;
+mod show;
 mod snapshot;
 mod start;
 mod versions;

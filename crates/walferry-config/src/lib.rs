@@ -32,7 +32,7 @@ pub use name::{HostName, SlotName, TopicPart};
 pub use property::{Declaration, Group, Property, Support};
 pub use provider::{Lookup, Providers};
 pub use reader::{Options, Reader};
-pub use reference::reference_markdown;
+pub use reference::{options_markdown, reference_markdown};
 pub use regex::{JavaRegex, RegexError, RegexLimit, RegexList, Replacement, limited};
 pub use sanitize::{Sanitizer, shown_name, shown_text};
 pub use secret::Secret;

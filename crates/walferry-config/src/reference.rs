@@ -21,15 +21,21 @@ fn write_group(page: &mut String, group: &Group) {
     if !group.prefix.is_empty() {
         lines.extend([format!("The names stand behind `{}`.", group.prefix), String::new()]);
     }
-    lines.extend([
-        "| property | type | default | what it does |".to_owned(),
-        "| --- | --- | --- | --- |".to_owned(),
-    ]);
-    lines.extend(group.declarations.iter().map(row));
+    lines.push(options_markdown(group));
     for line in lines {
         // Writing to a string cannot fail.
         let _ = writeln!(page, "{line}");
     }
+}
+
+/// The table of a group's properties, without its last line break.
+pub fn options_markdown(group: &Group) -> String {
+    let head = [
+        "| property | type | default | what it does |".to_owned(),
+        "| --- | --- | --- | --- |".to_owned(),
+    ];
+    let lines: Vec<String> = head.into_iter().chain(group.declarations.iter().map(row)).collect();
+    lines.join("\n")
 }
 
 fn row(declaration: &Declaration) -> String {

@@ -157,6 +157,18 @@ pub fn converter(class: &str, role: Role, options: &Options) -> (Option<Box<dyn 
     }
 }
 
+/// The full names of the classes that are there, for their documentation, each with its own group of options where it has one.
+pub fn classes() -> impl Iterator<Item = (&'static str, Option<&'static Group>)> {
+    let there = CLASSES.iter().filter(|(_, class)| !matches!(class, Class::Planned));
+    there.map(|(name, class)| {
+        let title = match class {
+            Class::BinaryData(_) => "BinaryDataConverter",
+            _ => simple_name(name),
+        };
+        (*name, GROUPS.iter().find(|group| group.title == title))
+    })
+}
+
 fn find(class: &str) -> Option<Class> {
     let class = class.trim();
     let known = CLASSES.iter().find(|(name, _)| *name == class);

@@ -35,7 +35,7 @@ use std::ops::Range;
 
 use walferry_record::Typed;
 
-pub use class::{GROUPS, converter};
+pub use class::{GROUPS, classes, converter};
 pub use cloud_events::CloudEventsConverter;
 pub use error::{Error, Problem};
 pub use json::{DecimalFormat, JsonConverter};

@@ -23,5 +23,6 @@ pub use error::Error;
 pub use problem::Problem;
 pub use server_error::ServerError;
 pub use slots::SlotWatch;
+pub use snapshot::sample::{Sample, SampleRow, Samples, samples};
 pub use source::Postgres;
 pub use tables::TableName;

@@ -6,6 +6,7 @@
 pub mod decimal;
 pub mod java;
 pub mod offset;
+mod outline;
 pub mod plans;
 pub mod record;
 pub mod schema;
@@ -13,6 +14,7 @@ pub mod value;
 
 pub use decimal::Decimal;
 pub use offset::{SourceOffset, SourcePartition};
+pub use outline::outline;
 pub use plans::Plans;
 pub use record::{Header, Record, Typed};
 pub use schema::{Field, Schema, SchemaRef, Shape};

@@ -42,6 +42,19 @@ impl ChainError {
 #[derive(Default)]
 pub struct Chain {
     steps: Vec<Step>,
+    /// The place of the transform that dropped a record last.
+    dropped_by: Option<usize>,
+}
+
+/// A transform of the chain, as its configuration names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Named<'c> {
+    /// Its name in `transforms`.
+    pub transform: &'c str,
+    /// The name of its predicate in `predicates`.
+    pub predicate: Option<&'c str>,
+    /// Whether `negate` turns the predicate round.
+    pub negate: bool,
 }
 
 struct Step {
@@ -52,6 +65,7 @@ struct Step {
 
 /// A predicate that a transform refers to.
 struct Gate {
+    name: String,
     predicate: Box<dyn Predicate>,
     negate: bool,
 }
@@ -77,7 +91,11 @@ impl Chain {
                 });
             }
         }
-        ((!findings.has_problems()).then_some(Self { steps }), findings)
+        let chain = Self {
+            steps,
+            dropped_by: None,
+        };
+        ((!findings.has_problems()).then_some(chain), findings)
     }
 
     /// Puts a record through all transforms. The result may borrow from the chain: encode it before the next record.
@@ -85,7 +103,7 @@ impl Chain {
     /// # Errors
     /// Says which transform failed, on a record of which topic, and why.
     pub fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, ChainError> {
-        for step in &mut self.steps {
+        for (place, step) in self.steps.iter_mut().enumerate() {
             let is_open = match &step.gate {
                 Some(gate) => gate.is_open(&record).map_err(|limit| step.failed(&record, limit))?,
                 None => true,
@@ -97,7 +115,10 @@ impl Chain {
             let topic = record.topic.clone();
             match step.transform.apply(record) {
                 Ok(Outcome::Record(next)) => record = next,
-                Ok(dropped) => return Ok(dropped),
+                Ok(dropped) => {
+                    self.dropped_by = Some(place);
+                    return Ok(dropped);
+                }
                 Err(error) => {
                     return Err(ChainError {
                         transform: step.name.clone(),
@@ -108,6 +129,16 @@ impl Chain {
             }
         }
         Ok(Outcome::Record(record))
+    }
+
+    /// The transform that dropped a record last; `None` while none has.
+    pub fn dropped_by(&self) -> Option<Named<'_>> {
+        let step = self.steps.get(self.dropped_by?)?;
+        Some(Named {
+            transform: &step.name,
+            predicate: step.gate.as_ref().map(|gate| &*gate.name),
+            negate: step.gate.as_ref().is_some_and(|gate| gate.negate),
+        })
     }
 
     /// Whether there is nothing to do.
@@ -228,6 +259,7 @@ fn build_gate(spec: &TransformPlugin, predicates: &[PredicatePlugin], findings: 
     };
     let (predicate, _) = build_predicate(found); // its findings have been told
     Some(Gate {
+        name: name.to_owned(),
         predicate: predicate?,
         negate: spec.negate,
     })

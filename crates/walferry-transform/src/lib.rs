@@ -23,9 +23,9 @@ mod script;
 mod throttle;
 mod topic;
 
-pub use chain::{Chain, ChainError};
+pub use chain::{Chain, ChainError, Named};
 pub use contract::{Predicate, Requirement, Transform};
 pub use error::{Error, Problem};
 pub use outbox::{OutboxColumns, Table, check_tables};
 pub use outcome::{DropReason, Outcome};
-pub use registry::GROUPS;
+pub use registry::{Documented, GROUPS, all_predicates, all_transforms};

@@ -103,6 +103,35 @@ const fn groups() -> [Group; TRANSFORMS.len() + PREDICATES.len()] {
     groups
 }
 
+/// A transform or a predicate, for its documentation.
+#[derive(Debug, Clone, Copy)]
+pub struct Documented {
+    /// The full name of the class, without the side.
+    pub class: &'static str,
+    /// Whether there are two classes of that name, `$Key` and `$Value`.
+    pub sides: bool,
+    /// Its options.
+    pub options: Group,
+}
+
+/// Every transform.
+pub fn all_transforms() -> impl Iterator<Item = Documented> {
+    TRANSFORMS.iter().map(documented)
+}
+
+/// Every predicate.
+pub fn all_predicates() -> impl Iterator<Item = Documented> {
+    PREDICATES.iter().map(documented)
+}
+
+fn documented<T: ?Sized>(row: &Row<T>) -> Documented {
+    Documented {
+        class: row.class,
+        sides: row.sides,
+        options: row.options,
+    }
+}
+
 /// What a class name means.
 pub(crate) enum Class<T: ?Sized + 'static> {
     /// One that is there.

@@ -14,6 +14,7 @@ use crate::{
     listen,
     load::{Configuration, Loaded, Told, data_dir, load},
     say::say,
+    show::show,
 };
 
 /// Looks at both sides of every connector, and at what all of them share. An obstacle to a start is an error, after everything has
@@ -23,6 +24,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::setup(format!("the runtime does not start: {error}")))?;
     let mut obstacles = 0;
+    let mut shown = Vec::new();
     for loaded in &connectors {
         say!("connector {:?}", loaded.connector.name);
         let (offset, first_start) = offset(args, loaded);
@@ -34,7 +36,13 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
         });
         let kafka = kafka.map_err(|_| Error::setup("the look at Kafka was broken off by a fault in Walferry"))??;
         obstacles += tell(offset.into_iter().chain(postgres).chain(kafka));
+        if args.show_records {
+            let found = runtime.block_on(show(loaded, &args.table));
+            obstacles += tell(found.remarks);
+            shown.extend(found.tables);
+        }
     }
+    obstacles += tell(not_captured(&args.table, &shown));
     say!("process");
     obstacles += tell(admin(args, &connectors, &runtime));
     repeat(&warnings);
@@ -48,6 +56,18 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
             "{n} things stand in the way of a start: see above"
         ))),
     }
+}
+
+/// Tables that `--table` names and no connector captures.
+fn not_captured(asked: &[String], shown: &[String]) -> Vec<Remark> {
+    let missing = asked.iter().filter(|table| !shown.contains(table));
+    missing
+        .map(|table| {
+            let text = format!("`--table` names {table:?}, which is no captured table: its records cannot be shown");
+            Remark::new(Weight::Obstacle, text)
+                .remedy("write SCHEMA.TABLE as it stands in the list of captured tables above, in the same case")
+        })
+        .collect()
 }
 
 /// Says the remarks, and how many of them are obstacles.

@@ -90,6 +90,14 @@ pub(crate) struct CheckArgs {
     /// Address of the admin endpoint, as `run` would have it
     #[arg(long, value_name = "ADDR")]
     pub(crate) admin: Option<SocketAddr>,
+    /// Show what the records of captured tables look like at the end of the chain: topic, key, value, headers and schemas, made
+    /// of one row of each table. This prints the values of rows; what the configuration masks or leaves out stays so. Nothing
+    /// is sent, and values are not logged
+    #[arg(long)]
+    pub(crate) show_records: bool,
+    /// With --show-records, the tables to show, instead of the first ones
+    #[arg(long, value_name = "SCHEMA.TABLE", requires = "show_records")]
+    pub(crate) table: Vec<String>,
 }
 
 /// `walferry demo`.

@@ -12,6 +12,7 @@ mod offsets;
 mod progress;
 mod run;
 mod say;
+mod show;
 
 use std::{io, process::ExitCode};
 

@@ -14,7 +14,11 @@ use crate::{
         progress::Step,
     },
     failure::{Disposition, Exit, Failure},
-    path::{counts::Counts, cursor::Cursor},
+    path::{
+        counts::Counts,
+        cursor::Cursor,
+        witness::{Withheld, Witness},
+    },
     position::Position,
 };
 
@@ -49,6 +53,8 @@ pub(crate) struct Emit {
     tolerance: Tolerance,
     /// Records that were not sent, for whatever reason.
     withheld: u64,
+    /// Who watches the records; nobody while a connector runs.
+    pub(crate) witness: Option<Box<dyn Witness>>,
 }
 
 /// The change that a record comes from.
@@ -70,6 +76,7 @@ impl Emit {
             converters,
             tolerance,
             withheld: 0,
+            witness: None,
         }
     }
 
@@ -101,10 +108,19 @@ impl Emit {
         let mark = out.mark();
         let made = match self.chain.apply(record) {
             Ok(Outcome::Dropped(reason)) => {
-                self.skip(reason.as_str());
+                self.count_skipped(reason.as_str());
+                if let Some((witness, by)) = self.witness.as_mut().zip(self.chain.dropped_by()) {
+                    witness.withheld(Withheld::Dropped { by, reason });
+                }
                 return Ok(());
             }
-            Ok(Outcome::Record(record)) => self.converters.encode(&record, from.table, mark, out),
+            Ok(Outcome::Record(record)) => {
+                let made = self.converters.encode(&record, from.table, mark, out);
+                if let (Some(witness), Ok(_)) = (&mut self.witness, &made) {
+                    witness.sent(&record);
+                }
+                made
+            }
             Err(error) => Err(Failed {
                 stage: "TRANSFORMATION",
                 hint: error.hint(),
@@ -161,6 +177,13 @@ impl Emit {
 
     /// Counts a row that yields no record.
     pub(crate) fn skip(&mut self, reason: &'static str) {
+        self.count_skipped(reason);
+        if let Some(witness) = &mut self.witness {
+            witness.withheld(Withheld::Skipped(reason));
+        }
+    }
+
+    fn count_skipped(&mut self, reason: &'static str) {
         self.withheld += 1;
         self.counts.skip(reason);
     }
@@ -194,6 +217,13 @@ impl Emit {
         match log {
             Log::Failure => tracing::error!(table = from.table, lsn = at, stage, error = what, "record set aside"),
             Log::Detail => tracing::debug!(table = from.table, lsn = at, stage, error = what, "record set aside"),
+        }
+        if let Some(witness) = &mut self.witness {
+            witness.withheld(Withheld::SetAside {
+                what,
+                hint: failed.hint.as_deref(),
+                dead_letters: self.tolerance.dead_letters.as_deref(),
+            });
         }
         let Some(topic) = &self.tolerance.dead_letters else {
             return Ok(None);

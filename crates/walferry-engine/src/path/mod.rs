@@ -14,5 +14,6 @@ mod plans;
 mod shelf;
 mod snapshot_rows;
 pub mod toast_reread;
+pub mod witness;
 
 pub use emit::{Converters, Tolerance};

@@ -23,6 +23,7 @@ use crate::{
         plans::Plans,
         snapshot_rows::Snapshot,
         toast_reread::{self, ToastReread},
+        witness::Witness,
     },
     position::Position,
     source::Frame,
@@ -122,6 +123,12 @@ impl Pipeline {
     /// The same with a gate that is opened once the server is known to be the one that was read before.
     pub fn with_gate(mut self, gate: Gate) -> Self {
         self.check.gate = gate;
+        self
+    }
+
+    /// The same where somebody watches what becomes of each record. A running connector has no witness.
+    pub fn with_witness(mut self, witness: Box<dyn Witness>) -> Self {
+        self.emit.witness = Some(witness);
         self
     }
 

@@ -3,6 +3,7 @@
 mod estimate;
 mod queue;
 mod rows;
+pub(crate) mod sample;
 mod statement;
 
 use std::collections::BTreeMap;

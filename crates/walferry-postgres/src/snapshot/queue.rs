@@ -214,7 +214,7 @@ pub(super) async fn understood(sql: &Sql, table: &str, subquery: &str) -> Result
 }
 
 /// Where the rows of a table come from.
-struct Select {
+pub(super) struct Select {
     columns: String,
     from: String,
     /// It may read any tables (`snapshot.select.statement.overrides`).
@@ -222,7 +222,7 @@ struct Select {
 }
 
 impl Select {
-    fn plain(table: &TableFacts, columns: &[ColumnFacts]) -> Self {
+    pub(super) fn plain(table: &TableFacts, columns: &[ColumnFacts]) -> Self {
         let names: Vec<String> = columns.iter().map(|column| identifier(&column.name)).collect();
         Self {
             columns: names.join(", "),
@@ -232,7 +232,12 @@ impl Select {
     }
 
     /// A SELECT of the user's. Debezium finds its columns by their names, and has no value for those that it lacks.
-    async fn overridden(sql: &Sql, table: &TableFacts, columns: &[ColumnFacts], select: &str) -> Result<Self, Error> {
+    pub(super) async fn overridden(
+        sql: &Sql,
+        table: &TableFacts,
+        columns: &[ColumnFacts],
+        select: &str,
+    ) -> Result<Self, Error> {
         let from = subquery(select);
         let found = understood(sql, &format!("{}.{}", table.schema, table.name), &from).await?;
         let has = |name: &str| found.columns().iter().any(|column| column.name() == name);
@@ -312,13 +317,22 @@ impl Select {
         self.copy(&format!("({}) IN ({})", names.join(", "), values.join(", ")))
     }
 
+    /// One row, whichever comes first.
+    pub(super) fn of_one_row(&self, condition: &str) -> String {
+        self.copy_of(condition, " LIMIT 1")
+    }
+
     fn copy(&self, condition: &str) -> String {
+        self.copy_of(condition, "")
+    }
+
+    fn copy_of(&self, condition: &str, limit: &str) -> String {
         let Self { columns, from, .. } = self;
         let condition = match condition {
             "" => String::new(),
             condition => format!(" WHERE {condition}"),
         };
-        format!("COPY (SELECT {columns} FROM {from}{condition}) TO STDOUT")
+        format!("COPY (SELECT {columns} FROM {from}{condition}{limit}) TO STDOUT")
     }
 }
 

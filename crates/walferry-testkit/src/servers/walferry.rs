@@ -185,11 +185,62 @@ impl Drop for Walferry {
     }
 }
 
-fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, disk_kib: Option<u32>) -> Process {
+/// What `walferry check` printed for a connector that has never run, and what it left behind.
+#[derive(Debug)]
+pub struct Checked {
+    /// Exit code.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error, where the log goes.
+    pub stderr: String,
+    /// Files in its data directory.
+    pub files: Vec<String>,
+}
+
+impl Checked {
+    /// Runs `walferry check` with some more arguments.
+    #[track_caller]
+    pub fn of(options: &WalferryOptions, arguments: &[&str]) -> Self {
+        let folder = scratch::folder("check");
+        let (config, worker) = write(options, &folder);
+        let data = folder.join("data");
+        fs::create_dir_all(&data).expect("the scratch folder can be written");
+        let mut command = Command::new(tools::walferry());
+        command.args(["check", "--admin", "127.0.0.1:0"]);
+        command.arg("--config").arg(config).arg("--worker").arg(worker);
+        command.args(["--bootstrap-servers", &options.bootstrap]);
+        command.arg("--data-dir").arg(&data).args(arguments);
+        command.envs(options.env.iter().cloned()).current_dir(&folder);
+        let output = command.output().expect("the program can be run");
+        let files = fs::read_dir(&data).expect("the data directory is there");
+        let files = files.map(|file| {
+            file.expect("it can be listed")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        });
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            code: output.status.code(),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+            files: files.collect(),
+        }
+    }
+}
+
+/// Writes the files of a connector and its worker.
+fn write(options: &WalferryOptions, folder: &Path) -> (PathBuf, PathBuf) {
     let (config, worker) = (folder.join("connector.json"), folder.join("worker.properties"));
     let connector = serde_json::json!({ "name": options.name, "config": options.config });
     fs::write(&config, connector.to_string()).expect("the scratch folder can be written");
     fs::write(&worker, options.worker.join("\n")).expect("the scratch folder can be written");
+    (config, worker)
+}
+
+fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, disk_kib: Option<u32>) -> Process {
+    let (config, worker) = write(options, folder);
     let mut command = match disk_kib {
         None => Command::new(tools::walferry()),
         Some(kib) => {

@@ -1,12 +1,15 @@
 //! `cargo xtask docs`: the pages under `docs/reference`, written from the declarations in the code.
 
+mod examples;
+
 use crate::{Outcome, shell};
+use std::borrow::Cow;
 use std::fs;
 use std::path::PathBuf;
 
 /// A page: where it stands, and what it says.
 struct Page {
-    path: &'static str,
+    path: Cow<'static, str>,
     text: String,
 }
 
@@ -18,7 +21,7 @@ Names, defaults and allowed values are those of Debezium's connector and of Kafk
 that is, never an error. **Refused** says that the property would change what is sent and is not honoured yet;
 **no effect** that leaving it out changes nothing here.";
 
-fn pages() -> [Page; 2] {
+fn pages() -> Result<Vec<Page>, String> {
     let groups = [
         walferry_config::CONNECTOR_GROUPS,
         walferry_transform::GROUPS,
@@ -27,26 +30,31 @@ fn pages() -> [Page; 2] {
     ];
     let configuration =
         walferry_config::reference_markdown("Configuration", INTRODUCTION, groups.into_iter().flatten());
-    [
+    let mut pages = vec![
         Page {
-            path: "docs/reference/configuration.md",
+            path: "docs/reference/configuration.md".into(),
             text: configuration,
         },
         Page {
-            path: "docs/reference/metrics.md",
+            path: "docs/reference/metrics.md".into(),
             text: walferry_telemetry::reference(),
         },
-    ]
+    ];
+    pages.extend(examples::pages()?);
+    Ok(pages)
 }
 
 impl Page {
     fn file(&self) -> PathBuf {
-        shell::root().join(self.path)
+        shell::root().join(&*self.path)
     }
 }
 
 pub(crate) fn run() -> Outcome {
-    for page in pages() {
+    for page in pages()? {
+        if let Some(folder) = page.file().parent() {
+            fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", page.path))?;
+        }
         fs::write(page.file(), &page.text).map_err(|e| format!("{}: {e}", page.path))?;
         println!("wrote {}", page.path);
     }
@@ -55,11 +63,28 @@ pub(crate) fn run() -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Fails also where a transform, a predicate or a converter has no example.
     #[test]
-    fn pages_are_what_the_declarations_say() {
-        for page in super::pages() {
-            let text = std::fs::read_to_string(page.file()).unwrap_or_default();
+    fn pages_are_what_the_declarations_and_the_examples_say() {
+        for page in pages().unwrap_or_else(|problem| panic!("{problem}")) {
+            let text = fs::read_to_string(page.file()).unwrap_or_default();
             assert!(text == page.text, "{} is stale: run `cargo xtask docs`", page.path);
+        }
+    }
+
+    #[test]
+    fn no_page_is_left_of_what_is_gone() {
+        let pages = pages().unwrap_or_else(|problem| panic!("{problem}"));
+        let files: Vec<PathBuf> = pages.iter().map(Page::file).collect();
+        for folder in examples::folders() {
+            for entry in fs::read_dir(shell::root().join(folder)).expect("the folder is there") {
+                let path = entry.expect("it can be listed").path();
+                assert!(files.contains(&path), "{} is about nothing: remove it", path.display());
+            }
         }
     }
 }

@@ -1,0 +1,404 @@
+//! `walferry check --show-records`: what the records of each table look like at the end of the chain.
+//!
+//! Changes are made of a row that is there, or of one that is made up, and go through the pipeline that a running connector has.
+//! Nothing is sent and nothing is written: the records end on standard output, and nowhere else. They are never logged.
+
+mod made_up;
+mod play;
+mod text;
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+
+use walferry_config::connector::{Connector, Filter};
+use walferry_engine::status::Status;
+use walferry_engine::{Failure, Remark, Weight};
+use walferry_pgoutput::{
+    Change, Column, LogicalMessage, Message, OldTuple, Operation, RelationColumn, ReplicaIdentity, Truncate, TupleBuf,
+};
+use walferry_postgres::{Sample, SampleRow, Samples};
+use walferry_record::outline;
+
+use self::made_up::Which;
+use self::play::{Outcome, Played, Shown, Stage};
+use crate::assemble::{captured, pipelines};
+use crate::load::Loaded;
+use crate::say::say;
+
+/// How many tables are shown unless some are named.
+const FIRST: usize = 3;
+
+/// What has been shown of a connector.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// What is to be told after the records: what stands in the way of a start, and what is to be considered.
+    pub(crate) remarks: Vec<Remark>,
+    /// Which of the tables that were asked for it captures.
+    pub(crate) tables: Vec<String>,
+}
+
+/// Shows the records of a connector: of the tables that are asked for, or of its first ones.
+pub(crate) async fn show(loaded: &Loaded, asked: &[String]) -> Found {
+    let mut found = Found::default();
+    if let Err(failure) = records(&loaded.connector, asked, &mut found).await {
+        let causes = failure.causes.into_iter().map(|mut cause| {
+            cause.what = format!("no records can be shown: {}", cause.what);
+            Remark::from(cause)
+        });
+        found.remarks.extend(causes);
+    }
+    found
+}
+
+async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Result<(), Failure> {
+    let mut names = walferry_postgres::check::captured_tables(config, captured(config)).await?;
+    // Stable: what one pattern names stays sorted by name.
+    names.sort_by_cached_key(|name| config.filters.tables.position(name).unwrap_or(usize::MAX));
+    let all = names.len();
+    match asked {
+        [] => names.truncate(FIRST),
+        asked => {
+            names.retain(|name| asked.contains(name));
+            found.tables.clone_from(&names);
+            if names.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+    let picked: Vec<String> = names.clone();
+    let wanted = Arc::new(move |schema: &str, table: &str| picked.contains(&format!("{schema}.{table}")));
+    let Samples {
+        lsn,
+        xid,
+        time_us,
+        mut tables,
+    } = walferry_postgres::samples(config, wanted).await?;
+    let place = |sample: &Sample| {
+        let name = format!("{}.{}", sample.relation.namespace, sample.relation.name);
+        names.iter().position(|known| *known == name)
+    };
+    tables.sort_by_key(place);
+    let status = Status::new(&config.name, config.topics.prefix.to_string());
+    let mut stage = Stage {
+        pipelines: pipelines(config, &status, None),
+        lsn,
+        xid,
+        time_us,
+    };
+    say!("  records, as the converters write them; nothing is sent");
+    let mut print = Print::new();
+    let mut transaction = None;
+    for sample in &tables {
+        let edges = table(&mut stage, sample, &mut print, found)?;
+        transaction = transaction.or(edges);
+    }
+    let more = all.saturating_sub(names.len());
+    if asked.is_empty() && more > 0 {
+        let verb = if more == 1 { "table is" } else { "tables are" };
+        say!("    {more} more {verb} captured: name the tables to be shown with `--table SCHEMA.TABLE`");
+    }
+    others(&mut stage, config, transaction, &mut print)
+}
+
+/// Whether a row is one of the table's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Row {
+    Real,
+    MadeUp,
+}
+
+/// The records of a table. Returns those of a transaction's edges.
+fn table(
+    stage: &mut Stage,
+    sample: &Sample,
+    print: &mut Print,
+    found: &mut Found,
+) -> Result<Option<(Vec<Outcome>, Vec<Outcome>)>, Failure> {
+    let relation = &sample.relation;
+    let name = format!("{}.{}", relation.namespace, relation.name);
+    let (row, kind) = match &sample.row {
+        Ok(Some(row)) => {
+            say!("    table {name}, with a row that is there");
+            (row.clone(), Row::Real)
+        }
+        Ok(None) => {
+            say!("    table {name}, with a row that is made up from the types of its columns: no row is there");
+            (made_up_row(sample), Row::MadeUp)
+        }
+        Err(failure) => {
+            say!("    table {name}, with a row that is made up from the types of its columns: {failure}");
+            (made_up_row(sample), Row::MadeUp)
+        }
+    };
+    let full = relation.replica_identity == ReplicaIdentity::Full;
+    let whole = |row: &SampleRow| tuple(row.iter().map(Option::as_deref));
+    let new = whole(&row)?;
+    print.known.clear();
+
+    let change = |operation| {
+        Message::Change(Change {
+            relation: relation.oid,
+            operation,
+        })
+    };
+    let insert = Operation::Insert { new: new.as_tuple() };
+    let mut played = stage.change(&sample.catalog, relation, change(insert))?;
+    let edges = (std::mem::take(&mut played.begin), std::mem::take(&mut played.end));
+    // A start would not be refused, but the connector would stop at a row like this.
+    if kind == Row::Real
+        && let Some(failure) = &played.failure
+    {
+        let text = format!("an insert of a row of {name} as it is there ends the connector: see its record above");
+        let hint = failure.causes.iter().find_map(|cause| cause.hint.clone());
+        found.remarks.push(Remark {
+            remedy: hint,
+            ..Remark::new(Weight::Obstacle, text)
+        });
+    }
+    print.played(&["insert"], played);
+
+    if !sample.identified {
+        say!(
+            "      update, delete: the server refuses them once the table is published, as it has no replica identity"
+        );
+    } else {
+        let (before, changed) = another(sample, &row);
+        let before = whole(&before)?;
+        let old = full.then(|| OldTuple::Full(before.as_tuple()));
+        let label = match (full, &changed) {
+            (true, Some(column)) => format!("update (before it, column {column} had a made-up value)"),
+            _ => "update".to_owned(),
+        };
+        let update = Operation::Update {
+            old,
+            new: new.as_tuple(),
+        };
+        let played = stage.change(&sample.catalog, relation, change(update))?;
+        print.played(&[&label], played);
+
+        let key = relation.columns.iter().zip(&row);
+        let key = tuple(key.map(|(column, value)| value.as_deref().filter(|_| column.part_of_key)))?;
+        let old = match full {
+            true => OldTuple::Full(new.as_tuple()),
+            false => OldTuple::Key(key.as_tuple()),
+        };
+        let played = stage.change(&sample.catalog, relation, change(Operation::Delete { old }))?;
+        print.played(&["delete", "tombstone of the delete"], played);
+    }
+    let truncate = Message::Truncate(Truncate {
+        cascade: false,
+        restart_identity: false,
+        relations: vec![relation.oid],
+    });
+    let played = stage.change(&sample.catalog, relation, truncate)?;
+    // By default `skipped.operations` leaves truncates out, and nobody expects them.
+    if played.failure.is_some() || played.records.iter().any(|outcome| matches!(outcome, Outcome::Sent(_))) {
+        print.played(&["truncate"], played);
+    }
+    Ok(Some(edges).filter(|(begin, end)| !begin.is_empty() || !end.is_empty()))
+}
+
+fn tuple<'a>(values: impl Iterator<Item = Option<&'a [u8]>>) -> Result<TupleBuf, Failure> {
+    let columns = values.map(|value| value.map_or(Column::Null, Column::Text));
+    TupleBuf::new(columns).map_err(|error| Failure::retry("show_records", error.to_string()))
+}
+
+fn made_up_row(sample: &Sample) -> SampleRow {
+    let columns = sample.relation.columns.iter();
+    columns
+        .map(|column| made_up_value(sample, column, Which::First))
+        .collect()
+}
+
+fn made_up_value(sample: &Sample, column: &RelationColumn, which: Which) -> Option<Vec<u8>> {
+    made_up::value(&sample.catalog, column.type_oid, column.type_modifier, which).map(String::into_bytes)
+}
+
+/// The same row with another value in one column that is part of no key, and that column: an update has to change something.
+fn another(sample: &Sample, row: &SampleRow) -> (SampleRow, Option<String>) {
+    let mut row = row.clone();
+    let table = sample.catalog.table.as_ref();
+    let is_key = |name: &String| {
+        table.is_some_and(|table| {
+            table.primary_key.contains(name) || table.unique_indexes.iter().any(|index| index.contains(name))
+        })
+    };
+    let columns = sample.relation.columns.iter().enumerate();
+    for (place, column) in columns.filter(|(_, column)| !is_key(&column.name)) {
+        for which in [Which::First, Which::Second] {
+            let value = made_up_value(sample, column, which);
+            if value.is_some() && value != row[place] {
+                row[place] = value;
+                return (row, Some(column.name.clone()));
+            }
+        }
+    }
+    (row, None)
+}
+
+/// The records that come from no row: heartbeats, the edges of transactions, and messages.
+fn others(
+    stage: &mut Stage,
+    config: &Connector,
+    transaction: Option<(Vec<Outcome>, Vec<Outcome>)>,
+    print: &mut Print,
+) -> Result<(), Failure> {
+    print.known.clear();
+    if let Some((begin, end)) = transaction {
+        say!("    transactions (`provide.transaction.metadata`)");
+        print.outcomes(&["begin"], begin);
+        print.outcomes(&["end"], end);
+    }
+    if let Some(interval) = config.heartbeat.interval {
+        say!("    heartbeats (`heartbeat.interval.ms`)");
+        let interval_ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
+        let played = stage.heartbeat(interval_ns)?;
+        print.played(&["heartbeat"], played);
+    }
+    if !config.snapshot.streams() {
+        return Ok(());
+    }
+    let prefix = prefix(&config.filters.message_prefixes);
+    // What stands in the fields is what an EventRouter looks for by default.
+    let content =
+        br#"{"id": "1", "aggregatetype": "made-up", "aggregateid": "1", "type": "made-up", "payload": {"made": "up"}}"#;
+    let message = LogicalMessage {
+        transactional: true,
+        lsn: stage.lsn,
+        prefix: &prefix,
+        content,
+    };
+    let played = stage.message(Message::Logical(message))?;
+    let is_of_interest = config.filters.message_prefixes != Filter::All
+        || config
+            .plugins
+            .transforms
+            .iter()
+            .any(|transform| transform.class.ends_with("DecodeLogicalDecodingMessageContent"));
+    match (&played.failure, &played.records[..]) {
+        // Nobody has asked for messages, and most databases have none.
+        (None, [Outcome::Sent(record)]) if !is_of_interest => {
+            say!(
+                "    messages of pg_logical_emit_message are captured, too; their topic is {}",
+                text::clean(&record.topic)
+            );
+        }
+        (None, _) if !is_of_interest => {}
+        _ => {
+            say!("    messages of pg_logical_emit_message, with one that is made up, prefix {prefix}");
+            print.played(&["message"], played);
+        }
+    }
+    Ok(())
+}
+
+/// A prefix that is captured, as far as the list shows one.
+fn prefix(filter: &Filter) -> String {
+    let listed = match filter {
+        // `a\.b` matches the prefix a.b.
+        Filter::Include(list) => list.iter().map(|regex| regex.as_str().replace('\\', "")).collect(),
+        Filter::All | Filter::Exclude(_) => Vec::new(),
+    };
+    let mut candidates = listed.into_iter().chain(["made-up".to_owned()]);
+    let first = candidates.find(|prefix: &String| filter.passes(prefix));
+    first.unwrap_or_else(|| "made-up".to_owned())
+}
+
+/// Writes records to standard output.
+struct Print {
+    is_terminal: bool,
+    /// Schemas and headers that have been shown of the table, and of which record.
+    known: BTreeMap<String, String>,
+}
+
+impl Print {
+    fn new() -> Self {
+        Self {
+            is_terminal: io::stdout().is_terminal(),
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// What became of a change, and why the connector would stop at it.
+    fn played(&mut self, labels: &[&str], played: Played) {
+        let count = played.records.len();
+        self.outcomes(labels, played.records);
+        if let Some(failure) = played.failure {
+            let label = labels.get(count).or(labels.last()).copied().unwrap_or_default();
+            say!("      {label}: fails, and the connector stops");
+            for cause in failure.causes {
+                self.reason(&cause.what, cause.hint.as_deref());
+            }
+        }
+    }
+
+    fn outcomes(&mut self, labels: &[&str], outcomes: Vec<Outcome>) {
+        for (place, outcome) in outcomes.into_iter().enumerate() {
+            let label = labels.get(place).or(labels.last()).copied().unwrap_or_default();
+            match outcome {
+                Outcome::Sent(record) => self.record(label, &record),
+                Outcome::Withheld { what, hint } => {
+                    say!("      {label}: not sent");
+                    self.reason(&what, hint.as_deref());
+                }
+            }
+        }
+    }
+
+    fn reason(&self, what: &str, hint: Option<&str>) {
+        say!("        {}", indented(&text::clean(what), 8));
+        if let Some(hint) = hint {
+            say!("        → {}", indented(&text::clean(hint), 10));
+        }
+    }
+
+    fn record(&mut self, label: &str, record: &Shown) {
+        say!("      {label}");
+        part("topic", &text::clean(&record.topic));
+        if let Some(partition) = record.partition {
+            part("partition", &partition.to_string());
+        }
+        if let Some(timestamp) = record.timestamp_ms {
+            part("timestamp", &timestamp.to_string());
+        }
+        part("key", &text::readable(record.key.as_deref(), self.is_terminal));
+        let headers = record.headers.iter();
+        let headers: Vec<String> = headers
+            .map(|(name, value)| {
+                let value = text::readable(value.as_deref(), self.is_terminal);
+                format!("{} = {value}", text::clean(name))
+            })
+            .collect();
+        if !headers.is_empty() {
+            self.once("headers", headers.join("\n"), label);
+        }
+        part("value", &text::readable(record.value.as_deref(), self.is_terminal));
+        self.once("key schema", outline(record.key_schema.as_deref()), label);
+        self.once("value schema", outline(record.value_schema.as_deref()), label);
+    }
+
+    /// A part of several lines, which is shown in full only where it is new.
+    fn once(&mut self, name: &str, text: String, label: &str) {
+        let text = text::clean(&text);
+        let known = text.contains('\n').then(|| self.known.get(&text)).flatten();
+        match known {
+            Some(known) => part(name, &format!("as of the {known}")),
+            None => {
+                part(name, &text);
+                // Without what stands in brackets behind it.
+                let label = label.split(" (").next().unwrap_or_default();
+                self.known.insert(text, label.to_owned());
+            }
+        }
+    }
+}
+
+/// A part of a record, with its further lines below the first.
+fn part(name: &str, text: &str) {
+    say!("        {name:<13}{}", indented(text, 21));
+}
+
+fn indented(text: &str, columns: usize) -> String {
+    text.replace('\n', &format!("\n{:columns$}", ""))
+}

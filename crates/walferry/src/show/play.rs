@@ -1,0 +1,290 @@
+//! Changes of a row through the connector's own pipeline, and what becomes of them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use walferry_engine::batch::{Batch, BatchRecord};
+use walferry_engine::source::Frame;
+use walferry_engine::store::StoredOffset;
+use walferry_engine::witness::{Withheld, Witness};
+use walferry_engine::{Disposition, Exit, Failure, Pipeline};
+use walferry_event::Catalog;
+use walferry_pgoutput::{self as pgoutput, Begin, Commit, Lsn, Message, PgTimestamp, Relation, Xid};
+use walferry_record::{Record, SchemaRef};
+
+use crate::assemble::Pipelines;
+
+/// What became of one record of a change.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// It would be sent.
+    Sent(Box<Shown>),
+    /// It is not sent: why, and what to do about it where that is known.
+    Withheld { what: String, hint: Option<String> },
+}
+
+/// A record as the producer would get it, with the schemas that it had before it was converted.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) topic: String,
+    pub(super) partition: Option<i32>,
+    pub(super) timestamp_ms: Option<i64>,
+    pub(super) key: Option<Vec<u8>>,
+    pub(super) value: Option<Vec<u8>>,
+    pub(super) headers: Vec<(String, Option<Vec<u8>>)>,
+    pub(super) key_schema: Option<SchemaRef>,
+    pub(super) value_schema: Option<SchemaRef>,
+}
+
+/// What becomes of a message of the stream.
+#[derive(Debug, Default)]
+pub(super) struct Played {
+    /// Of the beginning of its transaction.
+    pub(super) begin: Vec<Outcome>,
+    /// Of the message itself, in the order of its records.
+    pub(super) records: Vec<Outcome>,
+    /// Of the end of its transaction.
+    pub(super) end: Vec<Outcome>,
+    /// Why the connector would stop at it.
+    pub(super) failure: Option<Failure>,
+}
+
+/// Plays changes, each through a pipeline of its own at the same place of the stream: so records differ in nothing but what the
+/// changes differ in, and one that fails is in no other's way.
+pub(super) struct Stage {
+    pub(super) pipelines: Pipelines,
+    pub(super) lsn: Lsn,
+    pub(super) xid: u32,
+    pub(super) time_us: i64,
+}
+
+impl Stage {
+    /// A change of a table, in a transaction of its own.
+    pub(super) fn change(
+        &mut self,
+        catalog: &Catalog,
+        relation: &Relation,
+        change: Message<'_>,
+    ) -> Result<Played, Failure> {
+        self.play(Some((catalog, relation)), change)
+    }
+
+    /// A message that is of no table.
+    pub(super) fn message(&mut self, message: Message<'_>) -> Result<Played, Failure> {
+        self.play(None, message)
+    }
+
+    /// The first heartbeat after an interval.
+    pub(super) fn heartbeat(&mut self, interval_ns: i64) -> Result<Played, Failure> {
+        let mut scene = Scene::new(&mut self.pipelines)?;
+        let now_ns = self.now_ns();
+        let mut played = Played::default();
+        let _quiet = quiet();
+        let mut beats = || {
+            scene.frame(Frame::Tick, &[], now_ns.saturating_sub(interval_ns))?;
+            scene.frame(Frame::Tick, &[], now_ns)
+        };
+        match beats() {
+            Ok(records) => played.records = records,
+            Err(failure) => played.failure = Some(failure),
+        }
+        Ok(played)
+    }
+
+    fn now_ns(&self) -> i64 {
+        self.time_us.saturating_mul(1000)
+    }
+
+    fn play(&mut self, table: Option<(&Catalog, &Relation)>, message: Message<'_>) -> Result<Played, Failure> {
+        let mut scene = Scene::new(&mut self.pipelines)?;
+        let mut played = Played::default();
+        let _quiet = quiet();
+        let (lsn, now_ns) = (self.lsn, self.now_ns());
+        let commit_lsn = Lsn(lsn.0 + 1);
+        let commit_time = PgTimestamp::from_unix_micros(self.time_us);
+        let begin = Begin {
+            final_lsn: commit_lsn,
+            commit_time,
+            xid: Xid(self.xid),
+        };
+        let commit = Commit {
+            commit_lsn,
+            end_lsn: Lsn(lsn.0 + 2),
+            commit_time,
+        };
+        let mut acts = || -> Result<(), Failure> {
+            scene.frame(Frame::Begin { from: lsn }, &[], now_ns)?;
+            played.begin = scene.wal(lsn, &Message::Begin(begin), now_ns)?;
+            if let Some((catalog, relation)) = table {
+                scene.frame(Frame::Catalog(Box::new(catalog.clone())), &[], now_ns)?;
+                scene.wal(lsn, &Message::Relation(relation.clone()), now_ns)?;
+            }
+            played.records = scene.wal(lsn, &message, now_ns)?;
+            played.end = scene.wal(commit_lsn, &Message::Commit(commit), now_ns)?;
+            Ok(())
+        };
+        let ended = acts();
+        if let Err(failure) = ended {
+            // What became of the change's records before the one that failed.
+            if played.records.is_empty() {
+                played.records = scene.outcomes();
+            }
+            played.failure = Some(failure);
+        }
+        Ok(played)
+    }
+}
+
+/// Has the pipeline log nothing for as long as this lives: no record is really dropped or set aside, and what becomes of it is shown.
+fn quiet() -> tracing::subscriber::DefaultGuard {
+    tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default())
+}
+
+/// One pipeline, and what it has made so far.
+struct Scene {
+    pipeline: Pipeline,
+    batch: Batch,
+    /// How many records of the batch have been taken.
+    taken: usize,
+    seen: Shared,
+}
+
+impl Scene {
+    fn new(pipelines: &mut Pipelines) -> Result<Self, Failure> {
+        let seen = Shared::default();
+        let pipeline = pipelines(&StoredOffset::default())?.with_witness(Box::new(seen.clone()));
+        Ok(Self {
+            pipeline,
+            batch: Batch::default(),
+            taken: 0,
+            seen,
+        })
+    }
+
+    fn wal(&mut self, lsn: Lsn, message: &Message<'_>, now_ns: i64) -> Result<Vec<Outcome>, Failure> {
+        let mut payload = Vec::new();
+        pgoutput::encode(message, &mut payload).map_err(|error| {
+            let what = format!("a change for `--show-records` cannot be written: {error}");
+            Failure::new(Disposition::Stop(Exit::Record), "show_records", what, None)
+        })?;
+        let frame = Frame::Wal {
+            lsn,
+            payload: 0..payload.len(),
+        };
+        self.frame(frame, &payload, now_ns)
+    }
+
+    fn frame(&mut self, frame: Frame, bytes: &[u8], now_ns: i64) -> Result<Vec<Outcome>, Failure> {
+        self.pipeline.on_frame(frame, bytes, now_ns, &mut self.batch)?;
+        Ok(self.outcomes())
+    }
+
+    /// What became of the records since the last time: what the witness has seen, beside the bytes in the batch.
+    fn outcomes(&mut self) -> Vec<Outcome> {
+        let seen = std::mem::take(&mut *self.seen.lock());
+        let mut records = self.batch.iter().skip(self.taken);
+        let mut taken = self.taken;
+        let mut next = || {
+            taken += 1;
+            records.next()
+        };
+        let mut outcomes = Vec::with_capacity(seen.len());
+        for seen in seen {
+            match seen {
+                Seen::Sent { key, value } => outcomes.extend(next().map(|record| shown(&record, key, value))),
+                Seen::Withheld { what, hint, told } => {
+                    if told {
+                        next();
+                    }
+                    outcomes.push(Outcome::Withheld { what, hint });
+                }
+            }
+        }
+        self.taken = taken;
+        outcomes
+    }
+}
+
+fn shown(record: &BatchRecord<'_>, key_schema: Option<SchemaRef>, value_schema: Option<SchemaRef>) -> Outcome {
+    let owned = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
+    let headers = record.headers.iter();
+    Outcome::Sent(Box::new(Shown {
+        topic: record.topic.to_owned(),
+        partition: record.partition,
+        timestamp_ms: record.timestamp_ms,
+        key: owned(record.key),
+        value: owned(record.value),
+        headers: headers
+            .map(|(name, value)| ((*name).to_owned(), owned(*value)))
+            .collect(),
+        key_schema,
+        value_schema,
+    }))
+}
+
+/// What the witness has seen of a record.
+enum Seen {
+    Sent {
+        key: Option<SchemaRef>,
+        value: Option<SchemaRef>,
+    },
+    Withheld {
+        what: String,
+        hint: Option<String>,
+        /// Whether a record in the batch tells the dead-letter topic of it.
+        told: bool,
+    },
+}
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<Seen>>>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Vec<Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Witness for Shared {
+    fn sent(&mut self, record: &Record<'_>) {
+        let (key, value) = (record.key.schema.clone(), record.value.schema.clone());
+        self.lock().push(Seen::Sent { key, value });
+    }
+
+    fn withheld(&mut self, why: Withheld<'_>) {
+        let (what, hint, told) = match why {
+            Withheld::Dropped { by, reason } => {
+                let mut what = format!("dropped by transform {}", by.transform);
+                match (by.predicate, by.negate) {
+                    (Some(predicate), false) => what.push_str(&format!(", predicate {predicate}")),
+                    (Some(predicate), true) => what.push_str(&format!(", predicate {predicate} negated")),
+                    (None, _) => {}
+                }
+                (format!("{what} ({reason})"), None, false)
+            }
+            Withheld::Skipped(reason) => (left_out(reason).to_owned(), None, false),
+            Withheld::SetAside {
+                what,
+                hint,
+                dead_letters,
+            } => {
+                let what = match dead_letters {
+                    Some(topic) => format!("set aside, and told to topic {topic}: {what}"),
+                    None => format!("set aside: {what}"),
+                };
+                (what, hint.map(str::to_owned), dead_letters.is_some())
+            }
+        };
+        self.lock().push(Seen::Withheld { what, hint, told });
+    }
+}
+
+/// What a word of the metrics says to a reader.
+fn left_out(reason: &'static str) -> &'static str {
+    match reason {
+        "table_filter" => "left out by the lists of schemas and tables",
+        "skipped_operation" => "left out by `skipped.operations`",
+        "unchanged" => "left out by `skip.messages.without.change`: no column that records have has changed",
+        "message_prefix" => "left out by the lists of message prefixes",
+        other => other,
+    }
+}
