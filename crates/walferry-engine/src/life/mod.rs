@@ -10,5 +10,6 @@ pub(crate) mod new_slot;
 mod prepare;
 mod reader;
 pub(crate) mod retries;
+mod session;
 pub mod start;
 mod worker;

@@ -1,6 +1,6 @@
 //! What a session begins with: what the plan makes of publication, slot and offset, and what of existing rows is read first.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use tracing::{info, warn};
 use walferry_config::limited;
@@ -13,12 +13,13 @@ use crate::{
     gap::MISSING,
     history::{self, Judged},
     life::{
-        connector::Connector,
+        connector::{Carried, Connector},
         new_slot::NewSlot,
         reader::Origin,
         start::{self, Plan},
     },
     path::{pipeline::Pipeline, toast_reread},
+    published::Published,
     source::{Found, SnapshotPlan, Source},
     status::now_us,
 };
@@ -31,6 +32,20 @@ pub(crate) struct Prepared {
     pub(crate) snapshot: Option<SnapshotPlan>,
     /// Why captured rows may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
+}
+
+/// What was found, and what is to be done.
+struct Start {
+    found: Found,
+    stored: Option<StoredOffset>,
+    plan: Plan,
+}
+
+/// The publication at the beginning of a session.
+struct Publication {
+    /// Why captured rows may be missing since the last look.
+    gap: Option<Failure>,
+    published: Option<Arc<Published>>,
 }
 
 /// What the plan comes to.
@@ -72,101 +87,145 @@ where
     O: OffsetStore,
     P: FnMut(&StoredOffset) -> Result<Pipeline, Failure>,
 {
-    /// Looks at what is there and makes publication and slot.
-    ///
-    /// `again` has the rows that earlier sessions of this process have found to be read again.
-    pub(crate) async fn prepare(
-        &mut self,
-        again: &toast_reread::Shared,
-        new_slot: &NewSlot,
-    ) -> Result<Prepared, Failure> {
+    /// Looks at what is there, decides where to begin, and makes publication and slot.
+    pub(super) async fn prepare(&mut self, carried: &Carried) -> Result<Prepared, Failure> {
+        let Start { found, stored, plan } = self.look_and_decide().await?;
+        self.check_outbox().await?;
+        let Publication { gap, published } = self.publish(&plan, stored.as_ref()).await?;
+        if !matches!(plan, Plan::Continue { .. }) {
+            toast_reread::forget(&carried.again);
+        }
+        let Beginning { offset, from, rows } = self.make_slot(plan, stored, carried).await?;
+        let offset = self.first_offset(plan, offset, from, &rows, &found, published).await?;
+        self.prepared(plan, offset, from, rows, found, gap).await
+    }
+
+    /// Looks at the stored offset and at the server, and decides where to go on.
+    async fn look_and_decide(&mut self) -> Result<Start, Failure> {
         let stored = self.store.load().await?;
         let begun = stored.as_ref().and_then(StoredOffset::start).is_some();
         let found = self.source.inspect().await.map_err(|failure| failure.or_gap(begun))?;
         let stored = self.on_this_server(stored, &found).await?;
         let s = &self.settings;
         let plan = start::decide(&s.slot, &found, stored.as_ref(), s.snapshot, s.mismatch)?;
-        self.check_outbox().await?;
-        let streams = !matches!(plan, Plan::ReadOnly | Plan::Rest);
-        let known = stored.as_ref().and_then(|offset| offset.publication.clone());
+        Ok(Start { found, stored, plan })
+    }
+
+    /// Makes the publication what it shall be, and tells whether changes are missing that it left out until now.
+    async fn publish(&mut self, plan: &Plan, stored: Option<&StoredOffset>) -> Result<Publication, Failure> {
+        let known = stored.and_then(|offset| offset.publication.clone());
         let goes_on = matches!(plan, Plan::Resume { .. } | Plan::Continue { .. });
-        let (mut gap, mut publication) = (None, known.clone().filter(|_| goes_on));
-        if streams {
-            let tables = self.settings.tables.clone();
-            // Before it is made what it shall be: what has been missing until now stays missing.
-            if goes_on {
-                let look = self.source.published(known, tables.clone()).await?;
-                let told = || self.status.gap().and_then(|gap| gap.again());
-                gap = look.and_then(|look| look.gap).or_else(told);
-            }
-            // While a person is asked to make it, it is not made behind their back.
-            let asked = self.status.gap().is_some() && gap.as_ref().is_some_and(|gap| gap.kind == MISSING);
-            if !asked {
-                self.source.ensure_publication(tables.clone()).await?;
-            }
-            if gap.is_none() {
-                let look = self.source.published(None, tables).await?;
-                publication = look.and_then(|look| look.published);
-            }
+        let mut publication = Publication {
+            gap: None,
+            published: known.clone().filter(|_| goes_on),
+        };
+        if !plan.streams() {
+            return Ok(publication);
         }
-        if !matches!(plan, Plan::Continue { .. }) {
-            toast_reread::forget(again);
+        let tables = self.settings.tables.clone();
+        // Before it is made what it shall be: what has been missing until now stays missing.
+        if goes_on {
+            let look = self.source.published(known, tables.clone()).await?;
+            let told = || self.status.gap().and_then(|gap| gap.again());
+            publication.gap = look.and_then(|look| look.gap).or_else(told);
         }
-        let (system_id, lineage) = (found.system_id, found.lineage.clone());
-        let slot = found.slot.as_ref().and_then(|slot| slot.confirmed).unwrap_or_default();
-        let Beginning { mut offset, from, rows } = match plan {
-            Plan::Resume { from, snapshot } => self.resume(stored.unwrap_or_default(), from, snapshot).await?,
-            Plan::Continue { from } => go_on(stored.unwrap_or_default(), from, again),
-            Plan::Adopt { snapshot, from } => self.adopt(from, snapshot).await?,
-            Plan::Create { snapshot, replace } => self.create(stored, snapshot, replace, new_slot).await?,
-            Plan::ReadOnly => Beginning {
+        let gap = publication.gap.as_ref();
+        // While a person is asked to make it, it is not made behind their back.
+        let asked = self.status.gap().is_some() && gap.is_some_and(|gap| gap.kind == MISSING);
+        if !asked {
+            self.source.ensure_publication(tables.clone()).await?;
+        }
+        if publication.gap.is_none() {
+            let look = self.source.published(None, tables).await?;
+            publication.published = look.and_then(|look| look.published);
+        }
+        Ok(publication)
+    }
+
+    /// Makes the slot where the plan says so.
+    async fn make_slot(
+        &mut self,
+        plan: Plan,
+        stored: Option<StoredOffset>,
+        carried: &Carried,
+    ) -> Result<Beginning, Failure> {
+        match plan {
+            Plan::Resume { from, snapshot } => self.resume(stored.unwrap_or_default(), from, snapshot).await,
+            Plan::Continue { from } => Ok(go_on(stored.unwrap_or_default(), from, &carried.again)),
+            Plan::Adopt { snapshot, from } => self.adopt(from, snapshot).await,
+            Plan::Create { snapshot, replace } => self.create(stored, snapshot, replace, &carried.new_slot).await,
+            Plan::ReadOnly => Ok(Beginning {
                 offset: StoredOffset::default().interrupted(),
                 rows: Some(SnapshotPlan::default()),
                 ..Beginning::default()
-            },
+            }),
             Plan::Rest => {
                 info!("all existing rows have been read, and no stream is asked for: there is nothing to do");
-                Beginning {
+                Ok(Beginning {
                     offset: stored.unwrap_or_default(),
                     ..Beginning::default()
-                }
+                })
             }
-        };
+        }
+    }
+
+    /// The offset that the session goes on from. Where existing rows are read for the first time it is stored at once, so that an
+    /// interrupted snapshot can go on.
+    async fn first_offset(
+        &mut self,
+        plan: Plan,
+        mut offset: StoredOffset,
+        from: Lsn,
+        rows: &Option<SnapshotPlan>,
+        found: &Found,
+        published: Option<Arc<Published>>,
+    ) -> Result<StoredOffset, Failure> {
         // Rows that are read once more are not read yet: what the offset said before still holds.
         let settled = offset.start().map_or(from, |start| start.min(from));
-        offset.system_id = Some(system_id);
+        offset.system_id = Some(found.system_id);
         let history = offset.history.get_or_insert_default();
-        history.enter(&found);
+        history.enter(found);
         if history.settled == Lsn::INVALID {
             history.settled = settled;
         }
         self.status.set_missing(history.missing);
-        offset.publication = publication.map(|known| known.up_to(found.wal_end));
+        offset.publication = published.map(|known| known.up_to(found.wal_end));
         // Beside rows that are read once more, all that the stored offset says holds until they are read.
         let once_more = rows.is_some() && matches!(plan, Plan::Resume { .. });
-        if streams && !once_more {
+        if plan.streams() && !once_more {
             // Nothing before it will be asked for, so nothing before it is missing; nor is anything after it dealt with, though
             // an offset of Debezium's that lies inside a transaction says so.
             offset.connect.lsn_proc = Some(from.into());
         }
         if rows.is_some() && matches!(plan, Plan::Create { .. } | Plan::Adopt { .. }) {
-            // From here on an interrupted snapshot goes on.
             offset.connect.lsn = Some(from.into());
             offset = offset.interrupted();
             offset.snapshot = Some(Done::default());
             self.store.write(&offset).await?;
         }
+        Ok(offset)
+    }
+
+    /// Adds the tables that a snapshot reads, and where the stream begins.
+    async fn prepared(
+        &mut self,
+        plan: Plan,
+        mut offset: StoredOffset,
+        from: Lsn,
+        rows: Option<SnapshotPlan>,
+        found: Found,
+        gap: Option<Failure>,
+    ) -> Result<Prepared, Failure> {
         let snapshot = match rows {
-            Some(plan) => Some(self.with_tables(plan).await?),
+            Some(rows) => Some(self.with_tables(rows).await?),
             None => None,
         };
-        if let Some(plan) = snapshot.as_ref().filter(|plan| plan.goes_on) {
-            offset.snapshot = Some(plan.done.clone());
+        if let Some(rows) = snapshot.as_ref().filter(|rows| rows.goes_on) {
+            offset.snapshot = Some(rows.done.clone());
         }
-        let slot = if matches!(plan, Plan::Create { .. }) {
-            from
-        } else {
-            slot
+        let slot = match plan {
+            Plan::Create { .. } => from,
+            _ => found.slot.and_then(|slot| slot.confirmed).unwrap_or_default(),
         };
         let begins = match plan {
             Plan::Resume { snapshot: false, .. } | Plan::Continue { .. } => offset.stream_start().unwrap_or(from),
@@ -178,8 +237,8 @@ where
                 from: begins,
                 processed: from,
                 slot,
-                system_id,
-                lineage,
+                system_id: found.system_id,
+                lineage: found.lineage,
             },
             snapshot,
             gap,

@@ -17,10 +17,11 @@ use crate::{
     delivery::{progress::Stored, store::StoredOffset},
     failure::{Disposition, Failure},
     gap::GAP,
-    history::{Gate, History, Lineage, Parting, went_back},
+    history::{History, Lineage, Parting, went_back},
     life::{
         connector::Settings,
         retries::Retries,
+        session::Wires,
         start::{self, Plan},
     },
     path::toast_reread,
@@ -43,10 +44,8 @@ pub(crate) struct Reader<'a, S> {
     pub(crate) status: &'a Status,
     pub(crate) retries: &'a mut Retries,
     pub(crate) port: Port,
-    pub(crate) stored: watch::Receiver<Option<Stored>>,
-    /// The other end of what the port has.
-    pub(crate) confirmable: watch::Sender<Option<Stored>>,
-    pub(crate) gate: Gate,
+    /// The other ends of what the port has.
+    pub(crate) wires: &'a Wires,
     pub(crate) origin: Origin,
     pub(crate) again: toast_reread::Shared,
     /// Why captured rows may be missing since the last look at the publication.
@@ -201,11 +200,11 @@ impl<S: Source> Reader<'_, S> {
 
     /// One connection.
     async fn stream(&mut self) -> Result<(), Failure> {
-        let stored = self.stored.borrow().as_ref().map(Stored::stream_start);
+        let stored = self.wires.stored.borrow().as_ref().map(Stored::stream_start);
         let from = self.origin.from.max(stored.unwrap_or_default());
         // Until the pipeline knows that this is still the server that was read, nothing moves its slot.
-        self.gate.close_until(self.port.chunks.connections() + 1);
-        self.confirmable.send_replace(None);
+        self.wires.gate.close_until(self.port.chunks.connections() + 1);
+        self.wires.confirmable.send_replace(None);
         let shown = match self.port.until {
             // On the way to where a snapshot goes on.
             Some(_) => status::Phase::Snapshot,
@@ -249,7 +248,11 @@ impl<S: Source> Reader<'_, S> {
     }
 
     fn stored(&self) -> Lsn {
-        self.stored.borrow().as_ref().map_or(Lsn::INVALID, Stored::confirmable)
+        self.wires
+            .stored
+            .borrow()
+            .as_ref()
+            .map_or(Lsn::INVALID, Stored::confirmable)
     }
 
     /// While there was no connection, the server may have been replaced, and the slot moved or lost. Postgres starts at the

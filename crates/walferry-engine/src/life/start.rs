@@ -68,6 +68,13 @@ pub enum Plan {
     Rest,
 }
 
+impl Plan {
+    /// Whether a stream is read.
+    pub(crate) const fn streams(&self) -> bool {
+        !matches!(self, Self::ReadOnly | Self::Rest)
+    }
+}
+
 /// Decides. `slot` is the slot's name, for what is said.
 pub fn decide(
     slot: &str,

@@ -1,0 +1,317 @@
+//! A session: what waits, and how the tasks are wired.
+//!
+//! ```text
+//! reader    socket → frames; confirms what is stored (`Source::stream`)
+//! worker    frames → pipeline → producer (a thread of its own)
+//! producer  acknowledgements → progress (the Kafka client's threads)
+//! keeper    progress → offset store → progress; soon after delivery
+//! ```
+//!
+//! Each waits only for what it needs: keepalives are answered and SIGTERM is heard while Kafka is down, and acknowledgements settle
+//! while the catalog is looked up.
+
+use std::{
+    future::{Future, pending, poll_fn},
+    pin::Pin,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::{Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use walferry_pgoutput::Lsn;
+
+use crate::{
+    delivery::{
+        keeper::Keeper,
+        progress::{Progress, Stored},
+        sink::{Acks, Sinks},
+        store::{OffsetStore, StoredOffset},
+    },
+    failure::{Disposition, Exit, Failure},
+    history::Gate,
+    life::{
+        connector::{Carried, Connector, Settings, stopped},
+        prepare::Prepared,
+        reader::Reader,
+        worker::{Work, Worker},
+    },
+    path::pipeline::Pipeline,
+    published::Published,
+    source::{self, ChunkReceiver, ChunkSender, Phase, Port, Source},
+    status::{self, Status},
+};
+
+/// How long the end of a session waits for Kafka.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How long the last status update may take, and how long an orderly stop waits for the producer to be closed.
+const CLOSE: Duration = Duration::from_secs(5);
+/// How often the end of a session looks whether everything is delivered.
+const LOOK: Duration = Duration::from_millis(2);
+/// Share of the memory in flight that frames may hold: a quarter, as a record is larger than its frame.
+const FRAMES_SHARE: usize = 4;
+
+/// What the tasks of a session tell each other.
+pub(super) struct Wires {
+    /// What is under way to Kafka.
+    pub(super) progress: Arc<Progress>,
+    /// Frames on their way to the pipeline.
+    pub(super) chunks: ChunkSender,
+    /// What is stored: where a new connection goes on.
+    pub(super) stored: watch::Sender<Option<Stored>>,
+    /// What the server may be told.
+    pub(super) confirmable: watch::Sender<Option<Stored>>,
+    /// What is wanted of the reader.
+    pub(super) phase: watch::Sender<Phase>,
+    /// How far the server was when it was last heard.
+    pub(super) server_end: watch::Sender<Lsn>,
+    /// What the publication held at the last look.
+    pub(super) published: watch::Sender<Option<Arc<Published>>>,
+    /// Closed while it is not known whether the server is the one that was read before.
+    pub(super) gate: Gate,
+    /// The keeper shall end.
+    over: watch::Sender<bool>,
+}
+
+/// What has ended a session, and whether the last offset could be stored.
+struct Ended {
+    by: Result<(), Failure>,
+    saved: Result<(), Failure>,
+}
+
+impl<S, K, O, P> Connector<S, K, O, P>
+where
+    S: Source,
+    K: Sinks,
+    O: OffsetStore,
+    P: FnMut(&StoredOffset) -> Result<Pipeline, Failure>,
+{
+    /// From a look at both ends until the stream, the producer or the operator ends it.
+    pub(super) async fn session(
+        &mut self,
+        carried: &mut Carried,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<(), Failure> {
+        self.tell_start();
+        let prepared = tokio::select! {
+            biased;
+            prepared = self.prepare(carried) => prepared?,
+            () = stopped(stop) => return Ok(()),
+        };
+        let ended = self.read_and_deliver(prepared, carried, stop).await?;
+        self.status.counters.connected.store(0, Relaxed);
+        let is_last = *stop.borrow();
+        ended.judge(is_last)?;
+        if is_last && self.settings.drop_slot_on_stop {
+            self.source.drop_slot().await?;
+        }
+        Ok(())
+    }
+
+    fn tell_start(&self) {
+        self.status.set_phase(status::Phase::Starting);
+        let counters = &self.status.counters;
+        if counters.snapshot_tables_left.swap(0, Relaxed) > 0 {
+            // Of the snapshot that was interrupted, nothing is known until it goes on.
+            counters.snapshot_tables.store(0, Relaxed);
+        }
+    }
+
+    /// Starts the tasks, waits until the first of them ends or the operator says so, and ends them in order.
+    async fn read_and_deliver(
+        &mut self,
+        prepared: Prepared,
+        carried: &mut Carried,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<Ended, Failure> {
+        let (wires, receiver) = Wires::new(&self.settings, &prepared.offset, &self.status);
+        let mut worker = self.spawn_worker(&prepared, carried, &wires, receiver)?;
+        let Self {
+            settings,
+            source,
+            store,
+            status,
+            ..
+        } = self;
+        let Prepared {
+            origin, snapshot, gap, ..
+        } = prepared;
+        let reader = Reader {
+            source,
+            settings,
+            status,
+            retries: &mut carried.retries,
+            port: wires.port(),
+            wires: &wires,
+            gap,
+            again: carried.again.clone(),
+            origin,
+        };
+        let mut reading = Task::new(reader.read(snapshot));
+        let keeper = Keeper {
+            progress: &wires.progress,
+            status,
+            stored: &wires.stored,
+            confirmable: settings.confirm.then_some(&wires.confirmable),
+            server_end: &wires.server_end,
+            gate: &wires.gate,
+            published: &wires.published,
+            new_slot: &carried.new_slot,
+            max_retries: settings.max_retries,
+        };
+        let mut keeping = Task::new(keeper.keep(store, settings.flush_interval, wires.over.subscribe()));
+
+        let ended = tokio::select! {
+            // Causes before their consequences.
+            biased;
+            ended = worker.ended() => ended,
+            ended = keeping.ended() => ended,
+            ended = reading.ended() => ended,
+            () = stopped(stop) => Ok(()),
+        };
+        let by = wires.progress.failure().map_or(ended, Err);
+
+        wires.drain(&mut reading, &mut keeping).await;
+        keeping.finish().await;
+        drop(keeping);
+        keeper.show();
+        let saved = keeper.save(store).await;
+        wires.phase.send_replace(Phase::Close);
+        let _ = timeout(CLOSE, reading.finish()).await;
+        drop(reading);
+        // With its last sender, the worker's channel ends.
+        drop(wires);
+        // Two producers at once would mix the records of one session with those of the next.
+        tokio::select! {
+            biased;
+            () = worker.gone() => {}
+            () = async { stopped(stop).await; sleep(CLOSE).await } => {}
+        }
+        Ok(Ended { by, saved })
+    }
+
+    /// Starts the pipeline's thread with a producer of its own.
+    fn spawn_worker(
+        &mut self,
+        prepared: &Prepared,
+        carried: &Carried,
+        wires: &Wires,
+        chunks: ChunkReceiver,
+    ) -> Result<Worker, Failure> {
+        let mut pipeline = (self.pipelines)(&prepared.offset)?.with_gate(wires.gate.clone());
+        if let Some(plan) = prepared.snapshot.as_ref().filter(|plan| plan.goes_on) {
+            pipeline = pipeline.before_the_rest(carried.again.clone(), plan.done.clone());
+        }
+        Worker::spawn(Work {
+            pipeline,
+            chunks,
+            sink: self.sinks.open(Acks::new(wires.progress.clone()))?,
+            progress: wires.progress.clone(),
+            status: self.status.clone(),
+        })
+    }
+}
+
+impl Wires {
+    fn new(settings: &Settings, offset: &StoredOffset, status: &Status) -> (Self, ChunkReceiver) {
+        let frames_bytes = settings.in_flight_bytes / FRAMES_SHARE;
+        let records_bytes = settings.in_flight_bytes - frames_bytes;
+        let limit = &status.counters.in_flight_limit_bytes;
+        limit.store(records_bytes as u64, Relaxed);
+        let progress = Progress::new(offset.clone(), records_bytes).with_latency(status.latency.clone());
+        let (chunks, receiver) = source::chunks(frames_bytes);
+        let wires = Self {
+            progress: Arc::new(progress),
+            chunks,
+            stored: watch::Sender::new(None),
+            confirmable: watch::Sender::new(None),
+            phase: watch::Sender::new(Phase::Run),
+            server_end: watch::Sender::new(Lsn::default()),
+            published: watch::Sender::new(offset.publication.clone()),
+            gate: Gate::default(),
+            over: watch::Sender::new(false),
+        };
+        (wires, receiver)
+    }
+
+    /// The source's end of them.
+    fn port(&self) -> Port {
+        Port {
+            chunks: self.chunks.clone(),
+            confirmable: self.confirmable.subscribe(),
+            phase: self.phase.subscribe(),
+            server_end: self.server_end.clone(),
+            until: None,
+            published: Some(self.published.clone()),
+        }
+    }
+
+    /// What Kafka has may be stored and confirmed whatever has ended the session: nothing more is read, and what was read may still
+    /// arrive. Reader and keeper go on meanwhile.
+    async fn drain(&self, reading: &mut Task<impl Future>, keeping: &mut Task<impl Future>) {
+        self.phase.send_replace(Phase::Drain);
+        let others = async {
+            let _ = tokio::join!(reading.ended(), keeping.ended());
+            pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            _ = timeout(DRAIN, drained(&self.progress, &self.chunks)) => {}
+            () = others => {}
+        }
+        self.progress.stop();
+        self.over.send_replace(true);
+    }
+}
+
+impl Ended {
+    /// What follows for the connector. Where this `is_last` session, there is no later try: what is delivered and not stored is sent
+    /// again by the next process, which is worth a failure.
+    fn judge(self, is_last: bool) -> Result<(), Failure> {
+        let Self { by, saved } = self;
+        if !is_last {
+            return by.and(saved);
+        }
+        saved.map_err(|failure| Failure {
+            disposition: Disposition::Stop(Exit::State),
+            ..failure
+        })?;
+        by
+    }
+}
+
+/// A part of a session: it may be asked for its end again after it has ended, and then does not answer.
+struct Task<F>(Option<Pin<Box<F>>>);
+
+impl<F: Future> Task<F> {
+    fn new(work: F) -> Self {
+        Self(Some(Box::pin(work)))
+    }
+
+    async fn ended(&mut self) -> F::Output {
+        poll_fn(|context| {
+            let Some(work) = &mut self.0 else { return Poll::Pending };
+            let output = ready!(work.as_mut().poll(context));
+            self.0 = None;
+            Poll::Ready(output)
+        })
+        .await
+    }
+
+    /// Waits for its end, unless it has ended before.
+    async fn finish(&mut self) {
+        if self.0.is_some() {
+            let _ = self.ended().await;
+        }
+    }
+}
+
+/// Everything read is delivered; or nothing will be any more.
+async fn drained(progress: &Progress, chunks: &ChunkSender) {
+    while !progress.is_over() && (progress.in_flight().0 > 0 || !chunks.is_empty()) {
+        sleep(LOOK).await;
+    }
+}
