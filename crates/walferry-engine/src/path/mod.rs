@@ -13,6 +13,6 @@ pub mod pipeline;
 mod plans;
 mod shelf;
 mod snapshot_rows;
-pub mod toast_reread;
+mod toast_reread;
 
 pub use emit::{Converters, Tolerance};
