@@ -14,7 +14,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
-use walferry_snapshot::{self as snapshot, Done, Keys};
+use walferry_snapshot::{self as snapshot, Again, Done, Keys};
 
 use crate::{
     delivery::progress::{Stored, Transaction},
@@ -23,10 +23,40 @@ use crate::{
     published::{Look, Published},
 };
 
-/// One Postgres server, database, slot and publication. `walferry-postgres` implements it.
+/// One Postgres server, database, slot and publication, in three parts that can work beside each other. `walferry-postgres`
+/// implements it.
+pub trait Source: Send + 'static {
+    /// Server, slot and publication.
+    type Control: Control;
+    /// The stream.
+    type Stream: Stream;
+    /// The reader of existing rows.
+    type Rows: Rows;
+
+    /// All three at once.
+    fn parts(&mut self) -> Parts<'_, Self>;
+
+    /// Server, slot and publication.
+    fn control(&mut self) -> &mut Self::Control {
+        self.parts().control
+    }
+}
+
+/// The three parts of a source.
+#[derive(Debug)]
+pub struct Parts<'a, S: Source + ?Sized> {
+    /// Server, slot and publication.
+    pub control: &'a mut S::Control,
+    /// The stream.
+    pub stream: &'a mut S::Stream,
+    /// The reader of existing rows.
+    pub rows: &'a mut S::Rows,
+}
+
+/// Looks at the server and changes it: the slot and the publication.
 ///
 /// Every method may be called again after it failed; none blocks the thread.
-pub trait Source: Send + 'static {
+pub trait Control: Send {
     /// Looks at server, slot and publication in as few round trips as it can. Reports all causes that need a person in one
     /// failure: `wal_level`, privileges, version, plugin or database of the slot, a lost publication.
     fn inspect(&mut self) -> impl Future<Output = Result<Found, Failure>> + Send;
@@ -45,6 +75,7 @@ pub trait Source: Send + 'static {
     fn ensure_publication(&mut self, wanted: TableFilter) -> impl Future<Output = Result<(), Failure>> + Send;
 
     /// What the publication holds now, and whether captured rows may be missing since the look before, which found `known`.
+    /// `None` where there is nothing to look at.
     fn published(
         &mut self,
         known: Option<Arc<Published>>,
@@ -54,31 +85,48 @@ pub trait Source: Send + 'static {
         ready(Ok(None))
     }
 
-    /// Creates the slot. With `export`, the transaction that exports its snapshot stays open until [`Source::snapshot`] has
-    /// imported it or the source is used for something else.
+    /// Creates the slot. With `export`, the transaction that exports its snapshot stays open until [`Rows::read`] has imported it,
+    /// the stream begins, or the server is inspected again.
     fn create_slot(&mut self, export: bool) -> impl Future<Output = Result<CreatedSlot, Failure>> + Send;
 
     /// Exports a snapshot at a position of its own, the watermark: what was committed before it is in the snapshot, and
-    /// nothing else. It stays open until [`Source::snapshot`] has ended, also while the slot is streamed.
+    /// nothing else. It stays open until [`Rows::read`] has ended, also while the slot is streamed.
     fn watermark(&mut self) -> impl Future<Output = Result<Lsn, Failure>> + Send;
 
-    /// Reads what is left of the tables and sends it as [`Frame::Table`], [`Frame::Row`] and [`Frame::Part`], between
-    /// [`Frame::SnapshotBegin`] and [`Frame::SnapshotEnd`]. All of it is seen by one snapshot: the exported one where there is one, otherwise one of its
-    /// own. With one thread rows come in the order of the tables and of their blocks; with several, in any order.
-    fn snapshot(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// Drops the slot (`slot.drop.on.stop`, or a snapshot that starts again).
+    fn drop_slot(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
+}
 
+/// Reads what is committed from the slot.
+pub trait Stream: Send {
     /// Streams from `from` until the connection fails or [`Port::phase`] says to close. Never returns `Ok` before that, but
     /// with [`Port::until`].
     ///
     /// Status updates go out by themselves: every few seconds, when the server asks, and when the confirmable position has
     /// moved; also while the engine takes no chunk and while the catalog is looked up.
     fn stream(&mut self, from: Lsn, port: &mut Port) -> impl Future<Output = Result<(), Failure>> + Send;
+}
 
-    /// Moves the slot of an idle connector forward to a position (`offset.mismatch.strategy`).
-    fn advance_slot(&mut self, to: Lsn) -> impl Future<Output = Result<(), Failure>> + Send;
+/// Reads existing rows, in chunks.
+pub trait Rows: Send {
+    /// Reads what is left of the tables and sends it as [`Frame::Table`], [`Frame::Row`] and [`Frame::Part`], between
+    /// [`Frame::SnapshotBegin`] and [`Frame::SnapshotEnd`]. All of it is seen by one snapshot: the one that [`Control`] exported
+    /// where there is one, otherwise one of its own. With one thread rows come in the order of the tables and of their blocks;
+    /// with several, in any order.
+    fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> impl Future<Output = Result<(), Failure>> + Send;
+}
 
-    /// Drops the slot (`slot.drop.on.stop`, or a snapshot that starts again).
-    fn drop_slot(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
+/// What the pipeline asks of the source's parts, because of what it has met in the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// An interrupted snapshot has to read these rows again. Comes once for each pipeline that has looked for such rows: at
+    /// [`Frame::Watermark`], or when the pipeline ends before that.
+    ReadAgain(Again),
+}
+
+/// The way of the pipeline's requests. It holds few of them, and never makes the pipeline wait.
+pub fn requests() -> (mpsc::UnboundedSender<Request>, mpsc::UnboundedReceiver<Request>) {
+    mpsc::unbounded_channel()
 }
 
 /// Which tables are captured: schema and table name to yes or no.
@@ -210,6 +258,9 @@ pub enum Frame {
         /// The transaction that read them, and `CURRENT_TIMESTAMP` in it.
         transaction: Transaction,
     },
+    /// Everything before the watermark of a snapshot has been handed over; the engine's own. The pipeline answers with
+    /// [`Request::ReadAgain`].
+    Watermark,
     /// Time has passed; the engine's own, so that heartbeats beat while the stream is quiet.
     Tick,
 }
@@ -271,6 +322,12 @@ impl ChunkSender {
         self.room.available_permits() >= self.most as usize
     }
 
+    /// Waits until the pipeline has dealt with everything that was sent, or has ended.
+    pub(crate) async fn emptied(&self) {
+        // All the room is free again. What is sent meanwhile waits behind this.
+        let _ = self.room.acquire_many(self.most).await;
+    }
+
     /// Whether the pipeline has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.chunks.is_closed()
@@ -330,9 +387,8 @@ pub struct Port {
     /// Where to end, in order and with `Ok`: before the first transaction that was committed there or later, once all before
     /// it have been sent.
     pub until: Option<Lsn>,
-    /// What the publication held at the last look. The stream looks again every ten seconds, and fails when captured rows may be
-    /// missing since. `None` where nobody wants to know.
-    pub published: Option<watch::Sender<Option<Arc<Published>>>>,
+    /// Whether the log tells at `info` that the stream begins: a try that looks for something is nobody's news.
+    pub is_news: bool,
 }
 
 /// What is wanted of a stream.

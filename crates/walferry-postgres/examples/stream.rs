@@ -13,7 +13,9 @@ use std::{env, fs, io};
 
 use tokio::sync::watch;
 use walferry_config::{Connector, Findings, Lookup, Submitted, Worker};
-use walferry_engine::source::{Chunk, Frame, Phase, Port, SnapshotPlan, Source, TableFilter, chunks};
+use walferry_engine::source::{
+    Chunk, Control as _, Frame, Phase, Port, Rows as _, SnapshotPlan, Source, Stream as _, TableFilter, chunks,
+};
 use walferry_pgoutput::Lsn;
 use walferry_postgres::Postgres;
 
@@ -25,9 +27,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let captured: TableFilter = Arc::new(move |schema, table| filters.captures_table(schema, table));
 
     let mut source = Postgres::new(&connector, Arc::default());
-    let found = source.inspect().await?;
+    let found = source.control().inspect().await?;
     println!("{found:?}");
-    source.ensure_publication(captured.clone()).await?;
+    source.control().ensure_publication(captured.clone()).await?;
 
     let (sender, mut receiver) = chunks(16 * 1024 * 1024);
     tokio::spawn(async move {
@@ -38,10 +40,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let from = match found.slot.and_then(|slot| slot.confirmed) {
         Some(confirmed) => confirmed,
         None => {
-            let created = source.create_slot(true).await?;
-            let tables = source.tables(captured, &[]).await?;
+            let created = source.control().create_slot(true).await?;
+            let tables = source.control().tables(captured, &[]).await?;
             source
-                .snapshot(
+                .parts()
+                .rows
+                .read(
                     SnapshotPlan {
                         tables,
                         lsn: Some(created.consistent_point),
@@ -63,13 +67,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         phase: phases,
         server_end,
         until: None,
-        published: None,
+        is_news: true,
     };
     tokio::spawn(async move {
         let _ = tokio::signal::ctrl_c().await;
         let _ = phase.send(Phase::Close);
     });
-    Ok(source.stream(from, &mut port).await?)
+    Ok(source.parts().stream.stream(from, &mut port).await?)
 }
 
 fn print(chunk: &Chunk) {

@@ -1,19 +1,16 @@
 //! A Postgres server as the engine's source.
 
-use std::future::pending;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::watch;
-use tokio::time::sleep;
-use tokio_postgres::types::{PgLsn, Type};
 use tracing::{debug, info};
 use walferry_config::Connector;
 use walferry_config::connector::{Filter, ReplicaIdentityRule, SlotSection};
 use walferry_engine::Failure;
 use walferry_engine::history::Lineage;
 use walferry_engine::published::{Look, Published};
-use walferry_engine::source::{ChunkSender, CreatedSlot, Found, Port, SnapshotPlan, Source, TableFilter};
+use walferry_engine::source::{self, ChunkSender, CreatedSlot, Found, Parts, Port, SnapshotPlan, Source, TableFilter};
 use walferry_engine::status::Status;
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
@@ -31,31 +28,88 @@ use crate::snapshot;
 use crate::tables::{having, listed};
 use crate::wire::Wire;
 
-/// One server, database, slot and publication.
+/// One server, database, slot and publication, in three parts that can work beside each other.
 pub struct Postgres {
+    control: Control,
+    stream: Stream,
+    rows: Rows,
+}
+
+/// Looks at the server and changes its slot and its publication.
+pub struct Control {
     endpoint: Endpoint,
     slot: SlotSection,
     publication: Publication,
     identities: Vec<ReplicaIdentityRule>,
     order: Filter,
-    status_interval: Duration,
-    lookup: Lookup,
-    /// For looks at the publication beside the stream, which must not wait for them.
-    watch: Lookup,
-    /// Which tables are captured.
-    wanted: Option<TableFilter>,
-    link: Option<Link>,
+    sql: Lookup,
     server: Option<Server>,
+    /// The SELECT of a table, by `schema.table`.
+    overrides: BTreeMap<String, String>,
+    /// Whether there is a slot: not where rows are only read.
+    streams: bool,
+    /// Where it tells what it waits for.
+    status: Arc<Status>,
+    ready: Ready,
+}
+
+/// Reads the slot.
+pub struct Stream {
+    endpoint: Endpoint,
+    slot: SlotSection,
+    publication: String,
+    status_interval: Duration,
+    /// For the facts of relations, which the stream waits for.
+    catalog: Lookup,
+    patience: Patience,
+    /// Where it tells what it waits for.
+    status: Arc<Status>,
+    ready: Ready,
+}
+
+/// Reads existing rows.
+pub struct Rows {
+    endpoint: Endpoint,
+    reading: snapshot::Options,
+    /// Whether there is a slot: not where rows are only read.
+    streams: bool,
+    ready: Ready,
+}
+
+/// What control has made ready for the other two parts to take.
+#[derive(Clone, Default)]
+struct Ready(Arc<Mutex<Prepared>>);
+
+#[derive(Default)]
+struct Prepared {
+    link: Option<Link>,
     /// Name of the snapshot that `link` exports until its next command.
     exported: Option<String>,
     /// A connection of its own that exports a snapshot, and its name.
     watermark: Option<(Link, String)>,
-    reading: snapshot::Options,
-    /// Whether there is a slot: not where rows are only read.
-    streams: bool,
-    patience: Patience,
-    /// Where it tells what it waits for.
-    status: Arc<Status>,
+    /// `server_version_num`; 0 before the server was looked at.
+    version: u32,
+    /// Where the slot stood when it was looked at.
+    slot: Option<Lsn>,
+}
+
+impl Ready {
+    fn lock(&self) -> MutexGuard<'_, Prepared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection for a command. What it has exported is gone with that.
+    async fn link(&self, endpoint: &Endpoint) -> Result<Link, Error> {
+        let ready = {
+            let mut prepared = self.lock();
+            prepared.exported = None;
+            prepared.link.take()
+        };
+        match ready {
+            Some(link) => Ok(link),
+            None => Link::open(endpoint).await,
+        }
+    }
 }
 
 /// A replication connection that is ready for a command.
@@ -85,32 +139,46 @@ impl Postgres {
     /// Opens nothing yet. What it waits for is told to `status`.
     pub fn new(connector: &Connector, status: Arc<Status>) -> Self {
         let endpoint = Endpoint::new(connector.postgres.clone());
-        Self {
-            lookup: Lookup::new(endpoint.clone()),
-            watch: Lookup::new(endpoint.clone()),
-            wanted: None,
-            endpoint,
+        let (ready, streams) = (Ready::default(), connector.snapshot.streams());
+        let control = Control {
+            sql: Lookup::new(endpoint.clone()),
+            endpoint: endpoint.clone(),
             slot: connector.slot.clone(),
             publication: Publication::new(&connector.publication, &connector.events),
             identities: connector.publication.replica_identities.clone(),
             order: connector.filters.tables.clone(),
-            status_interval: connector.streaming.status_interval,
-            link: None,
             server: None,
-            exported: None,
-            watermark: None,
+            overrides: connector.snapshot.select_overrides.clone(),
+            streams,
+            status: status.clone(),
+            ready: ready.clone(),
+        };
+        let stream = Stream {
+            catalog: Lookup::new(endpoint.clone()),
+            endpoint: endpoint.clone(),
+            slot: connector.slot.clone(),
+            publication: connector.publication.name.clone(),
+            status_interval: connector.streaming.status_interval,
+            patience: Patience::default(),
+            status,
+            ready: ready.clone(),
+        };
+        let rows = Rows {
+            endpoint,
             reading: snapshot::Options::new(
                 &connector.snapshot,
                 &connector.publication.name,
                 &connector.slot,
                 connector.postgres.query_timeout,
             ),
-            streams: connector.snapshot.streams(),
-            patience: Patience::default(),
-            status,
-        }
+            streams,
+            ready,
+        };
+        Self { control, stream, rows }
     }
+}
 
+impl Control {
     /// What decides which transactions come in the stream.
     fn sends(&self) -> String {
         let mut text = self.publication.name.clone();
@@ -120,22 +188,12 @@ impl Postgres {
         text
     }
 
-    async fn take_link(&mut self) -> Result<Link, Error> {
-        self.exported = None;
-        match self.link.take() {
-            Some(link) => Ok(link),
-            None => Link::open(&self.endpoint).await,
-        }
-    }
-
     async fn look(&mut self) -> Result<Found, Error> {
-        self.link = None;
-        self.exported = None;
-        self.watermark = None;
+        *self.ready.lock() = Prepared::default();
         if !self.streams {
             return self.look_for_reading().await;
         }
-        let (endpoint, lookup, publication) = (&self.endpoint, &mut self.lookup, &self.publication);
+        let (endpoint, lookup, publication) = (&self.endpoint, &mut self.sql, &self.publication);
         let slot = self.slot.name.as_str();
         // Both at once, and all that is wrong in one report: what the role lacks is known only to the SQL connection when the
         // other is refused.
@@ -162,16 +220,15 @@ impl Postgres {
             lineage: link.lineage.clone(),
             sends: self.sends(),
         };
-        self.link = Some(link);
-        self.server = Some(server);
+        self.look_is_over(server, Some(link));
         Ok(found)
     }
 
     /// The same for existing rows alone: neither a role nor a server that may replicate is needed.
     async fn look_for_reading(&mut self) -> Result<Found, Error> {
         const IDENTITY: &str = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()";
-        self.lookup.close();
-        let sql = self.lookup.sql().await?;
+        self.sql.close();
+        let sql = self.sql.sql().await?;
         let server = Server::inspect(sql, self.slot.name.as_str(), &self.publication.name).await?;
         let problems = server.problems(self.slot.name.as_str(), &self.publication, false);
         if !problems.is_empty() {
@@ -191,12 +248,22 @@ impl Postgres {
             standby: server.standby,
             ..Found::default()
         };
-        self.server = Some(server);
+        self.look_is_over(server, None);
         Ok(found)
     }
 
+    fn look_is_over(&mut self, server: Server, link: Option<Link>) {
+        *self.ready.lock() = Prepared {
+            link,
+            version: server.version,
+            slot: server.slot().and_then(|slot| slot.confirmed),
+            ..Prepared::default()
+        };
+        self.server = Some(server);
+    }
+
     async fn list(&mut self, wanted: TableFilter, columns: &[String]) -> Result<Vec<TableFacts>, Error> {
-        let sql = self.lookup.sql().await?;
+        let sql = self.sql.sql().await?;
         let mut tables = listed(sql, &wanted).await?;
         if !columns.is_empty() {
             having(sql, &mut tables, columns).await?;
@@ -216,7 +283,7 @@ impl Postgres {
         if self.server.is_none() {
             self.look().await?;
         }
-        let sql = self.lookup.sql().await?;
+        let sql = self.sql.sql().await?;
         let server = self.server.as_ref().expect("looked at above");
         publication::ensure(sql, &self.publication, server, &wanted, self.slot.create_timeout).await?;
         identity::set(sql, &self.identities, &wanted).await
@@ -224,9 +291,9 @@ impl Postgres {
 
     async fn make_slot(&mut self, export: bool) -> Result<CreatedSlot, Error> {
         if export {
-            snapshot::check_overrides(self.lookup.sql().await?, &self.reading.overrides).await?;
+            snapshot::check_overrides(self.sql.sql().await?, &self.overrides).await?;
         }
-        let mut link = self.take_link().await?;
+        let mut link = self.ready.link(&self.endpoint).await?;
         if export {
             replication::lift_limits(&mut link.wire).await?;
         }
@@ -236,8 +303,8 @@ impl Postgres {
         let lifetime = if export { Lifetime::Exporting } else { Lifetime::Slot };
         let created = self.create(&mut link, &slot, lifetime, failover).await?;
         info!(slot.name = %slot, lsn.consistent = %created.consistent_point, "replication slot created");
-        self.link = Some(link);
-        self.exported = created.snapshot;
+        let mut ready = self.ready.lock();
+        (ready.link, ready.exported) = (Some(link), created.snapshot);
         Ok(CreatedSlot {
             consistent_point: created.consistent_point,
         })
@@ -257,7 +324,7 @@ impl Postgres {
         let created = within(timeout, async {
             tokio::select! {
                 created = replication::create_slot(&mut link.wire, slot, lifetime, failover) => created,
-                never = blockers::tell(&mut self.lookup, waiting, slot, &self.status, &mut blockers) => match never {},
+                never = blockers::tell(&mut self.sql, waiting, slot, &self.status, &mut blockers) => match never {},
             }
         })
         .await;
@@ -273,22 +340,9 @@ impl Postgres {
         created
     }
 
-    async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Error> {
-        let watermark = self.watermark.take();
-        let exported = match &watermark {
-            Some((_, name)) => Some(name.as_str()),
-            None => self.exported.as_deref(),
-        };
-        if exported.is_none() && self.streams {
-            return Err(Error::SnapshotGone);
-        }
-        let version = self.server.as_ref().map_or(0, |server| server.version);
-        snapshot::snapshot(&self.endpoint, exported, &plan, &self.reading.on(version), out).await
-    }
-
     /// A temporary slot is the only thing that exports a snapshot at a position that is known to be its.
     async fn mark(&mut self) -> Result<Lsn, Error> {
-        self.watermark = None;
+        self.ready.lock().watermark = None;
         let slot = watermark_slot(self.slot.name.as_str());
         let mut link = Link::open(&self.endpoint).await?;
         replication::lift_limits(&mut link.wire).await?;
@@ -297,61 +351,8 @@ impl Postgres {
             doing: "exporting a snapshot",
             problem: "no name".to_owned(),
         })?;
-        self.watermark = Some((link, name));
+        self.ready.lock().watermark = Some((link, name));
         Ok(created.consistent_point)
-    }
-
-    async fn follow(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
-        let mut link = self.take_link().await?;
-        let slot = self.slot.name.as_str();
-        // Postgres would start there by itself, and its log would tell of it each time.
-        let stood = self.server.as_ref().and_then(|server| server.slot()?.confirmed);
-        let from = from.max(stood.unwrap_or_default());
-        replication::start(
-            &mut link.wire,
-            slot,
-            from,
-            &self.publication.name,
-            &self.slot.stream_params,
-        )
-        .await?;
-        // Nobody else moves the slot any more. Before, a walsender of ours that had not ended yet could: then the server begins
-        // behind what it was asked for, and says nothing.
-        let sql = self.lookup.sql().await?;
-        let from = from.max(Server::confirmed(sql, slot).await?.unwrap_or_default());
-        // A try that searches for the end of a gap is nobody's news.
-        if port.published.is_some() {
-            info!(slot.name = %slot, lsn.from = %from, "streaming");
-        } else {
-            debug!(slot.name = %slot, lsn.from = %from, "streaming up to a position");
-        }
-        let mut plan = StreamPlan::new(self.status_interval, link.wal_sender_timeout);
-        if port.until.is_some() {
-            // The server's answer to a status update is what tells that a quiet stream is there.
-            plan.status_interval = plan.status_interval.min(UNTIL_INTERVAL);
-        }
-        let known = port.published.clone();
-        let version = self.server.as_ref().map_or(0, |server| server.version);
-        let looks = async {
-            match (known, &self.wanted) {
-                (Some(known), Some(wanted)) => {
-                    look_again(&mut self.watch, version, &self.publication, &known, wanted).await
-                }
-                _ => pending().await,
-            }
-        };
-        tokio::select! {
-            ended = replication::stream(
-                link.wire,
-                plan,
-                from,
-                &mut self.patience,
-                &self.status,
-                &mut self.lookup,
-                port,
-            ) => ended.map_err(Failure::from),
-            gap = looks => Err(gap),
-        }
     }
 
     async fn look_at_publication(
@@ -362,33 +363,19 @@ impl Postgres {
         if !self.streams {
             return Ok(None);
         }
-        let sql = self.watch.sql().await?;
+        let sql = self.sql.sql().await?;
         let version = match &self.server {
             Some(server) => server.version,
             None => version(sql).await?,
         };
         let look = publication::look(sql, version, &self.publication, known.as_deref(), &wanted).await;
-        self.wanted = Some(wanted);
         look.map(Some)
-    }
-
-    async fn advance(&mut self, to: Lsn) -> Result<(), Error> {
-        const DOING: &str = "advancing the replication slot";
-        let sql = self.lookup.sql().await?;
-        let (slot, to) = (self.slot.name.as_str(), PgLsn::from(to.0));
-        sql.rows(
-            DOING,
-            "SELECT pg_catalog.pg_replication_slot_advance($1, $2)",
-            &[(&slot, Type::NAME), (&to, Type::PG_LSN)],
-        )
-        .await
-        .map(drop)
     }
 
     async fn discard_slot(&mut self) -> Result<(), Error> {
         /// The walsender of a connection that has just been closed may need a moment.
         const PATIENCE: Duration = Duration::from_secs(10);
-        let mut link = self.take_link().await?;
+        let mut link = self.ready.link(&self.endpoint).await?;
         let slot = self.slot.name.as_str();
         match within(PATIENCE, replication::drop_slot(&mut link.wire, slot)).await {
             None => {
@@ -402,40 +389,56 @@ impl Postgres {
     }
 }
 
-/// How often the publication is looked at while the stream is read.
-const LOOK_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Looks at the publication until captured rows may be missing since the look before.
-async fn look_again(
-    watch: &mut Lookup,
-    version: u32,
-    publication: &Publication,
-    known: &watch::Sender<Option<Arc<Published>>>,
-    wanted: &TableFilter,
-) -> Failure {
-    loop {
-        let last = known.borrow().clone();
-        let look = async {
-            let sql = watch.sql().await?;
-            publication::look(sql, version, publication, last.as_deref(), wanted).await
-        };
-        let look = within(LOOK_LIMIT, look).await.unwrap_or_else(|| {
-            // The next look is on a new connection.
-            watch.close();
-            Err(Error::Silent {
-                doing: "looking at the publication",
-                seconds: LOOK_LIMIT.as_secs(),
-            })
-        });
-        match look {
-            Ok(Look { gap: Some(gap), .. }) => return gap,
-            // Without one to compare with, it may be that it never was there: the stream tells.
-            Ok(Look { published: None, .. }) => {}
-            Ok(Look { published, .. }) => drop(known.send_replace(published)),
-            // The stream goes on; the next look compares with the last that succeeded.
-            Err(error) => debug!(error = Failure::chain(&error), "the publication could not be looked at"),
+impl Stream {
+    async fn follow(&mut self, from: Lsn, port: &mut Port) -> Result<(), Error> {
+        let mut link = self.ready.link(&self.endpoint).await?;
+        let slot = self.slot.name.as_str();
+        // Postgres would start there by itself, and its log would tell of it each time.
+        let stood = self.ready.lock().slot;
+        // The address may lead to another server than the last time.
+        self.catalog.close();
+        let from = from.max(stood.unwrap_or_default());
+        let start = replication::start(&mut link.wire, slot, from, &self.publication, &self.slot.stream_params);
+        let (started, sql) = tokio::join!(start, self.catalog.sql());
+        started?;
+        // Nobody else moves the slot any more. Before, a walsender of ours that had not ended yet could: then the server begins
+        // behind what it was asked for, and says nothing.
+        let from = from.max(Server::confirmed(sql?, slot).await?.unwrap_or_default());
+        if port.is_news {
+            info!(slot.name = %slot, lsn.from = %from, "streaming");
+        } else {
+            debug!(slot.name = %slot, lsn.from = %from, "streaming up to a position");
         }
-        sleep(LOOK_INTERVAL).await;
+        let mut plan = StreamPlan::new(self.status_interval, link.wal_sender_timeout);
+        if port.until.is_some() {
+            // The server's answer to a status update is what tells that a quiet stream is there.
+            plan.status_interval = plan.status_interval.min(UNTIL_INTERVAL);
+        }
+        let Self {
+            catalog,
+            patience,
+            status,
+            ..
+        } = self;
+        replication::stream(link.wire, plan, from, patience, status, catalog, port).await
+    }
+}
+
+impl Rows {
+    async fn read_rows(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Error> {
+        // The connection that exports the snapshot is held until all is read. That of the slot is then the stream's.
+        let (watermark, name, version) = {
+            let mut ready = self.ready.lock();
+            (ready.watermark.take(), ready.exported.clone(), ready.version)
+        };
+        let exported = match &watermark {
+            Some((_, name)) => Some(name.as_str()),
+            None => name.as_deref(),
+        };
+        if exported.is_none() && self.streams {
+            return Err(Error::SnapshotGone);
+        }
+        snapshot::snapshot(&self.endpoint, exported, &plan, &self.reading.on(version), out).await
     }
 }
 
@@ -460,13 +463,29 @@ fn watermark_slot(slot: &str) -> String {
 }
 
 impl Source for Postgres {
+    type Control = Control;
+    type Stream = Stream;
+    type Rows = Rows;
+
+    fn parts(&mut self) -> Parts<'_, Self> {
+        let Self { control, stream, rows } = self;
+        Parts { control, stream, rows }
+    }
+}
+
+/// What a look at the server came to.
+fn looked<T>(doing: &'static str, found: Option<Result<T, Error>>) -> Result<T, Failure> {
+    let silent = Error::Silent {
+        doing,
+        seconds: LOOK_LIMIT.as_secs(),
+    };
+    found.unwrap_or(Err(silent)).map_err(Failure::from)
+}
+
+impl source::Control for Control {
     async fn inspect(&mut self) -> Result<Found, Failure> {
         let found = within(LOOK_LIMIT, self.look()).await;
-        let silent = Error::Silent {
-            doing: "looking at server, slot and publication",
-            seconds: LOOK_LIMIT.as_secs(),
-        };
-        found.unwrap_or(Err(silent)).map_err(Failure::from)
+        looked("looking at server, slot and publication", found)
     }
 
     async fn tables(&mut self, wanted: TableFilter, columns: &[String]) -> Result<Vec<TableFacts>, Failure> {
@@ -477,31 +496,36 @@ impl Source for Postgres {
         self.publish(wanted).await.map_err(Failure::from)
     }
 
-    async fn create_slot(&mut self, export: bool) -> Result<CreatedSlot, Failure> {
-        self.make_slot(export).await.map_err(Failure::from)
+    async fn published(&mut self, known: Option<Arc<Published>>, wanted: TableFilter) -> Result<Option<Look>, Failure> {
+        let look = within(LOOK_LIMIT, self.look_at_publication(known, wanted)).await;
+        if look.is_none() {
+            // The next look is on a new connection.
+            self.sql.close();
+        }
+        looked("looking at the publication", look)
     }
 
-    async fn snapshot(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
-        self.read(plan, out).await.map_err(Failure::from)
+    async fn create_slot(&mut self, export: bool) -> Result<CreatedSlot, Failure> {
+        self.make_slot(export).await.map_err(Failure::from)
     }
 
     async fn watermark(&mut self) -> Result<Lsn, Failure> {
         self.mark().await.map_err(Failure::from)
     }
 
-    async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
-        self.follow(from, port).await
-    }
-
-    async fn published(&mut self, known: Option<Arc<Published>>, wanted: TableFilter) -> Result<Option<Look>, Failure> {
-        self.look_at_publication(known, wanted).await.map_err(Failure::from)
-    }
-
-    async fn advance_slot(&mut self, to: Lsn) -> Result<(), Failure> {
-        self.advance(to).await.map_err(Failure::from)
-    }
-
     async fn drop_slot(&mut self) -> Result<(), Failure> {
         self.discard_slot().await.map_err(Failure::from)
+    }
+}
+
+impl source::Stream for Stream {
+    async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
+        self.follow(from, port).await.map_err(Failure::from)
+    }
+}
+
+impl source::Rows for Rows {
+    async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
+        self.read_rows(plan, out).await.map_err(Failure::from)
     }
 }

@@ -3,7 +3,12 @@
 use std::{io, thread};
 
 use tokio::runtime::{Builder, Runtime};
-use walferry_engine::{Failure, Remark, Weight, source::Source as _, status::Status, store::StoredOffset};
+use walferry_engine::{
+    Failure, Remark, Weight,
+    source::{Control as _, Source as _},
+    status::Status,
+    store::StoredOffset,
+};
 use walferry_offset::FileStore;
 use walferry_postgres::Postgres;
 
@@ -170,9 +175,9 @@ async fn outbox(loaded: &Loaded) -> Vec<Remark> {
         }
         let columns = pipeline.outbox_columns();
         let mut source = Postgres::new(config, status.clone());
-        let mut found = source.tables(captured(config), &columns).await?;
+        let mut found = source.control().tables(captured(config), &columns).await?;
         if found.is_empty() && !columns.is_empty() {
-            found = source.tables(captured(config), &[]).await?;
+            found = source.control().tables(captured(config), &[]).await?;
         }
         pipeline.check_tables(&found)
     };

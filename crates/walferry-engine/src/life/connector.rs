@@ -5,7 +5,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::{mpsc::UnboundedReceiver, watch},
+    time::sleep,
+};
+use walferry_snapshot::Again;
 
 use crate::{
     delivery::{
@@ -19,8 +23,8 @@ use crate::{
         retries::Retries,
         start::{Mismatch, SnapshotPolicy},
     },
-    path::{pipeline::Pipeline, toast_reread},
-    source::{Source, TableFilter},
+    path::pipeline::Pipeline,
+    source::{Request, Source, TableFilter},
     status::{self, Status},
 };
 
@@ -82,7 +86,7 @@ where
     pub async fn run(&mut self, mut stop: watch::Receiver<bool>) -> Result<(), Failure> {
         let mut carried = Carried {
             retries: Retries::new(self.settings.max_retries),
-            again: toast_reread::Shared::default(),
+            again: Again::default(),
             new_slot: NewSlot::default(),
             gaps: self.remember_gap().await,
         };
@@ -90,7 +94,7 @@ where
         if let Err(failure) = ended {
             ended = Err(carried
                 .new_slot
-                .leave_none(&self.settings.slot, &mut self.source, failure)
+                .leave_none(&self.settings.slot, self.source.control(), failure)
                 .await);
         }
         self.status.set_phase(match &ended {
@@ -131,9 +135,18 @@ where
 pub(super) struct Carried {
     pub(super) retries: Retries,
     /// Rows that an interrupted snapshot has to read again.
-    pub(super) again: toast_reread::Shared,
+    pub(super) again: Again,
     pub(super) new_slot: NewSlot,
     pub(super) gaps: Gaps,
+}
+
+impl Carried {
+    /// Takes what the pipeline has asked for and nobody has taken yet.
+    pub(super) fn take(&mut self, requests: &mut UnboundedReceiver<Request>) {
+        while let Ok(Request::ReadAgain(again)) = requests.try_recv() {
+            self.again = again;
+        }
+    }
 }
 
 pub(super) async fn stopped(stop: &mut watch::Receiver<bool>) {

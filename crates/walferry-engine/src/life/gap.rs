@@ -19,7 +19,7 @@ use crate::{
     gap::{CHANGED, Choice, GAP, Gap, MISSING, Way},
     life::connector::Connector,
     published::Look,
-    source::{self, Chunk, Frame, Phase, Port, Source},
+    source::{self, Chunk, Control as _, Frame, Phase, Port, Source, Stream},
     status,
 };
 
@@ -103,7 +103,10 @@ where
                 // The person may have mended the publication a moment ago.
                 let mut finding = self.find_gap(&failure, gaps).await?;
                 if finding.may_make && !finding.sends {
-                    self.source.ensure_publication(self.settings.tables.clone()).await?;
+                    self.source
+                        .control()
+                        .ensure_publication(self.settings.tables.clone())
+                        .await?;
                     finding = self.find_gap(&failure, gaps).await?;
                 }
                 finding.gap.to = finding.gap.to.or(self.search_end(&finding).await?);
@@ -118,9 +121,9 @@ where
         let stored = self.store.load().await?;
         let known = stored.as_ref().and_then(|offset| offset.publication.clone());
         let tables = self.settings.tables.clone();
-        let look = self.source.published(known, tables).await?;
+        let look = self.source.control().published(known, tables).await?;
         let gone = look.as_ref().is_some_and(|look| look.published.is_none());
-        let found = match self.source.inspect().await {
+        let found = match self.source.control().inspect().await {
             Ok(found) => Some(found),
             Err(other) if other.kind == MISSING => None,
             Err(other) => return Err(other),
@@ -170,7 +173,7 @@ where
         if gap.to.is_some() || !finding.sends {
             return Ok(None);
         }
-        let end = end_of(&mut self.source, gap.from, gap.seen).await?;
+        let end = end_of(self.source.parts().stream, gap.from, gap.seen).await?;
         Ok(Some(end.unwrap_or(gap.from)))
     }
 
@@ -302,13 +305,13 @@ const FIRST_STEP: u64 = 64;
 ///
 /// Nothing in the server knows this place. It is found by asking for the stream at several places. Steps grow from the beginning,
 /// rather than halve from the end, so that of two gaps the first one's end is found.
-async fn end_of(source: &mut impl Source, from: Lsn, upper: Lsn) -> Result<Option<Lsn>, Failure> {
-    if from >= upper || works(source, from, upper).await? {
+async fn end_of(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<Option<Lsn>, Failure> {
+    if from >= upper || works(stream, from, upper).await? {
         return Ok(None);
     }
     let (mut bad, mut good, mut step) = (from.0, upper.0, FIRST_STEP);
     while bad + step < good {
-        if works(source, Lsn(bad + step), upper).await? {
+        if works(stream, Lsn(bad + step), upper).await? {
             good = bad + step;
             break;
         }
@@ -317,7 +320,7 @@ async fn end_of(source: &mut impl Source, from: Lsn, upper: Lsn) -> Result<Optio
     }
     while good - bad > ALIGNMENT {
         let middle = bad + (good - bad) / 2;
-        if works(source, Lsn(middle), upper).await? {
+        if works(stream, Lsn(middle), upper).await? {
             good = middle;
         } else {
             bad = middle;
@@ -335,10 +338,10 @@ const CLOSE: Duration = Duration::from_secs(5);
 const TRY_BYTES: usize = 256 * 1024;
 
 /// Whether the stream can begin there: its first transaction with rows comes as a whole, or none was committed before `upper`.
-async fn works(source: &mut impl Source, from: Lsn, upper: Lsn) -> Result<bool, Failure> {
+async fn works(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool, Failure> {
     let mut tries = 0;
     loop {
-        match attempt(source, from, upper).await {
+        match attempt(stream, from, upper).await {
             Err(failure) if failure.kind == "slot_in_use" && tries < TRIES => {
                 tries += 1;
                 sleep(TRY_PAUSE).await;
@@ -348,7 +351,7 @@ async fn works(source: &mut impl Source, from: Lsn, upper: Lsn) -> Result<bool, 
     }
 }
 
-async fn attempt(source: &mut impl Source, from: Lsn, upper: Lsn) -> Result<bool, Failure> {
+async fn attempt(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool, Failure> {
     let (chunks, mut receiver) = source::chunks(TRY_BYTES);
     let (phase, confirmable) = (watch::Sender::new(Phase::Run), watch::Sender::new(None));
     let mut port = Port {
@@ -358,18 +361,18 @@ async fn attempt(source: &mut impl Source, from: Lsn, upper: Lsn) -> Result<bool
         phase: phase.subscribe(),
         server_end: watch::Sender::new(Lsn::default()),
         until: Some(upper),
-        published: None,
+        is_news: false,
     };
     let mut first = FirstTransaction::default();
-    let mut stream = pin!(source.stream(from, &mut port));
+    let mut streaming = pin!(stream.stream(from, &mut port));
     let ended = loop {
         tokio::select! {
-            ended = &mut stream => break ended,
+            ended = &mut streaming => break ended,
             Some(chunk) = receiver.recv() => {
                 if first.is_whole(&chunk) {
                     phase.send_replace(Phase::Close);
                     // Its end in order leaves the slot free at once.
-                    let _ = timeout(CLOSE, stream).await;
+                    let _ = timeout(CLOSE, streaming).await;
                     return Ok(true);
                 }
             }
@@ -415,10 +418,7 @@ impl FirstTransaction {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use walferry_event::catalog::TableFacts;
-
     use super::*;
-    use crate::source::{ChunkSender, CreatedSlot, Found, SnapshotPlan, TableFilter};
 
     /// A server with gaps: what was committed in one of these ranges cannot be sent.
     struct Server {
@@ -428,25 +428,7 @@ mod tests {
         asked: Arc<Mutex<usize>>,
     }
 
-    impl Source for Server {
-        async fn inspect(&mut self) -> Result<Found, Failure> {
-            unreachable!()
-        }
-        async fn tables(&mut self, _: TableFilter, _: &[String]) -> Result<Vec<TableFacts>, Failure> {
-            unreachable!()
-        }
-        async fn ensure_publication(&mut self, _: TableFilter) -> Result<(), Failure> {
-            unreachable!()
-        }
-        async fn create_slot(&mut self, _: bool) -> Result<CreatedSlot, Failure> {
-            unreachable!()
-        }
-        async fn watermark(&mut self) -> Result<Lsn, Failure> {
-            unreachable!()
-        }
-        async fn snapshot(&mut self, _: SnapshotPlan, _: &ChunkSender) -> Result<(), Failure> {
-            unreachable!()
-        }
+    impl Stream for Server {
         async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
             *self.asked.lock().unwrap() += 1;
             let until = port.until.expect("a try ends");
@@ -470,12 +452,6 @@ mod tests {
                 port.chunks.send(Chunk::new(bytes, vec![frame(2)])).await.unwrap();
             }
             Ok(())
-        }
-        async fn advance_slot(&mut self, _: Lsn) -> Result<(), Failure> {
-            unreachable!()
-        }
-        async fn drop_slot(&mut self) -> Result<(), Failure> {
-            unreachable!()
         }
     }
 

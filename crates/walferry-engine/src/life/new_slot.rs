@@ -10,7 +10,7 @@ use tracing::info;
 
 use crate::{
     failure::{Cause, Failure},
-    source::Source,
+    source::Control,
 };
 
 /// Whether there is one. When the connector fails for good, nobody would ever read it, and the server would keep WAL for it for
@@ -33,11 +33,11 @@ impl NewSlot {
     }
 
     /// Drops it, if there is one. Where that cannot be done, the failure tells what is left to do.
-    pub(crate) async fn leave_none(&self, slot: &str, source: &mut impl Source, mut failure: Failure) -> Failure {
+    pub(crate) async fn leave_none(&self, slot: &str, control: &mut impl Control, mut failure: Failure) -> Failure {
         if !self.0.swap(false, Relaxed) {
             return failure;
         }
-        let why = match timeout(DROP, source.drop_slot()).await {
+        let why = match timeout(DROP, control.drop_slot()).await {
             Ok(Ok(())) => {
                 info!(
                     slot,

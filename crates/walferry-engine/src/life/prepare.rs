@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use tracing::{info, warn};
 use walferry_config::limited;
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::Done;
+use walferry_snapshot::{Again, Done};
 
 use crate::{
     delivery::store::{OffsetStore, StoredOffset},
@@ -18,9 +18,9 @@ use crate::{
         reader::Origin,
         start::{self, Plan},
     },
-    path::{pipeline::Pipeline, toast_reread},
+    path::pipeline::Pipeline,
     published::Published,
-    source::{Found, SnapshotPlan, Source},
+    source::{Control, Found, SnapshotPlan, Source},
     status::now_us,
 };
 
@@ -59,9 +59,8 @@ struct Beginning {
 }
 
 /// With what is left of an interrupted snapshot.
-fn go_on(mut offset: StoredOffset, from: Lsn, again: &toast_reread::Shared) -> Beginning {
+fn go_on(mut offset: StoredOffset, from: Lsn, again: &Again) -> Beginning {
     let mut done = offset.snapshot.take().unwrap_or_default();
-    let again = toast_reread::found(again);
     for table in done.forget_incomplete(|table| again.knows(table)) {
         warn!(
             table.oid = table.0,
@@ -88,12 +87,12 @@ where
     P: FnMut(&StoredOffset) -> Result<Pipeline, Failure>,
 {
     /// Looks at what is there, decides where to begin, and makes publication and slot.
-    pub(super) async fn prepare(&mut self, carried: &Carried) -> Result<Prepared, Failure> {
+    pub(super) async fn prepare(&mut self, carried: &mut Carried) -> Result<Prepared, Failure> {
         let Start { found, stored, plan } = self.look_and_decide().await?;
         self.check_outbox().await?;
         let Publication { gap, published } = self.publish(&plan, stored.as_ref()).await?;
         if !matches!(plan, Plan::Continue { .. }) {
-            toast_reread::forget(&carried.again);
+            carried.again = Again::default();
         }
         let Beginning { offset, from, rows } = self.make_slot(plan, stored, carried).await?;
         let offset = self.first_offset(plan, offset, from, &rows, &found, published).await?;
@@ -104,7 +103,12 @@ where
     async fn look_and_decide(&mut self) -> Result<Start, Failure> {
         let stored = self.store.load().await?;
         let begun = stored.as_ref().and_then(StoredOffset::start).is_some();
-        let found = self.source.inspect().await.map_err(|failure| failure.or_gap(begun))?;
+        let found = self
+            .source
+            .control()
+            .inspect()
+            .await
+            .map_err(|failure| failure.or_gap(begun))?;
         let stored = self.on_this_server(stored, &found).await?;
         let s = &self.settings;
         let plan = start::decide(&s.slot, &found, stored.as_ref(), s.snapshot, s.mismatch)?;
@@ -125,7 +129,7 @@ where
         let tables = self.settings.tables.clone();
         // Before it is made what it shall be: what has been missing until now stays missing.
         if goes_on {
-            let look = self.source.published(known, tables.clone()).await?;
+            let look = self.source.control().published(known, tables.clone()).await?;
             let told = || self.status.gap().and_then(|gap| gap.again());
             publication.gap = look.and_then(|look| look.gap).or_else(told);
         }
@@ -133,10 +137,10 @@ where
         // While a person is asked to make it, it is not made behind their back.
         let asked = self.status.gap().is_some() && gap.is_some_and(|gap| gap.kind == MISSING);
         if !asked {
-            self.source.ensure_publication(tables.clone()).await?;
+            self.source.control().ensure_publication(tables.clone()).await?;
         }
         if publication.gap.is_none() {
-            let look = self.source.published(None, tables).await?;
+            let look = self.source.control().published(None, tables).await?;
             publication.published = look.and_then(|look| look.published);
         }
         Ok(publication)
@@ -147,7 +151,7 @@ where
         &mut self,
         plan: Plan,
         stored: Option<StoredOffset>,
-        carried: &Carried,
+        carried: &mut Carried,
     ) -> Result<Beginning, Failure> {
         match plan {
             Plan::Resume { from, snapshot } => self.resume(stored.unwrap_or_default(), from, snapshot).await,
@@ -345,9 +349,9 @@ where
             self.store.write(&old).await?;
         }
         if replace {
-            self.source.drop_slot().await?;
+            self.source.control().drop_slot().await?;
         }
-        let from = self.source.create_slot(snapshot).await?.consistent_point;
+        let from = self.source.control().create_slot(snapshot).await?.consistent_point;
         new_slot.is_made();
         let plan = SnapshotPlan {
             lsn: Some(from),
@@ -367,9 +371,9 @@ where
             let tables = &self.settings.tables;
             // A database may have more tables than can be described in a moment.
             let columns = pipeline.outbox_columns();
-            let mut found = self.source.tables(tables.clone(), &columns).await?;
+            let mut found = self.source.control().tables(tables.clone(), &columns).await?;
             if found.is_empty() && !columns.is_empty() {
-                found = self.source.tables(tables.clone(), &[]).await?;
+                found = self.source.control().tables(tables.clone(), &[]).await?;
             }
             pipeline.check_tables(&found)?;
         }
@@ -382,7 +386,7 @@ where
         if !snapshot {
             return Ok((from, None));
         }
-        let watermark = self.source.watermark().await?;
+        let watermark = self.source.control().watermark().await?;
         let plan = SnapshotPlan {
             lsn: Some(watermark),
             ..SnapshotPlan::default()
@@ -392,7 +396,7 @@ where
 
     /// With the tables that the snapshot reads.
     async fn with_tables(&mut self, mut plan: SnapshotPlan) -> Result<SnapshotPlan, Failure> {
-        let mut tables = self.source.tables(self.settings.tables.clone(), &[]).await?;
+        let mut tables = self.source.control().tables(self.settings.tables.clone(), &[]).await?;
         limited(|| tables.retain(|table| (self.settings.snapshot_tables)(&table.schema, &table.name)))
             .map_err(|limit| Failure::stop(Exit::Setup, "regex_limit", limit.to_string(), limit.hint()))?;
         // Changes of a table that is left out now pass by: when it comes back, what was read of it is out of date.

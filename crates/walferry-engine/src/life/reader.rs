@@ -4,14 +4,14 @@ use std::{convert::Infallible, future::pending, sync::atomic::Ordering::Relaxed,
 
 use bytes::Bytes;
 use tokio::{
-    sync::watch,
+    sync::{mpsc::UnboundedReceiver, watch},
     time::{MissedTickBehavior, interval, sleep},
 };
 use tracing::{debug, info};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
-use walferry_snapshot::{Keys, Step};
+use walferry_snapshot::{Again, Keys, Step};
 
 use crate::{
     delivery::{progress::Stored, store::StoredOffset},
@@ -24,8 +24,11 @@ use crate::{
         session::Wires,
         start::{self, Plan},
     },
-    path::toast_reread,
-    source::{Chunk, ChunkSender, Frame, Phase, Port, SnapshotPlan, Source},
+    published::Look,
+    source::{
+        Chunk, ChunkSender, Control, Frame, Parts, Phase, Port, Request, Rows, SnapshotPlan, Source, Stream,
+        TableFilter,
+    },
     status::{self, Status},
 };
 
@@ -35,11 +38,11 @@ const PROGRESS: Duration = Duration::from_secs(10);
 const SILENCE_LOOK: Duration = Duration::from_secs(1);
 /// and how many looks in a row must see none before that is told of.
 const SILENT_LOOKS: u32 = 10;
-/// How often is looked whether the pipeline has dealt with what was read.
-const LOOK: Duration = Duration::from_millis(2);
+/// How often the publication is looked at while the stream is read.
+const PUBLICATION_LOOK: Duration = Duration::from_secs(10);
 
-pub(crate) struct Reader<'a, S> {
-    pub(crate) source: &'a mut S,
+pub(crate) struct Reader<'a, S: Source> {
+    pub(crate) source: Parts<'a, S>,
     pub(crate) settings: &'a Settings,
     pub(crate) status: &'a Status,
     pub(crate) retries: &'a mut Retries,
@@ -47,7 +50,10 @@ pub(crate) struct Reader<'a, S> {
     /// The other ends of what the port has.
     pub(crate) wires: &'a Wires,
     pub(crate) origin: Origin,
-    pub(crate) again: toast_reread::Shared,
+    /// Rows that an interrupted snapshot has to read again.
+    pub(crate) again: &'a mut Again,
+    /// What the pipeline asks for.
+    pub(crate) requests: &'a mut UnboundedReceiver<Request>,
     /// Why captured rows may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
 }
@@ -143,17 +149,16 @@ impl<S: Source> Reader<'_, S> {
 
     /// Brings the topics to the watermark of the snapshot that goes on.
     async fn catch_up(&mut self, plan: &mut SnapshotPlan) -> Result<(), Failure> {
-        let watermark = self.source.watermark().await?;
+        let watermark = self.source.control.watermark().await?;
         info!(lsn.watermark = %watermark, "a snapshot was interrupted: reading the stream up to where it goes on");
         self.port.until = Some(watermark);
         let caught_up = self.stream().await;
         self.port.until = None;
         caught_up?;
         self.status.counters.connected.store(0, Relaxed);
-        // What the pipeline finds on its way decides what is to be read again.
-        self.pipeline_is_done().await;
+        self.ask_what_to_read_again().await?;
         plan.lsn = Some(watermark);
-        for (table, keys) in toast_reread::found(&self.again).into_tables() {
+        for (table, keys) in self.again.clone().into_tables() {
             if keys == Keys::All {
                 plan.done.step(Step::Restart(table));
             } else if plan.done.has_begun(table) {
@@ -161,6 +166,20 @@ impl<S: Source> Reader<'_, S> {
             }
         }
         Ok(())
+    }
+
+    /// What the pipeline has found on its way to the watermark decides which rows are to be read again.
+    async fn ask_what_to_read_again(&mut self) -> Result<(), Failure> {
+        let mark = Chunk::new(Bytes::new(), vec![Frame::Watermark]);
+        // Where the pipeline has ended, it has left its answer.
+        let _ = self.port.chunks.send(mark).await;
+        match self.requests.recv().await {
+            Some(Request::ReadAgain(again)) => {
+                *self.again = again;
+                Ok(())
+            }
+            None => Err(Failure::retry("pipeline_ended", "the pipeline has ended")),
+        }
     }
 
     async fn snapshot(&mut self, plan: SnapshotPlan) -> Result<(), Failure> {
@@ -177,25 +196,18 @@ impl<S: Source> Reader<'_, S> {
         counters.snapshot_begun_us.store(status::now_us(), Relaxed);
         tokio::select! {
             biased;
-            read = self.source.snapshot(plan, &self.port.chunks) => read?,
+            read = self.source.rows.read(plan, &self.port.chunks) => read?,
             never = tell_progress(self.status) => match never {},
             never = tell_of_silence(self.status, &self.port.chunks) => match never {},
         }
         self.status.set_wait(None);
-        self.pipeline_is_done().await;
+        self.port.chunks.emptied().await;
         counters.snapshot_ended_us.store(status::now_us(), Relaxed);
         info!(
             rows = counters.snapshot_rows.load(Relaxed),
             "all existing rows are read"
         );
         Ok(())
-    }
-
-    /// Waits until the pipeline has dealt with everything that was read.
-    async fn pipeline_is_done(&self) {
-        while !self.port.chunks.is_empty() {
-            sleep(LOOK).await;
-        }
     }
 
     /// One connection.
@@ -215,9 +227,17 @@ impl<S: Source> Reader<'_, S> {
             self.port.chunks.begun(),
             self.port.phase.clone(),
         );
+        let is_news = self.port.is_news;
+        let looks_at_publication = async {
+            match is_news {
+                true => watch_publication(self.source.control, self.wires, &self.settings.tables).await,
+                false => pending().await,
+            }
+        };
         tokio::select! {
             biased;
-            ended = self.source.stream(from, &mut self.port) => ended,
+            ended = self.source.stream.stream(from, &mut self.port) => ended,
+            gap = looks_at_publication => Err(gap),
             never = connected(begun, &shown, self.status) => match never {},
             never = tick(&chunks, self.settings.heartbeat, phase) => match never {},
         }
@@ -226,22 +246,18 @@ impl<S: Source> Reader<'_, S> {
     /// Brings what was committed before the last look at the publication, where the stream is behind that: it is not affected by
     /// the gap that was found since. A gap that the stream itself has told of is where the stream is.
     async fn up_to(&mut self, gap: Failure) -> Failure {
-        let mark = self
-            .port
-            .published
-            .as_ref()
-            .and_then(|known| Some(known.borrow().as_ref()?.lsn));
+        let mark = self.wires.published.borrow().as_ref().map(|known| known.lsn);
         if let Some(mark) = mark.filter(|_| gap.kind != GAP) {
-            // The same look would end it at once.
-            let published = self.port.published.take();
+            // A look at the publication would end it at once.
+            self.port.is_news = false;
             self.port.until = Some(mark);
             let ended = self.stream().await;
             self.port.until = None;
-            self.port.published = published;
+            self.port.is_news = true;
             if let Err(failure) = ended {
                 debug!(error = %failure, "what was committed before the gap has still to come");
             } else {
-                self.pipeline_is_done().await;
+                self.port.chunks.emptied().await;
             }
         }
         gap
@@ -258,7 +274,12 @@ impl<S: Source> Reader<'_, S> {
     /// While there was no connection, the server may have been replaced, and the slot moved or lost. Postgres starts at the
     /// slot's position when asked for an older one, and says nothing: what lies between would be missing.
     async fn check_slot(&mut self) -> Result<(), Failure> {
-        let found = self.source.inspect().await.map_err(|failure| failure.or_gap(true))?;
+        let found = self
+            .source
+            .control
+            .inspect()
+            .await
+            .map_err(|failure| failure.or_gap(true))?;
         let Origin {
             processed,
             slot,
@@ -345,6 +366,27 @@ async fn tell_of_silence(status: &Status, chunks: &ChunkSender) -> Infallible {
             let what = "Postgres does not answer: it sends none of the existing rows";
             status.set_wait(Some(Failure::retry("silent", what)));
         }
+    }
+}
+
+/// Looks at the publication, once the stream has begun, until captured rows may be missing since the look before.
+async fn watch_publication(control: &mut impl Control, wires: &Wires, wanted: &TableFilter) -> Failure {
+    let mut begun = wires.chunks.begun();
+    if begun.changed().await.is_err() {
+        return pending().await;
+    }
+    loop {
+        let known = wires.published.borrow().clone();
+        match control.published(known, wanted.clone()).await {
+            Ok(None) => return pending().await,
+            Ok(Some(Look { gap: Some(gap), .. })) => return gap,
+            // Without one to compare with, it may be that it never was there: the stream tells.
+            Ok(Some(Look { published: None, .. })) => {}
+            Ok(Some(Look { published, .. })) => drop(wires.published.send_replace(published)),
+            // The stream goes on; the next look compares with the last that succeeded.
+            Err(error) => debug!(error = %error, "the publication could not be looked at"),
+        }
+        sleep(PUBLICATION_LOOK).await;
     }
 }
 

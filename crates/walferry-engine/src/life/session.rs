@@ -12,6 +12,7 @@
 
 use std::{
     future::{Future, pending, poll_fn},
+    mem,
     pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::{Poll, ready},
@@ -19,7 +20,7 @@ use std::{
 };
 
 use tokio::{
-    sync::watch,
+    sync::{mpsc::UnboundedSender, watch},
     time::{sleep, timeout},
 };
 use walferry_pgoutput::Lsn;
@@ -41,7 +42,7 @@ use crate::{
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{self, ChunkReceiver, ChunkSender, Phase, Port, Source},
+    source::{self, ChunkReceiver, ChunkSender, Control as _, Phase, Port, Request, Source},
     status::{self, Status},
 };
 
@@ -106,7 +107,7 @@ where
         let is_last = *stop.borrow();
         ended.judge(is_last)?;
         if is_last && self.settings.drop_slot_on_stop {
-            self.source.drop_slot().await?;
+            self.source.control().drop_slot().await?;
         }
         Ok(())
     }
@@ -128,7 +129,9 @@ where
         stop: &mut watch::Receiver<bool>,
     ) -> Result<Ended, Failure> {
         let (wires, receiver) = Wires::new(&self.settings, &prepared.offset, &self.status);
-        let mut worker = self.spawn_worker(&prepared, carried, &wires, receiver)?;
+        let (requests, mut requested) = source::requests();
+        let spawned = self.spawn_worker(&prepared, carried, &wires, receiver, requests);
+        let mut worker = spawned.inspect_err(|_| carried.take(&mut requested))?;
         let Self {
             settings,
             source,
@@ -140,14 +143,15 @@ where
             origin, snapshot, gap, ..
         } = prepared;
         let reader = Reader {
-            source,
+            source: source.parts(),
             settings,
             status,
             retries: &mut carried.retries,
+            again: &mut carried.again,
+            requests: &mut requested,
             port: wires.port(),
             wires: &wires,
             gap,
-            again: carried.again.clone(),
             origin,
         };
         let mut reading = Task::new(reader.read(snapshot));
@@ -190,6 +194,7 @@ where
             () = worker.gone() => {}
             () = async { stopped(stop).await; sleep(CLOSE).await } => {}
         }
+        carried.take(&mut requested);
         Ok(Ended { by, saved })
     }
 
@@ -197,13 +202,14 @@ where
     fn spawn_worker(
         &mut self,
         prepared: &Prepared,
-        carried: &Carried,
+        carried: &mut Carried,
         wires: &Wires,
         chunks: ChunkReceiver,
+        requests: UnboundedSender<Request>,
     ) -> Result<Worker, Failure> {
         let mut pipeline = (self.pipelines)(&prepared.offset)?.with_gate(wires.gate.clone());
         if let Some(plan) = prepared.snapshot.as_ref().filter(|plan| plan.goes_on) {
-            pipeline = pipeline.before_the_rest(carried.again.clone(), plan.done.clone());
+            pipeline = pipeline.with_toast_reread(mem::take(&mut carried.again), plan.done.clone(), requests);
         }
         Worker::spawn(Work {
             pipeline,
@@ -245,7 +251,7 @@ impl Wires {
             phase: self.phase.subscribe(),
             server_end: self.server_end.clone(),
             until: None,
-            published: Some(self.published.clone()),
+            is_news: true,
         }
     }
 

@@ -13,7 +13,7 @@ pub mod pipeline;
 mod plans;
 mod shelf;
 mod snapshot_rows;
-pub mod toast_reread;
+mod toast_reread;
 pub mod witness;
 
 pub use emit::{Converters, Tolerance};

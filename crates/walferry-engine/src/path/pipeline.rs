@@ -5,11 +5,12 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 use walferry_config::{connector::GuardrailAction, limited};
 use walferry_event::{Context, Messages, Settings as EventSettings, Skipped, Transaction, catalog::TableFacts};
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
-use walferry_snapshot::Done;
+use walferry_snapshot::{Again, Done};
 use walferry_transform::Chain;
 
 use crate::{
@@ -22,11 +23,11 @@ use crate::{
         heartbeat::Heartbeats,
         plans::Plans,
         snapshot_rows::Snapshot,
-        toast_reread::{self, ToastReread},
+        toast_reread::ToastReread,
         witness::Witness,
     },
     position::Position,
-    source::Frame,
+    source::{Frame, Request},
     status::SlotXmin,
     status::Status,
 };
@@ -114,9 +115,9 @@ impl Pipeline {
     }
 
     /// The same while an interrupted snapshot, of which so much is done, is still to go on: finds the rows that it has to read
-    /// again.
-    pub fn before_the_rest(mut self, again: toast_reread::Shared, done: Done) -> Self {
-        self.toast_reread = Some(ToastReread::new(again, done));
+    /// again, besides those that were found before, and asks for them.
+    pub fn with_toast_reread(mut self, again: Again, done: Done, requests: UnboundedSender<Request>) -> Self {
+        self.toast_reread = Some(ToastReread::new(again, done, requests));
         self
     }
 
@@ -177,6 +178,7 @@ impl Pipeline {
                 out.step(Step::SnapshotEnd { lsn, transaction });
                 return self.beat(now_ns, true, out);
             }
+            Frame::Watermark => self.toast_reread = None,
             Frame::Tick => {}
         }
         self.beat(now_ns, false, out)

@@ -2,36 +2,25 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    mem,
 };
 
+use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 use walferry_event::Catalog;
 use walferry_pgoutput::{Change, Column, Oid, Operation, Relation, ReplicaIdentity, Tuple};
 use walferry_snapshot::{Again, Done, Step};
 
-use crate::delivery::{batch::Batch, progress};
-
-/// Rows that the snapshot has to read again, shared by the pipeline (which finds them) and the reader (which reads them).
-pub type Shared = Arc<Mutex<Again>>;
-
-/// What has been found.
-pub(crate) fn found(shared: &Shared) -> Again {
-    lock(shared).clone()
-}
-
-/// Forgets it, for another snapshot.
-pub(crate) fn forget(shared: &Shared) {
-    *lock(shared) = Again::default();
-}
-
-fn lock(shared: &Shared) -> MutexGuard<'_, Again> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::{
+    delivery::{batch::Batch, progress},
+    source::Request,
+};
 
 /// Watches the changes that bring the topics to a snapshot's watermark.
 pub(crate) struct ToastReread {
-    again: Shared,
+    again: Again,
+    /// Told what was found, once.
+    requests: UnboundedSender<Request>,
     /// What the snapshot has read. All other rows are read as of the watermark.
     done: Done,
     /// Tables of which the offset says that rows are to be read again.
@@ -51,9 +40,11 @@ struct Key {
 }
 
 impl ToastReread {
-    pub(crate) fn new(again: Shared, done: Done) -> Self {
+    /// `again` has what earlier sessions have found.
+    pub(crate) fn new(again: Again, done: Done, requests: UnboundedSender<Request>) -> Self {
         Self {
             again,
+            requests,
             done,
             flagged: HashSet::new(),
             keys: HashMap::new(),
@@ -109,7 +100,7 @@ impl ToastReread {
         if !lacks_values && !((withheld || key.lacks_columns) && may_lack()) {
             return;
         }
-        let whole = lock(&self.again).note(oid, &key.names, key.of(new));
+        let whole = self.again.note(oid, &key.names, key.of(new));
         if self.flagged.insert(oid) {
             // With the change, not after it: once its offset is stored, nobody else knows of it.
             out.step(progress::Step::Snapshot(Step::Incomplete(oid)));
@@ -122,6 +113,15 @@ impl ToastReread {
             );
             out.step(progress::Step::Snapshot(Step::Restart(oid)));
         }
+    }
+}
+
+impl Drop for ToastReread {
+    /// However it ends, what it has found is still to be read again.
+    fn drop(&mut self) {
+        let found = Request::ReadAgain(mem::take(&mut self.again));
+        // Without a receiver the process is ending, and the next one goes by the stored offset.
+        let _ = self.requests.send(found);
     }
 }
 

@@ -14,8 +14,8 @@ use walferry_engine::{
     progress::{Stored, Transaction},
     sink::{Acks, Outgoing, Sink, Sinks},
     source::{
-        Chunk, ChunkSender, CreatedSlot, Found, FoundSlot, Frame, Phase, Port, SnapshotPlan, SnapshotTable, Source,
-        TableFilter,
+        Chunk, ChunkSender, Control, CreatedSlot, Found, FoundSlot, Frame, Parts, Phase, Port, Rows, SnapshotPlan,
+        SnapshotTable, Source, Stream, TableFilter,
     },
     store::{OffsetStore, StoredOffset},
 };
@@ -119,7 +119,35 @@ impl Edges {
     }
 }
 
-impl Source for Edges {
+/// The same server for each part of the source.
+pub(crate) struct Server {
+    control: Edges,
+    stream: Edges,
+    rows: Edges,
+}
+
+impl Edges {
+    pub(crate) fn server(&self) -> Server {
+        Server {
+            control: self.clone(),
+            stream: self.clone(),
+            rows: self.clone(),
+        }
+    }
+}
+
+impl Source for Server {
+    type Control = Edges;
+    type Stream = Edges;
+    type Rows = Edges;
+
+    fn parts(&mut self) -> Parts<'_, Self> {
+        let Self { control, stream, rows } = self;
+        Parts { control, stream, rows }
+    }
+}
+
+impl Control for Edges {
     async fn inspect(&mut self) -> Result<Found, Failure> {
         self.hang(Hang::Inspect).await;
         let mut state = self.lock();
@@ -160,8 +188,15 @@ impl Source for Edges {
         Ok(self.lock().watermark)
     }
 
+    async fn drop_slot(&mut self) -> Result<(), Failure> {
+        self.lock().slot = None;
+        Ok(())
+    }
+}
+
+impl Rows for Edges {
     /// Two rows a block, a block a chunk.
-    async fn snapshot(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
+    async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
         self.lock().snapshots += 1;
         let existing = self.lock().existing.clone();
         let left = plan.done.left(TABLE, STORAGE, existing.len().div_ceil(2) as u32, 1);
@@ -201,7 +236,9 @@ impl Source for Edges {
         let end = Chunk::new(Bytes::new(), vec![Frame::SnapshotEnd { lsn, transaction }]);
         out.send(end).await.map_err(ended)
     }
+}
 
+impl Stream for Edges {
     async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
         self.hang(Hang::Stream).await;
         // Postgres never goes back behind the slot, and says nothing.
@@ -252,15 +289,6 @@ impl Source for Edges {
             }
         }
         self.confirm(*port.confirmable.borrow());
-        Ok(())
-    }
-
-    async fn advance_slot(&mut self, _: Lsn) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    async fn drop_slot(&mut self) -> Result<(), Failure> {
-        self.lock().slot = None;
         Ok(())
     }
 }

@@ -71,7 +71,7 @@ async fn run(edges: &Edges, settings: Settings, stop_when: impl Fn(&State, &Stat
     let stop = watch::Sender::new(false);
     let mut connector = Connector {
         settings,
-        source: edges.clone(),
+        source: edges.server(),
         sinks: edges.clone(),
         store: edges.clone(),
         pipelines: |after: &StoredOffset| -> Result<Pipeline, Failure> { Ok(fixture::pipeline(after)) },

@@ -1,6 +1,10 @@
 //! Which rows a snapshot that goes on reads again because their changes were not sent.
 
-use walferry_engine::{batch::Batch, source::Frame, store::StoredOffset, toast_reread};
+use walferry_engine::{
+    batch::Batch,
+    source::{self, Frame, Request},
+    store::StoredOffset,
+};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Change, Column, Lsn, Message, OldTuple, Operation, TupleBuf};
 use walferry_snapshot::{Again, Blocks, Done, Keys, Step};
@@ -51,8 +55,9 @@ fn noted(properties: &str, read: Read, catalog: Option<Catalog>) -> Vec<String> 
             blocks,
         });
     }
-    let again = toast_reread::Shared::default();
-    let mut pipeline = fixture::pipeline_of(&connector, &StoredOffset::default()).before_the_rest(again.clone(), done);
+    let (requests, mut requested) = source::requests();
+    let mut pipeline =
+        fixture::pipeline_of(&connector, &StoredOffset::default()).with_toast_reread(Again::default(), done, requests);
     let mut batch = Batch::default();
     pipeline
         .on_frame(Frame::Begin { from: Lsn(0) }, &[], 0, &mut batch)
@@ -75,7 +80,10 @@ fn noted(properties: &str, read: Read, catalog: Option<Catalog>) -> Vec<String> 
         let frame = Frame::Wal { lsn: sent.lsn, payload };
         pipeline.on_frame(frame, &sent.payload, 0, &mut batch).unwrap();
     }
-    let again: Again = again.lock().unwrap().clone();
+    pipeline.on_frame(Frame::Watermark, &[], 0, &mut batch).unwrap();
+    let Ok(Request::ReadAgain(again)) = requested.try_recv() else {
+        panic!("the pipeline asks for nothing");
+    };
     let keys = again.into_tables().flat_map(|(table, keys)| match keys {
         Keys::Of { columns, values } => {
             assert_eq!((table, &columns[..]), (TABLE, &["id".to_owned()][..]));

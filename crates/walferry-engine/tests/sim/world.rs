@@ -589,7 +589,7 @@ fn connector(
     };
     Connector {
         settings,
-        source: Postgres(shared.clone()),
+        source: Postgres::new(shared),
         sinks: Producers(shared.clone()),
         store: Store(shared.clone()),
         pipelines: move |after: &StoredOffset| {

@@ -6,8 +6,8 @@ use walferry_engine::{
     Failure,
     progress::Transaction,
     source::{
-        Chunk, ChunkSender, CreatedSlot, Found, FoundSlot, Frame, Phase, Port, SnapshotPlan, SnapshotTable, Source,
-        TableFilter,
+        Chunk, ChunkSender, Control, CreatedSlot, Found, FoundSlot, Frame, Parts, Phase, Port, Rows, SnapshotPlan,
+        SnapshotTable, Source, Stream, TableFilter,
     },
 };
 use walferry_event::catalog::TableFacts;
@@ -23,12 +23,41 @@ use super::{
     wal,
 };
 
+/// One part of the source of one process.
+pub(crate) struct Part(Shared);
+
 /// The source of one process.
-pub(crate) struct Postgres(pub(crate) Shared);
+pub(crate) struct Postgres {
+    control: Part,
+    stream: Part,
+    rows: Part,
+}
+
+impl Postgres {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        let part = || Part(shared.clone());
+        Self {
+            control: part(),
+            stream: part(),
+            rows: part(),
+        }
+    }
+}
+
+impl Source for Postgres {
+    type Control = Part;
+    type Stream = Part;
+    type Rows = Part;
+
+    fn parts(&mut self) -> Parts<'_, Self> {
+        let Self { control, stream, rows } = self;
+        Parts { control, stream, rows }
+    }
+}
 
 const SYSTEM_ID: u64 = 7;
 
-impl Postgres {
+impl Part {
     /// A statement: it waits for its answer, and fails where the server is not there.
     async fn statement<T>(&self, work: impl FnOnce(&mut State) -> T) -> Result<T, Failure> {
         self.0.turn(Who::Source).await;
@@ -49,7 +78,7 @@ impl Postgres {
     }
 }
 
-impl Source for Postgres {
+impl Control for Part {
     async fn inspect(&mut self) -> Result<Found, Failure> {
         self.statement(|state| {
             state.server.exported = None;
@@ -113,7 +142,13 @@ impl Source for Postgres {
         .await
     }
 
-    async fn snapshot(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
+    async fn drop_slot(&mut self) -> Result<(), Failure> {
+        self.statement(|state| state.server.slot = None).await
+    }
+}
+
+impl Rows for Part {
+    async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
         let exported = self.statement(|state| state.server.exported.take()).await?;
         let exported = exported.ok_or_else(|| Failure::retry("snapshot_gone", "the exported snapshot is gone"))?;
         let reading = Reading(&self.0);
@@ -141,7 +176,9 @@ impl Source for Postgres {
             .await
             .map_err(ended)
     }
+}
 
+impl Stream for Part {
     async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
         self.0.turn(Who::Source).await;
         let until = port.until;
@@ -190,14 +227,6 @@ impl Source for Postgres {
         drop(connected);
         Ok(())
     }
-
-    async fn advance_slot(&mut self, _: Lsn) -> Result<(), Failure> {
-        self.statement(|_| ()).await
-    }
-
-    async fn drop_slot(&mut self) -> Result<(), Failure> {
-        self.statement(|state| state.server.slot = None).await
-    }
 }
 
 /// The transaction that reads a snapshot.
@@ -221,7 +250,7 @@ impl Drop for Connected<'_> {
     }
 }
 
-impl Postgres {
+impl Part {
     /// What is read of a table, in the order of the edge: first rows that are to be read again, then chunks.
     async fn jobs(
         &self,
