@@ -36,6 +36,8 @@ pub struct History {
     pub settled: Lsn,
     /// The last commit that came and that was dealt with. It comes again when it is asked for.
     pub commit: Option<Commit>,
+    /// Where existing rows were read last, or are being read: a server that has forked before that may have other rows.
+    pub rows_read: Lsn,
     /// What decides which transactions the server sends: the publication and the stream's parameters.
     pub sends: String,
     /// A person has accepted that the server has another history: the next start goes on from the slot's position.

@@ -16,6 +16,8 @@ pub(crate) struct Recognition {
     furthest: String,
     settled: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    rows_read: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     commit: Option<LastCommit>,
     #[serde(default)]
     sends: String,
@@ -62,6 +64,7 @@ impl From<&History> for Recognition {
             standby: history.standby,
             furthest: history.furthest.to_string(),
             settled: history.settled.to_string(),
+            rows_read: (history.rows_read != Lsn::INVALID).then(|| history.rows_read.to_string()),
             commit: history.commit.map(|commit| LastCommit {
                 lsn: commit.mark.lsn.to_string(),
                 end: commit.end.to_string(),
@@ -115,6 +118,7 @@ impl Recognition {
             standby: self.standby,
             furthest: self.furthest.parse()?,
             settled: self.settled.parse()?,
+            rows_read: self.rows_read.map_or(Ok(Lsn::INVALID), |lsn| lsn.parse())?,
             commit: self.commit.map(commit).transpose()?,
             sends: self.sends,
             accepted: self.accepted,
@@ -139,6 +143,7 @@ pub(crate) mod tests {
             standby: true,
             furthest: Lsn(0x16_B374_D900),
             settled: Lsn(0x16_B374_D850),
+            rows_read: Lsn(0x15D_7000),
             commit: Some(Commit {
                 mark: Mark {
                     lsn: Lsn(0x16_B374_D848),

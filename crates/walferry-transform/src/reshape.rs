@@ -227,7 +227,7 @@ pub(crate) fn settle_one<'a>(field: &'a Field, value: &mut Value<'a>, replace_nu
 pub(crate) fn check(field: &Field, value: &Value<'_>) -> Result<(), Unfit> {
     match value {
         Value::Null if !field.schema.optional => Err(required_null(field)),
-        Value::Struct(_) | Value::Array(_) | Value::Map(_) => check_within(field, &field.schema, value),
+        Value::Struct(_) | Value::Array(_) | Value::Map(_) => check_within(field, value),
         _ => Ok(()),
     }
 }

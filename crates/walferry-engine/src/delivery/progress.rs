@@ -653,7 +653,9 @@ impl State {
             }
             Step::SnapshotEnd { lsn, transaction } => {
                 self.delivered.snapshot = None;
-                self.delivered.history.get_or_insert_default().settle(lsn);
+                let history = self.delivered.history.get_or_insert_default();
+                history.settle(lsn);
+                history.rows_read = history.rows_read.max(lsn);
                 self.transaction = transaction;
                 offset.lsn = Some(lsn.into());
                 // Rows that were read once more say more than the stream that they were read beside.

@@ -188,6 +188,12 @@ impl Offset<'_> {
         self.history.settled.max(unit)
     }
 
+    /// Where existing rows were read last. A snapshot that goes on may have read them as far as the stream had come.
+    fn rows_read(&self) -> Lsn {
+        let streamed = self.stored.snapshot.as_ref().map(|_| self.history.furthest);
+        self.history.rows_read.max(streamed.unwrap_or_default())
+    }
+
     /// No timeline tells of another history. The stream will, where the slot still has the last commit.
     fn same(&self) -> Result<Judged, Failure> {
         match went_back(self.history.furthest, self.found) {
@@ -220,7 +226,11 @@ impl Offset<'_> {
         let unit = self.stored.position.map(|position| position.unit);
         let has_more = self.history.settled > fork || unit.is_some_and(|unit| unit >= fork);
         if !has_more && processed <= fork {
-            return Ok(self.holds());
+            // What was only heard of the server before, or read of its rows, says nothing of this one.
+            return Ok(match self.rows_read().max(self.history.furthest) > fork {
+                true => self.go_on_at_fork(fork, None),
+                false => self.holds(),
+            });
         }
         // The standby was promoted while it was read: its slot stands where nobody but us has moved it.
         if self.history.standby && (fork..=processed).contains(&self.confirmed) && self.confirmed > fork {
@@ -247,12 +257,10 @@ impl Offset<'_> {
         let mut offset = self.stored.clone();
         let history = offset.history.get_or_insert_default();
         history.settled = history.settled.min(fork);
-        history.commit = history.commit.filter(|commit| commit.end <= fork);
-        // A snapshot may have read rows that this server does not have.
-        if history.furthest > fork {
-            offset.snapshot = None;
-        }
+        let sends_the_same = self.sends_the_same();
+        history.commit = history.commit.filter(|commit| sends_the_same && commit.end <= fork);
         history.furthest = Lsn::INVALID;
+        history.rows_read = history.rows_read.min(fork);
         if let Some(to) = delivered {
             history.missing = Some(self.missing(fork, to));
         }
@@ -263,6 +271,10 @@ impl Offset<'_> {
         // It must be that of a commit.
         connect.lsn_commit = connect.lsn_commit.filter(|&lsn| lsn <= fork.0);
         history.enter(self.found);
+        if self.rows_read() > fork {
+            // Rows that had been deleted or changed by then are as they were on this server, and the stream does not bring them.
+            offset = offset.interrupted();
+        }
         Judged::Moved(Box::new(offset))
     }
 
@@ -283,6 +295,10 @@ impl Offset<'_> {
         };
         history.enter(self.found);
         offset.history = Some(history);
+        if self.rows_read() > at {
+            // As behind a fork: nobody knows where the two histories part.
+            offset = offset.interrupted();
+        }
         Judged::Moved(Box::new(offset))
     }
 
@@ -464,6 +480,41 @@ mod tests {
     #[test]
     fn a_server_that_was_only_quiet_past_the_fork_lacks_nothing() {
         assert_eq!(moved(judged(&promoted(300), &stored(350, 520))), (Some(342), None));
+    }
+
+    /// Keepalives of the server before were further than this server's log. That says nothing of what it has.
+    #[test]
+    fn what_was_only_heard_of_the_server_before_is_forgotten() {
+        let mut heard = stored(390, 400);
+        heard.history.as_mut().unwrap().furthest = Lsn(1200);
+        assert_eq!(moved(judged(&promoted(300), &heard)), (Some(382), None));
+    }
+
+    #[test]
+    fn rows_that_were_read_past_the_fork_are_read_again() {
+        let begins_again = |stored: &StoredOffset| match judged(&promoted(300), stored) {
+            Ok(Judged::Moved(offset)) => offset.connect.is_unfinished_snapshot() && offset.snapshot.is_none(),
+            Ok(Judged::Holds) => false,
+            Err(failure) => panic!("{failure}"),
+        };
+        let at = |rows_read: u64, goes_on: bool, furthest: u64| {
+            let mut stored = stored(390, 400);
+            if goes_on {
+                stored = stored.interrupted();
+                stored.snapshot = Some(walferry_snapshot::Done::default());
+            }
+            let history = stored.history.as_mut().unwrap();
+            (history.rows_read, history.furthest) = (Lsn(rows_read), Lsn(furthest));
+            stored
+        };
+        assert!(!begins_again(&at(400, false, 400)));
+        assert!(begins_again(&at(408, false, 400)));
+        assert!(!begins_again(&at(300, true, 400)));
+        assert!(
+            begins_again(&at(300, true, 450)),
+            "chunks may have been read as far as the stream had come"
+        );
+        assert!(!begins_again(&at(300, false, 450)), "they were read before");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     delivery::store::{OffsetStore, StoredOffset},
     failure::{Exit, Failure},
     gap::MISSING,
-    history::{self, Judged},
+    history::{self, History, Judged},
     life::{
         connector::{Carried, Connector},
         new_slot::NewSlot,
@@ -156,7 +156,7 @@ where
         match plan {
             Plan::Resume { from, snapshot } => self.resume(stored.unwrap_or_default(), from, snapshot).await,
             Plan::Continue { from } => Ok(go_on(stored.unwrap_or_default(), from, &carried.again)),
-            Plan::Adopt { snapshot, from } => self.adopt(from, snapshot).await,
+            Plan::Adopt { snapshot, from } => self.adopt(from, snapshot, stored).await,
             Plan::Create { snapshot, replace } => self.create(stored, snapshot, replace, &carried.new_slot).await,
             Plan::ReadOnly => Ok(Beginning {
                 offset: StoredOffset::default().interrupted(),
@@ -203,6 +203,9 @@ where
         }
         if rows.is_some() && matches!(plan, Plan::Create { .. } | Plan::Adopt { .. }) {
             offset.connect.lsn = Some(from.into());
+            if let Some(history) = &mut offset.history {
+                history.rows_read = from;
+            }
             offset = offset.interrupted();
             offset.snapshot = Some(Done::default());
             self.store.write(&offset).await?;
@@ -317,7 +320,7 @@ where
     }
 
     /// From a slot of which nothing is known.
-    async fn adopt(&mut self, from: Lsn, snapshot: bool) -> Result<Beginning, Failure> {
+    async fn adopt(&mut self, from: Lsn, snapshot: bool, stored: Option<StoredOffset>) -> Result<Beginning, Failure> {
         let slot = &self.settings.slot;
         if snapshot {
             warn!(lsn.confirmed = %from, slot, "the slot is there but no offset: going on behind the existing rows");
@@ -325,7 +328,15 @@ where
             warn!(lsn.confirmed = %from, slot, "the slot is there but no offset: going on from the slot's position");
         }
         let (from, rows) = self.existing_rows(snapshot, from).await?;
-        let offset = StoredOffset::default();
+        // What the topics have and the server has not stays so.
+        let missing = stored.and_then(|offset| offset.history?.missing);
+        let offset = StoredOffset {
+            history: Some(History {
+                missing,
+                ..History::default()
+            }),
+            ..StoredOffset::default()
+        };
         Ok(Beginning { offset, from, rows })
     }
 
@@ -337,12 +348,14 @@ where
         replace: bool,
         new_slot: &NewSlot,
     ) -> Result<Beginning, Failure> {
-        // A first start that failed has left no more than that it had begun.
-        if let Some(old) = stored.filter(|old| snapshot && !old.is_beginning()) {
-            warn!(
-                slot = self.settings.slot,
-                "the slot is gone: all existing rows are read again, and rows that were deleted meanwhile stay in the topics"
-            );
+        if let Some(old) = stored.filter(|_| snapshot) {
+            // A first start that failed has left no more than that it had begun.
+            if !old.is_beginning() {
+                warn!(
+                    slot = self.settings.slot,
+                    "the slot is gone: all existing rows are read again, and rows that were deleted meanwhile stay in the topics"
+                );
+            }
             // It says nothing of the new slot; nor must it after a crash, until all rows are read.
             let mut old = old.interrupted();
             old.history = None;

@@ -88,7 +88,23 @@ impl<S: Source> Reader<'_, S> {
             done = self.before_stream(snapshot) => done?,
             () = over(&mut phase) => return Ok(()),
         }
-        let mut failure = match self.stream().await {
+        // Reading rows takes its time. The server may have been replaced since the last look, with no connection in use to tell.
+        let looked_again = async {
+            match nothing_read {
+                true => Ok(()),
+                false => self.check_slot().await,
+            }
+        };
+        let looked_again = tokio::select! {
+            biased;
+            looked_again = looked_again => looked_again,
+            () = over(&mut phase) => return Ok(()),
+        };
+        let streamed = match looked_again {
+            Ok(()) => self.stream().await,
+            Err(failure) => Err(failure),
+        };
+        let mut failure = match streamed {
             Err(failure) => failure,
             Ok(()) => return Ok(()),
         };

@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) hangs: Option<Hang>,
     /// What happens to the server when a connection has failed.
     pub(crate) meanwhile: Option<fn(&mut State)>,
+    /// The same when existing rows have been read.
+    pub(crate) behind_rows: Option<fn(&mut State)>,
     pub(crate) snapshots: usize,
     /// Where an interrupted snapshot goes on.
     pub(crate) watermark: Lsn,
@@ -232,6 +234,12 @@ impl Rows for Edges {
             out.send(part).await.map_err(ended)?;
         }
         self.hang(Hang::Snapshot).await;
+        {
+            let mut state = self.lock();
+            if let Some(behind) = state.behind_rows.take() {
+                behind(&mut state);
+            }
+        }
         let transaction = Transaction { xid: 3, time_us: 1 };
         let end = Chunk::new(Bytes::new(), vec![Frame::SnapshotEnd { lsn, transaction }]);
         out.send(end).await.map_err(ended)

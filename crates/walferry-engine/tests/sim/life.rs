@@ -11,6 +11,7 @@ use walferry_engine::{
     store::StoredOffset,
 };
 use walferry_pgoutput::Lsn;
+use walferry_snapshot::Done;
 
 use crate::{
     edges::{BrokerIs, Edges, Hang, State, WAL_END},
@@ -408,6 +409,46 @@ fn a_server_that_changed_while_there_was_no_connection_is_refused() {
             );
         });
     }
+}
+
+/// Nobody uses a connection while the last rows are on their way to Kafka, so none breaks.
+#[test]
+fn a_server_that_is_replaced_while_rows_are_read_is_noticed_before_it_is_streamed() {
+    block_on(async {
+        let edges = beside_a_slot();
+        edges.lock().behind_rows = Some(|state| state.system_id = 8);
+        let failure = run(&edges, when_needed(), is_in_kafka).await.unwrap_err();
+        assert_eq!(failure.kind, "other_server");
+        let state = edges.lock();
+        assert!(!state.log.contains(&rows(3)[0]), "{:?}", state.log);
+        assert_eq!(state.slot, Some(Lsn(10)));
+    });
+}
+
+/// The offset of a first start that failed tells of another slot.
+#[test]
+fn while_the_disk_is_full_no_slot_is_made_that_no_offset_tells_of() {
+    block_on_paused(async {
+        let edges = Edges::new(three());
+        {
+            let mut state = edges.lock();
+            (state.existing, state.store_full) = (rows(0).to_vec(), true);
+            let begun = r#"{"lsn": 5, "lsn_proc": 5, "snapshot": "INITIAL", "snapshot_completed": false}"#;
+            state.offset = Some(StoredOffset {
+                connect: serde_json::from_str(begun).expect("an offset"),
+                system_id: Some(7),
+                snapshot: Some(Done::default()),
+                ..StoredOffset::default()
+            });
+        }
+        let begun = tokio::time::Instant::now();
+        let late = |_: &State, _: &Status| begun.elapsed() > Duration::from_secs(60);
+        assert_eq!(run(&edges, when_needed(), late).await, Ok(()));
+        assert_eq!(edges.lock().slot, None);
+        edges.lock().store_full = false;
+        assert_eq!(run(&edges, when_needed(), is_in_kafka).await, Ok(()));
+        assert_eq!(edges.lock().log, [rows(0).to_vec(), all()].concat());
+    });
 }
 
 #[test]

@@ -46,7 +46,7 @@ use self::{
     plan::{Fault, Plan},
     postgres::Postgres,
     record::{Entry, Record, What},
-    server::{Server, Slot},
+    server::{Becomes, Server, Slot},
 };
 use crate::{fixture, random::Random};
 
@@ -62,11 +62,13 @@ pub(crate) struct State {
     source: Gate,
     store: Gate,
     session: Session,
-    /// Everything that is committed from here on is to be streamed.
-    since: Lsn,
+    /// Where the stream has begun, each with the length of the log then. The last one counts.
+    beginnings: Vec<(usize, Lsn)>,
     chunks_read: Vec<ChunkRead>,
     /// Records of what the server no longer has.
     gone: BTreeSet<Record>,
+    /// Whether the server lacks something that another one had committed.
+    lacks_units: bool,
     /// Whether another server has taken over.
     has_failed_over: bool,
     /// What went wrong.
@@ -102,8 +104,12 @@ impl State {
 
     /// Whether it is a failure at which a person accepts that the server has another history.
     fn is_accepted(&mut self, failure: &Failure) -> bool {
-        let is_accepted =
-            self.plan.accepts_history && ["another_history", "offset_beyond_server"].contains(&failure.kind);
+        let is_told = match failure.kind {
+            "another_history" => self.lacks_units,
+            "offset_beyond_server" => self.has_failed_over,
+            _ => false,
+        };
+        let is_accepted = self.plan.accepts_history && is_told;
         if is_accepted {
             self.tell(|| format!("accepted: {failure}"));
             let history = self.disk.offset.as_mut().and_then(|offset| offset.history.as_mut());
@@ -133,7 +139,7 @@ impl State {
 
     /// A record is given to the producer.
     fn sent(&mut self, entry: &mut Entry) {
-        entry.is_gone = self.session.is_over && self.gone.contains(&entry.record);
+        entry.is_gone = self.gone.contains(&entry.record);
         self.tell(|| format!("sent {:?}", entry.record));
         let faults = checks::sent(self, entry);
         self.faults.extend(faults);
@@ -171,7 +177,8 @@ impl World {
     pub(crate) fn new(seed: u64, plan: impl FnOnce(&mut Random) -> Plan, traced: bool) -> Self {
         let mut random = Random::new(seed);
         let plan = plan(&mut random);
-        let (database, actions_left) = (Database::new(&mut random), plan.actions);
+        let (mut database, actions_left) = (Database::new(&mut random), plan.actions);
+        database.has_messages = plan.messages;
         let state = State {
             plan,
             random,
@@ -182,9 +189,10 @@ impl World {
             source: Gate::default(),
             store: Gate::default(),
             session: Session::default(),
-            since: Lsn::INVALID,
+            beginnings: Vec::new(),
             chunks_read: Vec::new(),
             gone: BTreeSet::new(),
+            lacks_units: false,
             has_failed_over: false,
             faults: Vec::new(),
             trace: traced.then(Vec::new),
@@ -246,6 +254,11 @@ impl World {
         }
     }
 
+    /// What is stored.
+    pub(crate) fn offset(&self) -> Option<StoredOffset> {
+        self.shared.lock().disk.offset.clone()
+    }
+
     /// All rows change, many but for their TOASTed values, and so they move. Then nothing happens in the database any more.
     pub(crate) fn move_rows(&mut self) {
         let state = &mut *self.shared.lock();
@@ -261,17 +274,35 @@ impl World {
         let Some(slot) = state.server.slot else { return };
         let span = (state.database.end.0 - slot.confirmed.0) / 8;
         let at = Lsn(slot.confirmed.0 + 8 * state.random.below(span + 1));
+        // A server has no part of a record.
+        let at = state.database.boundary(at).max(slot.confirmed);
         let confirmed = if state.random.once_in(2) {
             slot.on_disk
         } else {
             slot.confirmed
         };
         let on_disk = confirmed;
+        let was_connected = state.server.connection.is_some();
         let gone = state.database.fork(at);
+        state
+            .beginnings
+            .iter_mut()
+            .for_each(|(_, since)| *since = at.min(*since));
         state.tell(|| format!("the server is now one that has WAL up to {at:?}, its slot stands at {confirmed:?}"));
         let comes_later = is_promoted && state.random.once_in(3);
         let slot = Slot { confirmed, on_disk };
-        state.server.replace(at, is_promoted, slot, comes_later);
+        let becomes = match is_promoted {
+            true => Becomes::Primary {
+                shares_archive: state.random.once_in(2),
+            },
+            false => Becomes::Copy,
+        };
+        state.server.replace(at, becomes, slot, comes_later);
+        if !state.source.waits && !was_connected && state.random.once_in(2) {
+            // No connection is in use, so nobody notices.
+            state.server.broken = None;
+        }
+        state.lacks_units |= !gone.is_empty();
         state.gone.extend(checks::records(&gone, &state.plan));
         state.kafka.forget(&state.gone);
         state.disk.may_fall = true;
@@ -589,7 +620,7 @@ fn connector(
     };
     Connector {
         settings,
-        source: Postgres::new(shared),
+        source: Postgres::new(shared.clone()),
         sinks: Producers(shared.clone()),
         store: Store(shared.clone()),
         pipelines: move |after: &StoredOffset| {

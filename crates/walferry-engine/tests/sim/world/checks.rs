@@ -58,7 +58,12 @@ fn made(unit: &Unit, plan: &Plan) -> Vec<Expected> {
             lsn: unit.end_lsn,
             ordinal: 0,
         };
-        add(position, None, None, What::Change('m', unit.end_lsn, 0));
+        add(
+            position,
+            None,
+            None,
+            What::Change('m', unit.end_lsn, unit.server as i64),
+        );
         return records;
     }
     let mut last = Position::default();
@@ -71,7 +76,7 @@ fn made(unit: &Unit, plan: &Plan) -> Vec<Expected> {
                 ordinal,
             };
         }
-        for (id, what) in told(op, plan) {
+        for (id, what) in told(op, unit.time_us(), plan) {
             add(last, Some(op.table), id, what);
         }
     }
@@ -79,14 +84,14 @@ fn made(unit: &Unit, plan: &Plan) -> Vec<Expected> {
 }
 
 /// The records of a change. One that moves a row to another key is a delete and a create.
-fn told(op: &Op, plan: &Plan) -> Vec<(Option<i32>, What)> {
+fn told(op: &Op, time_us: i64, plan: &Plan) -> Vec<(Option<i32>, What)> {
     let sends = |letter| plan.sends(op, letter);
     let version = |letter, row: Row| {
         let letter = if sends(letter) { letter } else { UNSENT };
         (Some(row.id), What::Change(letter, op.lsn, row.n))
     };
     let delete = |row: Row| {
-        let records = [What::Change('d', op.lsn, 0), What::Tombstone].map(|what| (Some(row.id), what));
+        let records = [What::Change('d', op.lsn, time_us), What::Tombstone].map(|what| (Some(row.id), what));
         let count = if plan.tombstones { 2 } else { 1 };
         records.into_iter().take(if sends('d') { count } else { 0 })
     };
@@ -97,15 +102,26 @@ fn told(op: &Op, plan: &Plan) -> Vec<(Option<i32>, What)> {
         }
         Change::Update { after, .. } => vec![version('u', after)],
         Change::Delete(row) => delete(row).collect(),
-        Change::Truncate if sends('t') => vec![(None, What::Change('t', op.lsn, 0))],
+        Change::Truncate if sends('t') => vec![(None, What::Change('t', op.lsn, time_us))],
         Change::Truncate => Vec::new(),
     }
 }
 
 impl State {
+    /// Everything that is committed from here on is to be streamed.
+    pub(crate) fn since(&self) -> Lsn {
+        self.beginnings.last().map_or(Lsn::INVALID, |(_, since)| *since)
+    }
+
+    /// Existing rows are read, and the stream begins behind them.
+    pub(crate) fn begin_at(&mut self, since: Lsn) {
+        self.beginnings.push((self.kafka.log.len(), since));
+    }
+
     /// Records of everything that was committed since the slot was made.
     fn expected(&self) -> impl Iterator<Item = Expected> {
-        let units = self.database.units.iter().filter(|unit| unit.commit_lsn >= self.since);
+        let since = self.since();
+        let units = self.database.units.iter().filter(move |unit| unit.commit_lsn >= since);
         units.flat_map(|unit| expected(unit, &self.plan))
     }
 
@@ -226,21 +242,29 @@ pub(crate) fn sent(state: &State, entry: &Entry) -> Vec<String> {
 pub(crate) fn order(state: &State) -> Vec<String> {
     let mut faults = Vec::new();
     let mut committed: BTreeMap<_, Vec<What>> = BTreeMap::new();
+    let mut commits: BTreeMap<_, Vec<Lsn>> = BTreeMap::new();
     let mut runs: BTreeMap<_, (usize, Option<usize>)> = BTreeMap::new();
     for unit in &state.database.units {
         for expected in made(unit, &state.plan) {
             let Record { table, id, what } = expected.record;
-            let order = committed.entry((table, id)).or_default();
-            order.push(what);
-            if unit.commit_lsn < state.since {
-                // The stream has nothing of it, so that it begins later.
-                runs.entry((table, id)).or_default().0 = order.len();
-            }
+            committed.entry((table, id)).or_default().push(what);
+            commits.entry((table, id)).or_default().push(unit.commit_lsn);
         }
     }
+    let mut beginnings = state.beginnings.iter().peekable();
     // Tombstones tell nothing of themselves: they belong to the delete before them.
     let mut gone: BTreeMap<_, bool> = BTreeMap::new();
-    for entry in state.kafka.log.iter().filter(|entry| !entry.is_late) {
+    for (number, entry) in state.kafka.log.iter().enumerate() {
+        while let Some((_, since)) = beginnings.next_if(|(at, _)| *at <= number) {
+            for (key, commits) in &commits {
+                // The stream has nothing of what was committed before, so that it begins later.
+                let furthest = &mut runs.entry(*key).or_default().0;
+                *furthest = (*furthest).max(commits.partition_point(|commit| commit < since));
+            }
+        }
+        if entry.is_late {
+            continue;
+        }
         let Record { table, id, what } = entry.record;
         let is_gone = gone.entry((table, id)).or_default();
         *is_gone = entry.is_gone || (*is_gone && what == What::Tombstone);
@@ -364,7 +388,7 @@ impl History {
                         let history = Self {
                             versions: BTreeSet::from([new.n]),
                             moved_key: false,
-                            is_unsent: unit.commit_lsn >= state.since && !state.plan.sends(op, 'c'),
+                            is_unsent: unit.commit_lsn >= state.since() && !state.plan.sends(op, 'c'),
                         };
                         rows.insert(new.id, history);
                     }

@@ -81,6 +81,15 @@ pub(crate) struct Unit {
     pub(crate) xid: u32,
     pub(crate) ops: Vec<Op>,
     pub(crate) is_message: bool,
+    /// Which of all servers has committed it.
+    pub(crate) server: usize,
+}
+
+impl Unit {
+    /// When it was committed, microseconds since 1970. No two servers commit at the same time.
+    pub(crate) const fn time_us(&self) -> i64 {
+        1_700_000_000_000_000 + 8 * self.commit_lsn.0 as i64 + self.server as i64
+    }
 }
 
 /// What a table holds.
@@ -107,11 +116,17 @@ pub(crate) struct Database {
     pub(crate) tables: [Table; TABLES.len()],
     /// The end of the WAL.
     pub(crate) end: Lsn,
+    /// Where each record of the WAL begins.
+    records: Vec<Lsn>,
     /// The tables as they were behind each position at which they changed.
     past: Vec<(Lsn, [Table; TABLES.len()])>,
     /// Tables that a snapshot reads: they cannot be rewritten.
     pub(crate) read_by_snapshot: BTreeSet<usize>,
     writers: Vec<Writer>,
+    /// Whether messages are written outside of transactions.
+    pub(crate) has_messages: bool,
+    /// How many servers have taken the place of another one.
+    forks: usize,
     xid: u32,
     n: i64,
 }
@@ -173,9 +188,12 @@ impl Database {
             units: Vec::new(),
             tables: [empty(1), empty(100), empty(200)],
             end: Lsn(1_000),
+            records: Vec::new(),
             past: Vec::new(),
             read_by_snapshot: BTreeSet::new(),
             writers: Vec::new(),
+            has_messages: true,
+            forks: 0,
             xid: 700,
             n: 0,
         };
@@ -204,7 +222,8 @@ impl Database {
             64..=86 if random.once_in(8) || !self.writers[writer].ops.is_empty() => self.commit(writer, random),
             64..=86 => self.change(writer, random),
             87..=90 => drop(self.writers.swap_remove(writer)),
-            91..=93 => self.message(),
+            91..=93 if self.has_messages => self.message(),
+            91..=93 => self.change(writer, random),
             94 => self.truncate(random),
             _ => self.rewrite(random),
         }
@@ -243,15 +262,28 @@ impl Database {
         }
     }
 
+    /// The last end of a record that is no farther than this.
+    pub(crate) fn boundary(&self, lsn: Lsn) -> Lsn {
+        if lsn >= self.end {
+            return self.end;
+        }
+        let next = self.records.partition_point(|&begin| begin <= lsn);
+        next.checked_sub(1).map_or(lsn, |last| self.records[last])
+    }
+
     /// Another server takes over, which has the WAL up to there and nothing behind it. Returns what it does not have.
     pub(crate) fn fork(&mut self, at: Lsn) -> Vec<Unit> {
         self.abort_all();
+        self.records.retain(|&begin| begin < at);
         let kept = self.units.partition_point(|unit| unit.end_lsn <= at);
         let gone = self.units.split_off(kept);
         self.past.retain(|(end, _)| *end <= at);
         let (_, tables) = self.past.last().expect("it has the rows of the beginning");
         self.tables.clone_from(tables);
         self.end = at;
+        self.forks += 1;
+        // It goes on with the next id that it knows of.
+        self.xid = self.units.iter().map(|unit| unit.xid).max().unwrap_or(700);
         gone
     }
 
@@ -277,6 +309,7 @@ impl Database {
     /// Where the next record of the WAL begins.
     fn record(&mut self) -> Lsn {
         let begin = self.end;
+        self.records.push(begin);
         self.end = Lsn(begin.0 + 8 * (1 + self.n.unsigned_abs() % 5));
         begin
     }
@@ -349,6 +382,7 @@ impl Database {
             xid,
             ops,
             is_message: false,
+            server: self.forks,
         });
     }
 
@@ -360,6 +394,7 @@ impl Database {
             xid: 0,
             ops: Vec::new(),
             is_message: true,
+            server: self.forks,
         });
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) is_ordered: bool,
     /// Since Postgres 15.
     pub(crate) skips_empty_transactions: bool,
+    /// Whether messages are written outside of transactions.
+    pub(crate) messages: bool,
     /// Whether a person accepts a server that has another history.
     pub(crate) accepts_history: bool,
     /// How much happens in the database.
@@ -118,6 +120,7 @@ impl Plan {
             chunk_blocks: 2,
             is_ordered: true,
             skips_empty_transactions: true,
+            messages: true,
             accepts_history: false,
             actions: 60,
             faults: Vec::new(),

@@ -1,6 +1,10 @@
 //! The simulated server as the engine's source.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
+};
 
 use walferry_engine::{
     Failure,
@@ -19,12 +23,17 @@ use super::{
     checks::{self, ChunkRead},
     database::{Row, TABLES},
     gates::Who,
-    server::{Exported, Slot},
+    server::{Exported, Slot, unreachable},
     wal,
 };
 
 /// One part of the source of one process.
-pub(crate) struct Part(Shared);
+pub(crate) struct Part {
+    shared: Shared,
+    /// The replication connection that was opened by a look at the server, and that the next stream uses. What has been cut
+    /// before then.
+    link: Arc<Mutex<Option<u64>>>,
+}
 
 /// The source of one process.
 pub(crate) struct Postgres {
@@ -34,8 +43,12 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    pub(crate) fn new(shared: &Shared) -> Self {
-        let part = || Part(shared.clone());
+    pub(crate) fn new(shared: Shared) -> Self {
+        let link = Arc::new(Mutex::new(None));
+        let part = || Part {
+            shared: shared.clone(),
+            link: link.clone(),
+        };
         Self {
             control: part(),
             stream: part(),
@@ -58,17 +71,29 @@ impl Source for Postgres {
 const SYSTEM_ID: u64 = 7;
 
 impl Part {
+    fn link(&self) -> MutexGuard<'_, Option<u64>> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A statement: it waits for its answer, and fails where the server is not there.
     async fn statement<T>(&self, work: impl FnOnce(&mut State) -> T) -> Result<T, Failure> {
-        self.0.turn(Who::Source).await;
-        let mut state = self.0.lock();
+        self.shared.turn(Who::Source).await;
+        let mut state = self.shared.lock();
         state.server.answer()?;
         Ok(work(&mut state))
     }
 
     /// Ends when the connection is cut.
     async fn cut(&self) -> Failure {
-        poll_fn(|_| self.0.lock().server.broken.take().map_or(Poll::Pending, Poll::Ready)).await
+        poll_fn(|_| {
+            self.shared
+                .lock()
+                .server
+                .broken
+                .take()
+                .map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 
     fn export(state: &mut State) -> Lsn {
@@ -80,25 +105,30 @@ impl Part {
 
 impl Control for Part {
     async fn inspect(&mut self) -> Result<Found, Failure> {
-        self.statement(|state| {
-            state.server.exported = None;
-            let slot = state.server.slot.map(|slot| FoundSlot {
-                confirmed: Some(slot.confirmed),
-                restart: Some(slot.confirmed),
-                alive: true,
-                active_pid: None,
-            });
-            Found {
-                server_version: 160_000,
-                system_id: SYSTEM_ID,
-                wal_end: state.database.end,
-                slot,
-                lineage: state.server.lineage.clone(),
-                sends: "dbz".into(),
-                ..Found::default()
-            }
-        })
-        .await
+        *self.link() = None;
+        let (found, link) = self
+            .statement(|state| {
+                state.server.exported = None;
+                let slot = state.server.slot.map(|slot| FoundSlot {
+                    confirmed: Some(slot.confirmed),
+                    restart: Some(slot.confirmed),
+                    alive: true,
+                    active_pid: None,
+                });
+                let found = Found {
+                    server_version: 160_000,
+                    system_id: SYSTEM_ID,
+                    wal_end: state.database.end,
+                    slot,
+                    lineage: state.server.lineage.clone(),
+                    sends: "dbz".into(),
+                    ..Found::default()
+                };
+                (found, state.server.cuts)
+            })
+            .await?;
+        *self.link() = Some(link);
+        Ok(found)
     }
 
     async fn tables(&mut self, wanted: TableFilter, _: &[String]) -> Result<Vec<TableFacts>, Failure> {
@@ -116,7 +146,7 @@ impl Control for Part {
             let consistent_point = Self::export(state);
             let (confirmed, on_disk) = (consistent_point, consistent_point);
             state.server.slot = Some(Slot { confirmed, on_disk });
-            state.since = consistent_point;
+            state.begin_at(consistent_point);
             state.disk.may_fall = state.disk.offset.is_some();
             state.tell(|| format!("slot created at {consistent_point:?}"));
             CreatedSlot { consistent_point }
@@ -134,7 +164,8 @@ impl Control for Part {
                 .is_some_and(|offset| offset.snapshot.is_some());
             if !goes_on {
                 // A slot of which nothing is known: what it holds is in the rows that are read.
-                state.since = lsn;
+                state.begin_at(lsn);
+                state.disk.may_fall = state.disk.offset.is_some();
             }
             state.tell(|| format!("watermark {lsn:?}"));
             lsn
@@ -143,7 +174,15 @@ impl Control for Part {
     }
 
     async fn drop_slot(&mut self) -> Result<(), Failure> {
-        self.statement(|state| state.server.slot = None).await
+        self.statement(|state| {
+            state.tell(|| "slot dropped".into());
+            state.server.slot = None;
+            if state.has_failed_over {
+                // The next start waits for the slot of another timeline. A person says that it will not come.
+                state.disk.offset = None;
+            }
+        })
+        .await
     }
 }
 
@@ -151,13 +190,13 @@ impl Rows for Part {
     async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
         let exported = self.statement(|state| state.server.exported.take()).await?;
         let exported = exported.ok_or_else(|| Failure::retry("snapshot_gone", "the exported snapshot is gone"))?;
-        let reading = Reading(&self.0);
-        self.0.lock().chunks_read.clear();
+        let reading = Reading(&self.shared);
+        self.shared.lock().chunks_read.clear();
         let mut jobs = Vec::new();
         for facts in &plan.tables {
             jobs.extend(self.jobs(facts, &plan, &exported).await?);
         }
-        self.0.lock().shuffle(&mut jobs);
+        self.shared.lock().shuffle(&mut jobs);
         for job in jobs {
             let (chunk, read) = job;
             self.statement(|state| {
@@ -180,11 +219,18 @@ impl Rows for Part {
 
 impl Stream for Part {
     async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
-        self.0.turn(Who::Source).await;
+        self.shared.turn(Who::Source).await;
         let until = port.until;
-        let begins = self.0.lock().server.start(from, until, port.confirmable.clone())?;
-        let connected = Connected(&self.0);
-        self.0.lock().tell(|| format!("stream from {from:?} until {until:?}"));
+        let link = self.link().take();
+        let begins = self
+            .shared
+            .lock()
+            .server
+            .start(link, from, until, port.confirmable.clone())?;
+        let connected = Connected(&self.shared);
+        self.shared
+            .lock()
+            .tell(|| format!("stream from {from:?} until {until:?}"));
         let mut phase = port.phase.clone();
         let closing = async move {
             let _ = phase.wait_for(|phase| *phase == Phase::Close).await;
@@ -196,11 +242,14 @@ impl Stream for Part {
                 .await
                 .map_err(ended)?;
             loop {
-                self.0.turn(Who::Source).await;
-                let Some(read) = self.0.lock().read() else {
+                self.shared.turn(Who::Source).await;
+                let Some(read) = self.shared.lock().read()? else {
                     return Ok::<(), Failure>(());
                 };
                 if !read.is_empty() {
+                    let told = read.iter().filter_map(wal::Sent::tells).max().unwrap_or_default();
+                    port.server_end
+                        .send_if_modified(|end| std::mem::replace(end, told.max(*end)) < told);
                     port.chunks.send(wal::chunk(read)).await.map_err(ended)?;
                 }
             }
@@ -223,7 +272,7 @@ impl Stream for Part {
             failure = self.cut() => return Err(failure),
             ended = attended => ended?,
         }
-        self.0.lock().confirm();
+        self.shared.lock().confirm();
         drop(connected);
         Ok(())
     }
@@ -263,7 +312,7 @@ impl Part {
             return Ok(Vec::new());
         }
         let index = TABLES.iter().position(|table| table.oid == oid).expect("it was listed");
-        let (table, most) = (&exported.tables[index], self.0.lock().plan.chunk_blocks);
+        let (table, most) = (&exported.tables[index], self.shared.lock().plan.chunk_blocks);
         let is_same = self.statement(|state| {
             state.database.read_by_snapshot.insert(index);
             state.database.tables[index].storage == table.storage
@@ -273,7 +322,7 @@ impl Part {
         }
         // What is not published cannot be told apart from what has not happened: the edge gives such a table another storage with
         // each snapshot, so that it begins again.
-        let storage = match self.0.lock().plan.unpublished {
+        let storage = match self.shared.lock().plan.unpublished {
             "" => table.storage << 32,
             _ => table.storage << 32 | exported.lsn.0,
         };
@@ -282,7 +331,7 @@ impl Part {
             lsn: exported.lsn,
             xid: TRANSACTION.xid,
             time_us: TRANSACTION.time_us,
-            ordered: self.0.lock().plan.is_ordered,
+            ordered: self.shared.lock().plan.is_ordered,
             begun: done.has_begun(oid) && !done.is_rewritten(oid, storage),
             first: *done == Done::default() && plan.tables.first() == Some(facts),
         });
@@ -344,9 +393,9 @@ fn ended(error: walferry_engine::source::PipelineEnded) -> Failure {
 
 impl State {
     /// What the connection reads next.
-    fn read(&mut self) -> Option<Vec<wal::Sent>> {
-        let connection = self.server.connection.as_mut().expect("it reads");
-        connection.next(&self.database, &self.plan, &mut self.random)
+    fn read(&mut self) -> Result<Option<Vec<wal::Sent>>, Failure> {
+        let connection = self.server.connection.as_mut().ok_or_else(unreachable)?;
+        Ok(connection.next(&self.database, &self.plan, &mut self.random))
     }
 
     /// Where chunks are read by several at a time, they come in any order.

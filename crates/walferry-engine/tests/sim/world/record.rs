@@ -31,7 +31,7 @@ pub(crate) struct Record {
 /// What it tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum What {
-    /// A change of the stream: Debezium's letter for it, its LSN, and the row's version.
+    /// A change of the stream: Debezium's letter for it, its LSN, and a number that no other change with this LSN has.
     Change(char, Lsn, i64),
     /// A version of a row that a snapshot has read.
     Read(i64),
@@ -71,12 +71,22 @@ impl Entry {
 }
 
 fn what(value: &Value) -> What {
-    let n = value["after"]["n"].as_i64().unwrap_or_default();
     let Some(op) = value["op"].as_str().and_then(|op| op.chars().next()) else {
         return What::Other;
     };
+    let source = &value["source"];
+    // A server that takes another one's place reuses LSNs. What tells changes without a row apart is the time of their commit,
+    // and messages what they say.
+    let n = match op {
+        'd' | 't' => source["ts_us"].as_i64(),
+        'm' => value["message"]["content"]
+            .as_str()
+            .map(|content| content.len() as i64 / 4),
+        _ => value["after"]["n"].as_i64(),
+    };
+    let n = n.unwrap_or_default();
     match op {
         'r' => What::Read(n),
-        op => What::Change(op, Lsn(value["source"]["lsn"].as_u64().unwrap_or_default()), n),
+        op => What::Change(op, Lsn(source["lsn"].as_u64().unwrap_or_default()), n),
     }
 }

@@ -26,11 +26,27 @@ pub(crate) struct Server {
     pub(crate) slot_to_come: Option<Slot>,
     /// The server's timelines.
     pub(crate) lineage: Lineage,
+    /// Those of all servers so far.
+    timelines: Vec<Lineage>,
     /// What the next snapshot sees.
     pub(crate) exported: Option<Exported>,
     pub(crate) connection: Option<Connection>,
     /// What ends the statement or stream that is under way.
     pub(crate) broken: Option<Failure>,
+    /// How often all connections were cut.
+    pub(crate) cuts: u64,
+}
+
+/// How a server takes the place of another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Becomes {
+    /// A standby that is promoted.
+    Primary {
+        /// Whether it finds the timelines of all other servers.
+        shares_archive: bool,
+    },
+    /// A copy of the data directory that is started without recovery: it keeps the timeline.
+    Copy,
 }
 
 /// The replication slot.
@@ -70,6 +86,7 @@ impl Server {
             now: 1,
         };
         Self {
+            timelines: vec![lineage.clone()],
             lineage,
             ..Self::default()
         }
@@ -86,6 +103,8 @@ impl Server {
     /// The connections are cut.
     pub(crate) fn cut(&mut self) {
         self.broken = Some(unreachable());
+        self.cuts += 1;
+        self.connection = None;
         self.exported = None;
     }
 
@@ -99,16 +118,30 @@ impl Server {
     }
 
     /// Another server answers, which has the WAL up to there, on a timeline of its own or on the same. Its slot stands no farther.
-    pub(crate) fn replace(&mut self, at: Lsn, is_promoted: bool, slot: Slot, comes_later: bool) {
+    pub(crate) fn replace(&mut self, at: Lsn, becomes: Becomes, slot: Slot, comes_later: bool) {
         self.cut();
         self.is_down = false;
-        if is_promoted {
-            let timeline = self.lineage.now;
-            self.lineage.left.push(Switch { timeline, at });
-            self.lineage.now += 1;
+        if let Becomes::Primary { shares_archive } = becomes {
+            self.promote(at, shares_archive);
         }
         self.slot = (!comes_later).then_some(slot);
         self.slot_to_come = comes_later.then_some(slot);
+    }
+
+    /// The standby had WAL up to there. Timelines that were begun behind it are none of its own. It gives its new timeline the
+    /// number behind the last that it knows of: of all servers where they share an archive, otherwise of its own history.
+    fn promote(&mut self, at: Lsn, shares_archive: bool) {
+        let Lineage { left, now } = &mut self.lineage;
+        let kept = left.partition_point(|switch| switch.at <= at);
+        let timeline = left.get(kept).map_or(*now, |switch| switch.timeline);
+        left.truncate(kept);
+        left.push(Switch { timeline, at });
+        *now = timeline + 1;
+        // Two servers that were promoted at the same position cannot be told apart by their timelines.
+        if shares_archive || self.timelines.contains(&self.lineage) {
+            self.lineage.now = 1 + self.timelines.iter().map(|lineage| lineage.now).max().unwrap_or(0);
+        }
+        self.timelines.push(self.lineage.clone());
     }
 
     /// The slot of a failover arrives, unless another one has been made.
@@ -125,11 +158,15 @@ impl Server {
     /// Begins to stream. Asked for a position before the slot's, Postgres begins at the slot's and says nothing.
     pub(crate) fn start(
         &mut self,
+        link: Option<u64>,
         from: Lsn,
         until: Option<Lsn>,
         confirmable: watch::Receiver<Option<Stored>>,
     ) -> Result<Lsn, Failure> {
         self.answer()?;
+        if link.is_some_and(|cuts| cuts != self.cuts) {
+            return Err(unreachable());
+        }
         let slot = self.slot.ok_or_else(|| Failure::retry("slot_missing", "no slot"))?;
         let from = from.max(slot.confirmed);
         self.connection = Some(Connection {
@@ -175,7 +212,8 @@ impl Connection {
             return false;
         }
         if random.once_in(4) && !reached(unit.commit_lsn) {
-            self.coming.push_back(Sent::Keepalive(unit.commit_lsn));
+            self.coming
+                .push_back(Sent::Keepalive(database.boundary(unit.commit_lsn)));
         }
         let begin = self.coming.len();
         wal::messages(unit, &mut self.described, plan, &mut self.coming);

@@ -24,6 +24,16 @@ pub(crate) enum Sent {
     Catalog(usize),
 }
 
+impl Sent {
+    /// The position of the server that it tells.
+    pub(crate) const fn tells(&self) -> Option<Lsn> {
+        match self {
+            Self::Wal(lsn, _) | Self::Keepalive(lsn) => Some(*lsn),
+            Self::Catalog(_) => None,
+        }
+    }
+}
+
 /// Text of a row's `big`.
 pub(crate) fn big(number: i64) -> String {
     format!("big {number}")
@@ -31,13 +41,15 @@ pub(crate) fn big(number: i64) -> String {
 
 /// All messages of a transaction. A connection is told what a relation is like before its first change.
 pub(crate) fn messages(unit: &Unit, described: &mut BTreeSet<usize>, plan: &Plan, out: &mut VecDeque<Sent>) {
-    let commit_time = PgTimestamp::from_unix_micros(1_700_000_000_000_000 + unit.commit_lsn.0 as i64);
+    let commit_time = PgTimestamp::from_unix_micros(unit.time_us());
     if unit.is_message {
+        // Three bytes are four letters of base64.
+        let content = vec![b'x'; 3 * unit.server];
         let message = LogicalMessage {
             transactional: false,
             lsn: unit.end_lsn,
             prefix: "p",
-            content: b"outside",
+            content: &content,
         };
         out.push_back(sent(unit.end_lsn, &Message::Logical(message)));
         return;
