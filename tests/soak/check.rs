@@ -1,5 +1,6 @@
 //! What the topics hold against what the table holds.
 
+use crate::repeats::{Kill, Repeats};
 use crate::workload::Ledger;
 use crate::world::{TOPICS, topics};
 use std::collections::{BTreeMap, HashMap};
@@ -19,8 +20,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) kafka: &'a Kafka,
     pub(crate) ledger: &'a Ledger,
     pub(crate) samples: &'a [Sample],
-    /// When Walferry was killed, milliseconds since 1970: tells the runs apart, as a record carries the time of its sending.
-    pub(crate) kills_ms: &'a [i64],
+    /// When Walferry was killed tells the runs apart, as a record carries the time of its sending.
+    pub(crate) kills: &'a [Kill],
 }
 
 /// Counts, and what is wrong.
@@ -32,6 +33,7 @@ pub(crate) struct Verdict {
     pub(crate) late: u64,
     /// Rows that were in Kafka, as the slot asked, at a sample.
     pub(crate) covered: u64,
+    pub(crate) repeats: Repeats,
     pub(crate) problems: Vec<String>,
     pub(crate) problem_count: u64,
 }
@@ -56,7 +58,10 @@ struct Key {
 
 /// Looks at everything, topic by topic.
 pub(crate) fn check(evidence: &Evidence<'_>) -> Verdict {
-    let mut verdict = Verdict::default();
+    let mut verdict = Verdict {
+        repeats: Repeats::new(evidence.kills.len()),
+        ..Verdict::default()
+    };
     for (number, topic) in (0..TOPICS).zip(topics()) {
         let committed = committed(evidence.sql, number, &mut verdict);
         let mut keys: HashMap<String, Key> = HashMap::new();
@@ -132,18 +137,18 @@ fn judge(
         verdict.problem(|| format!("{place}: {name} {number} came when {furthest} was the furthest"));
     }
     let sent_ms = record.timestamp_ms.unwrap_or_default();
-    let run = evidence.kills_ms.partition_point(|&kill| kill < sent_ms);
-    if key
-        .last_by_run
-        .last_key_value()
-        .is_some_and(|(&newest, _)| run < newest)
-    {
-        verdict.late += 1;
-    }
-    if let Some(last) = key.last_by_run.insert(run, number)
-        && number > last + 1
-    {
+    let run = evidence.kills.partition_point(|kill| kill.at_ms < sent_ms);
+    let newest = key.last_by_run.last_key_value().map(|(&newest, _)| newest);
+    let is_late = newest.is_some_and(|newest| run < newest);
+    verdict.late += u64::from(is_late);
+    let last = key.last_by_run.insert(run, number);
+    if let Some(last) = last.filter(|last| number > last + 1) {
         verdict.problem(|| format!("{place}: {name} {number} followed {last} within run {run}"));
+    }
+    if number <= key.furthest {
+        verdict
+            .repeats
+            .count(run, is_late, last.is_some_and(|last| number <= last));
     }
     if number <= key.furthest {
         return;

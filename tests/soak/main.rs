@@ -4,6 +4,7 @@
 mod check;
 mod memory;
 mod random;
+mod repeats;
 mod snapshot;
 mod tables;
 mod troubles;

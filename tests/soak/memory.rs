@@ -40,7 +40,7 @@ pub(crate) fn run(rows: u64, outage_s: u64) -> Vec<String> {
         kafka: &test.world.kafka,
         ledger: &Ledger(Vec::new()),
         samples: &[],
-        kills_ms: &[],
+        kills: &[],
     });
     println!("rows committed {}, records in Kafka {}", verdict.rows, verdict.records);
     test.problems.extend(verdict.problems);

@@ -100,6 +100,11 @@ impl Walferry {
         self.folder.join("data")
     }
 
+    /// The file with the connector's offset. The name of the connector has to be one that needs no escaping.
+    pub fn offset_file(&self) -> PathBuf {
+        self.data_dir().join(&self.options.name).join("offset.json")
+    }
+
     /// Kills the process as `kill -9` does.
     #[track_caller]
     pub fn kill(&mut self) {
