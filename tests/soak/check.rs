@@ -22,6 +22,13 @@ pub(crate) struct Evidence<'a> {
     pub(crate) samples: &'a [Sample],
     /// When Walferry was killed tells the runs apart, as a record carries the time of its sending.
     pub(crate) kills: &'a [Kill],
+    /// Whether a committed row, by its id, may be missing, because that was told.
+    pub(crate) may_be_missing: &'a dyn Fn(i64) -> bool,
+}
+
+/// No row may be missing.
+pub(crate) fn none_missing(_: i64) -> bool {
+    false
 }
 
 /// Counts, and what is wrong.
@@ -34,6 +41,8 @@ pub(crate) struct Verdict {
     /// Rows that were in Kafka, as the slot asked, at a sample.
     pub(crate) covered: u64,
     pub(crate) repeats: Repeats,
+    /// Rows that never arrived, and that was told.
+    pub(crate) missing: u64,
     pub(crate) problems: Vec<String>,
     pub(crate) problem_count: u64,
 }
@@ -52,6 +61,8 @@ impl Verdict {
 struct Key {
     partition: Option<i32>,
     furthest: usize,
+    /// How many numbers have come that were further than all before.
+    arrived: usize,
     /// The last number of each run.
     last_by_run: BTreeMap<usize, usize>,
 }
@@ -71,13 +82,19 @@ pub(crate) fn check(evidence: &Evidence<'_>) -> Verdict {
         }
         for (key, ids) in &committed {
             verdict.rows += ids.len() as u64;
-            let furthest = keys.get(key).map_or(0, |key| key.furthest);
-            if furthest < ids.len() {
+            let (furthest, arrived) = keys.get(key).map_or((0, 0), |key| (key.furthest, key.arrived));
+            verdict.missing += (ids.len() - arrived) as u64;
+            if !all(&ids[furthest..], evidence) {
                 verdict.problem(|| format!("{key}: {} rows are committed, {furthest} arrived", ids.len()));
             }
         }
     }
     verdict
+}
+
+/// Whether all these rows may be missing.
+fn all(ids: &[i64], evidence: &Evidence<'_>) -> bool {
+    ids.iter().all(|&id| (evidence.may_be_missing)(id))
 }
 
 /// Ids of the committed rows of a topic by key, in order of commits.
@@ -128,11 +145,13 @@ fn judge(
     let Some(number) = row else {
         return verdict.problem(|| format!("{place}: {name} {number:?} with id {id} was never committed"));
     };
+    let between = |last: usize| committed.get(name).and_then(|ids| ids.get(last..number - 1));
+    let is_gap = |last: usize| number > last + 1 && !between(last).is_some_and(|ids| all(ids, evidence));
     let key = keys.entry(name.to_owned()).or_default();
     if *key.partition.get_or_insert(record.partition) != record.partition {
         verdict.problem(|| format!("{place}: {name} changed its partition"));
     }
-    if number > key.furthest + 1 {
+    if is_gap(key.furthest) {
         let furthest = key.furthest;
         verdict.problem(|| format!("{place}: {name} {number} came when {furthest} was the furthest"));
     }
@@ -142,7 +161,7 @@ fn judge(
     let is_late = newest.is_some_and(|newest| run < newest);
     verdict.late += u64::from(is_late);
     let last = key.last_by_run.insert(run, number);
-    if let Some(last) = last.filter(|last| number > last + 1) {
+    if let Some(last) = last.filter(|&last| is_gap(last)) {
         verdict.problem(|| format!("{place}: {name} {number} followed {last} within run {run}"));
     }
     if number <= key.furthest {
@@ -154,6 +173,7 @@ fn judge(
         return;
     }
     key.furthest = number;
+    key.arrived += 1;
     let Some(end) = evidence.ledger.end(id) else {
         return;
     };

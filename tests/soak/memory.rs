@@ -1,6 +1,6 @@
 //! Resident memory with default settings: one huge transaction, and a broker that is away while rows are written.
 
-use crate::check::{Evidence, check};
+use crate::check::{Evidence, check, none_missing};
 use crate::workload::{How, Ledger, insert};
 use crate::world::{KEYS, World};
 use std::time::{Duration, Instant};
@@ -41,6 +41,7 @@ pub(crate) fn run(rows: u64, outage_s: u64) -> Vec<String> {
         ledger: &Ledger(Vec::new()),
         samples: &[],
         kills: &[],
+        may_be_missing: &none_missing,
     });
     println!("rows committed {}, records in Kafka {}", verdict.rows, verdict.records);
     test.problems.extend(verdict.problems);

@@ -1,6 +1,6 @@
 //! Writers write, and everything that runs is killed at random moments.
 
-use crate::check::{Evidence, Sample, check};
+use crate::check::{Evidence, Sample, check, none_missing};
 use crate::random::Random;
 use crate::repeats::{Before, Kill};
 use crate::workload::{Ledger, Pace, WRITERS, write};
@@ -112,6 +112,7 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64, networks: bool) -> Vec<Strin
         ledger: &ledger,
         samples: &driver.samples,
         kills: &driver.kills,
+        may_be_missing: &none_missing,
     });
     let (counts, output) = (&driver.counts, world.walferry.output());
     let tried: usize = ledger.0.iter().map(Vec::len).sum();

@@ -43,6 +43,15 @@ impl Ledger {
         let after = tried.partition_point(|t| t.first_id <= id);
         Some(tried.get(after.checked_sub(1)?)?.end)
     }
+
+    /// Two positions between which the transaction that wrote a row was committed.
+    pub(crate) fn span(&self, id: i64) -> Option<(u64, u64)> {
+        let tried = self.0.get(usize::try_from(id >> WRITER_SHIFT).ok()?)?;
+        let after = tried.partition_point(|t| t.first_id <= id);
+        let end = tried.get(after.checked_sub(1)?)?.end;
+        let begin = after.checked_sub(2).map_or(0, |before| tried[before].end);
+        Some((begin, end))
+    }
 }
 
 /// SQL that gives `rows` rows to each key of a range, in turn. Ids follow `id`.

@@ -9,7 +9,8 @@ pub(crate) const KEYS: u64 = 1_000;
 /// Topics, and partitions of each.
 pub(crate) const TOPICS: u64 = 4;
 const PARTITIONS: i32 = 4;
-const SLOT: &str = "soak";
+/// Name of the connector, its slot and its publication.
+pub(crate) const SLOT: &str = "soak";
 
 pub(crate) struct World {
     pub(crate) postgres: Postgres,
@@ -38,14 +39,7 @@ impl World {
     }
 
     fn with_outbox(networks: bool) -> Self {
-        let create = format!(
-            "create table outbox (id bigint primary key, aggregatetype text not null, aggregateid text not null,
-                 type text not null, payload text);
-             create table counters (key bigint primary key, n bigint not null) with (fillfactor = 50);
-             insert into counters select key, 0 from generate_series(0, {}) key",
-            KEYS - 1
-        );
-        let mut world = Self::start(|sql| sql.run(&create), outbox(), networks);
+        let mut world = Self::start(|sql| sql.run(&create_outbox()), outbox(), networks);
         world.walferry.wait_until_ready();
         world
     }
@@ -179,7 +173,19 @@ fn options(postgres_port: u16, bootstrap: String, properties: Map<String, Value>
     }
 }
 
-fn outbox() -> Map<String, Value> {
+/// The tables of the workload.
+pub(crate) fn create_outbox() -> String {
+    format!(
+        "create table outbox (id bigint primary key, aggregatetype text not null, aggregateid text not null,
+             type text not null, payload text);
+         create table counters (key bigint primary key, n bigint not null) with (fillfactor = 50);
+         insert into counters select key, 0 from generate_series(0, {}) key",
+        KEYS - 1
+    )
+}
+
+/// The properties of the connector for it.
+pub(crate) fn outbox() -> Map<String, Value> {
     object(json!({
         "table.include.list": "public.outbox",
         "snapshot.mode": "no_data",
