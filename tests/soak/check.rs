@@ -24,10 +24,12 @@ pub(crate) struct Evidence<'a> {
     pub(crate) kills: &'a [Kill],
     /// Whether a committed row, by its id, may be missing, because that was told.
     pub(crate) may_be_missing: &'a dyn Fn(i64) -> bool,
+    /// Whether a record may be there whose row, by its id, is not: a server that is gone had it.
+    pub(crate) may_be_gone: &'a dyn Fn(i64) -> bool,
 }
 
-/// No row may be missing.
-pub(crate) fn none_missing(_: i64) -> bool {
+/// No row may be.
+pub(crate) fn none(_: i64) -> bool {
     false
 }
 
@@ -43,6 +45,8 @@ pub(crate) struct Verdict {
     pub(crate) repeats: Repeats,
     /// Rows that never arrived, and that was told.
     pub(crate) missing: u64,
+    /// Records whose rows only a server had that is gone.
+    pub(crate) gone: u64,
     pub(crate) problems: Vec<String>,
     pub(crate) problem_count: u64,
 }
@@ -143,6 +147,10 @@ fn judge(
         number > 0 && ids.and_then(|ids| ids.get(number - 1)) == Some(&id)
     });
     let Some(number) = row else {
+        if (evidence.may_be_gone)(id) {
+            verdict.gone += 1;
+            return;
+        }
         return verdict.problem(|| format!("{place}: {name} {number:?} with id {id} was never committed"));
     };
     let between = |last: usize| committed.get(name).and_then(|ids| ids.get(last..number - 1));

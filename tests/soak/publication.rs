@@ -1,10 +1,10 @@
 //! The publication is dropped, renamed and made again, and its table is taken out and put back, while rows are written and Walferry
 //! is killed. What was written meanwhile may be missing where that was told as a gap; everything else has to arrive.
 
-use crate::check::{Evidence, check};
+use crate::check::{Evidence, check, none};
 use crate::random::Random;
 use crate::repeats::{Before, Kill};
-use crate::workload::{Ledger, Pace, WRITERS, write};
+use crate::workload::{Pace, WRITERS, beside};
 use crate::world::{LIMIT_KIB, SLOT, World, create_outbox, now_ms, outbox, wal_end};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -40,8 +40,8 @@ enum Game {
 struct Outage {
     begin: u64,
     end: u64,
-    /// How many gaps had been told of by then.
-    told: usize,
+    /// How many gaps had been skipped by then.
+    skipped: usize,
 }
 
 /// Runs it all; returns what was broken.
@@ -49,7 +49,8 @@ pub(crate) fn run(rows: u64, games: u32, seed: u64) -> Vec<String> {
     let begun = Instant::now();
     let mut properties = outbox();
     properties.insert("publication.autocreate.mode".into(), json!("disabled"));
-    let create = create_outbox() + &format!("; create publication {SLOT} for table outbox; create table other (id int)");
+    let create =
+        create_outbox() + &format!("; create publication {SLOT} for table outbox; create table other (id int)");
     let mut world = World::with(|sql| sql.run(&create), properties);
     world.walferry.wait_until_ready();
     println!(
@@ -66,34 +67,24 @@ pub(crate) fn run(rows: u64, games: u32, seed: u64) -> Vec<String> {
         refused: 0,
         most_resident_kib: 0,
     };
-    let pace = Pace::default();
     let connections: Vec<_> = (0..WRITERS).map(|_| world.postgres.sql()).collect();
     let begun = Instant::now();
     let mut problems = Vec::new();
-    let ledger = thread::scope(|scope| {
-        let (pace, writers) = (&pace, (0..).zip(&connections));
-        let writers: Vec<_> = writers
-            .map(|(writer, sql)| scope.spawn(move || write(sql, writer, seed, pace)))
-            .collect();
-        let end = StopOnDrop(pace);
+    let ledger = beside(&connections, seed, |pace| {
         for game in 1..=games {
             pace.allowed.store(rows * u64::from(game) / u64::from(games), Relaxed);
             player.wait(&mut world, 100..=4_000);
             player.play(&mut world, pace);
             let (written, told) = (pace.written.load(Relaxed), told(&world));
-            println!("  {game} games, {told} gaps, {written} rows written after {:.0?}", begun.elapsed());
+            println!(
+                "  {game} games, gaps told of {told} times, {written} rows written after {:.0?}",
+                begun.elapsed()
+            );
         }
         pace.allowed.store(rows, Relaxed);
         while pace.written.load(Relaxed) < rows {
             player.step(&mut world);
         }
-        drop(end);
-        Ledger(
-            writers
-                .into_iter()
-                .map(|writer| writer.join().expect("writers do not panic"))
-                .collect(),
-        )
     });
     println!("  all rows are written after {:.0?}", begun.elapsed());
     problems.extend(player.finish(&mut world).err());
@@ -103,11 +94,14 @@ pub(crate) fn run(rows: u64, games: u32, seed: u64) -> Vec<String> {
     if ended != Some(0) {
         problems.push(format!("SIGTERM ended it with {ended:?}"));
     }
-    let gaps = told(&world);
+    let gaps = skipped(&world);
     let may_be_missing = |id: i64| {
         ledger.span(id).is_some_and(|(from, to)| {
-            let outages = player.outages.iter().filter(|outage| from <= outage.end && to >= outage.begin);
-            outages.into_iter().any(|outage| gaps > outage.told)
+            let mut outages = player
+                .outages
+                .iter()
+                .filter(|outage| from <= outage.end && to >= outage.begin);
+            outages.any(|outage| gaps > outage.skipped)
         })
     };
     let verdict = check(&Evidence {
@@ -117,14 +111,18 @@ pub(crate) fn run(rows: u64, games: u32, seed: u64) -> Vec<String> {
         samples: &[],
         kills: &player.kills,
         may_be_missing: &may_be_missing,
+        may_be_gone: &none,
     });
-    let games: Vec<String> = player.games.iter().map(|(game, count)| format!("{game:?} {count}")).collect();
+    let games: Vec<String> = player
+        .games
+        .iter()
+        .map(|(game, count)| format!("{game:?} {count}"))
+        .collect();
     println!("rows committed              {:>9}", verdict.rows);
     println!("records in Kafka            {:>9}", verdict.records);
     println!("missing, told as a gap      {:>9}", verdict.missing);
     println!("games                       {}", games.join(", "));
-    println!("gaps told                   {gaps:>9}");
-    println!("gaps skipped                {:>9}", skipped(&world));
+    println!("gaps told and skipped       {gaps:>9}");
     println!("choices refused             {:>9}", player.refused);
     println!("kills of Walferry           {:>9}", player.kills.len());
     println!("resident at most            {:>9} KiB", player.most_resident_kib);
@@ -148,15 +146,6 @@ fn told(world: &World) -> usize {
 
 fn skipped(world: &World) -> usize {
     world.walferry.output().matches("the gap is skipped").count()
-}
-
-/// A panic must not leave the writers writing.
-struct StopOnDrop<'a>(&'a Pace);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.stop.store(true, Relaxed);
-    }
 }
 
 /// Plays, and decides at gaps as a person would.
@@ -197,7 +186,9 @@ impl Player {
                 // Transactions that have begun are over when the tables can be locked.
                 world.sql.run("begin; lock table outbox, counters; commit");
                 thread::sleep(STEP);
-                world.sql.run(&format!("begin; lock table outbox, counters; commit; {away}"));
+                world
+                    .sql
+                    .run(&format!("begin; lock table outbox, counters; commit; {away}"));
                 self.wait(world, 0..=3_000);
                 world.sql.run(&back);
                 pace.allowed.store(allowed, Relaxed);
@@ -215,7 +206,7 @@ impl Player {
         let mut outage = Outage {
             begin: wal_end(&world.sql).expect("the server answers"),
             end: 0,
-            told: told(world),
+            skipped: skipped(world),
         };
         world.sql.run(begin);
         let longest = if self.random.percent(40) { 100 } else { 4_000 };

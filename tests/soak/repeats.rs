@@ -110,7 +110,10 @@ impl Repeats {
                 kills.iter().map(|&(_, repeats)| repeats).sum::<u64>()
             );
         }
-        println!("  sent twice by one process, after a trouble without a kill: {}", self.within_runs);
+        println!(
+            "  sent twice by one process, after a trouble without a kill: {}",
+            self.within_runs
+        );
         let mut worst: Vec<_> = (1..).zip(told).collect();
         worst.sort_by_key(|&(_, (_, repeats))| std::cmp::Reverse(repeats));
         for (number, (kill, repeats)) in worst.into_iter().take(TOLD) {

@@ -1,6 +1,6 @@
 //! Writers write, and everything that runs is killed at random moments.
 
-use crate::check::{Evidence, Sample, check, none_missing};
+use crate::check::{Evidence, Sample, check, none};
 use crate::random::Random;
 use crate::repeats::{Before, Kill};
 use crate::workload::{Ledger, Pace, WRITERS, write};
@@ -112,7 +112,8 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64, networks: bool) -> Vec<Strin
         ledger: &ledger,
         samples: &driver.samples,
         kills: &driver.kills,
-        may_be_missing: &none_missing,
+        may_be_missing: &none,
+        may_be_gone: &none,
     });
     let (counts, output) = (&driver.counts, world.walferry.output());
     let tried: usize = ledger.0.iter().map(Vec::len).sum();

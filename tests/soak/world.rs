@@ -1,11 +1,16 @@
 //! Servers, the outbox, and the connector for it.
 
 use serde_json::{Map, Value, json};
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use walferry_testkit::servers::{Kafka, Network, Postgres, PostgresOptions, Sql, Walferry, WalferryOptions};
+use walferry_testkit::servers::{
+    Kafka, Network, Postgres, PostgresOptions, SmallDisk, Sql, Walferry, WalferryOptions, postgres_folder,
+};
 
 /// Keys of aggregates are `k0` …; each belongs to one topic.
 pub(crate) const KEYS: u64 = 1_000;
+/// 48 MiB and the default of what may be in flight, 16 MiB.
+pub(crate) const LIMIT_KIB: u64 = 64 * 1024;
 /// Topics, and partitions of each.
 pub(crate) const TOPICS: u64 = 4;
 const PARTITIONS: i32 = 4;
@@ -49,7 +54,22 @@ impl World {
         Self::start(create, properties, false)
     }
 
+    /// The same with the data directory on a disk of its own.
+    pub(crate) fn on_disk(disk: &SmallDisk) -> Self {
+        let start = |options| Walferry::start_on_disk(options, disk);
+        Self::start_by(|sql| sql.run(&create_outbox()), outbox(), false, start)
+    }
+
     fn start(create: impl FnOnce(&Sql), properties: Map<String, Value>, networks: bool) -> Self {
+        Self::start_by(create, properties, networks, Walferry::start)
+    }
+
+    fn start_by(
+        create: impl FnOnce(&Sql),
+        properties: Map<String, Value>,
+        networks: bool,
+        start: impl FnOnce(WalferryOptions) -> Walferry,
+    ) -> Self {
         let postgres = Postgres::start_with(&PostgresOptions {
             settings: vec!["wal_sender_timeout = 10s".into(), "max_wal_size = 4GB".into()],
             ..PostgresOptions::default()
@@ -76,7 +96,7 @@ impl World {
             Some(networks) => (networks.postgres.port(), format!("127.0.0.1:{}", networks.kafka.port())),
             None => (postgres.port(), kafka.bootstrap()),
         };
-        let walferry = Walferry::start(options(port, bootstrap, properties));
+        let walferry = start(options(port, bootstrap, properties));
         Self {
             postgres,
             kafka,
@@ -127,6 +147,17 @@ impl World {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
+}
+
+/// Major version of the Postgres that is tested with.
+pub(crate) fn major_version() -> u32 {
+    let output = Command::new(postgres_folder().join("postgres"))
+        .arg("--version")
+        .output();
+    let output = output.expect("the server's program can be run").stdout;
+    let version = String::from_utf8_lossy(&output);
+    let number = version.split(' ').find_map(|word| word.split('.').next()?.parse().ok());
+    number.unwrap_or_else(|| panic!("{version:?} tells no version"))
 }
 
 /// The topics' names.

@@ -146,8 +146,12 @@ pub(crate) fn file(content: &str) -> (Vec<u8>, Layout) {
     let (write, newest) = (1, Half::One);
     let entry = entry(write, content);
     let half_bytes = half_bytes(entry.len());
-    let one = newest.filled(&entry, half_bytes).expect("there is room for half as much again");
-    let two = Half::Two.filled("null", half_bytes).expect("a half has at least a block");
+    let one = newest
+        .filled(&entry, half_bytes)
+        .expect("there is room for half as much again");
+    let two = Half::Two
+        .filled("null", half_bytes)
+        .expect("a half has at least a block");
     let layout = Layout {
         half_bytes,
         newest,
@@ -175,8 +179,14 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Found<'_>, Fault> {
     }
     let halves = bytes.len().saturating_sub(BLOCK + TAIL.len());
     let half_bytes = halves / 2;
-    if halves == 0 || !halves.is_multiple_of(2 * BLOCK) || !bytes.starts_with(&head(half_bytes)) || !bytes.ends_with(TAIL) {
-        return Err(damaged("its length does not fit its beginning, or its beginning is not as it was written"));
+    if halves == 0
+        || !halves.is_multiple_of(2 * BLOCK)
+        || !bytes.starts_with(&head(half_bytes))
+        || !bytes.ends_with(TAIL)
+    {
+        return Err(damaged(
+            "its length does not fit its beginning, or its beginning is not as it was written",
+        ));
     }
     let entry = |half: Half| {
         let at = half.place(half_bytes);
@@ -255,7 +265,10 @@ mod tests {
         for writes in 1..5 {
             let (bytes, layout) = written(writes);
             let found = read(&bytes).unwrap();
-            assert_eq!((found.content, found.layout, found.torn), (&*content(writes), layout, None));
+            assert_eq!(
+                (found.content, found.layout, found.torn),
+                (&*content(writes), layout, None)
+            );
             assert_eq!(bytes.len(), layout.file_bytes());
             let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
             let newest = if writes % 2 == 1 { "one" } else { "two" };
