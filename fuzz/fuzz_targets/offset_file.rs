@@ -21,15 +21,16 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let content = content.trim();
-    let file = format!(
+    let of_format_1 = format!(
         "{{\"crc32\": \"{:08x}\", \"content\": {content}}}",
         crc32fast::hash(content.as_bytes())
     );
-    if let Ok(offset) = format::decode(&partition, file.as_bytes()) {
-        let again = format::encode(&partition, &offset);
-        assert_eq!(
-            format::decode(&partition, &again).expect("what was read can be written"),
-            offset
-        );
+    let (in_halves, _) = halves::file(content);
+    for file in [of_format_1.as_bytes(), &in_halves] {
+        if let Ok(read) = format::decode(&partition, file) {
+            let (again, _) = halves::file(&format::content(&partition, &read.offset));
+            let again = format::decode(&partition, &again).expect("what was read can be written");
+            assert_eq!(again.offset, read.offset);
+        }
     }
 });

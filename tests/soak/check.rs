@@ -1,5 +1,6 @@
 //! What the topics hold against what the table holds.
 
+use crate::repeats::{Kill, Repeats};
 use crate::workload::Ledger;
 use crate::world::{TOPICS, topics};
 use std::collections::{BTreeMap, HashMap};
@@ -19,8 +20,17 @@ pub(crate) struct Evidence<'a> {
     pub(crate) kafka: &'a Kafka,
     pub(crate) ledger: &'a Ledger,
     pub(crate) samples: &'a [Sample],
-    /// When Walferry was killed, milliseconds since 1970: tells the runs apart, as a record carries the time of its sending.
-    pub(crate) kills_ms: &'a [i64],
+    /// When Walferry was killed tells the runs apart, as a record carries the time of its sending.
+    pub(crate) kills: &'a [Kill],
+    /// Whether a committed row, by its id, may be missing, because that was told.
+    pub(crate) may_be_missing: &'a dyn Fn(i64) -> bool,
+    /// Whether a record may be there whose row, by its id, is not: a server that is gone had it.
+    pub(crate) may_be_gone: &'a dyn Fn(i64) -> bool,
+}
+
+/// No row may be.
+pub(crate) fn none(_: i64) -> bool {
+    false
 }
 
 /// Counts, and what is wrong.
@@ -32,6 +42,11 @@ pub(crate) struct Verdict {
     pub(crate) late: u64,
     /// Rows that were in Kafka, as the slot asked, at a sample.
     pub(crate) covered: u64,
+    pub(crate) repeats: Repeats,
+    /// Rows that never arrived, and that was told.
+    pub(crate) missing: u64,
+    /// Records whose rows only a server had that is gone.
+    pub(crate) gone: u64,
     pub(crate) problems: Vec<String>,
     pub(crate) problem_count: u64,
 }
@@ -50,13 +65,18 @@ impl Verdict {
 struct Key {
     partition: Option<i32>,
     furthest: usize,
+    /// How many numbers have come that were further than all before.
+    arrived: usize,
     /// The last number of each run.
     last_by_run: BTreeMap<usize, usize>,
 }
 
 /// Looks at everything, topic by topic.
 pub(crate) fn check(evidence: &Evidence<'_>) -> Verdict {
-    let mut verdict = Verdict::default();
+    let mut verdict = Verdict {
+        repeats: Repeats::new(evidence.kills.len()),
+        ..Verdict::default()
+    };
     for (number, topic) in (0..TOPICS).zip(topics()) {
         let committed = committed(evidence.sql, number, &mut verdict);
         let mut keys: HashMap<String, Key> = HashMap::new();
@@ -66,13 +86,19 @@ pub(crate) fn check(evidence: &Evidence<'_>) -> Verdict {
         }
         for (key, ids) in &committed {
             verdict.rows += ids.len() as u64;
-            let furthest = keys.get(key).map_or(0, |key| key.furthest);
-            if furthest < ids.len() {
+            let (furthest, arrived) = keys.get(key).map_or((0, 0), |key| (key.furthest, key.arrived));
+            verdict.missing += (ids.len() - arrived) as u64;
+            if !all(&ids[furthest..], evidence) {
                 verdict.problem(|| format!("{key}: {} rows are committed, {furthest} arrived", ids.len()));
             }
         }
     }
     verdict
+}
+
+/// Whether all these rows may be missing.
+fn all(ids: &[i64], evidence: &Evidence<'_>) -> bool {
+    ids.iter().all(|&id| (evidence.may_be_missing)(id))
 }
 
 /// Ids of the committed rows of a topic by key, in order of commits.
@@ -121,34 +147,41 @@ fn judge(
         number > 0 && ids.and_then(|ids| ids.get(number - 1)) == Some(&id)
     });
     let Some(number) = row else {
+        if (evidence.may_be_gone)(id) {
+            verdict.gone += 1;
+            return;
+        }
         return verdict.problem(|| format!("{place}: {name} {number:?} with id {id} was never committed"));
     };
+    let between = |last: usize| committed.get(name).and_then(|ids| ids.get(last..number - 1));
+    let is_gap = |last: usize| number > last + 1 && !between(last).is_some_and(|ids| all(ids, evidence));
     let key = keys.entry(name.to_owned()).or_default();
     if *key.partition.get_or_insert(record.partition) != record.partition {
         verdict.problem(|| format!("{place}: {name} changed its partition"));
     }
-    if number > key.furthest + 1 {
+    if is_gap(key.furthest) {
         let furthest = key.furthest;
         verdict.problem(|| format!("{place}: {name} {number} came when {furthest} was the furthest"));
     }
     let sent_ms = record.timestamp_ms.unwrap_or_default();
-    let run = evidence.kills_ms.partition_point(|&kill| kill < sent_ms);
-    if key
-        .last_by_run
-        .last_key_value()
-        .is_some_and(|(&newest, _)| run < newest)
-    {
-        verdict.late += 1;
-    }
-    if let Some(last) = key.last_by_run.insert(run, number)
-        && number > last + 1
-    {
+    let run = evidence.kills.partition_point(|kill| kill.at_ms < sent_ms);
+    let newest = key.last_by_run.last_key_value().map(|(&newest, _)| newest);
+    let is_late = newest.is_some_and(|newest| run < newest);
+    verdict.late += u64::from(is_late);
+    let last = key.last_by_run.insert(run, number);
+    if let Some(last) = last.filter(|&last| is_gap(last)) {
         verdict.problem(|| format!("{place}: {name} {number} followed {last} within run {run}"));
+    }
+    if number <= key.furthest {
+        verdict
+            .repeats
+            .count(run, is_late, last.is_some_and(|last| number <= last));
     }
     if number <= key.furthest {
         return;
     }
     key.furthest = number;
+    key.arrived += 1;
     let Some(end) = evidence.ledger.end(id) else {
         return;
     };

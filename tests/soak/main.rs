@@ -2,8 +2,12 @@
 //! servers. Run by `cargo xtask soak`, which says what the options mean.
 
 mod check;
+mod full_disk;
 mod memory;
+mod promotion;
+mod publication;
 mod random;
+mod repeats;
 mod snapshot;
 mod tables;
 mod troubles;
@@ -28,6 +32,12 @@ struct Args {
     #[arg(long)]
     network: bool,
     #[arg(long)]
+    full_disk: bool,
+    #[arg(long)]
+    promotion: bool,
+    #[arg(long)]
+    publication: bool,
+    #[arg(long)]
     tables: Option<u64>,
     #[arg(long)]
     snapshot: bool,
@@ -43,6 +53,12 @@ fn main() -> ExitCode {
         memory::run(args.rows, args.outage_s)
     } else if args.snapshot {
         snapshot::run(args.rows, args.kills, args.seed, args.threads)
+    } else if args.full_disk {
+        full_disk::run(args.rows, args.kills, args.seed)
+    } else if args.promotion {
+        promotion::run(args.rows, args.kills, args.seed)
+    } else if args.publication {
+        publication::run(args.rows, args.kills, args.seed)
     } else {
         troubles::run(args.rows, args.kills, args.seed, args.network)
     };

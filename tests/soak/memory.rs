@@ -1,13 +1,10 @@
 //! Resident memory with default settings: one huge transaction, and a broker that is away while rows are written.
 
-use crate::check::{Evidence, check};
+use crate::check::{Evidence, check, none};
 use crate::workload::{How, Ledger, insert};
-use crate::world::{KEYS, World};
+use crate::world::{KEYS, LIMIT_KIB, World};
 use std::time::{Duration, Instant};
 use walferry_testkit::servers::Walferry;
-
-/// 48 MiB and the default of what may be in flight, 16 MiB.
-const LIMIT_KIB: u64 = 64 * 1024;
 
 /// Runs all three; returns what was broken.
 pub(crate) fn run(rows: u64, outage_s: u64) -> Vec<String> {
@@ -40,7 +37,9 @@ pub(crate) fn run(rows: u64, outage_s: u64) -> Vec<String> {
         kafka: &test.world.kafka,
         ledger: &Ledger(Vec::new()),
         samples: &[],
-        kills_ms: &[],
+        kills: &[],
+        may_be_missing: &none,
+        may_be_gone: &none,
     });
     println!("rows committed {}, records in Kafka {}", verdict.rows, verdict.records);
     test.problems.extend(verdict.problems);

@@ -1,11 +1,9 @@
 //! Resident memory with very many tables: made, written while Walferry reads, and dropped.
 
-use crate::world::{World, object};
+use crate::world::{LIMIT_KIB, World, object};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// 48 MiB and the default of what may be in flight, 16 MiB.
-const LIMIT_KIB: u64 = 64 * 1024;
 /// Tables of one transaction: each takes a few locks until its end.
 const BATCH: u64 = 500;
 

@@ -1,7 +1,8 @@
 //! Writers write, and everything that runs is killed at random moments.
 
-use crate::check::{Evidence, Sample, check};
+use crate::check::{Evidence, Sample, check, none};
 use crate::random::Random;
+use crate::repeats::{Before, Kill};
 use crate::workload::{Ledger, Pace, WRITERS, write};
 use crate::world::{World, now_ms, topics};
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,6 +32,18 @@ enum Fault {
     Weather(Weather),
 }
 
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::None => "nothing else",
+            Self::KafkaKilled => "Kafka killed",
+            Self::KafkaHangs => "Kafka paused",
+            Self::PostgresCrashes => "Postgres crashed",
+            Self::Network { .. } => "a fault of the network",
+        })
+    }
+}
+
 /// Counts of a run.
 #[derive(Debug, Default)]
 struct Counts {
@@ -53,7 +66,8 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64, networks: bool) -> Vec<Strin
         random: Random::new(seed, 0),
         counts: Counts::default(),
         samples: Vec::new(),
-        kills_ms: Vec::new(),
+        kills: Vec::new(),
+        began_ms: now_ms(),
     };
     let pace = Pace::default();
     let connections: Vec<_> = (0..WRITERS).map(|_| world.postgres.sql()).collect();
@@ -97,7 +111,9 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64, networks: bool) -> Vec<Strin
         kafka: &world.kafka,
         ledger: &ledger,
         samples: &driver.samples,
-        kills_ms: &driver.kills_ms,
+        kills: &driver.kills,
+        may_be_missing: &none,
+        may_be_gone: &none,
     });
     let (counts, output) = (&driver.counts, world.walferry.output());
     let tried: usize = ledger.0.iter().map(Vec::len).sum();
@@ -111,7 +127,7 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64, networks: bool) -> Vec<Strin
         verdict.records.saturating_sub(verdict.rows)
     );
     println!("late requests of dead runs  {:>9} records", verdict.late);
-    println!("kills of Walferry           {:>9}", driver.kills_ms.len());
+    println!("kills of Walferry           {:>9}", driver.kills.len());
     println!("kills of Kafka              {:>9}", counts.kafka_killed);
     println!("pauses of Kafka             {:>9}", counts.kafka_hung);
     println!("crashes of Postgres         {:>9}", counts.postgres_crashed);
@@ -128,6 +144,7 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64, networks: bool) -> Vec<Strin
     println!("resident at most            {:>9} KiB", counts.most_resident_kib);
     println!("problems                    {:>9}", verdict.problem_count);
     println!("time                        {:>9.0?}", begun.elapsed());
+    verdict.repeats.tell(&driver.kills);
     problems.extend(verdict.problems);
     problems
 }
@@ -145,7 +162,9 @@ struct Driver {
     random: Random,
     counts: Counts,
     samples: Vec<Sample>,
-    kills_ms: Vec<i64>,
+    kills: Vec<Kill>,
+    /// When the present run of Walferry began, milliseconds since 1970.
+    began_ms: i64,
 }
 
 impl Driver {
@@ -212,8 +231,12 @@ impl Driver {
             );
         }
         self.note_memory(world);
+        let before = Before::ask(world);
         world.walferry.kill();
-        self.kills_ms.push(now_ms());
+        let at_ms = now_ms();
+        self.kills
+            .push(before.killed(world, at_ms, self.began_ms, trouble.to_string()));
+        self.began_ms = at_ms;
         let confirmed = world.confirmed();
         if trouble != Trouble::None && self.random.percent(50) {
             // It starts, and perhaps works, while the trouble lasts. The slot cannot be compared then.

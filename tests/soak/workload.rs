@@ -23,6 +23,34 @@ pub(crate) struct Pace {
     pub(crate) written: AtomicU64,
     pub(crate) allowed: AtomicU64,
     pub(crate) stop: AtomicBool,
+    /// How many servers there have been before the present one.
+    pub(crate) epoch: AtomicU64,
+}
+
+/// Lets the writers write beside what `act` does, which decides how far they may be. They stop when it returns, or panics.
+pub(crate) fn beside(connections: &[Sql], seed: u64, act: impl FnOnce(&Pace)) -> Ledger {
+    struct StopOnDrop<'a>(&'a Pace);
+
+    impl Drop for StopOnDrop<'_> {
+        fn drop(&mut self) {
+            self.0.stop.store(true, Relaxed);
+        }
+    }
+
+    let pace = &Pace::default();
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..)
+            .zip(connections)
+            .map(|(writer, sql)| scope.spawn(move || write(sql, writer, seed, pace)))
+            .collect();
+        let end = StopOnDrop(pace);
+        act(pace);
+        drop(end);
+        let tried = writers
+            .into_iter()
+            .map(|writer| writer.join().expect("writers do not panic"));
+        Ledger(tried.collect())
+    })
 }
 
 /// A transaction that was tried: when it was committed, its commit ends before `end`.
@@ -30,6 +58,8 @@ pub(crate) struct Pace {
 pub(crate) struct Tried {
     first_id: i64,
     end: u64,
+    /// [`Pace::epoch`] when it began.
+    epoch: u64,
 }
 
 /// What writers tried, by writer and id.
@@ -42,6 +72,23 @@ impl Ledger {
         let tried = self.0.get(usize::try_from(id >> WRITER_SHIFT).ok()?)?;
         let after = tried.partition_point(|t| t.first_id <= id);
         Some(tried.get(after.checked_sub(1)?)?.end)
+    }
+
+    /// Which server the row was written to, and a position behind its commit.
+    pub(crate) fn epoch(&self, id: i64) -> Option<(u64, u64)> {
+        let tried = self.0.get(usize::try_from(id >> WRITER_SHIFT).ok()?)?;
+        let after = tried.partition_point(|t| t.first_id <= id);
+        let tried = tried.get(after.checked_sub(1)?)?;
+        Some((tried.epoch, tried.end))
+    }
+
+    /// Two positions between which the transaction that wrote a row was committed.
+    pub(crate) fn span(&self, id: i64) -> Option<(u64, u64)> {
+        let tried = self.0.get(usize::try_from(id >> WRITER_SHIFT).ok()?)?;
+        let after = tried.partition_point(|t| t.first_id <= id);
+        let end = tried.get(after.checked_sub(1)?)?.end;
+        let begin = after.checked_sub(2).map_or(0, |before| tried[before].end);
+        Some((begin, end))
     }
 }
 
@@ -84,7 +131,7 @@ pub(crate) fn write(sql: &Sql, writer: u64, seed: u64, pace: &Pace) -> Vec<Tried
             std::thread::sleep(Duration::from_millis(2));
             continue;
         }
-        let first_id = plan.id + 1;
+        let (first_id, epoch) = (plan.id + 1, pace.epoch.load(Relaxed));
         let (script, rows) = plan.transaction();
         match sql.try_run(&script) {
             Ok(_) => _ = pace.written.fetch_add(rows, Relaxed),
@@ -97,7 +144,7 @@ pub(crate) fn write(sql: &Sql, writer: u64, seed: u64, pace: &Pace) -> Vec<Tried
                 None => std::thread::sleep(Duration::from_millis(50)),
             }
         };
-        tried.push(Tried { first_id, end });
+        tried.push(Tried { first_id, end, epoch });
     }
     tried
 }

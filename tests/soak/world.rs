@@ -1,15 +1,21 @@
 //! Servers, the outbox, and the connector for it.
 
 use serde_json::{Map, Value, json};
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use walferry_testkit::servers::{Kafka, Network, Postgres, PostgresOptions, Sql, Walferry, WalferryOptions};
+use walferry_testkit::servers::{
+    Kafka, Network, Postgres, PostgresOptions, SmallDisk, Sql, Walferry, WalferryOptions, postgres_folder,
+};
 
 /// Keys of aggregates are `k0` …; each belongs to one topic.
 pub(crate) const KEYS: u64 = 1_000;
+/// 48 MiB and the default of what may be in flight, 16 MiB.
+pub(crate) const LIMIT_KIB: u64 = 64 * 1024;
 /// Topics, and partitions of each.
 pub(crate) const TOPICS: u64 = 4;
 const PARTITIONS: i32 = 4;
-const SLOT: &str = "soak";
+/// Name of the connector, its slot and its publication.
+pub(crate) const SLOT: &str = "soak";
 
 pub(crate) struct World {
     pub(crate) postgres: Postgres,
@@ -38,14 +44,7 @@ impl World {
     }
 
     fn with_outbox(networks: bool) -> Self {
-        let create = format!(
-            "create table outbox (id bigint primary key, aggregatetype text not null, aggregateid text not null,
-                 type text not null, payload text);
-             create table counters (key bigint primary key, n bigint not null) with (fillfactor = 50);
-             insert into counters select key, 0 from generate_series(0, {}) key",
-            KEYS - 1
-        );
-        let mut world = Self::start(|sql| sql.run(&create), outbox(), networks);
+        let mut world = Self::start(|sql| sql.run(&create_outbox()), outbox(), networks);
         world.walferry.wait_until_ready();
         world
     }
@@ -55,7 +54,22 @@ impl World {
         Self::start(create, properties, false)
     }
 
+    /// The same with the data directory on a disk of its own.
+    pub(crate) fn on_disk(disk: &SmallDisk) -> Self {
+        let start = |options| Walferry::start_on_disk(options, disk);
+        Self::start_by(|sql| sql.run(&create_outbox()), outbox(), false, start)
+    }
+
     fn start(create: impl FnOnce(&Sql), properties: Map<String, Value>, networks: bool) -> Self {
+        Self::start_by(create, properties, networks, Walferry::start)
+    }
+
+    fn start_by(
+        create: impl FnOnce(&Sql),
+        properties: Map<String, Value>,
+        networks: bool,
+        start: impl FnOnce(WalferryOptions) -> Walferry,
+    ) -> Self {
         let postgres = Postgres::start_with(&PostgresOptions {
             settings: vec!["wal_sender_timeout = 10s".into(), "max_wal_size = 4GB".into()],
             ..PostgresOptions::default()
@@ -82,7 +96,7 @@ impl World {
             Some(networks) => (networks.postgres.port(), format!("127.0.0.1:{}", networks.kafka.port())),
             None => (postgres.port(), kafka.bootstrap()),
         };
-        let walferry = Walferry::start(options(port, bootstrap, properties));
+        let walferry = start(options(port, bootstrap, properties));
         Self {
             postgres,
             kafka,
@@ -135,6 +149,17 @@ impl World {
     }
 }
 
+/// Major version of the Postgres that is tested with.
+pub(crate) fn major_version() -> u32 {
+    let output = Command::new(postgres_folder().join("postgres"))
+        .arg("--version")
+        .output();
+    let output = output.expect("the server's program can be run").stdout;
+    let version = String::from_utf8_lossy(&output);
+    let number = version.split(' ').find_map(|word| word.split('.').next()?.parse().ok());
+    number.unwrap_or_else(|| panic!("{version:?} tells no version"))
+}
+
 /// The topics' names.
 pub(crate) fn topics() -> Vec<String> {
     (0..TOPICS).map(|topic| format!("soak.t{topic}")).collect()
@@ -179,7 +204,19 @@ fn options(postgres_port: u16, bootstrap: String, properties: Map<String, Value>
     }
 }
 
-fn outbox() -> Map<String, Value> {
+/// The tables of the workload.
+pub(crate) fn create_outbox() -> String {
+    format!(
+        "create table outbox (id bigint primary key, aggregatetype text not null, aggregateid text not null,
+             type text not null, payload text);
+         create table counters (key bigint primary key, n bigint not null) with (fillfactor = 50);
+         insert into counters select key, 0 from generate_series(0, {}) key",
+        KEYS - 1
+    )
+}
+
+/// The properties of the connector for it.
+pub(crate) fn outbox() -> Map<String, Value> {
     object(json!({
         "table.include.list": "public.outbox",
         "snapshot.mode": "no_data",

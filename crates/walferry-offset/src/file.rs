@@ -1,10 +1,13 @@
 //! An offset in a file.
 
 use std::{
-    fs::{self, File},
-    io::{self, Write as _},
+    fs::{self, File, Metadata},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
 };
 
 use walferry_engine::{
@@ -17,8 +20,9 @@ use walferry_record::SourcePartition;
 use crate::{
     error::{Error, WRITTEN},
     folder::{Folder, sync_dir},
-    format::{self, FORMAT, Fault},
+    format::{self, FORMAT, Fault, Read},
     gap,
+    halves::{self, Layout, Next},
 };
 
 /// The offset of one connector, in its folder. Holds the folder's lock.
@@ -28,7 +32,21 @@ pub struct FileStore {
     /// `None` while it could not be opened yet.
     folder: Option<Arc<Folder>>,
     partition: SourcePartition,
+    /// The file that the next write may go to as it is; `None` where it has to be made anew.
+    known: Arc<Mutex<Option<Known>>>,
 }
+
+/// A file of ours, and where the offset is in it.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    device: u64,
+    inode: u64,
+    layout: Layout,
+}
+
+/// How often, and with which pauses, a file is read that another process writes: it may be read in the midst of two writes.
+const LOOKS: u32 = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 const FILE: &str = "offset.json";
 /// What is being written; meaningless once the writer is gone.
@@ -45,6 +63,7 @@ impl FileStore {
             data_dir: data_dir.to_owned(),
             folder: Some(Arc::new(folder)),
             partition,
+            known: Arc::default(),
         })
     }
 
@@ -58,6 +77,7 @@ impl FileStore {
                 data_dir: data_dir.to_owned(),
                 folder: None,
                 partition,
+                known: Arc::default(),
             }),
             opened => opened,
         }
@@ -79,7 +99,17 @@ impl FileStore {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn peek(data_dir: &Path, partition: &SourcePartition) -> Result<Option<StoredOffset>, Error> {
-        read(&Folder::path_of(data_dir, &partition.connector).join(FILE), partition)
+        let path = Folder::path_of(data_dir, &partition.connector).join(FILE);
+        let mut looks = 1;
+        loop {
+            match read(&path, partition) {
+                Err(Error::Damaged { .. }) if looks < LOOKS => {
+                    thread::sleep(BETWEEN_LOOKS);
+                    looks += 1;
+                }
+                found => return Ok(found?.map(|found| found.read.offset)),
+            }
+        }
     }
 
     /// Whether [`open`](Self::open) would succeed. Leaves nothing behind, and creates no folder.
@@ -100,7 +130,23 @@ impl FileStore {
     /// # Errors
     /// The file cannot be read, is damaged, or holds the offset of another connector or topic prefix.
     pub fn read(&self) -> Result<Option<StoredOffset>, Error> {
-        read(&self.path(), &self.partition)
+        let path = self.path();
+        let Some(found) = read(&path, &self.partition)? else {
+            return Ok(None);
+        };
+        let Read { offset, layout, torn } = found.read;
+        // What a killed process wrote last may not be on the disk yet. The next write goes to the half that was written before: by
+        // then this one has to be there.
+        found.file.sync_data().map_err(Error::io(&path, WRITTEN))?;
+        if let Some(why) = torn {
+            tracing::warn!(
+                file = %path.display(),
+                why,
+                "the last write of the offset was interrupted: going on from the one before it"
+            );
+        }
+        *self.known() = layout.map(|layout| Known::new(&found.metadata, layout));
+        Ok(Some(offset))
     }
 
     /// Replaces the offset. When this returns it is durable; if it fails, the file holds the one before.
@@ -108,17 +154,53 @@ impl FileStore {
     /// # Errors
     /// The disk is full or broken, or the file must not be written.
     pub fn replace(&self, offset: &StoredOffset) -> Result<(), Error> {
+        let content = format::content(&self.partition, offset);
+        let mut known = self.known();
+        let next = known.as_ref().and_then(|known| known.layout.next(&content));
+        if let (Some(place), Some(next)) = (known.as_mut(), next)
+            && let Some(file) = self.open_known(place)?
+        {
+            // Where this fails, the next try goes to the same half: the other one has what was stored.
+            write_in_place(&file, &next).map_err(Error::io(self.path(), WRITTEN))?;
+            place.layout = next.layout;
+            return Ok(());
+        }
+        *known = None;
+        *known = Some(self.make(&content)?);
+        Ok(())
+    }
+
+    /// The file that is known, unless it is gone or somebody has put another one in its place.
+    fn open_known(&self, known: &Known) -> Result<Option<File>, Error> {
+        let path = self.path();
+        let file = match File::options().write(true).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io(path, WRITTEN)(error)),
+        };
+        let metadata = file.metadata().map_err(Error::io(&path, WRITTEN))?;
+        Ok(known.is(&metadata).then_some(file))
+    }
+
+    /// Makes a new file in the place of the one that is there.
+    fn make(&self, content: &str) -> Result<Known, Error> {
         let temporary = self.folder().join(TEMPORARY);
-        let bytes = format::encode(&self.partition, offset);
+        let (bytes, layout) = halves::file(content);
         let write = || {
             let mut file = File::create(&temporary)?;
             file.write_all(&bytes)?;
-            file.sync_all()
+            file.sync_all()?;
+            file.metadata()
         };
-        write().map_err(Error::io(&temporary, WRITTEN))?;
+        let metadata = write().map_err(Error::io(&temporary, WRITTEN))?;
         let path = self.path();
         fs::rename(&temporary, &path).map_err(Error::io(&path, "replaced"))?;
-        sync_dir(&self.folder())
+        sync_dir(&self.folder())?;
+        Ok(Known::new(&metadata, layout))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes the offset; the next start finds none. Returns whether there was one, whatever was in it.
@@ -128,6 +210,7 @@ impl FileStore {
     pub fn remove(&self) -> Result<bool, Error> {
         // A gap behind an offset that is gone is none.
         gap::tell(&self.folder(), None)?;
+        *self.known() = None;
         let path = self.path();
         match fs::remove_file(&path) {
             Ok(()) => sync_dir(&self.folder()).map(|()| true),
@@ -137,16 +220,50 @@ impl FileStore {
     }
 }
 
-fn read(path: &Path, partition: &SourcePartition) -> Result<Option<StoredOffset>, Error> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+impl Known {
+    fn new(metadata: &Metadata, layout: Layout) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            layout,
+        }
+    }
+
+    fn is(&self, metadata: &Metadata) -> bool {
+        let length = self.layout.file_bytes() as u64;
+        (metadata.dev(), metadata.ino(), metadata.len()) == (self.device, self.inode, length)
+    }
+}
+
+/// The file has its blocks and its length already: nothing but the bytes has to get to the disk.
+fn write_in_place(file: &File, next: &Next) -> io::Result<()> {
+    file.write_all_at(&next.bytes, next.at)?;
+    file.sync_data()
+}
+
+/// A file that was read.
+struct FoundFile {
+    file: File,
+    metadata: Metadata,
+    read: Read,
+}
+
+fn read(path: &Path, partition: &SourcePartition) -> Result<Option<FoundFile>, Error> {
+    let read = || {
+        let mut file = File::open(path)?;
+        let metadata = file.metadata()?;
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default() + 1);
+        file.read_to_end(&mut bytes)?;
+        Ok((file, metadata, bytes))
+    };
+    let (file, metadata, bytes) = match read() {
+        Ok(read) => read,
+        Err(error) if io::Error::kind(&error) == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io(path, "read")(error)),
     };
-    let file = path.to_owned();
-    format::decode(partition, &bytes)
-        .map(Some)
-        .map_err(|fault| match fault {
+    let decoded = format::decode(partition, &bytes).map_err(|fault| {
+        let file = path.to_owned();
+        match fault {
             Fault::Damaged(why) => Error::Damaged { file, why },
             Fault::Foreign { found } => Error::Foreign {
                 file,
@@ -158,7 +275,13 @@ fn read(path: &Path, partition: &SourcePartition) -> Result<Option<StoredOffset>
                 found,
                 known: FORMAT,
             },
-        })
+        }
+    });
+    Ok(Some(FoundFile {
+        file,
+        metadata,
+        read: decoded?,
+    }))
 }
 
 impl OffsetStore for FileStore {
@@ -225,6 +348,17 @@ mod tests {
         }
     }
 
+    fn encode(server: &str, lsn: u64) -> Vec<u8> {
+        halves::file(&format::content(&partition(server), &offset(lsn))).0
+    }
+
+    /// An offset that needs a larger file.
+    fn long_offset(lsn: u64) -> StoredOffset {
+        let mut offset = offset(lsn);
+        offset.connect.other.insert("long".into(), "x".repeat(100_000).into());
+        offset
+    }
+
     fn offset(lsn: u64) -> StoredOffset {
         let mut offset = StoredOffset::default();
         offset.connect.lsn = Some(lsn);
@@ -259,7 +393,7 @@ mod tests {
         for (bytes, kind) in [
             (&good[..good.len() / 2], "offset_damaged"),
             (&[][..], "offset_damaged"),
-            (&format::encode(&partition("other"), &offset(7)), "offset_foreign"),
+            (&encode("other", 7), "offset_foreign"),
         ] {
             fs::write(store.path(), bytes).unwrap();
             let failure = store.load().await.unwrap_err();
@@ -276,7 +410,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = FileStore::open(dir.path(), partition("shop")).unwrap();
         store.replace(&offset(7)).unwrap();
-        let next = format::encode(&partition("shop"), &offset(8));
+        let next = encode("shop", 8);
         for end in 0..=next.len() {
             // As a process leaves it that is killed before the rename.
             fs::write(store.folder().join(TEMPORARY), &next[..end]).unwrap();
@@ -284,6 +418,91 @@ mod tests {
         }
         store.replace(&offset(9)).unwrap();
         assert_eq!(store.read().unwrap(), Some(offset(9)));
+    }
+
+    /// What a process leaves that is killed, or a machine that loses its power, in the midst of a write to the file as it is.
+    #[test]
+    fn a_write_in_place_that_breaks_off_leaves_the_offset_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FileStore::open(dir.path(), partition("shop")).unwrap();
+        for lsn in [6, 7] {
+            store.replace(&offset(lsn)).unwrap();
+        }
+        let before = fs::read(store.path()).unwrap();
+        store.replace(&offset(8)).unwrap();
+        let after = fs::read(store.path()).unwrap();
+        assert_eq!(before.len(), after.len());
+        let changed: Vec<usize> = (0..before.len()).filter(|&at| before[at] != after[at]).collect();
+        // The layout's own test has each byte; here each try waits for the disk.
+        for &at in changed.iter().step_by(changed.len() / 10) {
+            for torn in [
+                [&after[..at], &before[at..]].concat(),
+                [&before[..at], &after[at..]].concat(),
+            ] {
+                fs::write(store.path(), &torn).unwrap();
+                // Another process, which goes on from there.
+                let next = FileStore {
+                    known: Arc::default(),
+                    ..store.clone()
+                };
+                let read = next.read().unwrap();
+                assert!(read == Some(offset(7)) || torn == after, "byte {at}: {read:?}");
+                next.replace(&offset(9)).unwrap();
+                assert_eq!(next.read().unwrap(), Some(offset(9)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_version_is_read_and_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FileStore::open(dir.path(), partition("shop")).unwrap();
+        let content = format::content(&partition("shop"), &offset(7)).replace("\"format\": 2", "\"format\": 1");
+        let crc32 = crc32fast::hash(content.as_bytes());
+        let old = format!("{{\n\"crc32\": \"{crc32:08x}\",\n\"content\": {content}\n}}\n");
+        fs::write(store.path(), old).unwrap();
+        assert_eq!(store.read().unwrap(), Some(offset(7)));
+        for lsn in [8, 9] {
+            store.replace(&offset(lsn)).unwrap();
+            assert_eq!(store.read().unwrap(), Some(offset(lsn)));
+        }
+    }
+
+    /// Somebody restores a copy, or moves the file away to look at it, while the process runs.
+    #[test]
+    fn a_file_that_was_exchanged_is_not_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FileStore::open(dir.path(), partition("shop")).unwrap();
+        store.replace(&offset(7)).unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        fs::rename(store.path(), &elsewhere).unwrap();
+        store.replace(&offset(8)).unwrap();
+        assert_eq!(store.read().unwrap(), Some(offset(8)));
+        fs::rename(&elsewhere, store.path()).unwrap();
+        store.replace(&offset(9)).unwrap();
+        store.replace(&long_offset(10)).unwrap();
+        assert_eq!(store.read().unwrap(), Some(long_offset(10)));
+        store.replace(&offset(11)).unwrap();
+        assert_eq!(store.read().unwrap(), Some(offset(11)));
+        assert!(fs::metadata(store.path()).unwrap().len() < 20_000);
+    }
+
+    /// The command line reads while the process writes.
+    #[test]
+    fn whoever_reads_meanwhile_finds_an_offset() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FileStore::open(dir.path(), partition("shop")).unwrap();
+        store.replace(&offset(1)).unwrap();
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| (2..200).for_each(|lsn| store.replace(&offset(lsn)).unwrap()));
+            let mut last = 0;
+            while !writer.is_finished() {
+                let read = FileStore::peek(dir.path(), &partition("shop")).unwrap().unwrap();
+                let lsn = read.connect.lsn.unwrap();
+                assert!(lsn + 1 >= last, "{lsn} after {last}");
+                last = lsn.max(last);
+            }
+        });
     }
 
     /// `/dev/full` has no space for anybody, root included.
@@ -295,7 +514,9 @@ mod tests {
         store.write(&offset(7)).await.unwrap();
         let temporary = store.folder().join(TEMPORARY);
         std::os::unix::fs::symlink("/dev/full", &temporary).unwrap();
-        let failure = store.write(&offset(8)).await.unwrap_err();
+        // A write that needs no more space than the one before succeeds.
+        store.write(&offset(7)).await.unwrap();
+        let failure = store.write(&long_offset(8)).await.unwrap_err();
         assert_eq!((failure.kind, failure.disposition), ("disk_full", Disposition::Retry));
         assert!(failure.to_string().contains("No space left on device"), "{failure}");
         let hint = failure.causes[0].hint.as_deref().unwrap_or_default();
@@ -345,6 +566,7 @@ mod tests {
             data_dir: dir.path().to_owned(),
             folder: None,
             partition: partition("shop"),
+            known: Arc::default(),
         };
         assert_eq!(store.load().await, Ok(None));
         let locked = FileStore::open_when_possible(dir.path(), partition("shop"));

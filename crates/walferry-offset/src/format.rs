@@ -1,10 +1,8 @@
-//! The bytes of an offset file.
+//! What an offset file holds.
 //!
 //! ```json
 //! {
-//! "crc32": "5d2c7b1e",
-//! "content": {
-//!   "format": 1,
+//!   "format": 2,
 //!   "key": "[\"orders\",{\"server\":\"shop\"}]",
 //!   "value": { "lsn_proc": 24023128, "lsn": 24023128, … },
 //!   "position": { "unit": "0/16E9058", "lsn": "0/16E8F18", "ordinal": 2 },
@@ -14,10 +12,9 @@
 //!     "commit": { "lsn": "0/16E9058", "end": "0/16E9088", "xid": 748, "ts_usec": 1795262414119112 }, "sends": "dbz" },
 //!   "publication": { "lsn": "0/16E9058", "oid": 16400, "all_tables": false, "operations": "iud", "tables": "16391/16401" }
 //! }
-//! }
 //! ```
-//! `key` and `value` are what Kafka Connect keeps in its offset topic, the rest is Walferry's own. The checksum is that of
-//! the bytes of `content` as they stand in the file.
+//! `key` and `value` are what Kafka Connect keeps in its offset topic, the rest is Walferry's own. `halves.rs` has the layout of the
+//! file around it. Files of format 1 held one content alone: `{"crc32": …, "content": …}`, with the checksum of the bytes of `content`.
 
 use std::sync::Arc;
 
@@ -28,10 +25,13 @@ use walferry_pgoutput::Lsn;
 use walferry_record::{SourceOffset, SourcePartition};
 use walferry_snapshot::Done;
 
-use crate::recognition::Recognition;
+use crate::{
+    halves::{self, Layout},
+    recognition::Recognition,
+};
 
 /// The format that is written.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 /// Why bytes are no offset of ours.
 #[derive(Debug, PartialEq)]
@@ -41,6 +41,17 @@ pub(crate) enum Fault {
     Newer { found: u32 },
 }
 
+/// What was read from a file.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Read {
+    pub(crate) offset: StoredOffset,
+    /// Where it was; `None` in a file of format 1.
+    pub(crate) layout: Option<Layout>,
+    /// What is wrong with the half that was to be written last.
+    pub(crate) torn: Option<String>,
+}
+
+/// A file of format 1.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope<'a> {
@@ -81,7 +92,8 @@ struct Place {
     ordinal: u32,
 }
 
-pub(crate) fn encode(partition: &SourcePartition, offset: &StoredOffset) -> Vec<u8> {
+/// The text that a half holds.
+pub(crate) fn content(partition: &SourcePartition, offset: &StoredOffset) -> String {
     let content = Content {
         format: FORMAT,
         key: partition.key(),
@@ -96,25 +108,40 @@ pub(crate) fn encode(partition: &SourcePartition, offset: &StoredOffset) -> Vec<
         history: offset.history.as_ref().map(Recognition::from),
         publication: offset.publication.as_deref().cloned(),
     };
-    let content = serde_json::to_string_pretty(&content).expect("strings and numbers always have a JSON form");
-    let crc32 = crc32fast::hash(content.as_bytes());
-    format!("{{\n\"crc32\": \"{crc32:08x}\",\n\"content\": {content}\n}}\n").into_bytes()
+    serde_json::to_string_pretty(&content).expect("strings and numbers always have a JSON form")
 }
 
-pub(crate) fn decode(partition: &SourcePartition, bytes: &[u8]) -> Result<StoredOffset, Fault> {
-    let damaged = |why: String| Fault::Damaged(why);
+/// Reads a file of any format.
+pub(crate) fn decode(partition: &SourcePartition, bytes: &[u8]) -> Result<Read, Fault> {
     if bytes.is_empty() {
-        return Err(damaged("it is empty".into()));
+        return Err(Fault::Damaged("it is empty".into()));
+    }
+    if halves::is_one(bytes) {
+        let found = halves::read(bytes)?;
+        return Ok(Read {
+            offset: decode_content(partition, found.content)?,
+            layout: Some(found.layout),
+            torn: found.torn,
+        });
     }
     let envelope: Envelope<'_> =
-        serde_json::from_slice(bytes).map_err(|error| damaged(format!("it is no offset file ({error})")))?;
+        serde_json::from_slice(bytes).map_err(|error| Fault::Damaged(format!("it is no offset file ({error})")))?;
     let content = envelope.content.get();
     if envelope.crc32 != format!("{:08x}", crc32fast::hash(content.as_bytes())) {
-        return Err(damaged("its checksum does not fit its content".into()));
+        return Err(Fault::Damaged("its checksum does not fit its content".into()));
     }
+    Ok(Read {
+        offset: decode_content(partition, content)?,
+        layout: None,
+        torn: None,
+    })
+}
+
+fn decode_content(partition: &SourcePartition, content: &str) -> Result<StoredOffset, Fault> {
+    let damaged = |why: String| Fault::Damaged(why);
     let incomplete = |error: serde_json::Error| damaged(format!("its content is not complete ({error})"));
     let Version { format } = serde_json::from_str(content).map_err(incomplete)?;
-    if format != FORMAT {
+    if format > FORMAT {
         return Err(Fault::Newer { found: format });
     }
     let content: Content = serde_json::from_str(content).map_err(incomplete)?;
@@ -154,6 +181,14 @@ mod tests {
             connector: "c \"1\"".into(),
             server: "tp".into(),
         }
+    }
+
+    fn encode(partition: &SourcePartition, offset: &StoredOffset) -> Vec<u8> {
+        halves::file(&content(partition, offset)).0
+    }
+
+    fn decode(partition: &SourcePartition, bytes: &[u8]) -> Result<StoredOffset, Fault> {
+        super::decode(partition, bytes).map(|read| read.offset)
     }
 
     fn offset() -> StoredOffset {
@@ -211,8 +246,7 @@ mod tests {
     #[test]
     fn a_torn_file_is_noticed_wherever_it_ends() {
         let whole = encode(&partition(), &offset());
-        // The last byte is the line end.
-        for end in 0..whole.len() - 1 {
+        for end in 0..whole.len() {
             let torn = decode(&partition(), &whole[..end]);
             assert!(matches!(torn, Err(Fault::Damaged(_))), "{end} bytes: {torn:?}");
         }
@@ -220,13 +254,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_changed_bit_is_never_another_offset(at in 0..10_000usize, bit in 0..8u32) {
-            let mut bytes = encode(&partition(), &offset());
-            let at = at % bytes.len();
-            bytes[at] ^= 1 << bit;
-            // White space around the content is no part of it.
-            if let Ok(read) = decode(&partition(), &bytes) {
-                prop_assert_eq!(read, offset());
+        fn a_changed_bit_is_never_another_offset(at in 0..100_000usize, bit in 0..8u32) {
+            let content = content(&partition(), &offset());
+            let crc32 = crc32fast::hash(content.as_bytes());
+            let old = format!("{{\n\"crc32\": \"{crc32:08x}\",\n\"content\": {content}\n}}\n").into_bytes();
+            for mut bytes in [old, encode(&partition(), &offset())] {
+                let at = at % bytes.len();
+                bytes[at] ^= 1 << bit;
+                // White space around the content is no part of it.
+                if let Ok(read) = decode(&partition(), &bytes) {
+                    prop_assert_eq!(read, offset());
+                }
             }
         }
     }
@@ -250,11 +288,11 @@ mod tests {
 
     #[test]
     fn a_later_format_is_told_from_damage() {
-        let content = r#"{"format":2,"other":true}"#;
+        let content = r#"{"format":3,"other":true}"#;
         let file = format!(
             r#"{{"crc32":"{:08x}","content":{content}}}"#,
             crc32fast::hash(content.as_bytes())
         );
-        assert_eq!(decode(&partition(), file.as_bytes()), Err(Fault::Newer { found: 2 }));
+        assert_eq!(decode(&partition(), file.as_bytes()), Err(Fault::Newer { found: 3 }));
     }
 }

@@ -1,7 +1,7 @@
 //! Offset stores that need no Kafka: a file in the data directory, and memory.
 //!
-//! [`FileStore`] keeps the offset of one connector in `<data directory>/<connector>/offset.json`. It is replaced as a whole,
-//! durably, and carries a checksum: what is damaged, or belongs to another connector, is an error and never a fresh start.
+//! [`FileStore`] keeps the offset of one connector in `<data directory>/<connector>/offset.json`. A write that breaks off leaves the
+//! offset before it. What is damaged, or belongs to another connector, is an error and never a fresh start.
 
 mod error;
 mod exchange;
@@ -9,6 +9,7 @@ mod file;
 mod folder;
 mod format;
 pub mod gap;
+mod halves;
 mod memory;
 mod recognition;
 

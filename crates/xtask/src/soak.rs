@@ -10,7 +10,8 @@ pub(crate) struct Args {
     /// Rows that are committed
     #[arg(long, default_value_t = 1_000_000)]
     rows: u64,
-    /// How often Walferry is killed while they are written; Kafka and Postgres are, now and then
+    /// How often Walferry is killed while they are written; Kafka and Postgres are, now and then. With --full-disk, --promotion and
+    /// --publication: how often the disk is filled, a standby promoted, the publication changed
     #[arg(long, default_value_t = 50)]
     kills: u32,
     /// Decides what is written and what is killed; the moments depend on the machine
@@ -25,8 +26,17 @@ pub(crate) struct Args {
     /// Let the networks to Postgres and Kafka fail too: connections are reset, frozen, slowed down and refused
     #[arg(long, conflicts_with_all = ["memory", "snapshot"])]
     network: bool,
-    /// Measure memory instead: so many tables are made, written and dropped
+    /// Fill the disk of the offsets at random instead, and free it again
     #[arg(long, conflicts_with_all = ["memory", "snapshot", "network"])]
+    full_disk: bool,
+    /// Let servers crash instead, and promote their standbys: the connector has to follow
+    #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk"])]
+    promotion: bool,
+    /// Drop, rename and change the publication instead, while rows are written
+    #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion"])]
+    publication: bool,
+    /// Measure memory instead: so many tables are made, written and dropped
+    #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication"])]
     tables: Option<u64>,
     /// Kill it while it reads a table of that many rows instead, to which is written
     #[arg(long, conflicts_with = "memory")]
@@ -59,6 +69,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("--memory", args.memory),
         ("--snapshot", args.snapshot),
         ("--network", args.network),
+        ("--full-disk", args.full_disk),
+        ("--promotion", args.promotion),
+        ("--publication", args.publication),
     ] {
         if asked {
             command.arg(option);

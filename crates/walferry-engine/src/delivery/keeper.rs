@@ -61,8 +61,8 @@ struct Pace {
     interval: Duration,
     /// When the last write had ended; `None` before the first, which is due at once.
     ended: Option<Instant>,
-    /// How long it took.
-    took: Duration,
+    /// How long it took, and the one before it.
+    took: [Duration; 2],
 }
 
 impl Pace {
@@ -70,7 +70,7 @@ impl Pace {
         Self {
             interval: interval.max(LEAST),
             ended: None,
-            took: Duration::ZERO,
+            took: [Duration::ZERO; 2],
         }
     }
 
@@ -79,10 +79,21 @@ impl Pace {
         let pause = match unstored {
             Unstored::Nothing => return None,
             Unstored::Passed => QUIET,
-            Unstored::Delivered => PAUSE.max(self.took * (SHARE - 1)),
+            Unstored::Delivered => PAUSE.max(self.usual() * (SHARE - 1)),
         };
         let now = Instant::now();
         Some(self.ended.map_or(now, |ended| ended + pause.min(self.interval)))
+    }
+
+    /// A write has ended.
+    fn wrote(&mut self, begun: Instant) {
+        let now = Instant::now();
+        (self.ended, self.took) = (Some(now), [now - begun, self.took[0]]);
+    }
+
+    /// How long a write takes. One that waited for somebody else's writes tells nothing of the next: records would wait for it.
+    fn usual(&self) -> Duration {
+        self.took[0].min(self.took[1])
     }
 }
 
@@ -111,8 +122,7 @@ impl Keeper<'_> {
                 () = until(due) => {
                     let begun = Instant::now();
                     self.try_to_save(store, &mut tries).await?;
-                    pace.took = begun.elapsed();
-                    pace.ended = Some(Instant::now());
+                    pace.wrote(begun);
                 }
                 _ = looks.tick() => {
                     self.show();

@@ -11,3 +11,4 @@ pub mod progress;
 pub mod sink;
 pub mod store;
 mod transaction_counts;
+mod window;

@@ -17,6 +17,7 @@ use crate::{
     delivery::{
         store::{OffsetStore, StoredOffset},
         transaction_counts::{Counted, TransactionCounts},
+        window::Window,
     },
     failure::Failure,
     history,
@@ -169,7 +170,6 @@ pub struct Progress {
     room: Condvar,
     /// Signalled when there is something to store that was not there before, or when something has failed.
     pub(crate) changed: Notify,
-    limit: usize,
     /// Commit in Postgres to acknowledgement by Kafka.
     latency: Arc<Latency>,
 }
@@ -186,6 +186,8 @@ struct State {
     counted: VecDeque<(u64, Counted)>,
     in_flight: usize,
     in_flight_bytes: usize,
+    /// How many of them there may be.
+    window: Window,
     /// When Kafka last acknowledged something or the first record came under way, microseconds since 1970.
     acknowledged_us: i64,
     delivered: StoredOffset,
@@ -237,6 +239,7 @@ impl Progress {
                 counted: VecDeque::new(),
                 in_flight: 0,
                 in_flight_bytes: 0,
+                window: Window::new(limit),
                 acknowledged_us: 0,
                 // What a stopped process had stored may not have been confirmed yet.
                 unstored: if start.connect.lsn.is_some() {
@@ -256,7 +259,6 @@ impl Progress {
             }),
             room: Condvar::new(),
             changed: Notify::new(),
-            limit,
             latency: Arc::default(),
         }
     }
@@ -271,11 +273,6 @@ impl Progress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who has waited for room goes on when there is some to fill, not with each acknowledgement.
-    const fn enough(&self) -> usize {
-        self.limit - self.limit / 4
-    }
-
     /// Adds steps in stream order. Returns the sequence of the first record among them; the other records follow it one by
     /// one. What sends nothing needs no acknowledgement.
     pub fn push(&self, steps: impl IntoIterator<Item = Step>) -> u64 {
@@ -287,6 +284,10 @@ impl Progress {
         }
         if was_empty && state.in_flight > 0 {
             state.acknowledged_us = now_us();
+        }
+        let next = state.next();
+        if next > first {
+            state.window.sent(next, now_us);
         }
         self.advance(&mut state);
         first
@@ -303,15 +304,19 @@ impl Progress {
     /// Whether the records under way leave room for more. Who `waits` already goes on when there is enough to fill.
     pub(crate) fn has_room(&self, waits: bool) -> bool {
         let state = self.lock();
-        let most = if waits { self.enough() } else { self.limit };
+        let most = match waits {
+            true => state.window.enough(),
+            false => state.window.bytes(),
+        };
         state.in_flight_bytes <= most || state.is_over()
     }
 
     /// Waits until the records under way leave room for more. Returns whether the pipeline shall go on.
     pub fn wait_for_room(&self) -> bool {
         let mut state = self.lock();
-        if state.in_flight_bytes > self.limit {
-            while state.in_flight_bytes > self.enough() && !state.is_over() {
+        if state.in_flight_bytes > state.window.bytes() {
+            state.window.waited();
+            while state.in_flight_bytes > state.window.enough() && !state.is_over() {
                 state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
@@ -332,7 +337,9 @@ impl Progress {
         }
         state.acknowledged_us = now_us();
         self.advance(&mut state);
-        if state.in_flight_bytes <= self.enough() {
+        let (head, now_us) = (state.head, state.acknowledged_us);
+        state.window.acknowledged(head, now_us);
+        if state.in_flight_bytes <= state.window.enough() {
             self.room.notify_one();
         }
     }
@@ -356,6 +363,7 @@ impl Progress {
             state.in_flight_bytes -= record.bytes;
         }
         state.withdraw_marks(sequence);
+        state.window.withdrawn(sequence);
     }
 
     /// A record will not be delivered; neither will what is behind it, by this producer.

@@ -6,6 +6,7 @@
 //! that shows the server's last words. Nothing outlives the test process, however it ends (`scratch`).
 
 mod connect;
+mod disk;
 mod failover;
 mod http;
 mod kafka;
@@ -20,6 +21,7 @@ mod tools;
 mod walferry;
 
 pub use connect::{Connect, Task};
+pub use disk::SmallDisk;
 pub use failover::{DataDirectory, SlotCopy};
 pub use http::{Answer, request};
 pub use kafka::{Kafka, Paused};

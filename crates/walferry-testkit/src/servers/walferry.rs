@@ -1,10 +1,11 @@
 //! The program under test, as a user runs it.
 
 use super::process::{Process, free_port};
-use super::{Answer, request, scratch, tools};
+use super::{Answer, SmallDisk, request, scratch, tools};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use serde_json::{Map, Value};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -48,9 +49,21 @@ impl Walferry {
         Self::start_on(options, Some(kib))
     }
 
+    /// The same on a disk that lasts longer than the process.
+    #[track_caller]
+    pub fn start_on_disk(options: WalferryOptions, disk: &SmallDisk) -> Self {
+        let folder = scratch::folder("walferry");
+        symlink(disk.path(), folder.join("data")).expect("the scratch folder can be written");
+        Self::start_in(options, folder, None)
+    }
+
     #[track_caller]
     fn start_on(options: WalferryOptions, disk_kib: Option<u32>) -> Self {
-        let folder = scratch::folder("walferry");
+        Self::start_in(options, scratch::folder("walferry"), disk_kib)
+    }
+
+    #[track_caller]
+    fn start_in(options: WalferryOptions, folder: PathBuf, disk_kib: Option<u32>) -> Self {
         let admin_port = free_port();
         let process = run(&options, &folder, admin_port, disk_kib);
         Self {
@@ -98,6 +111,11 @@ impl Walferry {
     /// Folder of `--data-dir`.
     pub fn data_dir(&self) -> PathBuf {
         self.folder.join("data")
+    }
+
+    /// The file with the connector's offset. The name of the connector has to be one that needs no escaping.
+    pub fn offset_file(&self) -> PathBuf {
+        self.data_dir().join(&self.options.name).join("offset.json")
     }
 
     /// Kills the process as `kill -9` does.

@@ -1,0 +1,160 @@
+//! How much may be under way: what Kafka acknowledges within a moment.
+//!
+//! Whatever is under way when the process is killed may have arrived, and is sent again. While Kafka is quick, no more than a little
+//! is under way anyway. While it is slow, or there is much to catch up with, more would only wait in its queues: it would repeat
+//! more, and arrive no sooner.
+
+/// What may always be under way, where `walferry.in.flight.max.bytes` allows it: enough for batches that cost the broker little.
+const LEAST: usize = 1024 * 1024;
+/// How long records may wait in queues, microseconds: beside the time that Kafka takes anyway.
+const QUEUED_US: i64 = 50_000;
+
+/// Bytes that may be under way. One record at a time is watched; its way to Kafka and back says whether queues build up.
+#[derive(Debug)]
+pub(crate) struct Window {
+    least: usize,
+    most: usize,
+    now: usize,
+    /// The record that is watched, and when it was given to the producer, microseconds since 1970.
+    watched: Option<(u64, i64)>,
+    /// The shortest way to Kafka and back so far, microseconds.
+    quickest_us: i64,
+    /// Whether somebody has waited for room since the last look.
+    waited: bool,
+}
+
+impl Window {
+    /// At most `most` bytes. It begins small: after a start there is much to catch up with.
+    pub(crate) fn new(most: usize) -> Self {
+        let least = LEAST.min(most);
+        Self {
+            least,
+            most,
+            now: least,
+            watched: None,
+            quickest_us: i64::MAX - QUEUED_US,
+            waited: false,
+        }
+    }
+
+    /// How many bytes may be under way.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.now
+    }
+
+    /// Who has waited for room goes on when there is some to fill, not with each acknowledgement.
+    pub(crate) const fn enough(&self) -> usize {
+        self.now - self.now / 4
+    }
+
+    /// There was no room.
+    pub(crate) const fn waited(&mut self) {
+        self.waited = true;
+    }
+
+    /// Records up to this sequence, exclusive, have been given to the producer.
+    pub(crate) fn sent(&mut self, next: u64, now_us: impl FnOnce() -> i64) {
+        if self.watched.is_none() && next > 0 {
+            self.watched = Some((next - 1, now_us()));
+        }
+    }
+
+    /// Records from this sequence on have been taken back.
+    pub(crate) fn withdrawn(&mut self, sequence: u64) {
+        self.watched.take_if(|(watched, _)| *watched >= sequence);
+    }
+
+    /// Everything before this sequence has been acknowledged.
+    pub(crate) fn acknowledged(&mut self, head: u64, now_us: i64) {
+        if let Some((_, sent_us)) = self.watched.take_if(|(watched, _)| *watched < head) {
+            self.look((now_us - sent_us).max(0));
+        }
+    }
+
+    fn look(&mut self, took_us: i64) {
+        let waited = std::mem::take(&mut self.waited);
+        self.quickest_us = self.quickest_us.min(took_us);
+        let target_us = self.quickest_us + QUEUED_US;
+        if took_us <= target_us {
+            if waited {
+                self.now = (self.now + self.now / 2).min(self.most);
+            }
+        } else if self.now > self.least {
+            let share = (target_us as f64 / took_us as f64).max(0.5);
+            self.now = ((self.now as f64 * share) as usize).max(self.least);
+        } else {
+            // These queues are not ours: a network that is longer than it was, a machine that is busy.
+            self.quickest_us += (took_us - self.quickest_us) / 8;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 12 * LEAST;
+
+    /// Fills the window again and again. Kafka takes so many bytes a millisecond, after so many milliseconds.
+    fn fill(window: &mut Window, rounds: u64, bytes_per_ms: usize, way_ms: i64) -> usize {
+        let mut now_us = 0;
+        for round in 0..rounds {
+            window.sent(round + 1, || now_us);
+            window.waited();
+            now_us += (way_ms + (window.bytes() / bytes_per_ms) as i64) * 1000;
+            window.acknowledged(round + 1, now_us);
+        }
+        window.bytes()
+    }
+
+    #[test]
+    fn a_quick_kafka_gets_all_and_a_slow_one_what_it_takes_within_a_moment() {
+        let fill = |bytes_per_ms, way_ms| fill(&mut Window::new(MOST), 200, bytes_per_ms, way_ms);
+        assert_eq!(fill(1_000_000, 5), MOST);
+        // A network that is long, not slow.
+        assert_eq!(fill(1_000_000, 300), MOST);
+        let slow = fill(40_000, 5);
+        assert!((LEAST..4 * LEAST).contains(&slow), "{slow}");
+        let slower = fill(1_000, 5);
+        assert!((LEAST..2 * LEAST).contains(&slower), "{slower}");
+    }
+
+    #[test]
+    fn it_grows_again_after_kafka_was_away() {
+        let mut window = Window::new(MOST);
+        fill(&mut window, 10, 1_000_000, 5);
+        for _ in 0..5 {
+            window.look(60_000_000);
+        }
+        assert_eq!(window.bytes(), LEAST);
+        assert_eq!(fill(&mut window, 20, 1_000_000, 5), MOST);
+    }
+
+    #[test]
+    fn it_does_not_grow_while_nobody_waits_for_room() {
+        let mut window = Window::new(MOST);
+        for sequence in 1..100 {
+            window.sent(sequence, || 0);
+            window.acknowledged(sequence, 5_000);
+        }
+        assert_eq!(window.bytes(), LEAST);
+    }
+
+    #[test]
+    fn a_small_limit_stays_what_it_is() {
+        for bytes_per_ms in [10, 1_000_000] {
+            assert_eq!(fill(&mut Window::new(5_000), 100, bytes_per_ms, 5), 5_000);
+        }
+    }
+
+    #[test]
+    fn what_was_taken_back_is_not_waited_for() {
+        let mut window = Window::new(MOST);
+        window.sent(10, || 0);
+        window.withdrawn(9);
+        window.sent(10, || 1_000_000);
+        window.waited();
+        window.acknowledged(10, 1_001_000);
+        assert!(window.bytes() > LEAST);
+    }
+}
