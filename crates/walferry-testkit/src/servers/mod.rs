@@ -31,4 +31,4 @@ pub use records::Record;
 pub use scratch::folder;
 pub use sql::{Sql, statements};
 pub use tools::{postgres as postgres_folder, walferry as walferry_program};
-pub use walferry::{Walferry, WalferryOptions};
+pub use walferry::{Surroundings, Walferry, WalferryOptions};
