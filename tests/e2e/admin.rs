@@ -1,8 +1,10 @@
 //! The admin endpoint: health, readiness, slots, metrics.
 
-use crate::outbox::Outbox;
+use std::io::Write;
+
+use crate::outbox::{Outbox, assert_runs};
 use crate::world;
-use walferry_testkit::servers::wait_for;
+use walferry_testkit::servers::{Surroundings, Walferry, wait_for};
 
 #[test]
 fn the_endpoint_tells_health_readiness_slots_and_metrics() {
@@ -65,4 +67,94 @@ fn secrets_appear_in_no_answer_and_no_line_of_the_log() {
     }
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     assert!(!walferry.output().contains("hunter2"));
+}
+
+/// Each of them would hold a descriptor for as long as it likes, and there would soon be none left for Kafka and Postgres.
+#[test]
+fn rows_go_on_being_delivered_while_clients_of_the_endpoint_hold_on_to_all_descriptors() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "few_descriptors");
+    let mut walferry = Walferry::start_in(
+        outbox.options(outbox.config()),
+        Surroundings {
+            descriptors: Some(64),
+            ..Surroundings::default()
+        },
+    );
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.insert("k", 1, 5);
+    world.kafka.wait_for_records(&outbox.topic("order"), 5);
+    // Half of them say nothing; the others begin a request and do not go on.
+    let clients: Vec<_> = (0..300)
+        .filter_map(|number| {
+            let mut client = walferry.connect().ok()?;
+            if number % 2 == 0 {
+                client.write_all(b"GET /metrics HTTP/1.1\r\nHost: 127").ok()?;
+            }
+            Some(client)
+        })
+        .collect();
+    assert!(clients.len() >= 64, "{} clients hold on", clients.len());
+    outbox.insert("k", 6, 50);
+    // Also a new connection to Postgres is to be had.
+    let ended =
+        "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = 'few_descriptors_slot'";
+    outbox.database.sql().run(ended);
+    outbox.insert("k", 51, 60);
+    outbox.wait_until_confirmed();
+    let records = world.kafka.wait_for_records(&outbox.topic("order"), 60);
+    assert_runs(&records, &["k"], 60);
+    assert!(walferry.runs());
+    // And somebody who asks is answered, while the others still hold on.
+    wait_for("an answer", || {
+        walferry.get("/health").filter(|answer| answer.status == 200)
+    });
+    assert!(
+        !walferry.output().contains("Too many open files"),
+        "{}",
+        walferry.output()
+    );
+    drop(clients);
+}
+
+/// A person who looks into the log needs the key to find the row; page, `/ready` and REST are for more eyes.
+#[test]
+fn the_key_of_a_refused_record_is_in_the_log_and_elsewhere_only_where_it_is_asked_for() {
+    let world = world::shared();
+    for (name, asked) in [("keys_hidden", "false"), ("keys_shown", "true")] {
+        let outbox = Outbox::new(&world, name);
+        let other = Outbox::new(&world, &format!("{name}_beside"));
+        // With two connectors the process outlasts one that fails.
+        let mut walferry = Walferry::start_in(
+            outbox.options(outbox.config_with([("errors.log.include.messages", asked)])),
+            Surroundings {
+                beside: Some((format!("{name}_beside"), other.config())),
+                ..Surroundings::default()
+            },
+        );
+        outbox.wait_until_streaming(&mut walferry);
+        other.wait_until_streaming(&mut walferry);
+        outbox
+            .database
+            .sql()
+            .run("insert into outbox values (99, 'order', 'customer-4711', 'T', repeat('x', 2000000))");
+        let status = format!("/connectors/{name}/status");
+        wait_for("the connector to fail", || {
+            assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+            let told = walferry.get(&status)?.body;
+            told.contains("FAILED").then_some(())
+        });
+        assert!(walferry.output().contains("customer-4711"), "{}", walferry.output());
+        for path in [status.as_str(), "/ready", "/ui/data"] {
+            let answer = walferry.get(path).expect("the endpoint answers").body;
+            // The failure itself is told there, with or without the key.
+            assert!(answer.contains("public.outbox"), "{path}: {answer}");
+            assert_eq!(answer.contains("customer-4711"), asked == "true", "{path}: {answer}");
+        }
+        for path in ["/metrics", "/connectors?expand=status&expand=info", "/ui", "/slots"] {
+            let answer = walferry.get(path).expect("the endpoint answers").body;
+            let may = asked == "true" && path.starts_with("/connectors");
+            assert!(may || !answer.contains("customer-4711"), "{path}: {answer}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Writers never wait for readers: counters are atomic, the rest changes seldom and stands behind short locks.
 
+mod by_name;
 mod invalidation;
 mod latency;
 mod slot_xmin;
@@ -21,6 +22,8 @@ use tokio::sync::Notify;
 
 use crate::{failure::Failure, gap::Gap, history::Missing};
 
+use by_name::ByName;
+pub use by_name::OTHERS;
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
 pub use slot_xmin::SlotXmin;
@@ -51,10 +54,10 @@ pub struct Status {
     store: Mutex<Option<Trouble>>,
     incidents: Mutex<VecDeque<Incident>>,
     slots: Mutex<(Option<Slots>, WalClock)>,
-    topics: Mutex<BTreeMap<String, TopicCount>>,
+    topics: Mutex<ByName<TopicCount>>,
     skipped: Mutex<BTreeMap<&'static str, u64>>,
     errors: Mutex<BTreeMap<&'static str, u64>>,
-    snapshot_rows: Mutex<BTreeMap<String, u64>>,
+    snapshot_rows: Mutex<ByName<u64>>,
     warnings: Mutex<Vec<String>>,
     missing: Mutex<Option<Missing>>,
 }
@@ -402,17 +405,14 @@ impl Status {
         kept.0 = Some(slots);
     }
 
-    /// Records and bytes by topic.
+    /// Records and bytes by topic; those of very many topics together as [`OTHERS`].
     pub fn topics(&self) -> BTreeMap<String, TopicCount> {
-        lock(&self.topics).clone()
+        lock(&self.topics).all()
     }
     /// Adds to a topic's count.
     pub fn count_topic(&self, topic: &str, records: u64, bytes: u64) {
         let mut topics = lock(&self.topics);
-        let count = match topics.get_mut(topic) {
-            Some(count) => count,
-            None => topics.entry(topic.to_owned()).or_default(),
-        };
+        let count = topics.of(topic);
         count.records += records;
         count.bytes += bytes;
     }
@@ -435,17 +435,13 @@ impl Status {
         *lock(&self.errors).entry(kind).or_default() += 1;
     }
 
-    /// Rows that the snapshot has read, by `schema.table`.
+    /// Rows that the snapshot has read, by `schema.table`; those of very many tables together as [`OTHERS`].
     pub fn snapshot_rows(&self) -> BTreeMap<String, u64> {
-        lock(&self.snapshot_rows).clone()
+        lock(&self.snapshot_rows).all()
     }
     /// Counts rows of a table that the snapshot has read.
     pub fn count_snapshot_rows(&self, table: &str, rows: u64) {
-        let mut counted = lock(&self.snapshot_rows);
-        match counted.get_mut(table) {
-            Some(count) => *count += rows,
-            None => drop(counted.insert(table.to_owned(), rows)),
-        }
+        *lock(&self.snapshot_rows).of(table) += rows;
     }
 
     /// Positions that were delivered and that the server does not have.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use rdkafka::{error::RDKafkaErrorCode as Code, producer::Producer as _};
+use tracing::debug;
 use walferry_engine::{
     Failure,
     sink::{Acks, Outgoing, Sink, Sinks},
@@ -29,13 +30,24 @@ use crate::{
 };
 
 /// Opens producers for one connector.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Producers {
     settings: Arc<Settings>,
     health: Health,
     set_aside: SetAsideCount,
     batching: Batching,
+    /// What the topics of one client may take.
+    pub(crate) most_topics_kib: usize,
 }
+
+/// librdkafka keeps a topic and its partitions, once it was asked for them, until its client ends. Tables come and go, and a topic may
+/// come of every value of a column. So a client is replaced before its topics take more than this: 2,400 of one partition, or 500
+/// of twelve.
+const MOST_TOPICS_KIB: usize = 14 * 1024;
+/// What librdkafka takes for a topic, measured with 2,000 of them.
+pub(crate) const TOPIC_KIB: usize = 4;
+/// And for each of its partitions.
+pub(crate) const PARTITION_KIB: usize = 2;
 
 impl Producers {
     /// Producers with these settings.
@@ -45,6 +57,7 @@ impl Producers {
             health: Health::default(),
             set_aside: SetAsideCount::default(),
             batching: Batching::default(),
+            most_topics_kib: MOST_TOPICS_KIB,
         }
     }
 
@@ -108,6 +121,8 @@ impl Sinks for Producers {
             targets: Vec::new(),
             by_topic: HashMap::new(),
             last: 0,
+            topics_kib: 0,
+            producers: self.clone(),
             client,
             acks,
             tables,
@@ -125,6 +140,9 @@ pub struct Producer {
     by_topic: HashMap<String, usize>,
     /// The target of the last record: as a rule also of the next.
     last: usize,
+    /// What the topics of the client take.
+    topics_kib: usize,
+    producers: Producers,
     client: Arc<Client>,
     acks: Acks,
     tables: Tables,
@@ -178,6 +196,12 @@ impl Sink for Producer {
 }
 
 impl Producer {
+    /// How many topics the client keeps.
+    #[cfg(test)]
+    pub(crate) fn topics_met(&self) -> usize {
+        self.targets.len()
+    }
+
     /// The place of a topic among the targets; its first record waits until it exists. `None` when the producer is to stop.
     fn target(&mut self, name: &str) -> Result<Option<usize>, Failure> {
         if self.targets.get(self.last).is_some_and(|target| target.name == name) {
@@ -187,10 +211,14 @@ impl Producer {
             self.last = known;
             return Ok(Some(known));
         }
-        let topic = Topic::new(&self.client, name).map_err(|code| failure::of_topic(name, code))?;
-        if !self.topics.ensure(name)? {
+        if self.topics_kib >= self.producers.most_topics_kib && !self.begin_anew()? {
             return Ok(None);
         }
+        let topic = Topic::new(&self.client, name).map_err(|code| failure::of_topic(name, code))?;
+        let Some(partitions) = self.topics.ensure(name)? else {
+            return Ok(None);
+        };
+        self.topics_kib += TOPIC_KIB + partitions * PARTITION_KIB;
         self.last = self.targets.len();
         self.targets.push(Target {
             name: name.to_owned(),
@@ -200,6 +228,23 @@ impl Producer {
         });
         self.by_topic.insert(name.to_owned(), self.last);
         Ok(Some(self.last))
+    }
+
+    /// Takes a new client, which knows no topics, once Kafka has everything that the old one was given: no record may overtake another.
+    /// Returns whether it has; `false` when the producer is to stop.
+    fn begin_anew(&mut self) -> Result<bool, Failure> {
+        while self.client.producer().in_flight_count() > 0 {
+            if self.acks.is_stopping() {
+                return Ok(false);
+            }
+            thread::sleep(FULL_WAIT);
+        }
+        debug!(
+            topics = self.targets.len(),
+            "the producer has met very many topics, and its client is replaced"
+        );
+        *self = self.producers.clone().open(self.acks.clone())?;
+        Ok(true)
     }
 
     /// The client itself refuses a record.

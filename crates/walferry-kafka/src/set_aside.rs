@@ -74,7 +74,7 @@ impl DeadLetters {
                     replication_factor: replication_factor.unwrap_or(-1),
                     config: Default::default(),
                 };
-                if !self.topics.ensure_with(name, Some(&rule))? {
+                if self.topics.ensure_with(name, Some(&rule))?.is_none() {
                     return Ok(());
                 }
                 error!(

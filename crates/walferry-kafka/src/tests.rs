@@ -17,7 +17,7 @@ use walferry_pgoutput::Lsn;
 
 use crate::{
     demo::{DemoCluster, Follower, Received},
-    producer::{Producer, Producers},
+    producer::{PARTITION_KIB, Producer, Producers, TOPIC_KIB},
     settings::{SetAside, Settings},
 };
 
@@ -181,6 +181,36 @@ fn keys_go_where_javas_partitioner_sends_them() {
         found,
         expected.map(|(id, partition)| (format!("{{\"id\":{id}}}"), partition))
     );
+}
+
+#[test]
+fn a_client_that_has_met_very_many_topics_is_replaced_and_loses_no_order() {
+    let mut world = World::new(|_| ());
+    // Three topics of two partitions each fit.
+    world.producers.most_topics_kib = 3 * (TOPIC_KIB + 2 * PARTITION_KIB);
+    world.open();
+    let topics: Vec<_> = (0..8).map(|number| format!("t{number}")).collect();
+    for topic in &topics {
+        world.cluster.create_topic(topic, 2).unwrap();
+    }
+    const ROUNDS: usize = 5;
+    for round in 0..ROUNDS {
+        for topic in &topics {
+            let value = round.to_string();
+            world.send(&record(topic, Some(b"k"), Some(value.as_bytes()))).unwrap();
+            let met = world.producer.as_ref().unwrap().topics_met();
+            assert!(met <= 3, "{met} topics are kept");
+        }
+    }
+    world.settled().unwrap();
+    let records = world.received(ROUNDS * topics.len());
+    for topic in &topics {
+        let of_topic = records.iter().filter(|record| record.topic == *topic);
+        let values: Vec<_> = of_topic
+            .map(|record| record.value.as_deref().unwrap()[0] - b'0')
+            .collect();
+        assert_eq!(values, [0, 1, 2, 3, 4], "{topic}");
+    }
 }
 
 #[test]

@@ -42,7 +42,9 @@ const CREATE_TIMEOUT: Duration = Duration::from_secs(15);
 /// A topic as brokers tell of it.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
-    Exists,
+    Exists {
+        partitions: usize,
+    },
     /// It is being created, or its leaders are being elected.
     Coming,
     Missing,
@@ -53,10 +55,10 @@ enum Look {
 }
 
 impl Topics {
-    /// Waits until a topic exists. Returns whether it does: `false` when the producer is to stop.
+    /// Waits until a topic exists. Returns how many partitions it has: `None` when the producer is to stop.
     ///
     /// Without rules the broker creates it, if it is configured to do so: asking for a topic is what makes it.
-    pub(crate) fn ensure(&self, name: &str) -> Result<bool, Failure> {
+    pub(crate) fn ensure(&self, name: &str) -> Result<Option<usize>, Failure> {
         let rule = self
             .settings
             .topic_creation
@@ -67,17 +69,17 @@ impl Topics {
     }
 
     /// The same, created as `rule` says if it is missing.
-    pub(crate) fn ensure_with(&self, name: &str, rule: Option<&TopicSettings>) -> Result<bool, Failure> {
+    pub(crate) fn ensure_with(&self, name: &str, rule: Option<&TopicSettings>) -> Result<Option<usize>, Failure> {
         let mut missing_since = None;
         let mut created = false;
         while !self.acks.is_stopping() {
             match self.look(name) {
-                Look::Exists => {
+                Look::Exists { partitions } => {
                     self.health.connected();
                     if self.health.topic_found().is_some() {
                         info!(topic = name, "the topic exists now");
                     }
-                    return Ok(true);
+                    return Ok(Some(partitions));
                 }
                 Look::Denied => return Err(failure::topic_denied(name)),
                 Look::Invalid => return Err(failure::of_topic(name, Code::InvalidTopic)),
@@ -98,7 +100,7 @@ impl Topics {
             }
             thread::sleep(PAUSE);
         }
-        Ok(false)
+        Ok(None)
     }
 
     fn look(&self, name: &str) -> Look {
@@ -111,7 +113,9 @@ impl Topics {
         };
         match topic.error().map(Code::from) {
             None if topic.partitions().is_empty() => Look::Coming,
-            None => Look::Exists,
+            None => Look::Exists {
+                partitions: topic.partitions().len(),
+            },
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Look::Missing,
             Some(Code::TopicAuthorizationFailed) => Look::Denied,
             Some(Code::InvalidTopic) => Look::Invalid,

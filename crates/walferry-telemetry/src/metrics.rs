@@ -330,14 +330,18 @@ pub const RECORDS: Metric = Metric::new(
 .replaces("source-task-metrics source-record-write-total");
 
 /// `walferry_topic_records_total`.
-pub const TOPIC_RECORDS: Metric = Metric::new(Kind::Counter, "walferry_topic_records_total", "Records sent, by topic.")
-    .labels(&["connector", "topic"]);
+pub const TOPIC_RECORDS: Metric = Metric::new(
+    Kind::Counter,
+    "walferry_topic_records_total",
+    "Records sent, by topic. The first 2,000 topics of a connector have a count of their own; all others are summed as `(others)`.",
+)
+.labels(&["connector", "topic"]);
 
 /// `walferry_topic_bytes_total`.
 pub const TOPIC_BYTES: Metric = Metric::new(
     Kind::Counter,
     "walferry_topic_bytes_total",
-    "Bytes of keys and values sent, by topic.",
+    "Bytes of keys and values sent, by topic, as `walferry_topic_records_total`.",
 )
 .labels(&["connector", "topic"]);
 

@@ -33,4 +33,4 @@ pub use records::Record;
 pub use scratch::folder;
 pub use sql::{Sql, statements};
 pub use tools::{postgres as postgres_folder, walferry as walferry_program};
-pub use walferry::{Checked, Walferry, WalferryOptions};
+pub use walferry::{Checked, Surroundings, Walferry, WalferryOptions};

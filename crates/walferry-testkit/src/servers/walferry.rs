@@ -5,6 +5,7 @@ use super::{Answer, SmallDisk, request, scratch, tools};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use serde_json::{Map, Value};
 use std::fs;
+use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -24,14 +25,25 @@ pub struct WalferryOptions {
     pub env: Vec<(String, String)>,
 }
 
+/// What a process has beside the ordinary.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// The data directory lies on a small file system of its own, in memory, which lasts as long as the process. It is mounted in
+    /// namespaces of the process's own, for which nobody needs to be root.
+    pub disk_kib: Option<u32>,
+    /// So many descriptors may be open, from the start on.
+    pub descriptors: Option<u64>,
+    /// Another connector of the same process: its name and its properties.
+    pub beside: Option<(String, Map<String, Value>)>,
+}
+
 /// A Walferry process with a data directory of its own, which lasts across restarts.
 #[derive(Debug)]
 pub struct Walferry {
     options: WalferryOptions,
     folder: PathBuf,
     admin_port: u16,
-    /// Size of the file system that the data directory lies on, where it has one of its own.
-    disk_kib: Option<u32>,
+    surroundings: Surroundings,
     process: Process,
 }
 
@@ -39,14 +51,20 @@ impl Walferry {
     /// Writes the files and starts `walferry run`.
     #[track_caller]
     pub fn start(options: WalferryOptions) -> Self {
-        Self::start_on(options, None)
+        Self::start_in(options, Surroundings::default())
     }
 
-    /// The same with a data directory on a small file system of its own, in memory, which lasts as long as the process. It is
-    /// mounted in namespaces of the process's own, for which nobody needs to be root.
+    /// The same with a data directory on a small file system of its own.
     #[track_caller]
     pub fn start_on_small_disk(options: WalferryOptions, kib: u32) -> Self {
-        Self::start_on(options, Some(kib))
+        let disk_kib = Some(kib);
+        Self::start_in(
+            options,
+            Surroundings {
+                disk_kib,
+                ..Surroundings::default()
+            },
+        )
     }
 
     /// The same on a disk that lasts longer than the process.
@@ -54,23 +72,24 @@ impl Walferry {
     pub fn start_on_disk(options: WalferryOptions, disk: &SmallDisk) -> Self {
         let folder = scratch::folder("walferry");
         symlink(disk.path(), folder.join("data")).expect("the scratch folder can be written");
-        Self::start_in(options, folder, None)
+        Self::start_at(options, folder, Surroundings::default())
+    }
+
+    /// The same with something beside the ordinary.
+    #[track_caller]
+    pub fn start_in(options: WalferryOptions, surroundings: Surroundings) -> Self {
+        Self::start_at(options, scratch::folder("walferry"), surroundings)
     }
 
     #[track_caller]
-    fn start_on(options: WalferryOptions, disk_kib: Option<u32>) -> Self {
-        Self::start_in(options, scratch::folder("walferry"), disk_kib)
-    }
-
-    #[track_caller]
-    fn start_in(options: WalferryOptions, folder: PathBuf, disk_kib: Option<u32>) -> Self {
+    fn start_at(options: WalferryOptions, folder: PathBuf, surroundings: Surroundings) -> Self {
         let admin_port = free_port();
-        let process = run(&options, &folder, admin_port, disk_kib);
+        let process = run(&options, &folder, admin_port, &surroundings);
         Self {
             options,
             folder,
             admin_port,
-            disk_kib,
+            surroundings,
             process,
         }
     }
@@ -100,7 +119,7 @@ impl Walferry {
     /// Starts the program again on its data directory, after it has ended; the options may have been changed.
     #[track_caller]
     pub fn start_again(&mut self) {
-        self.process = run(&self.options, &self.folder, self.admin_port, self.disk_kib);
+        self.process = run(&self.options, &self.folder, self.admin_port, &self.surroundings);
     }
 
     /// The options, to be changed before `start_again`.
@@ -165,6 +184,14 @@ impl Walferry {
     /// Asks the admin endpoint.
     pub fn get(&self, path: &str) -> Option<Answer> {
         request(self.admin_port, "GET", path, None)
+    }
+
+    /// A connection to the admin endpoint on which nothing has been asked.
+    ///
+    /// # Errors
+    /// The endpoint does not take it.
+    pub fn connect(&self) -> std::io::Result<TcpStream> {
+        TcpStream::connect(("127.0.0.1", self.admin_port))
     }
 
     /// Waits until `/ready` says yes; panics with the program's output where it ends instead.
@@ -257,11 +284,16 @@ fn write(options: &WalferryOptions, folder: &Path) -> (PathBuf, PathBuf) {
     (config, worker)
 }
 
-fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, disk_kib: Option<u32>) -> Process {
+fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, surroundings: &Surroundings) -> Process {
     let (config, worker) = write(options, folder);
-    let mut command = match disk_kib {
-        None => Command::new(tools::walferry()),
-        Some(kib) => {
+    let mut command = match (surroundings.disk_kib, surroundings.descriptors) {
+        (None, None) => Command::new(tools::walferry()),
+        (None, Some(most)) => {
+            let mut command = Command::new("prlimit");
+            command.arg(format!("--nofile={most}:{most}")).arg(tools::walferry());
+            command
+        }
+        (Some(kib), _) => {
             let data = folder.join("data");
             fs::create_dir_all(&data).expect("the scratch folder can be written");
             let mut command = Command::new("unshare");
@@ -277,6 +309,12 @@ fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, disk_kib: Opti
         .arg(config)
         .arg("--worker")
         .arg(worker);
+    if let Some((name, config)) = &surroundings.beside {
+        let file = folder.join("beside.json");
+        let connector = serde_json::json!({ "name": name, "config": config });
+        fs::write(&file, connector.to_string()).expect("the scratch folder can be written");
+        command.arg("--config").arg(file);
+    }
     command.args([
         "--bootstrap-servers",
         &options.bootstrap,

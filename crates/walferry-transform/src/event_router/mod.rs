@@ -18,6 +18,7 @@ mod timestamp;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
 
 use tracing::{error, warn};
 use walferry_config::{Group, Reader};
@@ -57,9 +58,38 @@ struct EventRouter {
     topics: TopicRouter,
     expansion: Option<Expansion>,
     schema_names: SchemaNames,
-    /// Topics of captured tables that are no outbox; their tombstones pass, too.
-    other_topics: HashSet<Box<str>>,
+    other_topics: OtherTopics,
     updates: Throttle,
+}
+
+/// Topics of captured tables that are no outbox; their tombstones pass, too.
+#[derive(Debug, Default)]
+struct OtherTopics {
+    /// As a rule the next record has the same.
+    last: String,
+    /// Hashes of topics: there may be 100,000.
+    known: HashSet<u64>,
+    hasher: RandomState,
+}
+
+impl OtherTopics {
+    /// A tombstone follows the record of its delete. So when there are too many, all can be forgotten: what passes is noted again.
+    const MOST: usize = 50_000;
+
+    fn note(&mut self, topic: &str) {
+        if self.last == topic {
+            return;
+        }
+        topic.clone_into(&mut self.last);
+        if self.known.len() >= Self::MOST {
+            self.known.clear();
+        }
+        self.known.insert(self.hasher.hash_one(topic));
+    }
+
+    fn contains(&self, topic: &str) -> bool {
+        self.last == topic || self.known.contains(&self.hasher.hash_one(topic))
+    }
 }
 
 fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
@@ -71,7 +101,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
         topics: configured.topics,
         expansion: configured.expansion,
         schema_names: SchemaNames::default(),
-        other_topics: HashSet::new(),
+        other_topics: OtherTopics::default(),
         updates: Throttle::default(),
     }))
 }
@@ -79,13 +109,16 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 impl Transform for EventRouter {
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, crate::Error> {
         if record.value.value.is_null() {
-            return Ok(if self.other_topics.contains(&*record.topic) {
+            return Ok(if self.other_topics.contains(&record.topic) {
                 Outcome::Record(record)
             } else {
                 Outcome::Dropped(DropReason::Tombstone)
             });
         }
-        let Some(plan) = self.tables.of(&record, &self.settings, &mut self.other_topics)? else {
+        let Some(plan) = self.tables.of(&record, &self.settings)? else {
+            if record.value.schema.is_some() {
+                self.other_topics.note(&record.topic);
+            }
             return Ok(Outcome::Record(record));
         };
         let Value::Struct(mut event) = std::mem::take(&mut record.value.value) else {
@@ -152,5 +185,22 @@ fn is_blank(payload: &Value<'_>) -> bool {
         Value::Null => true,
         Value::String(text) => text.bytes().all(|byte| byte <= b' '),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn very_many_other_topics_are_not_all_kept_and_the_last_one_always_is() {
+        let mut topics = OtherTopics::default();
+        for number in 0..3 * OtherTopics::MOST {
+            let topic = format!("s.public.t{number}");
+            topics.note(&topic);
+            assert!(topics.contains(&topic), "{topic}");
+            assert!(topics.known.len() <= OtherTopics::MOST);
+        }
+        assert!(!topics.contains("s.public.outbox"));
     }
 }

@@ -72,23 +72,14 @@ impl Tables {
     ///
     /// # Errors
     /// An outbox that lacks a configured column, or has one of a type that does not serve.
-    pub(super) fn of(
-        &mut self,
-        record: &Record<'_>,
-        settings: &Settings,
-        other_topics: &mut HashSet<Box<str>>,
-    ) -> Result<Option<&mut OutboxPlan>, Error> {
+    pub(super) fn of(&mut self, record: &Record<'_>, settings: &Settings) -> Result<Option<&mut OutboxPlan>, Error> {
         let Some(schema) = &record.value.schema else {
             return Ok(None);
         };
         let outboxes = &mut self.outboxes;
-        let plan = self.plans.get_or_make(schema, |schema| {
-            let plan = make(schema, settings, outboxes)?;
-            if plan.is_none() {
-                other_topics.insert(record.topic.as_ref().into());
-            }
-            Ok(plan)
-        })?;
+        let plan = self
+            .plans
+            .get_or_make(schema, |schema| make(schema, settings, outboxes))?;
         Ok(plan.as_deref_mut())
     }
 }

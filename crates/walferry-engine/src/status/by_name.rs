@@ -1,0 +1,60 @@
+//! Counts by the name of a table or a topic, of which there may be more than anybody reads.
+
+use std::collections::BTreeMap;
+
+/// How many names have a count of their own. A connector may write to 100,000 topics; each would take memory for good, and two
+/// lines in every scrape of the metrics.
+const MOST_NAMES: usize = 2_000;
+
+/// What further names are counted under, in one sum. No topic and no table that Postgres shows is called so.
+pub const OTHERS: &str = "(others)";
+
+/// Counts by name: those of the first names, and one sum for all others.
+#[derive(Debug)]
+pub(super) struct ByName<T>(BTreeMap<String, T>);
+
+impl<T> Default for ByName<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T: Default + Clone> ByName<T> {
+    /// The count of a name.
+    pub(super) fn of(&mut self, name: &str) -> &mut T {
+        let is_known = self.0.contains_key(name);
+        let name = if is_known || self.0.len() < MOST_NAMES {
+            name
+        } else {
+            OTHERS
+        };
+        if !self.0.contains_key(name) {
+            self.0.insert(name.to_owned(), T::default());
+        }
+        self.0.get_mut(name).expect("inserted above")
+    }
+
+    /// All counts.
+    pub(super) fn all(&self) -> BTreeMap<String, T> {
+        self.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_names_are_counted_together_and_nothing_is_left_out() {
+        let mut counts = ByName::<u64>::default();
+        for round in 0..2 {
+            for number in 0..MOST_NAMES + 500 {
+                *counts.of(&format!("t{number}")) += 1;
+            }
+            let all = counts.all();
+            assert_eq!(all.len(), MOST_NAMES + 1, "round {round}");
+            assert_eq!(all.values().sum::<u64>(), (MOST_NAMES as u64 + 500) * (round + 1));
+            assert_eq!((all["t0"], all[OTHERS]), (round + 1, 500 * (round + 1)));
+        }
+    }
+}
