@@ -45,6 +45,10 @@ impl Error {
             Problem::HeaderNotJson { .. } => Some(
                 "set header.converter to org.apache.kafka.connect.json.JsonConverter, with header.converter.schemas.enable=true",
             ),
+            Problem::AvroName { .. } => Some(
+                "set schema.name.adjustment.mode=avro and field.name.adjustment.mode=avro, or rename it with a transform",
+            ),
+            Problem::AvroRedefined { .. } => Some("give one of the two another name, for example with SetSchemaMetadata"),
             Problem::NoTraceparent => {
                 Some("add traceparent:header to metadata.source, or set opentelemetry.tracing.attributes.enable=false")
             }
@@ -165,6 +169,34 @@ pub enum Problem {
         "Value for `traceparent` CloudEvents field currently can't be obtained from a record value and can only be obtained from a record header"
     )]
     NoTraceparent,
+    /// Null where an Avro schema allows none.
+    #[error("Found null value for non-optional schema")]
+    AvroNull,
+    /// A name that Avro does not allow.
+    #[error("{text}: {name}")]
+    AvroName {
+        /// The name.
+        name: String,
+        /// Avro's words.
+        text: &'static str,
+    },
+    /// One name for two types.
+    #[error("Can't redefine: {name}: two types of this name have different fields, and a reader could not tell them apart")]
+    AvroRedefined {
+        /// The name.
+        name: String,
+    },
+    /// A text that is not one of an enum's symbols.
+    #[error("the value is not one of the enum's symbols")]
+    AvroSymbol,
+    /// Bytes of another length than their type.
+    #[error("the type has {expected} bytes, and the value has {have}")]
+    AvroFixed {
+        /// Length that the type has.
+        expected: usize,
+        /// Length of the value.
+        have: usize,
+    },
     /// Something that is not binary, and no converter to hand it to.
     #[error("A value of class {class} requires a delegate.converter.type to be configured")]
     NoDelegate {

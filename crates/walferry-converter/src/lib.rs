@@ -21,6 +21,7 @@
 //! # Ok::<(), walferry_converter::Error>(())
 //! ```
 
+mod avro;
 mod class;
 mod cloud_events;
 mod error;
