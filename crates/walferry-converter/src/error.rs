@@ -1,8 +1,9 @@
 //! Values that a converter cannot write.
 
-use walferry_record::{Schema, Shape, Value};
+use walferry_record::{Need, Schema, Shape, Value, Wait};
 
 use crate::Part;
+use crate::registry::Refusal;
 use walferry_record::java::logical::Logical;
 
 /// A value that its converter cannot write: which converter, which part of which record, which field, and why.
@@ -32,9 +33,20 @@ impl Error {
     pub const fn problem(&self) -> &Problem {
         &self.failure.problem
     }
+    /// What the record has to wait for, where nothing is wrong with it.
+    pub const fn wait(&self) -> Option<&Wait> {
+        match &self.failure.problem {
+            Problem::Wait(wait) => Some(wait),
+            _ => None,
+        }
+    }
     /// What to do about it.
-    pub const fn hint(&self) -> Option<&'static str> {
-        match self.failure.problem {
+    pub fn hint(&self) -> Option<&str> {
+        match &self.failure.problem {
+            Problem::Registry { refusal, .. } => refusal.hint.as_deref(),
+            Problem::NoRecordName { .. } => {
+                Some("choose a naming strategy by topic, or a transform that leaves a struct with a name")
+            }
             Problem::SchemaType { .. } | Problem::Incompatible { .. } | Problem::NotSerializable { .. } => {
                 Some("choose a converter for this type of data, such as JsonConverter")
             }
@@ -169,6 +181,29 @@ pub enum Problem {
         "Value for `traceparent` CloudEvents field currently can't be obtained from a record value and can only be obtained from a record header"
     )]
     NoTraceparent,
+    /// Nothing is wrong: something is not there yet.
+    #[error("waiting for {}", wait_text(.0))]
+    Wait(Wait),
+    /// The registry gives no id.
+    #[error("the schema registry refuses the schema of {subject}: {what}", what = .refusal.what)]
+    Registry {
+        /// The subject or artifact.
+        subject: String,
+        /// What it says.
+        refusal: Refusal,
+    },
+    /// Subjects are named by record type, and the schema is none.
+    #[error("the subject is named by the record type, and the {part} is no struct with a name")]
+    NoRecordName {
+        /// Key or value.
+        part: &'static str,
+    },
+    /// The converter was not given a registry.
+    #[error("no schema registry is connected")]
+    NoRegistry,
+    /// A value without a schema.
+    #[error("the value has no schema, and Avro needs one")]
+    NoSchema,
     /// Null where an Avro schema allows none.
     #[error("Found null value for non-optional schema")]
     AvroNull,
@@ -267,6 +302,10 @@ impl Failure {
         }
         path
     }
+}
+
+fn wait_text(wait: &Wait) -> &Need {
+    wait.need()
 }
 
 fn field(failure: &Failure) -> String {

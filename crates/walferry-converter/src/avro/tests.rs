@@ -148,3 +148,252 @@ fn value(schema: &SchemaRef, json: &Json) -> Value<'static> {
         }
     }
 }
+
+mod with_a_registry {
+    use std::collections::HashMap;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::{Arc, Mutex};
+
+    use walferry_config::Options;
+    use walferry_record::{Field, Need, Schema, SchemaRef, Struct, Typed, Value, Wait};
+
+    use super::super::Family;
+    use crate::registry::{Answer, Ids, Refusal, Registry, Request};
+    use crate::{AvroConverter, Converter, Encoded, Part, Role};
+
+    /// Knows the ids that the test gives it.
+    #[derive(Debug, Default)]
+    struct Fake {
+        ids: Mutex<HashMap<String, i64>>,
+        refuses: Mutex<bool>,
+        asked: Mutex<Vec<String>>,
+        generation: AtomicU64,
+    }
+
+    impl Registry for Fake {
+        fn ids(&self, request: &Request) -> Answer {
+            let subject = request.subject.to_string();
+            self.asked.lock().unwrap().push(subject.clone());
+            if *self.refuses.lock().unwrap() {
+                return Answer::Refused(Refusal {
+                    what: "Schema being registered is incompatible: field x".to_owned(),
+                    hint: None,
+                });
+            }
+            match self.ids.lock().unwrap().get(&subject) {
+                Some(&id) => Answer::Known(Ids {
+                    content: id,
+                    global: id + 1000,
+                }),
+                None => Answer::Wait(Wait::new(Need::SchemaId { subject })),
+            }
+        }
+        fn generation(&self) -> u64 {
+            self.generation.load(Relaxed)
+        }
+    }
+
+    fn converter(family: Family, role: Role, entries: &[(&str, &str)]) -> (AvroConverter, Arc<Fake>) {
+        let entries = entries.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        let options = Options::new("value.converter.", entries.collect());
+        let (converter, findings) = AvroConverter::from_options(family, role, &options);
+        let mut converter = converter.unwrap_or_else(|| panic!("{findings:?}"));
+        let fake = Arc::new(Fake::default());
+        converter.attach(&mut |_| fake.clone());
+        (converter, fake)
+    }
+
+    fn confluent() -> (AvroConverter, Arc<Fake>) {
+        converter(Family::Confluent, Role::Value, &[("schema.registry.url", "http://r:8081")])
+    }
+
+    fn row() -> (SchemaRef, Typed<'static>) {
+        let fields = vec![Field::new("id", Schema::int32().build())];
+        let schema = Schema::structure(fields).named("shop.orders.Value").build();
+        let value = Value::Struct(Struct::new(schema.clone(), vec![Value::Int32(3)]));
+        (schema.clone(), Typed::new(schema, value))
+    }
+
+    #[test]
+    fn a_record_waits_for_its_id_and_then_carries_it() {
+        let (mut avro, fake) = confluent();
+        let (_, row) = row();
+        let mut out = b"before".to_vec();
+        let error = avro.encode("orders", Part::Value, &row, &mut out).unwrap_err();
+        assert_eq!(
+            error.wait().unwrap().need(),
+            &Need::SchemaId {
+                subject: "orders-value".to_owned()
+            }
+        );
+        assert_eq!(out, b"before");
+
+        fake.ids.lock().unwrap().insert("orders-value".to_owned(), 7);
+        for _ in 0..3 {
+            out.clear();
+            assert_eq!(avro.encode("orders", Part::Value, &row, &mut out).unwrap(), Encoded::Bytes);
+            assert_eq!(out, [0, 0, 0, 0, 7, 6]);
+        }
+        assert_eq!(fake.asked.lock().unwrap().len(), 2, "the id is kept");
+    }
+
+    #[test]
+    fn ids_are_asked_for_anew_when_the_registry_has_lost_them() {
+        let (mut avro, fake) = confluent();
+        let (_, row) = row();
+        fake.ids.lock().unwrap().insert("orders-value".to_owned(), 7);
+        avro.encode("orders", Part::Value, &row, &mut Vec::new()).unwrap();
+        fake.ids.lock().unwrap().insert("orders-value".to_owned(), 8);
+        fake.generation.store(1, Relaxed);
+        let mut out = Vec::new();
+        avro.encode("orders", Part::Value, &row, &mut out).unwrap();
+        assert_eq!(out, [0, 0, 0, 0, 8, 6]);
+    }
+
+    #[test]
+    fn one_schema_on_two_topics_has_two_subjects() {
+        let (mut avro, fake) = confluent();
+        let (_, row) = row();
+        for (topic, id) in [("a", 1), ("b", 2), ("a", 1)] {
+            fake.ids.lock().unwrap().insert(format!("{topic}-value"), id);
+            let mut out = Vec::new();
+            avro.encode(topic, Part::Value, &row, &mut out).unwrap();
+            assert_eq!(out[4], id as u8, "{topic}");
+        }
+    }
+
+    #[test]
+    fn nulls_are_not_registered() {
+        let (mut avro, fake) = confluent();
+        let optional = Schema::structure(Vec::new()).named("x.Y").optional().build();
+        for null in [Typed::NULL, Typed::new(optional, Value::Null)] {
+            assert_eq!(avro.encode("t", Part::Value, &null, &mut Vec::new()).unwrap(), Encoded::Null);
+        }
+        assert!(fake.asked.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_refusal_tells_the_subject_and_the_registrys_words() {
+        let (mut avro, fake) = confluent();
+        *fake.refuses.lock().unwrap() = true;
+        let error = avro.encode("orders", Part::Value, &row().1, &mut Vec::new()).unwrap_err();
+        assert!(error.wait().is_none());
+        assert_eq!(
+            error.to_string(),
+            "io.confluent.connect.avro.AvroConverter cannot write the value of a record for topic orders: the schema registry refuses the \
+             schema of orders-value: Schema being registered is incompatible: field x"
+        );
+    }
+
+    #[test]
+    fn apicurio_puts_ids_where_its_options_say() {
+        let v2 = ("apicurio.registry.url", "http://r:8080/apis/registry/v2");
+        let v3 = ("apicurio.registry.url", "http://r:8080/apis/registry/v3");
+        let in_front = ("apicurio.registry.headers.enabled", "false");
+        let narrow = ("apicurio.registry.as-confluent", "true");
+        let wide = (
+            "apicurio.registry.id-handler",
+            "io.apicurio.registry.serde.Legacy8ByteIdHandler",
+        );
+        let content = ("apicurio.registry.use-id", "contentId");
+        let cases: [(&[(&str, &str)], &[u8]); 6] = [
+            (&[v2, in_front], &[0, 0, 0, 0, 0, 0, 0, 3, 0xEF, 6]),
+            (&[v2, in_front, content], &[0, 0, 0, 0, 0, 0, 0, 0, 7, 6]),
+            (&[v2, in_front, narrow], &[0, 0, 0, 3, 0xEF, 6]),
+            (&[v3], &[0, 0, 0, 0, 7, 6]),
+            (&[v3, wide], &[0, 0, 0, 0, 0, 0, 0, 0, 7, 6]),
+            (&[v2], &[6]),
+        ];
+        for (options, expected) in cases {
+            let (mut avro, fake) = converter(Family::Apicurio, Role::Value, options);
+            fake.ids.lock().unwrap().insert("orders-value".to_owned(), 7);
+            let mut out = Vec::new();
+            let encoded = avro.encode("orders", Part::Value, &row().1, &mut out).unwrap();
+            assert_eq!(out, expected, "{options:?}");
+            let headers: Vec<_> = avro.added_headers().iter().collect();
+            match encoded {
+                Encoded::BytesWithHeaders => assert_eq!(
+                    headers,
+                    [
+                        ("apicurio.value.globalId", &[0, 0, 0, 0, 0, 0, 3, 0xEF][..]),
+                        ("apicurio.value.encoding", b"BINARY"),
+                    ]
+                ),
+                _ => assert!(headers.is_empty()),
+            }
+        }
+    }
+
+    #[test]
+    fn confluents_bytes_alone_have_no_length_and_apicurios_do() {
+        let bytes = Typed::new(Schema::bytes().build(), Value::slice(b"abc"));
+        let v3 = ("apicurio.registry.url", "http://r:8080/apis/registry/v3");
+        let cases = [
+            (confluent(), &b"abc"[..]),
+            (converter(Family::Apicurio, Role::Value, &[v3]), b"\x06abc"),
+        ];
+        for ((mut avro, fake), expected) in cases {
+            fake.ids.lock().unwrap().insert("t-value".to_owned(), 7);
+            let mut out = Vec::new();
+            avro.encode("t", Part::Value, &bytes, &mut out).unwrap();
+            assert_eq!(&out[5..], expected);
+        }
+    }
+
+    #[test]
+    fn options_that_cannot_be_used_are_refused_with_their_names() {
+        let refused = |family, entries: &[(&str, &str)]| {
+            let entries = entries.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+            let options = Options::new("value.converter.", entries.collect());
+            let (converter, findings) = AvroConverter::from_options(family, Role::Value, &options);
+            assert!(converter.is_none());
+            findings.problems().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        let url = ("schema.registry.url", "http://me:secret@r:8081/");
+        let cases = [
+            (
+                refused(Family::Confluent, &[]),
+                "value.converter.schema.registry.url is required",
+            ),
+            (
+                refused(Family::Confluent, &[("schema.registry.url", "registry:8081")]),
+                "does not begin with http:// or https://",
+            ),
+            (
+                refused(
+                    Family::Confluent,
+                    &[url, ("basic.auth.credentials.source", "USER_INFO")],
+                ),
+                "value.converter.basic.auth.user.info must be a name and a password",
+            ),
+            (
+                refused(
+                    Family::Confluent,
+                    &[url, ("value.subject.name.strategy", "com.example.Mine")],
+                ),
+                "value.converter.value.subject.name.strategy",
+            ),
+            (
+                refused(Family::Apicurio, &[("apicurio.registry.url", "http://r:8080/api")]),
+                "does not end with /apis/registry/v2",
+            ),
+        ];
+        for (problems, expected) in cases {
+            assert!(problems.contains(expected), "{problems:?} lacks {expected:?}");
+            assert!(!problems.contains("secret"), "{problems}");
+        }
+    }
+
+    #[test]
+    fn a_url_may_hold_name_and_password() {
+        use crate::registry::Auth;
+        let (avro, _) = converter(
+            Family::Confluent,
+            Role::Value,
+            &[("schema.registry.url", "https://me:s%40@r:8081/x/, http://other")],
+        );
+        let settings = &avro.link.settings;
+        assert_eq!(settings.urls, ["https://r:8081/x", "http://other"]);
+        assert!(matches!(&settings.auth, Auth::Basic { user, password } if user == "me" && password.expose() == "s@"));
+    }
+}
