@@ -25,6 +25,7 @@ use walferry_kafka::Producers;
 use walferry_offset::FileStore;
 use walferry_postgres::Postgres;
 use walferry_record::SourcePartition;
+use walferry_registry::Registries;
 use walferry_transform::Chain;
 
 use crate::{error::Error, load::Loaded};
@@ -182,9 +183,10 @@ pub(crate) fn pipelines(config: &Config, status: &Status, folder: Option<PathBuf
     let (plugins, heartbeat) = (config.plugins.clone(), config.heartbeat.interval);
     let table_limit = config.streaming.max_tables;
     let xmin = config.streaming.xmin_interval.map(|_| status.xmin.clone());
+    let registries = Registries::default();
     Box::new(move |after| {
         let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
-        let converters = converters(&plugins);
+        let converters = converters(&plugins, &registries);
         // Both were built once when the configuration was checked.
         let (Some(chain), Some(converters)) = (chain, converters) else {
             error!("transforms or converters could be built once and cannot be again");
@@ -210,9 +212,11 @@ pub(crate) fn pipelines(config: &Config, status: &Status, folder: Option<PathBuf
     })
 }
 
-fn converters(plugins: &Plugins) -> Option<Converters> {
+fn converters(plugins: &Plugins, registries: &Registries) -> Option<Converters> {
     let build = |plugin: &walferry_config::connector::Plugin, role| -> Option<Box<dyn Converter>> {
-        converter(&plugin.class, role, &plugin.options).0
+        let mut converter = converter(&plugin.class, role, &plugin.options).0?;
+        converter.attach(&mut |settings| registries.of(settings));
+        Some(converter)
     };
     Some(Converters {
         key: build(&plugins.key_converter, Role::Key)?,

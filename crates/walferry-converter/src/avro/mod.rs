@@ -1,5 +1,6 @@
 //! Avro, as `io.confluent.connect.avro.AvroConverter` and `io.apicurio.registry.utils.converter.AvroConverter` write it.
 
+mod canonical;
 mod derive;
 mod json;
 mod options;
@@ -21,6 +22,7 @@ use crate::{AddedHeaders, Converter, Encoded, Error, Part, Role, others};
 use plan::Plan;
 use style::Style;
 
+pub(crate) use canonical::same_bytes;
 pub(crate) use options::DECLARATIONS;
 
 /// Writes Avro, with the id that a schema registry gives the schema in front of it or in a header.

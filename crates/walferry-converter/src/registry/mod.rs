@@ -110,6 +110,18 @@ impl Kind {
     }
 }
 
+/// Whether values of our schema are the same bytes under theirs, so that who reads with theirs reads what was written.
+///
+/// # Errors
+/// Says where the two differ.
+pub fn same_bytes(kind: Kind, ours: &str, theirs: &str) -> Result<(), String> {
+    match kind {
+        Kind::Avro => crate::avro::same_bytes(ours, theirs),
+        // JSON tells its names itself.
+        Kind::Json => Ok(()),
+    }
+}
+
 /// How a schema's ids are found.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Lookup {
