@@ -25,7 +25,7 @@ use walferry_kafka::Producers;
 use walferry_offset::FileStore;
 use walferry_postgres::Postgres;
 use walferry_record::SourcePartition;
-use walferry_registry::Registries;
+use walferry_registry::{Registries, Unasked};
 use walferry_transform::Chain;
 
 use crate::{error::Error, load::Loaded};
@@ -86,7 +86,7 @@ pub(crate) fn connector(loaded: &Loaded, data_dir: &Path, status: Arc<Status>) -
         source: Postgres::new(config, status.clone()),
         sinks: Producers::new(kafka),
         store,
-        pipelines: pipelines(config, &status, folder),
+        pipelines: pipelines(config, &status, folder, Some(Registries::default())),
         status,
     })
 }
@@ -169,7 +169,14 @@ fn settings(loaded: &Loaded) -> Settings {
 }
 
 /// Makes the pipeline of each session. The run id, as in Debezium, is new at each start of the process.
-pub(crate) fn pipelines(config: &Config, status: &Status, folder: Option<PathBuf>) -> Pipelines {
+///
+/// Without `registries` nothing is registered: for what only looks.
+pub(crate) fn pipelines(
+    config: &Config,
+    status: &Status,
+    folder: Option<PathBuf>,
+    registries: Option<Registries>,
+) -> Pipelines {
     let events = Arc::new(EventSettings::new(
         config,
         env!("CARGO_PKG_VERSION"),
@@ -183,10 +190,9 @@ pub(crate) fn pipelines(config: &Config, status: &Status, folder: Option<PathBuf
     let (plugins, heartbeat) = (config.plugins.clone(), config.heartbeat.interval);
     let table_limit = config.streaming.max_tables;
     let xmin = config.streaming.xmin_interval.map(|_| status.xmin.clone());
-    let registries = Registries::default();
     Box::new(move |after| {
         let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
-        let converters = converters(&plugins, &registries);
+        let converters = converters(&plugins, registries.as_ref());
         // Both were built once when the configuration was checked.
         let (Some(chain), Some(converters)) = (chain, converters) else {
             error!("transforms or converters could be built once and cannot be again");
@@ -212,10 +218,13 @@ pub(crate) fn pipelines(config: &Config, status: &Status, folder: Option<PathBuf
     })
 }
 
-fn converters(plugins: &Plugins, registries: &Registries) -> Option<Converters> {
+fn converters(plugins: &Plugins, registries: Option<&Registries>) -> Option<Converters> {
     let build = |plugin: &walferry_config::connector::Plugin, role| -> Option<Box<dyn Converter>> {
         let mut converter = converter(&plugin.class, role, &plugin.options).0?;
-        converter.attach(&mut |settings| registries.of(settings));
+        converter.attach(&mut |settings| match registries {
+            Some(registries) => registries.of(settings),
+            None => Arc::new(Unasked),
+        });
         Some(converter)
     };
     Some(Converters {
