@@ -190,6 +190,8 @@ pub fn classes() -> impl Iterator<Item = (&'static str, Option<&'static Group>)>
     there.map(|(name, class)| {
         let title = match class {
             Class::BinaryData(_) => "BinaryDataConverter",
+            Class::Avro(avro::Family::Confluent) => "AvroConverter of Confluent",
+            Class::Avro(avro::Family::Apicurio) => "AvroConverter of Apicurio",
             _ => simple_name(name),
         };
         (*name, GROUPS.iter().find(|group| group.title == title))

@@ -9,7 +9,7 @@ mod http;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use walferry_converter::registry::{Answer, Ids, Registry, Request, Settings};
+use walferry_converter::registry::{Registry, Settings};
 
 pub use client::Client;
 
@@ -29,19 +29,5 @@ impl Registries {
         let client = Arc::new(Client::new(settings.clone()));
         clients.push((settings.clone(), client.clone()));
         client
-    }
-}
-
-/// A registry that is not asked: every schema has the id 0. For previews, which must register nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Unasked;
-
-impl Registry for Unasked {
-    fn ids(&self, _request: &Request) -> Answer {
-        Answer::Known(Ids { content: 0, global: 0 })
-    }
-
-    fn generation(&self) -> u64 {
-        0
     }
 }

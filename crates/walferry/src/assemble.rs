@@ -11,7 +11,7 @@ use walferry_config::{
     Connector as Config, Findings, Worker,
     connector::{LsnFlushMode, OffsetMismatch, Plugins, SnapshotMode, Tolerance as OnError},
 };
-use walferry_converter::{Converter, Role, converter};
+use walferry_converter::{Converter, Role, converter, registry::Unasked};
 use walferry_engine::{
     Converters, Failure, Pipeline, Tolerance,
     connector::{Connector, Settings},
@@ -25,7 +25,7 @@ use walferry_kafka::Producers;
 use walferry_offset::FileStore;
 use walferry_postgres::Postgres;
 use walferry_record::SourcePartition;
-use walferry_registry::{Registries, Unasked};
+use walferry_registry::Registries;
 use walferry_transform::Chain;
 
 use crate::{error::Error, load::Loaded};
