@@ -12,6 +12,7 @@ mod moved;
 mod offsets;
 mod outbox;
 mod postgres;
+mod registry;
 mod secure;
 mod servers;
 mod show;

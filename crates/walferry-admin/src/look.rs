@@ -15,6 +15,8 @@ pub(crate) struct Look<'a> {
     pub(crate) kafka: Option<Trouble>,
     /// Why the offset cannot be stored.
     pub(crate) store: Option<Trouble>,
+    /// What a record waits for, and everything behind it.
+    pub(crate) awaited: Option<Trouble>,
     pub(crate) slots: Option<Slots>,
     pub(crate) lag: Lag,
     /// How fast the server writes WAL.
@@ -80,6 +82,7 @@ impl<'a> Look<'a> {
             course: status.course(),
             kafka: status.kafka(),
             store: status.store(),
+            awaited: status.awaited(),
             wal_bytes_per_second: clock.bytes_per_second(PACE_US),
             latency: status.latency.snapshot(),
             slots,

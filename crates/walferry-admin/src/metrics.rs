@@ -148,6 +148,7 @@ impl Page<'_> {
         self.value(&m::KAFKA_TROUBLE, |look| Some(u8::from(look.kafka.is_some())));
         self.value(&m::POSTGRES_WAIT, |look| Some(u8::from(look.course.wait.is_some())));
         self.value(&m::STORE_TROUBLE, |look| Some(u8::from(look.store.is_some())));
+        self.value(&m::RECORD_WAITS, |look| Some(u8::from(look.awaited.is_some())));
         self.value(&m::WARNINGS, |look| Some(look.status.warnings().len()));
         self.each(&m::MISSING, |look, name, samples| {
             if let Some(missing) = look.status.missing() {

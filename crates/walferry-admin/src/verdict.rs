@@ -69,7 +69,10 @@ impl Verdict {
             // Also while it looks whether the gap is still there.
             _ if gap.is_some() => Self::at_gap(look, &gap.unwrap_or_default()),
             Phase::Starting | Phase::Waiting(_) => Self::before_reading(look).with_kafka(look).with_wait(look),
-            Phase::Snapshot | Phase::Streaming => Self::while_reading(look).with_wait(look).with_store(look),
+            Phase::Snapshot | Phase::Streaming => Self::while_reading(look)
+                .with_wait(look)
+                .with_awaited(look)
+                .with_store(look),
         };
         verdict.judge_slot(look);
         verdict.tell_missing(look);
@@ -162,6 +165,20 @@ impl Verdict {
                 self.with_trouble(wait, what, look)
             }
             _ => self,
+        }
+    }
+
+    /// A record waits for something, and everything behind it.
+    fn with_awaited(self, look: &Look<'_>) -> Self {
+        match &look.awaited {
+            Some(trouble) => {
+                let since = words::since(trouble.since_us, look.now_us);
+                let what = format!("since {since} a record waits, and everything behind it: {}", trouble.failure);
+                let mut verdict = self.with_trouble(trouble, what, look);
+                verdict.reason.push_str(" It goes on by itself; nothing is lost meanwhile.");
+                verdict
+            }
+            None => self,
         }
     }
 

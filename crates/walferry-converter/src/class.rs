@@ -5,8 +5,8 @@ use walferry_config::{Findings, Group, Options, Reader, ValueError};
 use crate::others;
 use crate::raw::Buffers;
 use crate::{
-    BinaryDataConverter, BooleanConverter, ByteArrayConverter, CloudEventsConverter, Converter, JsonConverter,
-    NumberConverter, Role, SimpleHeaderConverter, StringConverter, cloud_events, json, raw, string,
+    AvroConverter, BinaryDataConverter, BooleanConverter, ByteArrayConverter, CloudEventsConverter, Converter, JsonConverter,
+    NumberConverter, Role, SimpleHeaderConverter, StringConverter, avro, cloud_events, json, raw, registry, string,
 };
 
 /// The options of all converters, for the reference page. They stand behind `key.converter.`, `value.converter.` or
@@ -31,6 +31,25 @@ pub const GROUPS: &[Group] = &[
         declarations: raw::DECLARATIONS,
     },
     Group {
+        title: "AvroConverter",
+        text: "Writes Avro and registers its schemas, for Confluent's and for Apicurio's converter. What belongs to one of them alone is in \
+               the sections below.",
+        prefix: "value.converter.",
+        declarations: avro::DECLARATIONS,
+    },
+    Group {
+        title: "AvroConverter of Confluent",
+        text: "`io.confluent.connect.avro.AvroConverter`: how the schema registry is reached and what it is asked.",
+        prefix: "value.converter.",
+        declarations: registry::CONFLUENT,
+    },
+    Group {
+        title: "AvroConverter of Apicurio",
+        text: "`io.apicurio.registry.utils.converter.AvroConverter`: how the registry is reached and what it is asked.",
+        prefix: "value.converter.",
+        declarations: registry::APICURIO,
+    },
+    Group {
         title: "CloudEventsConverter",
         text: "Writes a change event as a CloudEvent, in JSON.",
         prefix: "value.converter.",
@@ -48,6 +67,7 @@ enum Class {
     Number(NumberConverter),
     SimpleHeader,
     CloudEvents,
+    Avro(avro::Family),
     /// Known, and refused by name.
     Planned,
 }
@@ -97,10 +117,16 @@ const CLASSES: &[(&str, Class)] = &[
         "org.apache.kafka.connect.storage.SimpleHeaderConverter",
         Class::SimpleHeader,
     ),
-    ("io.confluent.connect.avro.AvroConverter", Class::Planned),
+    (
+        "io.confluent.connect.avro.AvroConverter",
+        Class::Avro(avro::Family::Confluent),
+    ),
     ("io.confluent.connect.json.JsonSchemaConverter", Class::Planned),
     ("io.confluent.connect.protobuf.ProtobufConverter", Class::Planned),
-    ("io.apicurio.registry.utils.converter.AvroConverter", Class::Planned),
+    (
+        "io.apicurio.registry.utils.converter.AvroConverter",
+        Class::Avro(avro::Family::Apicurio),
+    ),
     ("io.apicurio.registry.utils.converter.ExtJsonConverter", Class::Planned),
     ("io.apicurio.registry.utils.converter.ProtobufConverter", Class::Planned),
     ("io.debezium.converters.CloudEventsConverter", Class::CloudEvents),
@@ -135,11 +161,12 @@ pub fn converter(class: &str, role: Role, options: &Options) -> (Option<Box<dyn 
             format!("is {class:?}, which writes headers only"),
             Some("use StringConverter or JsonConverter".to_owned()),
         ),
-        Some(Class::CloudEvents) if role == Role::Header => refuse(
+        Some(Class::CloudEvents | Class::Avro(_)) if role == Role::Header => refuse(
             options,
             format!("is {class:?}, which writes no headers"),
             Some("use SimpleHeaderConverter or JsonConverter".to_owned()),
         ),
+        Some(Class::Avro(family)) => boxed(AvroConverter::from_options(family, role, options)),
         Some(Class::CloudEvents) => boxed(CloudEventsConverter::from_options(options)),
         Some(Class::Planned) => refuse(
             options,
@@ -163,6 +190,8 @@ pub fn classes() -> impl Iterator<Item = (&'static str, Option<&'static Group>)>
     there.map(|(name, class)| {
         let title = match class {
             Class::BinaryData(_) => "BinaryDataConverter",
+            Class::Avro(avro::Family::Confluent) => "AvroConverter of Confluent",
+            Class::Avro(avro::Family::Apicurio) => "AvroConverter of Apicurio",
             _ => simple_name(name),
         };
         (*name, GROUPS.iter().find(|group| group.title == title))
@@ -199,7 +228,7 @@ fn offered(role: Role) -> Vec<&'static str> {
     let works = |class: &Class| match class {
         Class::Planned => false,
         Class::SimpleHeader => role == Role::Header,
-        Class::CloudEvents => role != Role::Header,
+        Class::CloudEvents | Class::Avro(_) => role != Role::Header,
         _ => true,
     };
     let mut names: Vec<&str> = Vec::new();
@@ -262,7 +291,19 @@ mod tests {
                     Class::SimpleHeader => Role::Header,
                     _ => Role::Value,
                 };
-                let (found, findings) = findings(name, role, &[]);
+                let required: &[Setting] = match kind {
+                    Class::Avro(avro::Family::Confluent) => &[("schema.registry.url", "http://registry:8081")],
+                    Class::Avro(avro::Family::Apicurio) => {
+                        &[("apicurio.registry.url", "http://registry:8080/apis/registry/v2")]
+                    }
+                    _ => &[],
+                };
+                // A simple name that two classes have means the first of them.
+                if format!("{:?}", find(name).unwrap()) != format!("{kind:?}") {
+                    assert_ne!(name, *class);
+                    continue;
+                }
+                let (found, findings) = findings(name, role, required);
                 assert_eq!(found, !matches!(kind, Class::Planned), "{name}: {findings:?}");
                 let warned = *class == BYTE_BUFFER;
                 assert_eq!(findings.is_empty(), found && !warned, "{name}: {findings:?}");
@@ -279,8 +320,8 @@ mod tests {
             ),
             ("JsonConvertor", "(did you mean JsonConverter?)"),
             (
-                "io.confluent.connect.avro.AvroConverter",
-                "value.converter is \"io.confluent.connect.avro.AvroConverter\", which Walferry does not support yet (use one of JsonConverter, ",
+                "io.confluent.connect.protobuf.ProtobufConverter",
+                "value.converter is \"io.confluent.connect.protobuf.ProtobufConverter\", which Walferry does not support yet (use one of JsonConverter, ",
             ),
             (
                 "org.apache.kafka.connect.storage.SimpleHeaderConverter",

@@ -1,8 +1,9 @@
 //! Values that a converter cannot write.
 
-use walferry_record::{Schema, Shape, Value};
+use walferry_record::{Need, Schema, Shape, Value, Wait};
 
 use crate::Part;
+use crate::registry::Refusal;
 use walferry_record::java::logical::Logical;
 
 /// A value that its converter cannot write: which converter, which part of which record, which field, and why.
@@ -32,9 +33,20 @@ impl Error {
     pub const fn problem(&self) -> &Problem {
         &self.failure.problem
     }
+    /// What the record has to wait for, where nothing is wrong with it.
+    pub const fn wait(&self) -> Option<&Wait> {
+        match &self.failure.problem {
+            Problem::Wait(wait) => Some(wait),
+            _ => None,
+        }
+    }
     /// What to do about it.
-    pub const fn hint(&self) -> Option<&'static str> {
-        match self.failure.problem {
+    pub fn hint(&self) -> Option<&str> {
+        match &self.failure.problem {
+            Problem::Registry { refusal, .. } => refusal.hint.as_deref(),
+            Problem::NoRecordName { .. } => {
+                Some("choose a naming strategy by topic, or a transform that leaves a struct with a name")
+            }
             Problem::SchemaType { .. } | Problem::Incompatible { .. } | Problem::NotSerializable { .. } => {
                 Some("choose a converter for this type of data, such as JsonConverter")
             }
@@ -45,6 +57,10 @@ impl Error {
             Problem::HeaderNotJson { .. } => Some(
                 "set header.converter to org.apache.kafka.connect.json.JsonConverter, with header.converter.schemas.enable=true",
             ),
+            Problem::AvroName { .. } => Some(
+                "set schema.name.adjustment.mode=avro and field.name.adjustment.mode=avro, or rename it with a transform",
+            ),
+            Problem::AvroRedefined { .. } => Some("give one of the two another name, for example with SetSchemaMetadata"),
             Problem::NoTraceparent => {
                 Some("add traceparent:header to metadata.source, or set opentelemetry.tracing.attributes.enable=false")
             }
@@ -165,6 +181,57 @@ pub enum Problem {
         "Value for `traceparent` CloudEvents field currently can't be obtained from a record value and can only be obtained from a record header"
     )]
     NoTraceparent,
+    /// Nothing is wrong: something is not there yet.
+    #[error("waiting for {}", wait_text(.0))]
+    Wait(Wait),
+    /// The registry gives no id.
+    #[error("the schema registry refuses the schema of {subject}: {what}", what = .refusal.what)]
+    Registry {
+        /// The subject or artifact.
+        subject: String,
+        /// What it says.
+        refusal: Refusal,
+    },
+    /// Subjects are named by record type, and the schema is none.
+    #[error("the subject is named by the record type, and the {part} is no struct with a name")]
+    NoRecordName {
+        /// Key or value.
+        part: &'static str,
+    },
+    /// The converter was not given a registry.
+    #[error("no schema registry is connected")]
+    NoRegistry,
+    /// A value without a schema.
+    #[error("the value has no schema, and Avro needs one")]
+    NoSchema,
+    /// Null where an Avro schema allows none.
+    #[error("Found null value for non-optional schema")]
+    AvroNull,
+    /// A name that Avro does not allow.
+    #[error("{text}: {name}")]
+    AvroName {
+        /// The name.
+        name: String,
+        /// Avro's words.
+        text: &'static str,
+    },
+    /// One name for two types.
+    #[error("Can't redefine: {name}: two types of this name have different fields, and a reader could not tell them apart")]
+    AvroRedefined {
+        /// The name.
+        name: String,
+    },
+    /// A text that is not one of an enum's symbols.
+    #[error("the value is not one of the enum's symbols")]
+    AvroSymbol,
+    /// Bytes of another length than their type.
+    #[error("the type has {expected} bytes, and the value has {have}")]
+    AvroFixed {
+        /// Length that the type has.
+        expected: usize,
+        /// Length of the value.
+        have: usize,
+    },
     /// Something that is not binary, and no converter to hand it to.
     #[error("A value of class {class} requires a delegate.converter.type to be configured")]
     NoDelegate {
@@ -235,6 +302,10 @@ impl Failure {
         }
         path
     }
+}
+
+fn wait_text(wait: &Wait) -> &Need {
+    wait.need()
 }
 
 fn field(failure: &Failure) -> String {

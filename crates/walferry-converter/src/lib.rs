@@ -21,6 +21,7 @@
 //! # Ok::<(), walferry_converter::Error>(())
 //! ```
 
+mod avro;
 mod class;
 mod cloud_events;
 mod error;
@@ -28,13 +29,16 @@ mod json;
 mod number;
 mod others;
 mod raw;
+pub mod registry;
 mod simple_header;
 mod string;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use walferry_record::Typed;
 
+pub use avro::AvroConverter;
 pub use class::{GROUPS, classes, converter};
 pub use cloud_events::CloudEventsConverter;
 pub use error::{Error, Problem};
@@ -65,6 +69,41 @@ pub trait Converter: Send {
         out: &mut Vec<u8>,
     ) -> Result<Encoded, Error> {
         self.encode(topic, part, typed, out)
+    }
+
+    /// The headers that the record gets for what was encoded last; asked for after [`Encoded::BytesWithHeaders`].
+    fn added_headers(&self) -> &AddedHeaders {
+        AddedHeaders::NONE
+    }
+
+    /// Connects a converter that needs a schema registry with its client. Without it such a converter can write nothing.
+    fn attach(&mut self, _connect: &mut dyn FnMut(&registry::Settings) -> Arc<dyn registry::Registry>) {}
+}
+
+/// Headers that a converter adds to a record.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AddedHeaders {
+    headers: Vec<(String, Vec<u8>)>,
+}
+
+impl AddedHeaders {
+    const NONE: &'static Self = &Self { headers: Vec::new() };
+
+    fn add(&mut self, name: &str, value: &[u8]) {
+        self.headers.push((name.to_owned(), value.to_owned()));
+    }
+
+    fn clear(&mut self) {
+        self.headers.clear();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.headers.is_empty()
+    }
+
+    /// Name and value of each, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
     }
 }
 
@@ -98,6 +137,8 @@ pub enum Encoded {
     Null,
     /// What was appended, which may be nothing: an empty key is not a null key.
     Bytes,
+    /// The same, and the record gets the converter's [`added_headers`](Converter::added_headers).
+    BytesWithHeaders,
 }
 
 /// A part of a record.

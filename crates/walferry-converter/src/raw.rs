@@ -1,12 +1,14 @@
 //! Converters that hand bytes on as they are.
 
+use std::sync::Arc;
+
 use walferry_config::{Findings, Options, Property, Reader, properties};
 use walferry_record::{Shape, Typed, Value};
 
 use crate::class::converter;
 use crate::error::{Failure, Problem, java_class, schema_type};
 use crate::others;
-use crate::{Converter, Encoded, Error, Part, Role};
+use crate::{AddedHeaders, Converter, Encoded, Error, Part, Role, registry};
 
 /// `org.apache.kafka.connect.converters.ByteArrayConverter`: bytes and nulls only.
 #[derive(Debug, Default)]
@@ -96,6 +98,16 @@ impl Converter for BinaryDataConverter {
                 let failure = Box::<Failure>::from(Problem::NoDelegate { class });
                 Err(failure.of("io.debezium.converters.BinaryDataConverter", topic, part))
             }
+        }
+    }
+
+    fn added_headers(&self) -> &AddedHeaders {
+        self.delegate.as_ref().map_or(AddedHeaders::NONE, |delegate| delegate.added_headers())
+    }
+
+    fn attach(&mut self, connect: &mut dyn FnMut(&registry::Settings) -> Arc<dyn registry::Registry>) {
+        if let Some(delegate) = &mut self.delegate {
+            delegate.attach(connect);
         }
     }
 }

@@ -52,6 +52,7 @@ pub struct Status {
     kafka: Mutex<Option<Trouble>>,
     gap: Mutex<Option<Gap>>,
     store: Mutex<Option<Trouble>>,
+    awaited: Mutex<Option<Trouble>>,
     incidents: Mutex<VecDeque<Incident>>,
     slots: Mutex<(Option<Slots>, WalClock)>,
     topics: Mutex<ByName<TopicCount>>,
@@ -315,6 +316,15 @@ impl Status {
     }
     fn set_wait_at(&self, failure: Option<Failure>, at_us: i64) {
         Trouble::replace(&mut lock(&self.course).wait, failure, at_us);
+    }
+
+    /// What a record waits for, and everything behind it; `None` while nothing does.
+    pub fn awaited(&self) -> Option<Trouble> {
+        lock(&self.awaited).clone()
+    }
+    /// Says what a record waits for, or that it waits no longer.
+    pub fn set_awaited(&self, failure: Option<Failure>) {
+        Trouble::replace(&mut lock(&self.awaited), failure, now_us());
     }
 
     /// Why the offset cannot be stored; `None` while it can.

@@ -11,6 +11,7 @@ pub mod plans;
 pub mod record;
 pub mod schema;
 pub mod value;
+pub mod wait;
 
 pub use decimal::Decimal;
 pub use offset::{SourceOffset, SourcePartition};
@@ -19,3 +20,4 @@ pub use plans::Plans;
 pub use record::{Header, Record, Typed};
 pub use schema::{Field, Schema, SchemaRef, Shape};
 pub use value::{Struct, Value};
+pub use wait::{Need, Wait};

@@ -34,6 +34,13 @@ impl<'a> Typed<'a> {
     pub const fn is_null(&self) -> bool {
         self.schema.is_none() && self.value.is_null()
     }
+    /// The same, borrowing from nothing.
+    pub fn into_owned(self) -> Typed<'static> {
+        Typed {
+            schema: self.schema,
+            value: self.value.into_owned(),
+        }
+    }
 }
 
 /// A header of a record. Several may have one name.
@@ -60,4 +67,22 @@ pub struct Record<'a> {
     pub value: Typed<'a>,
     /// Headers in order.
     pub headers: Vec<Header<'a>>,
+}
+
+impl Record<'_> {
+    /// The same record, borrowing from nothing.
+    pub fn into_owned(self) -> Record<'static> {
+        let headers = self.headers.into_iter().map(|header| Header {
+            name: Cow::Owned(header.name.into_owned()),
+            value: header.value.into_owned(),
+        });
+        Record {
+            topic: Cow::Owned(self.topic.into_owned()),
+            partition: self.partition,
+            timestamp_ms: self.timestamp_ms,
+            key: self.key.into_owned(),
+            value: self.value.into_owned(),
+            headers: headers.collect(),
+        }
+    }
 }

@@ -31,6 +31,7 @@ pub const GROUPS: &[(&str, &[Metric])] = &[
             KAFKA_TROUBLE,
             POSTGRES_WAIT,
             STORE_TROUBLE,
+            RECORD_WAITS,
             WARNINGS,
             MISSING,
         ],
@@ -275,6 +276,14 @@ pub const STORE_TROUBLE: Metric = Metric::new(
     Kind::Gauge,
     "walferry_offset_trouble",
     "1 while the offset cannot be stored, because the disk is full, say. Records are delivered all the same; the slot stays where it is.",
+)
+.labels(&["connector"]);
+
+/// `walferry_record_waits`.
+pub const RECORD_WAITS: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_record_waits",
+    "1 while a record waits for something, and everything behind it: for the id of a schema, because the schema registry does not answer, say.",
 )
 .labels(&["connector"]);
 

@@ -11,7 +11,7 @@ use walferry_config::{
     Connector as Config, Findings, Worker,
     connector::{LsnFlushMode, OffsetMismatch, Plugins, SnapshotMode, Tolerance as OnError},
 };
-use walferry_converter::{Converter, Role, converter};
+use walferry_converter::{Converter, Role, converter, registry::Unasked};
 use walferry_engine::{
     Converters, Failure, Pipeline, Tolerance,
     connector::{Connector, Settings},
@@ -25,6 +25,7 @@ use walferry_kafka::Producers;
 use walferry_offset::FileStore;
 use walferry_postgres::Postgres;
 use walferry_record::SourcePartition;
+use walferry_registry::Registries;
 use walferry_transform::Chain;
 
 use crate::{error::Error, load::Loaded};
@@ -85,7 +86,7 @@ pub(crate) fn connector(loaded: &Loaded, data_dir: &Path, status: Arc<Status>) -
         source: Postgres::new(config, status.clone()),
         sinks: Producers::new(kafka),
         store,
-        pipelines: pipelines(config, &status, folder),
+        pipelines: pipelines(config, &status, folder, Some(Registries::default())),
         status,
     })
 }
@@ -168,7 +169,14 @@ fn settings(loaded: &Loaded) -> Settings {
 }
 
 /// Makes the pipeline of each session. The run id, as in Debezium, is new at each start of the process.
-pub(crate) fn pipelines(config: &Config, status: &Status, folder: Option<PathBuf>) -> Pipelines {
+///
+/// Without `registries` nothing is registered: for what only looks.
+pub(crate) fn pipelines(
+    config: &Config,
+    status: &Status,
+    folder: Option<PathBuf>,
+    registries: Option<Registries>,
+) -> Pipelines {
     let events = Arc::new(EventSettings::new(
         config,
         env!("CARGO_PKG_VERSION"),
@@ -184,7 +192,7 @@ pub(crate) fn pipelines(config: &Config, status: &Status, folder: Option<PathBuf
     let xmin = config.streaming.xmin_interval.map(|_| status.xmin.clone());
     Box::new(move |after| {
         let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
-        let converters = converters(&plugins);
+        let converters = converters(&plugins, registries.as_ref());
         // Both were built once when the configuration was checked.
         let (Some(chain), Some(converters)) = (chain, converters) else {
             error!("transforms or converters could be built once and cannot be again");
@@ -210,9 +218,14 @@ pub(crate) fn pipelines(config: &Config, status: &Status, folder: Option<PathBuf
     })
 }
 
-fn converters(plugins: &Plugins) -> Option<Converters> {
+fn converters(plugins: &Plugins, registries: Option<&Registries>) -> Option<Converters> {
     let build = |plugin: &walferry_config::connector::Plugin, role| -> Option<Box<dyn Converter>> {
-        converter(&plugin.class, role, &plugin.options).0
+        let mut converter = converter(&plugin.class, role, &plugin.options).0?;
+        converter.attach(&mut |settings| match registries {
+            Some(registries) => registries.of(settings),
+            None => Arc::new(Unasked),
+        });
+        Some(converter)
     };
     Some(Converters {
         key: build(&plugins.key_converter, Role::Key)?,

@@ -169,7 +169,7 @@ async fn outbox(loaded: &Loaded) -> Vec<Remark> {
     let config = &loaded.connector;
     let look = async {
         let status = std::sync::Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
-        let pipeline = pipelines(config, &status, None)(&StoredOffset::default())?;
+        let pipeline = pipelines(config, &status, None, None)(&StoredOffset::default())?;
         if !pipeline.has_outbox() {
             return Ok(());
         }

@@ -16,10 +16,15 @@ struct Row {
     may_see: &'static str,
 }
 
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 7] = [
     Row {
         crates: "pgoutput record config telemetry",
         pure: true,
+        may_see: "",
+    },
+    Row {
+        crates: "keystore",
+        pure: false,
         may_see: "",
     },
     Row {
@@ -45,7 +50,7 @@ const ROWS: [Row; 6] = [
     Row {
         crates: "postgres kafka offset registry admin",
         pure: false,
-        may_see: "engine event transform converter snapshot pgoutput record config telemetry",
+        may_see: "engine event transform converter snapshot pgoutput record config telemetry keystore",
     },
 ];
 

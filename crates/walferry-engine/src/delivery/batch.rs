@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use walferry_pgoutput::Lsn;
+use walferry_record::{Record, Wait};
 
 use crate::{
     delivery::{
@@ -21,6 +22,20 @@ pub struct Batch {
     records: Vec<Entry>,
     headers: Vec<HeaderPlaces>,
     steps: Vec<Step>,
+    /// Records that could not be encoded yet, in order. What comes behind the first of them is not delivered before it.
+    held: Vec<Held>,
+}
+
+/// A record that waits for something. Its place in the order is taken; its bytes are still to come.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Its place among the records.
+    index: usize,
+    pub(crate) record: Record<'static>,
+    pub(crate) table: String,
+    pub(crate) position: Position,
+    pub(crate) message: &'static str,
+    pub(crate) wait: Wait,
 }
 
 /// Name and value of a header; a value of `None` is null.
@@ -36,6 +51,8 @@ struct Entry {
     partition: Option<i32>,
     timestamp_ms: Option<i64>,
     lsn: Lsn,
+    /// Nothing is sent in its place, which counts as delivered.
+    is_void: bool,
 }
 
 /// The parts of a record, as ranges of the batch's bytes.
@@ -123,6 +140,7 @@ impl Batch {
             partition,
             timestamp_ms,
             lsn: position.lsn,
+            is_void: false,
         });
         self.steps.push(Step::Record {
             position,
@@ -130,6 +148,80 @@ impl Batch {
             last: false,
             bytes,
         });
+    }
+
+    /// Keeps the place of a record that has to wait.
+    pub(crate) fn hold(
+        &mut self,
+        record: Record<'static>,
+        table: &str,
+        position: Position,
+        message: &'static str,
+        wait: Wait,
+    ) {
+        let index = self.records.len();
+        let parts = Parts {
+            topic: 0..0,
+            table: 0..0,
+            key: None,
+            value: None,
+            partition: None,
+            timestamp_ms: None,
+        };
+        self.record(self.mark(), parts, position, message);
+        self.held.push(Held {
+            index,
+            record,
+            table: table.to_owned(),
+            position,
+            message,
+            wait,
+        });
+    }
+
+    /// Whether a record waits.
+    pub(crate) const fn is_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Takes the first record that waits, to try it again.
+    pub(crate) fn take_held(&mut self) -> Option<Held> {
+        (!self.held.is_empty()).then(|| self.held.remove(0))
+    }
+
+    /// It still waits.
+    pub(crate) fn hold_again(&mut self, held: Held) {
+        self.held.insert(0, held);
+    }
+
+    /// Fills the place of a record that has waited with what was written since `mark`; with nothing, where there is nothing to be
+    /// sent.
+    pub(crate) fn fill(&mut self, held: &Held, mark: Mark, parts: Option<Parts>) {
+        let (headers, size) = (mark.headers..self.headers.len(), self.bytes.len() - mark.bytes);
+        let entry = &mut self.records[held.index];
+        match parts {
+            None => entry.is_void = true,
+            Some(parts) => {
+                *entry = Entry {
+                    topic: parts.topic,
+                    table: parts.table,
+                    key: parts.key,
+                    value: parts.value,
+                    headers,
+                    partition: parts.partition,
+                    timestamp_ms: parts.timestamp_ms,
+                    lsn: entry.lsn,
+                    is_void: false,
+                };
+            }
+        }
+        let mut records = self.steps.iter_mut().filter_map(|step| match step {
+            Step::Record { bytes, .. } => Some(bytes),
+            _ => None,
+        });
+        if let Some(bytes) = records.nth(held.index) {
+            *bytes = size;
+        }
     }
 
     /// A change is complete that began when there were so many records: only with its last record has it been delivered.
@@ -141,12 +233,19 @@ impl Batch {
         }
     }
 
-    /// Gives everything to progress and to the sink, in order, and is empty again.
+    /// Gives everything up to the first record that waits to progress and to the sink, in order. Where none waits, the batch is
+    /// empty again.
     pub fn deliver(&mut self, sink: &mut impl Sink, progress: &Progress, status: &Status) -> Result<(), Failure> {
-        let first = progress.push(self.steps.drain(..));
+        let ready = self.held.first().map_or(self.records.len(), |held| held.index);
+        let steps = self.steps_before(ready);
+        let first = progress.push(self.steps.drain(..steps));
         let mut headers = Vec::new();
         let mut tally = Tally::default();
-        for (sequence, record) in (first..).zip(&self.records) {
+        for (sequence, record) in (first..).zip(&self.records[..ready]) {
+            if record.is_void {
+                progress.settle(sequence);
+                continue;
+            }
             headers.clear();
             headers.extend(
                 self.headers[record.headers.clone()]
@@ -175,12 +274,26 @@ impl Batch {
         }
         tally.flush(status);
         drop(headers);
+        if self.is_held() {
+            self.records.drain(..ready);
+            self.held.iter_mut().for_each(|held| held.index -= ready);
+            return Ok(());
+        }
         self.records.clear();
         self.headers.clear();
         self.bytes.clear();
         // A huge row must not keep its memory for ever.
         self.bytes.shrink_to(KEPT_BYTES);
         Ok(())
+    }
+
+    /// How many steps come before a record, if it is one that waits.
+    fn steps_before(&self, record: usize) -> usize {
+        if !self.is_held() {
+            return self.steps.len();
+        }
+        let mut records = self.steps.iter().enumerate().filter(|(_, step)| matches!(step, Step::Record { .. }));
+        records.nth(record).map_or(self.steps.len(), |(index, _)| index)
     }
 
     fn slice(&self, range: &Range<usize>) -> &[u8] {

@@ -3,9 +3,12 @@
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     thread,
+    time::Duration,
 };
 
 use tokio::sync::oneshot;
+use tracing::{info, warn};
+use walferry_record::{Need, Wait};
 
 use crate::{
     delivery::{batch::Batch, progress::Progress, sink::Sink},
@@ -90,6 +93,7 @@ impl<K: Sink> Work<K> {
     }
 
     fn work(&mut self) -> Result<(), Failure> {
+        self.status.set_awaited(None);
         let mut batch = Batch::default();
         while let Some(chunk) = self.next() {
             if !self.pipe(chunk, &mut batch)? {
@@ -116,6 +120,9 @@ impl<K: Sink> Work<K> {
                 return Ok(false);
             }
             result?;
+            if batch.is_held() && !self.finish(batch)? {
+                return Ok(false);
+            }
         }
         self.status
             .counters
@@ -123,6 +130,44 @@ impl<K: Sink> Work<K> {
             .fetch_add(chunk.bytes.len() as u64, Relaxed);
         self.pipeline.report(&self.status);
         self.deliver(batch)
+    }
+
+    /// Waits until the records of a batch that need something have got it. Those ahead of them are to arrive meanwhile. Returns
+    /// whether the pipeline shall go on.
+    fn finish(&mut self, batch: &mut Batch) -> Result<bool, Failure> {
+        let goes_on = loop {
+            if !self.deliver(batch)? {
+                break false;
+            }
+            match self.pipeline.finish(batch)? {
+                None => break true,
+                Some(wait) if !self.wait(&wait) => break false,
+                Some(_) => {}
+            }
+        };
+        if self.status.awaited().is_some() {
+            self.status.set_awaited(None);
+            info!("what was waited for has come");
+        }
+        Ok(goes_on)
+    }
+
+    /// Returns whether the pipeline shall go on.
+    fn wait(&mut self, wait: &Wait) -> bool {
+        let progress = &self.progress;
+        self.sink.before_waiting(&mut || wait.is_over() || progress.is_over());
+        while !wait.wait_for(LOOK) {
+            if progress.is_over() {
+                return false;
+            }
+            let failure = awaited(wait);
+            let known = self.status.awaited().map(|trouble| trouble.failure);
+            if known.as_ref() != Some(&failure) {
+                warn!(reason = %failure, "a record waits, and everything behind it");
+            }
+            self.status.set_awaited(Some(failure));
+        }
+        true
     }
 
     /// Gives the batch to the producer when there is room. Returns whether the pipeline shall go on.
@@ -136,6 +181,23 @@ impl<K: Sink> Work<K> {
         batch.deliver(&mut self.sink, &self.progress, &self.status)?;
         Ok(true)
     }
+}
+
+/// How often it is looked whether waiting is over for another reason, and what is in the way.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What is told while a record waits.
+fn awaited(wait: &Wait) -> Failure {
+    let kind = match wait.need() {
+        Need::SchemaId { .. } => "schema_registry",
+        _ => "awaited",
+    };
+    let trouble = wait.trouble();
+    let what = match &trouble {
+        Some(trouble) => format!("waiting for {}: {}", wait.need(), trouble.what),
+        None => format!("waiting for {}", wait.need()),
+    };
+    Failure::new(Disposition::Retry, kind, what, trouble.and_then(|trouble| trouble.hint))
 }
 
 fn panicked() -> Failure {

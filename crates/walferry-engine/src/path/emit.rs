@@ -5,7 +5,7 @@ use std::ops::Range;
 use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
 use walferry_pgoutput::Lsn;
-use walferry_record::Record;
+use walferry_record::{Record, Wait};
 use walferry_transform::{Chain, Outcome};
 
 use crate::{
@@ -114,29 +114,79 @@ impl Emit {
                 }
                 return Ok(());
             }
-            Ok(Outcome::Record(record)) => {
-                let made = self.converters.encode(&record, from.table, mark, out);
-                if let (Some(witness), Ok(_)) = (&mut self.witness, &made) {
-                    witness.sent(&record);
+            Ok(Outcome::Record(record)) => match self.converters.encode(&record, from.table, mark, out) {
+                Err(Unmade::Wait(wait)) => {
+                    out.back_to(mark);
+                    begin_transaction(&mut self.cursor, out);
+                    out.hold(record.into_owned(), from.table, from.position, from.message, wait);
+                    return Ok(());
                 }
-                made
-            }
-            Err(error) => Err(Failed {
+                made => {
+                    if let (Some(witness), Ok(_)) = (&mut self.witness, &made) {
+                        witness.sent(&record);
+                    }
+                    made
+                }
+            },
+            Err(error) => Err(Unmade::Failed(Failed {
                 stage: "TRANSFORMATION",
                 hint: error.hint(),
                 what: Failure::chain(&error),
-            }),
+            })),
         };
         let parts = match made {
-            Ok(parts) => parts,
-            Err(failed) => {
-                out.back_to(mark);
-                let aside = self.tolerance.all.then_some(Log::Failure);
-                self.set_aside(failed, aside, from, out)?
-            }
+            Ok(parts) => Some(parts),
+            Err(Unmade::Failed(failed)) => self.on_failed(failed, mark, from, out)?,
+            // Only a converter waits, which was dealt with.
+            Err(Unmade::Wait(_)) => None,
         };
         self.put(mark, parts, from, out);
         Ok(())
+    }
+
+    /// Tries the records again that wait, in order. Returns what the first of them still waits for.
+    pub(crate) fn finish(&mut self, out: &mut Batch) -> Result<Option<Wait>, Failure> {
+        while let Some(mut held) = out.take_held() {
+            let mark = out.mark();
+            let parts = match self.converters.encode(&held.record, &held.table, mark, out) {
+                Ok(parts) => {
+                    self.counts.records += 1;
+                    if let Some(witness) = &mut self.witness {
+                        witness.sent(&held.record);
+                    }
+                    Some(parts)
+                }
+                Err(Unmade::Wait(wait)) => {
+                    out.back_to(mark);
+                    held.wait = wait.clone();
+                    out.hold_again(held);
+                    return Ok(Some(wait));
+                }
+                Err(Unmade::Failed(failed)) => {
+                    let from = Provenance {
+                        table: &held.table,
+                        position: held.position,
+                        message: held.message,
+                    };
+                    self.on_failed(failed, mark, from, out)?
+                }
+            };
+            out.fill(&held, mark, parts);
+        }
+        Ok(None)
+    }
+
+    /// What becomes of a record that could not be made, of which a part may have been written since `mark`.
+    fn on_failed(
+        &mut self,
+        failed: Failed,
+        mark: Mark,
+        from: Provenance<'_>,
+        out: &mut Batch,
+    ) -> Result<Option<Parts>, Failure> {
+        out.back_to(mark);
+        let aside = self.tolerance.all.then_some(Log::Failure);
+        self.set_aside(failed, aside, from, out)
     }
 
     /// A change that could not become records.
@@ -168,9 +218,7 @@ impl Emit {
     /// Finishes a record whose bytes have been written since `mark`, if there is one.
     fn put(&mut self, mark: Mark, parts: Option<Parts>, from: Provenance<'_>, out: &mut Batch) {
         let Some(parts) = parts else { return };
-        if let Some(transaction) = self.cursor.sends() {
-            out.step(Step::Begin(transaction));
-        }
+        begin_transaction(&mut self.cursor, out);
         self.counts.records += 1;
         out.record(mark, parts, from.position, from.message);
     }
@@ -257,7 +305,21 @@ enum Log {
     Detail,
 }
 
+/// A record is about to be added: the first of a transaction tells that the transaction begins.
+fn begin_transaction(cursor: &mut Cursor, out: &mut Batch) {
+    if let Some(transaction) = cursor.sends() {
+        out.step(Step::Begin(transaction));
+    }
+}
+
 /// Why a record was not made.
+enum Unmade {
+    /// Nothing is wrong with it: something is not there yet.
+    Wait(Wait),
+    Failed(Failed),
+}
+
+/// What is wrong with a record.
 struct Failed {
     /// Connect's word for the stage.
     stage: &'static str,
@@ -267,55 +329,61 @@ struct Failed {
 
 impl Converters {
     /// Headers first, then key, then value, as Connect does.
-    fn encode(
-        &mut self,
-        record: &Record<'_>,
-        table: &str,
-        mark: Mark,
-        out: &mut Batch,
-    ) -> Result<Option<Parts>, Failed> {
+    fn encode(&mut self, record: &Record<'_>, table: &str, mark: Mark, out: &mut Batch) -> Result<Parts, Unmade> {
         let topic = &*record.topic;
         for header in &record.headers {
             let name = out.text(&header.name);
             let start = out.bytes.len();
             let part = Part::Header(&header.name);
             let encoded = self.header.encode(topic, part, &header.value, &mut out.bytes);
-            let value = written(encoded, "HEADER_CONVERTER", start..out.bytes.len())?;
+            let (value, _) = written(encoded, "HEADER_CONVERTER", start..out.bytes.len())?;
             out.header(name, value);
         }
         let mut encode = |converter: &mut dyn Converter, stage, part, typed| {
             let (headers, bytes) = out.headers_since(mark);
             let start = bytes.len();
             let encoded = converter.encode_with_headers(topic, part, typed, WrittenHeaders::new(headers), bytes);
-            written(encoded, stage, start..bytes.len())
+            let (range, adds_headers) = written(encoded, stage, start..bytes.len())?;
+            if adds_headers {
+                for (name, value) in converter.added_headers().iter() {
+                    let (name, start) = (out.text(name), out.bytes.len());
+                    out.bytes.extend_from_slice(value);
+                    out.header(name, Some(start..out.bytes.len()));
+                }
+            }
+            Ok(range)
         };
         let key = encode(&mut *self.key, "KEY_CONVERTER", Part::Key, &record.key)?;
         let value = encode(&mut *self.value, "VALUE_CONVERTER", Part::Value, &record.value)?;
         let (partition, timestamp_ms) = (record.partition, record.timestamp_ms);
-        Ok(Some(Parts {
+        Ok(Parts {
             topic: out.text(topic),
             table: out.text(table),
             key,
             value,
             partition,
             timestamp_ms,
-        }))
+        })
     }
 }
 
-/// Where a converter has written, unless it is null.
+/// Where a converter has written, unless it is null, and whether it adds headers to the record.
 fn written(
     encoded: Result<Encoded, walferry_converter::Error>,
     stage: &'static str,
     range: Range<usize>,
-) -> Result<Option<Range<usize>>, Failed> {
+) -> Result<(Option<Range<usize>>, bool), Unmade> {
     match encoded {
-        Ok(Encoded::Null) => Ok(None),
-        Ok(Encoded::Bytes) => Ok(Some(range)),
-        Err(error) => Err(Failed {
-            stage,
-            hint: error.hint().map(str::to_owned),
-            what: Failure::chain(&error),
+        Ok(Encoded::Null) => Ok((None, false)),
+        Ok(Encoded::Bytes) => Ok((Some(range), false)),
+        Ok(Encoded::BytesWithHeaders) => Ok((Some(range), true)),
+        Err(error) => Err(match error.wait() {
+            Some(wait) => Unmade::Wait(wait.clone()),
+            None => Unmade::Failed(Failed {
+                stage,
+                hint: error.hint().map(str::to_owned),
+                what: Failure::chain(&error),
+            }),
         }),
     }
 }

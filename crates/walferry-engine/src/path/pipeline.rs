@@ -1,7 +1,8 @@
 //! The path of a row, from a frame of the stream to an encoded record.
 //!
 //! It is synchronous and has no clock and no socket: nothing on it waits, so nothing on it can hold up a keepalive, an
-//! acknowledgement or a signal.
+//! acknowledgement or a signal. A record that needs something which is not there yet, such as the id of a new schema, is held in
+//! the batch; the pipeline's thread sends what comes before it, and tries it again when that has come.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -10,6 +11,7 @@ use tracing::warn;
 use walferry_config::{connector::GuardrailAction, limited};
 use walferry_event::{Context, Messages, Settings as EventSettings, Skipped, Transaction, catalog::TableFacts};
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
+use walferry_record::Wait;
 use walferry_snapshot::{Again, Done};
 use walferry_transform::Chain;
 
@@ -182,6 +184,11 @@ impl Pipeline {
             Frame::Tick => {}
         }
         self.beat(now_ns, false, out)
+    }
+
+    /// Tries the records of a batch again that wait for something. Returns what the first of them still waits for.
+    pub fn finish(&mut self, out: &mut Batch) -> Result<Option<Wait>, Failure> {
+        self.emit.finish(out)
     }
 
     fn beat(&mut self, now_ns: i64, force: bool, out: &mut Batch) -> Result<(), Failure> {

@@ -3,8 +3,6 @@
 mod acknowledge;
 mod jaas;
 mod java;
-mod jks;
-mod keystore;
 mod native;
 mod reference;
 mod sasl;

@@ -307,7 +307,7 @@ fn a_login_that_cannot_work_is_a_problem_with_a_way_out_and_without_secrets() {
 
 #[test]
 fn java_stores_become_pem() {
-    let file = |name: &str| format!("{}/testdata/{name}", env!("CARGO_MANIFEST_DIR"));
+    let file = |name: &str| format!("{}/../walferry-keystore/testdata/{name}", env!("CARGO_MANIFEST_DIR"));
     let (trust, identity) = (file("trust.jks"), file("identity.jks"));
     let (properties, findings) = overrides(&[
         ("security.protocol", "SSL"),

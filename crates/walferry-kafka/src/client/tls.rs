@@ -2,11 +2,9 @@
 
 use openssl::ssl::cipher_name;
 use walferry_config::ValueError;
+use walferry_keystore::{self as keystore, StoreError};
 
-use super::{
-    Translation,
-    keystore::{self, StoreError},
-};
+use super::Translation;
 
 /// How brokers are reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

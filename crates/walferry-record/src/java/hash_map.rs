@@ -32,6 +32,15 @@ impl<'a> HashMap<'a> {
         Self { pairs, capacity }
     }
 
+    /// `new HashMap<>()`, into which these pairs were put. No two of them have the same key.
+    pub fn filled(pairs: Vec<(Value<'a>, Value<'a>)>) -> Self {
+        let mut capacity = 16;
+        while pairs.len() > capacity / 4 * 3 {
+            capacity *= 2;
+        }
+        Self { pairs, capacity }
+    }
+
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Value<'a>> {
         self.pairs

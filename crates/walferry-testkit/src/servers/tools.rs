@@ -13,6 +13,11 @@ pub(super) fn jars() -> PathBuf {
     place("WALFERRY_TEST_JARS")
 }
 
+/// The folder of the schema registry's program.
+pub(super) fn registry() -> PathBuf {
+    place("WALFERRY_TEST_REGISTRY")
+}
+
 /// The folder of `initdb` and `postgres`.
 pub fn postgres() -> PathBuf {
     place("WALFERRY_TEST_POSTGRES")

@@ -81,7 +81,7 @@ async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Res
     tables.sort_by_key(place);
     let status = Status::new(&config.name, config.topics.prefix.to_string());
     let mut stage = Stage {
-        pipelines: pipelines(config, &status, None),
+        pipelines: pipelines(config, &status, None, None),
         lsn,
         xid,
         time_us,

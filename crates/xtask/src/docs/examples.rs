@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker, connector::Plugin, options_markdown};
-use walferry_converter::{Converter, Encoded, Part, Role, WrittenHeaders, classes, converter};
+use walferry_converter::{Converter, Encoded, Part, Role, WrittenHeaders, classes, converter, registry::Unasked};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
 use walferry_event::{Context, Messages, Settings, TablePlan};
 use walferry_pgoutput::{
@@ -433,7 +433,9 @@ fn json(role: Role) -> Result<Box<dyn Converter>, String> {
 
 fn configured(plugin: &Plugin, role: Role) -> Result<Box<dyn Converter>, String> {
     let (converter, findings) = converter(&plugin.class, role, &plugin.options);
-    converter.ok_or_else(|| told(&findings))
+    let mut converter = converter.ok_or_else(|| told(&findings))?;
+    converter.attach(&mut |_| Arc::new(Unasked));
+    Ok(converter)
 }
 
 /// A chain and its converters.
@@ -488,7 +490,7 @@ impl Chains {
             let encoded = header.encode(&record.topic, Part::Header(&named.name), &named.value, &mut bytes);
             let value = match encoded.map_err(|error| error.to_string())? {
                 Encoded::Null => None,
-                Encoded::Bytes => Some(start..bytes.len()),
+                Encoded::Bytes | Encoded::BytesWithHeaders => Some(start..bytes.len()),
             };
             headers.push((named.name.to_string(), value.clone().map(|place| bytes[place].to_vec())));
             places.push((name, value));
@@ -500,11 +502,20 @@ impl Chains {
             match encoded.map_err(|error| error.to_string())? {
                 Encoded::Null => Ok::<_, String>(None),
                 Encoded::Bytes => Ok(Some(bytes[start..].to_vec())),
+                Encoded::BytesWithHeaders => {
+                    let added = converter.added_headers().iter();
+                    headers.extend(added.map(|(name, value)| (name.to_owned(), Some(value.to_vec()))));
+                    Ok(Some(bytes[start..].to_vec()))
+                }
             }
         };
+        let (key, value) = (
+            part(&mut **key, Part::Key, &record.key)?,
+            part(&mut **value, Part::Value, &record.value)?,
+        );
         Ok(Made::Record(Plain {
-            key: part(&mut **key, Part::Key, &record.key)?,
-            value: part(&mut **value, Part::Value, &record.value)?,
+            key,
+            value,
             topic: record.topic.to_string(),
             partition: record.partition,
             timestamp_ms: record.timestamp_ms,

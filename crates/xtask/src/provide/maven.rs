@@ -23,6 +23,17 @@ pub(crate) fn jars() -> Outcome<PathBuf> {
     Ok(folder)
 }
 
+/// The schema registry that tests register with, which has its own interfaces and Confluent's.
+const REGISTRY: (&str, &str) = ("io.apicurio:apicurio-registry-app:3.3.3:tar.gz:all", "registry-3.3.3");
+
+/// The folder with the registry's program.
+pub(crate) fn registry() -> Outcome<PathBuf> {
+    let (artifact, name) = REGISTRY;
+    let folder = shell::cache()?.join(name);
+    fill(&folder, |partial| unpack(artifact, partial))?;
+    Ok(folder)
+}
+
 /// Unpacks an artifact (`group:artifact:version`) into a folder.
 pub(crate) fn unpack(artifact: &str, folder: &Path) -> Outcome {
     shell::run(

@@ -14,6 +14,7 @@ use std::process::Command;
 pub(crate) struct Servers {
     java: PathBuf,
     jars: PathBuf,
+    registry: PathBuf,
     postgres_bin: PathBuf,
 }
 
@@ -23,16 +24,18 @@ impl Servers {
         command
             .env("WALFERRY_TEST_JAVA", &self.java)
             .env("WALFERRY_TEST_JARS", &self.jars)
+            .env("WALFERRY_TEST_REGISTRY", &self.registry)
             .env("WALFERRY_TEST_POSTGRES", &self.postgres_bin);
     }
 }
 
-/// Finds or fetches Postgres, a JVM, and the jars of Kafka, Kafka Connect and Debezium.
+/// Finds or fetches Postgres, a JVM, the jars of Kafka, Kafka Connect and Debezium, and a schema registry.
 pub(crate) fn servers(postgres: Option<u32>) -> Outcome<Servers> {
     Ok(Servers {
         postgres_bin: postgres::bin(postgres)?,
         java: java::newest()?,
         jars: maven::jars()?,
+        registry: maven::registry()?,
     })
 }
 

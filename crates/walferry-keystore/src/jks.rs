@@ -23,7 +23,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum JksError {
+pub enum JksError {
     #[error("it ends too early")]
     Truncated,
     #[error("it has an entry of unknown type {0}")]

@@ -1,5 +1,7 @@
 //! Certificates and keys out of the files that Java uses: PEM, PKCS#12 and JKS.
 
+mod jks;
+
 use std::{fs, io, path::Path};
 
 use openssl::{
@@ -10,30 +12,37 @@ use openssl::{
     x509::X509,
 };
 
-use super::jks;
 
 /// Why a store cannot be used. Never shows a password.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StoreError {
+#[non_exhaustive]
+pub enum StoreError {
+    /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
+    /// It is of none of these kinds, or its password is wrong.
     #[error("is neither PEM, PKCS#12 nor JKS, or its password is wrong ({0})")]
     Unreadable(String),
+    /// It is a damaged JKS, or its password is wrong.
     #[error("is a Java keystore that cannot be read: {0}")]
     Jks(#[from] jks::JksError),
+    /// It is a JCEKS.
     #[error("is of the type JCEKS, which only Java reads")]
     Jceks,
+    /// It has no certificate.
     #[error("holds no certificate")]
     NoCertificate,
+    /// It has no key.
     #[error("holds no private key")]
     NoKey,
+    /// It has a key, which cannot be read.
     #[error("holds a private key that cannot be read, or whose password is wrong ({0})")]
     BadKey(String),
 }
 
 impl StoreError {
     /// What to do about it.
-    pub(crate) fn hint(&self, file: &str) -> String {
+    pub fn hint(&self, file: &str) -> String {
         match self {
             Self::Io(_) => "look at the path and its permissions".into(),
             Self::NoCertificate | Self::NoKey => format!("look what is in it: `keytool -list -keystore {file}`"),
@@ -47,13 +56,18 @@ impl StoreError {
 
 /// A certificate that a client shows, with its chain and its key, as PEM.
 #[derive(Debug)]
-pub(crate) struct Identity {
-    pub(crate) chain: String,
-    pub(crate) key: String,
+pub struct Identity {
+    /// The certificate, and those behind it.
+    pub chain: String,
+    /// The key.
+    pub key: String,
 }
 
 /// The certificates of a truststore file, as PEM.
-pub(crate) fn trusted(file: &str, password: Option<&str>) -> Result<String, StoreError> {
+///
+/// # Errors
+/// When the file cannot be read, or holds no certificate.
+pub fn trusted(file: &str, password: Option<&str>) -> Result<String, StoreError> {
     let bytes = fs::read(Path::new(file))?;
     if is_pem(&bytes) {
         return trusted_pem(&bytes);
@@ -74,12 +88,18 @@ pub(crate) fn trusted(file: &str, password: Option<&str>) -> Result<String, Stor
 }
 
 /// The certificates in a PEM text.
-pub(crate) fn trusted_pem(text: &[u8]) -> Result<String, StoreError> {
+///
+/// # Errors
+/// When it is no PEM, or holds no certificate.
+pub fn trusted_pem(text: &[u8]) -> Result<String, StoreError> {
     pem(&X509::stack_from_pem(text).map_err(unreadable)?)
 }
 
 /// Certificate and key of a keystore file. A key may have a password of its own.
-pub(crate) fn identity(file: &str, password: Option<&str>, key_password: Option<&str>) -> Result<Identity, StoreError> {
+///
+/// # Errors
+/// When the file cannot be read, or lacks one of them.
+pub fn identity(file: &str, password: Option<&str>, key_password: Option<&str>) -> Result<Identity, StoreError> {
     let bytes = fs::read(Path::new(file))?;
     if is_pem(&bytes) {
         return identity_pem(&bytes, &bytes, key_password.or(password));
@@ -106,7 +126,10 @@ pub(crate) fn identity(file: &str, password: Option<&str>, key_password: Option<
 }
 
 /// Certificate and key out of PEM texts.
-pub(crate) fn identity_pem(chain: &[u8], key: &[u8], password: Option<&str>) -> Result<Identity, StoreError> {
+///
+/// # Errors
+/// When one of them cannot be read.
+pub fn identity_pem(chain: &[u8], key: &[u8], password: Option<&str>) -> Result<Identity, StoreError> {
     let chain = X509::stack_from_pem(chain).map_err(unreadable)?;
     // With a callback of its own OpenSSL would ask on the terminal for a password that is missing.
     let key = PKey::private_key_from_pem_passphrase(key, password.unwrap_or_default().as_bytes())

@@ -1,0 +1,178 @@
+//! Avro, as `io.confluent.connect.avro.AvroConverter` and `io.apicurio.registry.utils.converter.AvroConverter` write it.
+
+mod canonical;
+mod derive;
+mod json;
+mod options;
+mod plan;
+mod schema;
+mod style;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use walferry_config::{Findings, Options, Reader};
+use walferry_record::{Plans, SchemaRef, Shape, Typed, Value};
+
+use crate::error::{Failure, Problem};
+use crate::registry::{self, Described, Kind, Link, Registry, Settings, Slots, TypeName};
+use crate::{AddedHeaders, Converter, Encoded, Error, Part, Role, others};
+use plan::Plan;
+use style::Style;
+
+pub(crate) use canonical::same_bytes;
+pub(crate) use options::DECLARATIONS;
+
+/// Writes Avro, with the id that a schema registry gives the schema in front of it or in a header.
+///
+/// Schemas and bytes are those of the Java converters, so that a subject which one of them has filled stays at its version. What
+/// can be known from the schema alone is worked out once for each schema.
+#[derive(Debug)]
+pub struct AvroConverter {
+    family: Family,
+    style: Style,
+    link: Link,
+    plans: Plans<Entry>,
+}
+
+/// Whose converter it takes the place of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    Confluent,
+    Apicurio,
+}
+
+/// What is known of one schema.
+#[derive(Debug)]
+struct Entry {
+    avro: Result<Avro, Box<Failure>>,
+    slots: Slots,
+}
+
+/// A Connect schema, made ready: the Avro schema that a registry gets, and how values are written.
+#[derive(Debug)]
+pub(crate) struct Avro {
+    /// The Avro schema as JSON.
+    text: String,
+    /// The name of a record.
+    name: Option<TypeName>,
+    plan: Plan,
+    /// The whole value is its bytes, without their length.
+    bare: bool,
+}
+
+impl AvroConverter {
+    /// A converter for keys or values, unless an option is wrong.
+    pub(crate) fn from_options(family: Family, role: Role, options: &Options) -> (Option<Self>, Findings) {
+        let others = others::of_json();
+        let mut reader = match family {
+            Family::Confluent => {
+                let own = registry::CONFLUENT.iter().chain(options::of_confluent());
+                Reader::new(options, own.chain(others.filter(|other| other.name != "schemas.cache.size")))
+            }
+            Family::Apicurio => {
+                let own = registry::APICURIO.iter().chain(options::of_apicurio());
+                Reader::new(options, own.chain(others.filter(|other| other.name != "schemas.cache.size")))
+            }
+        };
+        let style = options::style(&mut reader, family == Family::Confluent);
+        let link = match family {
+            Family::Confluent => registry::confluent_link(&mut reader, role),
+            Family::Apicurio => registry::apicurio_link(&mut reader, role, Some("BINARY")),
+        };
+        reader.finish(Self {
+            family,
+            style,
+            link,
+            plans: Plans::default(),
+        })
+    }
+
+    fn write(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
+        self.link.begin();
+        let schema = match &typed.schema {
+            Some(schema) => schema,
+            None if typed.value.is_null() => return Ok(Encoded::Null),
+            None => return Err(Problem::NoSchema.into()),
+        };
+        // A null of an optional schema is Kafka's null: the serializer is not asked.
+        if typed.value.is_null() {
+            return match schema.optional {
+                true => Ok(Encoded::Null),
+                false => Err(Problem::AvroNull.into()),
+            };
+        }
+        let style = self.style;
+        let entry = self.plans.get(schema, |schema| Entry {
+            avro: Avro::new(schema, style),
+            slots: Slots::default(),
+        });
+        let avro = entry.avro.as_ref().map_err(Clone::clone)?;
+        let described = Described {
+            kind: Kind::Avro,
+            text: &avro.text,
+            record: avro.name.as_ref(),
+        };
+        self.link.write(&mut entry.slots, topic, &described, out)?;
+        avro.write(&typed.value, out)?;
+        Ok(match self.link.added().is_empty() {
+            true => Encoded::Bytes,
+            false => Encoded::BytesWithHeaders,
+        })
+    }
+
+    const fn class(&self) -> &'static str {
+        match self.family {
+            Family::Confluent => "io.confluent.connect.avro.AvroConverter",
+            Family::Apicurio => "io.apicurio.registry.utils.converter.AvroConverter",
+        }
+    }
+}
+
+impl Converter for AvroConverter {
+    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+        let start = out.len();
+        self.write(topic, typed, out).map_err(|failure| {
+            out.truncate(start);
+            failure.of(self.class(), topic, part)
+        })
+    }
+
+    fn added_headers(&self) -> &AddedHeaders {
+        self.link.added()
+    }
+
+    fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
+        self.link.attach(connect);
+    }
+}
+
+impl Avro {
+    fn new(schema: &SchemaRef, style: Style) -> Result<Self, Box<Failure>> {
+        let avro = derive::derive(schema, style)?;
+        let name = match &avro.kind {
+            schema::Kind::Record { name, .. } => Some(TypeName {
+                namespace: name.namespace.clone(),
+                name: name.name.clone(),
+            }),
+            _ => None,
+        };
+        Ok(Self {
+            text: avro.text()?,
+            name,
+            plan: Plan::new(schema, style),
+            bare: style.bare_bytes && schema.shape == Shape::Bytes && !schema.optional,
+        })
+    }
+
+    /// Appends the bytes of a value.
+    fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+        match value {
+            Value::Bytes(bytes) if self.bare => out.extend_from_slice(bytes),
+            value => self.plan.write(value, out)?,
+        }
+        Ok(())
+    }
+}

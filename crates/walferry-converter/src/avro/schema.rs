@@ -1,0 +1,326 @@
+//! Avro schemas and their text, as Avro for Java writes it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::json;
+use crate::error::Problem;
+
+/// A schema. Named types are shared: a second use is written as a reference by name.
+pub(super) type SchemaRef = Arc<Schema>;
+
+/// An Avro schema.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Schema {
+    pub(super) kind: Kind,
+    /// Attributes beside those that Avro defines, in the order in which they were added; each value is JSON.
+    pub(super) attributes: Vec<(Arc<str>, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    /// `null`, `int`, `string` and so on.
+    Primitive(&'static str),
+    Array(SchemaRef),
+    Map(SchemaRef),
+    Union(Vec<SchemaRef>),
+    Record {
+        name: Name,
+        doc: Option<Arc<str>>,
+        fields: Vec<Field>,
+    },
+    Enum {
+        name: Name,
+        doc: Option<Arc<str>>,
+        symbols: Vec<Arc<str>>,
+        default: Option<Arc<str>>,
+    },
+    Fixed {
+        name: Name,
+        size: usize,
+    },
+}
+
+/// The name of a record, an enum or a fixed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Name {
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+}
+
+/// A field of a record.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) schema: SchemaRef,
+    pub(super) doc: Option<Arc<str>>,
+    /// The default as JSON.
+    pub(super) default: Option<String>,
+}
+
+impl Schema {
+    pub(super) const fn of(kind: Kind) -> Self {
+        Self {
+            kind,
+            attributes: Vec::new(),
+        }
+    }
+
+    pub(super) const fn primitive(word: &'static str) -> Self {
+        Self::of(Kind::Primitive(word))
+    }
+
+    /// Adds an attribute. One that is there already stays: Avro takes the same value twice, and nothing here sets two values.
+    pub(super) fn attribute(&mut self, name: impl Into<Arc<str>>, value: String) {
+        let name = name.into();
+        if !self.attributes.iter().any(|(known, _)| *known == name) {
+            self.attributes.push((name, value));
+        }
+    }
+
+    /// The name of a record, an enum or a fixed.
+    pub(super) const fn name(&self) -> Option<&Name> {
+        match &self.kind {
+            Kind::Record { name, .. } | Kind::Enum { name, .. } | Kind::Fixed { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether values of both are the same bytes, whatever the two say of documentation and defaults.
+    fn has_bytes_of(&self, other: &Self) -> bool {
+        if std::ptr::eq(self, other) {
+            return true;
+        }
+        match (&self.kind, &other.kind) {
+            (Kind::Primitive(a), Kind::Primitive(b)) => a == b,
+            (Kind::Array(a), Kind::Array(b)) | (Kind::Map(a), Kind::Map(b)) => a.has_bytes_of(b),
+            (Kind::Union(a), Kind::Union(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.has_bytes_of(b)),
+            (Kind::Record { name: a, fields: x, .. }, Kind::Record { name: b, fields: y, .. }) => {
+                let mut pairs = x.iter().zip(y);
+                a == b && x.len() == y.len() && pairs.all(|(x, y)| x.name == y.name && x.schema.has_bytes_of(&y.schema))
+            }
+            (Kind::Enum { name: a, symbols: x, .. }, Kind::Enum { name: b, symbols: y, .. }) => a == b && x == y,
+            (Kind::Fixed { name: a, size: x }, Kind::Fixed { name: b, size: y }) => a == b && x == y,
+            _ => false,
+        }
+    }
+
+    /// The schema as JSON, without spaces, in the order of Avro's `Schema.toString()`.
+    ///
+    /// # Errors
+    /// When one name stands for two different types. Avro for Java writes a reference to the first of them, and no consumer could
+    /// read the second.
+    pub(super) fn text(self: &Arc<Self>) -> Result<String, Problem> {
+        let mut writer = Writer {
+            out: String::new(),
+            known: HashMap::new(),
+            namespace: None,
+        };
+        writer.schema(self)?;
+        Ok(writer.out)
+    }
+}
+
+impl Name {
+    /// A name out of its parts, each of which was cleaned before if it was to be.
+    ///
+    /// # Errors
+    /// When the last part is not what Avro allows. Avro for Java does not check the namespace.
+    pub(super) fn new(namespace: Option<String>, name: String) -> Result<Self, Problem> {
+        check(&name)?;
+        let namespace = namespace.filter(|namespace| !namespace.is_empty());
+        Ok(Self { namespace, name })
+    }
+
+    /// The name of a dotted name.
+    pub(super) fn split(full: &str) -> Result<Self, Problem> {
+        match full.rsplit_once('.') {
+            Some((namespace, name)) => Self::new(Some(namespace.to_owned()), name.to_owned()),
+            None => Self::new(None, full.to_owned()),
+        }
+    }
+
+    pub(super) fn full(&self) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}.{}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+/// Whether Avro for Java takes a name: letters, digits and underscores, and no digit at the beginning.
+pub(super) fn check(name: &str) -> Result<(), Problem> {
+    let illegal = |text: &'static str| Problem::AvroName {
+        name: name.to_owned(),
+        text,
+    };
+    let Some(first) = name.chars().next() else {
+        return Err(illegal("Empty name"));
+    };
+    if !(first.is_alphabetic() || first == '_') {
+        return Err(illegal("Illegal initial character"));
+    }
+    match name.chars().all(|c| c.is_alphanumeric() || c == '_') {
+        true => Ok(()),
+        false => Err(illegal("Illegal character in")),
+    }
+}
+
+struct Writer<'a> {
+    out: String,
+    known: HashMap<&'a Name, &'a SchemaRef>,
+    /// That of the record around.
+    namespace: Option<&'a str>,
+}
+
+impl<'a> Writer<'a> {
+    fn schema(&mut self, schema: &'a SchemaRef) -> Result<(), Problem> {
+        if let Some(name) = schema.name() {
+            match self.known.get(name) {
+                None => drop(self.known.insert(name, schema)),
+                Some(known) if known.has_bytes_of(schema) => {
+                    self.reference(name);
+                    return Ok(());
+                }
+                Some(_) => return Err(Problem::AvroRedefined { name: name.full() }),
+            }
+        }
+        match &schema.kind {
+            Kind::Primitive(word) if schema.attributes.is_empty() => self.text(word),
+            Kind::Primitive(word) => {
+                self.begin(word);
+                self.end(schema);
+            }
+            Kind::Array(items) => {
+                self.begin("array");
+                self.out.push_str(",\"items\":");
+                self.schema(items)?;
+                self.end(schema);
+            }
+            Kind::Map(values) => {
+                self.begin("map");
+                self.out.push_str(",\"values\":");
+                self.schema(values)?;
+                self.end(schema);
+            }
+            Kind::Union(branches) => {
+                self.out.push('[');
+                for (index, branch) in branches.iter().enumerate() {
+                    self.comma(index);
+                    self.schema(branch)?;
+                }
+                self.out.push(']');
+            }
+            Kind::Record { name, doc, fields } => self.record(schema, name, doc.as_deref(), fields)?,
+            Kind::Enum {
+                name,
+                doc,
+                symbols,
+                default,
+            } => {
+                self.begin("enum");
+                self.name(name);
+                self.member("doc", doc.as_deref());
+                self.out.push_str(",\"symbols\":[");
+                for (index, symbol) in symbols.iter().enumerate() {
+                    self.comma(index);
+                    self.text(symbol);
+                }
+                self.out.push(']');
+                self.member("default", default.as_deref());
+                self.end(schema);
+            }
+            Kind::Fixed { name, size } => {
+                self.begin("fixed");
+                self.name(name);
+                self.out.push_str(&format!(",\"size\":{size}"));
+                self.end(schema);
+            }
+        }
+        Ok(())
+    }
+
+    fn record(
+        &mut self,
+        schema: &'a SchemaRef,
+        name: &'a Name,
+        doc: Option<&str>,
+        fields: &'a [Field],
+    ) -> Result<(), Problem> {
+        self.begin("record");
+        self.name(name);
+        let around = std::mem::replace(&mut self.namespace, name.namespace.as_deref());
+        self.member("doc", doc);
+        self.out.push_str(",\"fields\":[");
+        for (index, field) in fields.iter().enumerate() {
+            self.comma(index);
+            self.out.push_str("{\"name\":");
+            self.text(&field.name);
+            self.out.push_str(",\"type\":");
+            self.schema(&field.schema)?;
+            self.member("doc", field.doc.as_deref());
+            if let Some(default) = &field.default {
+                self.out.push_str(",\"default\":");
+                self.out.push_str(default);
+            }
+            self.out.push('}');
+        }
+        self.out.push(']');
+        self.end(schema);
+        self.namespace = around;
+        Ok(())
+    }
+
+    /// A reference is short where the type lies in the namespace of the record around it.
+    fn reference(&mut self, name: &Name) {
+        let near = name.namespace.is_none() || name.namespace.as_deref() == self.namespace;
+        match near {
+            true => self.text(&name.name),
+            false => self.text(&name.full()),
+        }
+    }
+
+    fn name(&mut self, name: &Name) {
+        self.member("name", Some(&name.name));
+        match &name.namespace {
+            Some(namespace) if Some(namespace.as_str()) == self.namespace => {}
+            Some(namespace) => self.member("namespace", Some(namespace)),
+            None if self.namespace.is_some() => self.member("namespace", Some("")),
+            None => {}
+        }
+    }
+
+    fn begin(&mut self, word: &str) {
+        self.out.push_str("{\"type\":");
+        self.text(word);
+    }
+
+    fn end(&mut self, schema: &Schema) {
+        for (name, value) in &schema.attributes {
+            self.out.push(',');
+            self.text(name);
+            self.out.push(':');
+            self.out.push_str(value);
+        }
+        self.out.push('}');
+    }
+
+    fn member(&mut self, name: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.out.push(',');
+            self.text(name);
+            self.out.push(':');
+            self.text(text);
+        }
+    }
+
+    fn comma(&mut self, index: usize) {
+        if index > 0 {
+            self.out.push(',');
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        json::push_string(&mut self.out, text);
+    }
+}

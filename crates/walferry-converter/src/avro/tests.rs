@@ -1,0 +1,399 @@
+//! Against what Apicurio's copy of `AvroData` (2.6.13, Avro 1.12.0) made of the same schemas and values.
+
+use std::sync::Arc;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::Value as Json;
+use walferry_record::{Decimal, Field, Schema, SchemaRef, Shape, Struct, Value};
+
+use super::{Avro, Style};
+
+/// One case a line: `connect` is the JSON of JsonConverter, `avro` and `bytes` are what the converter made of it.
+const RECORDED: &str = include_str!("../../tests/vectors/avro.jsonl");
+
+/// Cases in which we differ, because Avro for Java writes a schema that nobody can read the record with.
+const REFUSED: [&str; 2] = ["same name other struct", "same name other struct, optional"];
+
+#[test]
+fn schemas_and_bytes_are_those_of_the_java_converter() {
+    let mut wrong = Vec::new();
+    for line in RECORDED.lines() {
+        let case: Json = serde_json::from_str(line).unwrap();
+        let name = case["name"].as_str().unwrap();
+        if let Some(difference) = difference(&case) {
+            wrong.push(format!("{name}: {difference}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn difference(case: &Json) -> Option<String> {
+    let name = case["name"].as_str().unwrap();
+    let schema = schema(&case["connect"]["schema"]);
+    let value = value(&schema, &case["connect"]["payload"]);
+    let avro = Avro::new(&schema, style(&case["options"]));
+    if REFUSED.contains(&name) {
+        return avro.is_ok().then(|| "is not refused".to_owned());
+    }
+    match (&avro, case["avro"].as_str()) {
+        (Ok(avro), Some(expected)) if avro.text != expected => {
+            return Some(format!("schema\n  {}\n  {expected}", avro.text));
+        }
+        (Ok(_), Some(_)) => {}
+        (Err(_), None) => return None,
+        (Err(failure), Some(_)) => return Some(format!("{failure:?}")),
+        (Ok(_), None) if case["bytes"].is_null() && case["connect"]["payload"].is_null() => {}
+        (Ok(_), None) => return Some(format!("there is a schema; expected {}", case["error"])),
+    }
+    let mut out = Vec::new();
+    let written = avro.ok()?.write(&value, &mut out);
+    let hex: String = out.iter().map(|byte| format!("{byte:02x}")).collect();
+    match (written, case["bytes"].as_str()) {
+        (Ok(()), Some(expected)) if hex != expected => Some(format!("bytes\n  {hex}\n  {expected}")),
+        // The converter makes Kafka's null of it before it comes to Avro.
+        (Ok(()), None) if value.is_null() && hex == "00" => None,
+        (Ok(()), None) => Some(format!("bytes {hex}, expected {}", case["error"])),
+        (Err(failure), Some(_)) => Some(format!("{failure:?}")),
+        _ => None,
+    }
+}
+
+fn style(options: &Json) -> Style {
+    let mut style = Style::default();
+    for (name, value) in options.as_object().into_iter().flatten() {
+        let value = value == "true";
+        match name.as_str() {
+            "connect.meta.data" => style.meta_data = value,
+            "enhanced.avro.schema.support" => style.enhanced = value,
+            "scrub.invalid.names" => style.scrub = value,
+            "allow.optional.map.keys" => style.optional_map_keys = value,
+            "ignore.default.for.nullables" => style.keep_nulls = value,
+            "discard.type.doc.default" => style.discard_type_doc = value,
+            "generalized.sum.type.support" => style.generalized = value,
+            other => panic!("{other}"),
+        }
+    }
+    style
+}
+
+/// The schema of JsonConverter's JSON.
+fn schema(json: &Json) -> SchemaRef {
+    let text = |name: &str| json[name].as_str().map(Arc::<str>::from);
+    let shape = match json["type"].as_str().unwrap() {
+        "int8" => Shape::Int8,
+        "int16" => Shape::Int16,
+        "int32" => Shape::Int32,
+        "int64" => Shape::Int64,
+        "float" => Shape::Float32,
+        "double" => Shape::Float64,
+        "boolean" => Shape::Boolean,
+        "string" => Shape::String,
+        "bytes" => Shape::Bytes,
+        "array" => Shape::Array(schema(&json["items"])),
+        "map" => Shape::Map(schema(&json["keys"]), schema(&json["values"])),
+        "struct" => {
+            let fields = json["fields"].as_array().unwrap().iter();
+            Shape::Struct(fields.map(|field| Field::new(field["field"].as_str().unwrap(), schema(field))).collect())
+        }
+        other => panic!("{other}"),
+    };
+    let mut made = Schema::of(shape).with_optional(json["optional"].as_bool().unwrap_or_default());
+    made.name = text("name");
+    made.doc = text("doc");
+    made.version = json["version"].as_i64().map(|version| version as i32);
+    for (name, value) in json["parameters"].as_object().into_iter().flatten() {
+        made = made.parameter(name.as_str(), value.as_str().unwrap());
+    }
+    let default = value(&Arc::new(made.clone()), &json["default"]);
+    made.default_value(default).build()
+}
+
+/// The value of JsonConverter's JSON.
+fn value(schema: &SchemaRef, json: &Json) -> Value<'static> {
+    if json.is_null() {
+        return Value::Null;
+    }
+    let bytes = |json: &Json| STANDARD.decode(json.as_str().unwrap()).unwrap();
+    match &schema.shape {
+        Shape::Int8 => Value::Int8(json.as_i64().unwrap() as i8),
+        Shape::Int16 => Value::Int16(json.as_i64().unwrap() as i16),
+        Shape::Int32 => Value::Int32(json.as_i64().unwrap() as i32),
+        Shape::Int64 => Value::Int64(json.as_i64().unwrap()),
+        Shape::Float32 => Value::Float32(json.as_f64().unwrap() as f32),
+        Shape::Float64 => Value::Float64(json.as_f64().unwrap()),
+        Shape::Boolean => Value::Boolean(json.as_bool().unwrap()),
+        Shape::String => Value::string(json.as_str().unwrap().to_owned()),
+        Shape::Bytes if schema.is_named("org.apache.kafka.connect.data.Decimal") => {
+            let scale = &schema.parameters.iter().find(|(name, _)| &**name == "scale").unwrap().1;
+            let unscaled = num_bigint::BigInt::from_signed_bytes_be(&bytes(json));
+            Value::Decimal(Decimal::big(unscaled, scale.parse().unwrap()))
+        }
+        Shape::Bytes => Value::bytes(bytes(json)),
+        Shape::Array(items) => Value::Array(json.as_array().unwrap().iter().map(|json| value(items, json)).collect()),
+        Shape::Map(keys, values) => Value::Map(match json {
+            Json::Object(members) => members
+                .iter()
+                .map(|(name, json)| (Value::string(name.clone()), value(values, json)))
+                .collect(),
+            pairs => pairs
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|pair| (value(keys, &pair[0]), value(values, &pair[1])))
+                .collect(),
+        }),
+        Shape::Struct(fields) => {
+            let values = fields.iter().map(|field| value(&field.schema, &json[&*field.name]));
+            Value::Struct(Struct::new(schema.clone(), values.collect()))
+        }
+    }
+}
+
+mod with_a_registry {
+    use std::collections::HashMap;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::{Arc, Mutex};
+
+    use walferry_config::Options;
+    use walferry_record::{Field, Need, Schema, SchemaRef, Struct, Typed, Value, Wait};
+
+    use super::super::Family;
+    use crate::registry::{Answer, Ids, Refusal, Registry, Request};
+    use crate::{AvroConverter, Converter, Encoded, Part, Role};
+
+    /// Knows the ids that the test gives it.
+    #[derive(Debug, Default)]
+    struct Fake {
+        ids: Mutex<HashMap<String, i64>>,
+        refuses: Mutex<bool>,
+        asked: Mutex<Vec<String>>,
+        generation: AtomicU64,
+    }
+
+    impl Registry for Fake {
+        fn ids(&self, request: &Request) -> Answer {
+            let subject = request.subject.to_string();
+            self.asked.lock().unwrap().push(subject.clone());
+            if *self.refuses.lock().unwrap() {
+                return Answer::Refused(Refusal {
+                    what: "Schema being registered is incompatible: field x".to_owned(),
+                    hint: None,
+                });
+            }
+            match self.ids.lock().unwrap().get(&subject) {
+                Some(&id) => Answer::Known(Ids {
+                    content: id,
+                    global: id + 1000,
+                }),
+                None => Answer::Wait(Wait::new(Need::SchemaId { subject })),
+            }
+        }
+        fn generation(&self) -> u64 {
+            self.generation.load(Relaxed)
+        }
+    }
+
+    fn converter(family: Family, role: Role, entries: &[(&str, &str)]) -> (AvroConverter, Arc<Fake>) {
+        let entries = entries.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        let options = Options::new("value.converter.", entries.collect());
+        let (converter, findings) = AvroConverter::from_options(family, role, &options);
+        let mut converter = converter.unwrap_or_else(|| panic!("{findings:?}"));
+        let fake = Arc::new(Fake::default());
+        converter.attach(&mut |_| fake.clone());
+        (converter, fake)
+    }
+
+    fn confluent() -> (AvroConverter, Arc<Fake>) {
+        converter(Family::Confluent, Role::Value, &[("schema.registry.url", "http://r:8081")])
+    }
+
+    fn row() -> (SchemaRef, Typed<'static>) {
+        let fields = vec![Field::new("id", Schema::int32().build())];
+        let schema = Schema::structure(fields).named("shop.orders.Value").build();
+        let value = Value::Struct(Struct::new(schema.clone(), vec![Value::Int32(3)]));
+        (schema.clone(), Typed::new(schema, value))
+    }
+
+    #[test]
+    fn a_record_waits_for_its_id_and_then_carries_it() {
+        let (mut avro, fake) = confluent();
+        let (_, row) = row();
+        let mut out = b"before".to_vec();
+        let error = avro.encode("orders", Part::Value, &row, &mut out).unwrap_err();
+        assert_eq!(
+            error.wait().unwrap().need(),
+            &Need::SchemaId {
+                subject: "orders-value".to_owned()
+            }
+        );
+        assert_eq!(out, b"before");
+
+        fake.ids.lock().unwrap().insert("orders-value".to_owned(), 7);
+        for _ in 0..3 {
+            out.clear();
+            assert_eq!(avro.encode("orders", Part::Value, &row, &mut out).unwrap(), Encoded::Bytes);
+            assert_eq!(out, [0, 0, 0, 0, 7, 6]);
+        }
+        assert_eq!(fake.asked.lock().unwrap().len(), 2, "the id is kept");
+    }
+
+    #[test]
+    fn ids_are_asked_for_anew_when_the_registry_has_lost_them() {
+        let (mut avro, fake) = confluent();
+        let (_, row) = row();
+        fake.ids.lock().unwrap().insert("orders-value".to_owned(), 7);
+        avro.encode("orders", Part::Value, &row, &mut Vec::new()).unwrap();
+        fake.ids.lock().unwrap().insert("orders-value".to_owned(), 8);
+        fake.generation.store(1, Relaxed);
+        let mut out = Vec::new();
+        avro.encode("orders", Part::Value, &row, &mut out).unwrap();
+        assert_eq!(out, [0, 0, 0, 0, 8, 6]);
+    }
+
+    #[test]
+    fn one_schema_on_two_topics_has_two_subjects() {
+        let (mut avro, fake) = confluent();
+        let (_, row) = row();
+        for (topic, id) in [("a", 1), ("b", 2), ("a", 1)] {
+            fake.ids.lock().unwrap().insert(format!("{topic}-value"), id);
+            let mut out = Vec::new();
+            avro.encode(topic, Part::Value, &row, &mut out).unwrap();
+            assert_eq!(out[4], id as u8, "{topic}");
+        }
+    }
+
+    #[test]
+    fn nulls_are_not_registered() {
+        let (mut avro, fake) = confluent();
+        let optional = Schema::structure(Vec::new()).named("x.Y").optional().build();
+        for null in [Typed::NULL, Typed::new(optional, Value::Null)] {
+            assert_eq!(avro.encode("t", Part::Value, &null, &mut Vec::new()).unwrap(), Encoded::Null);
+        }
+        assert!(fake.asked.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_refusal_tells_the_subject_and_the_registrys_words() {
+        let (mut avro, fake) = confluent();
+        *fake.refuses.lock().unwrap() = true;
+        let error = avro.encode("orders", Part::Value, &row().1, &mut Vec::new()).unwrap_err();
+        assert!(error.wait().is_none());
+        assert_eq!(
+            error.to_string(),
+            "io.confluent.connect.avro.AvroConverter cannot write the value of a record for topic orders: the schema registry refuses the \
+             schema of orders-value: Schema being registered is incompatible: field x"
+        );
+    }
+
+    #[test]
+    fn apicurio_puts_ids_where_its_options_say() {
+        let v2 = ("apicurio.registry.url", "http://r:8080/apis/registry/v2");
+        let v3 = ("apicurio.registry.url", "http://r:8080/apis/registry/v3");
+        let in_front = ("apicurio.registry.headers.enabled", "false");
+        let narrow = ("apicurio.registry.as-confluent", "true");
+        let wide = (
+            "apicurio.registry.id-handler",
+            "io.apicurio.registry.serde.Legacy8ByteIdHandler",
+        );
+        let content = ("apicurio.registry.use-id", "contentId");
+        let cases: [(&[(&str, &str)], &[u8]); 6] = [
+            (&[v2, in_front], &[0, 0, 0, 0, 0, 0, 0, 3, 0xEF, 6]),
+            (&[v2, in_front, content], &[0, 0, 0, 0, 0, 0, 0, 0, 7, 6]),
+            (&[v2, in_front, narrow], &[0, 0, 0, 3, 0xEF, 6]),
+            (&[v3], &[0, 0, 0, 0, 7, 6]),
+            (&[v3, wide], &[0, 0, 0, 0, 0, 0, 0, 0, 7, 6]),
+            (&[v2], &[6]),
+        ];
+        for (options, expected) in cases {
+            let (mut avro, fake) = converter(Family::Apicurio, Role::Value, options);
+            fake.ids.lock().unwrap().insert("orders-value".to_owned(), 7);
+            let mut out = Vec::new();
+            let encoded = avro.encode("orders", Part::Value, &row().1, &mut out).unwrap();
+            assert_eq!(out, expected, "{options:?}");
+            let headers: Vec<_> = avro.added_headers().iter().collect();
+            match encoded {
+                Encoded::BytesWithHeaders => assert_eq!(
+                    headers,
+                    [
+                        ("apicurio.value.globalId", &[0, 0, 0, 0, 0, 0, 3, 0xEF][..]),
+                        ("apicurio.value.encoding", b"BINARY"),
+                    ]
+                ),
+                _ => assert!(headers.is_empty()),
+            }
+        }
+    }
+
+    #[test]
+    fn confluents_bytes_alone_have_no_length_and_apicurios_do() {
+        let bytes = Typed::new(Schema::bytes().build(), Value::slice(b"abc"));
+        let v3 = ("apicurio.registry.url", "http://r:8080/apis/registry/v3");
+        let cases = [
+            (confluent(), &b"abc"[..]),
+            (converter(Family::Apicurio, Role::Value, &[v3]), b"\x06abc"),
+        ];
+        for ((mut avro, fake), expected) in cases {
+            fake.ids.lock().unwrap().insert("t-value".to_owned(), 7);
+            let mut out = Vec::new();
+            avro.encode("t", Part::Value, &bytes, &mut out).unwrap();
+            assert_eq!(&out[5..], expected);
+        }
+    }
+
+    #[test]
+    fn options_that_cannot_be_used_are_refused_with_their_names() {
+        let refused = |family, entries: &[(&str, &str)]| {
+            let entries = entries.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+            let options = Options::new("value.converter.", entries.collect());
+            let (converter, findings) = AvroConverter::from_options(family, Role::Value, &options);
+            assert!(converter.is_none());
+            findings.problems().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        let url = ("schema.registry.url", "http://me:secret@r:8081/");
+        let cases = [
+            (
+                refused(Family::Confluent, &[]),
+                "value.converter.schema.registry.url is required",
+            ),
+            (
+                refused(Family::Confluent, &[("schema.registry.url", "registry:8081")]),
+                "does not begin with http:// or https://",
+            ),
+            (
+                refused(
+                    Family::Confluent,
+                    &[url, ("basic.auth.credentials.source", "USER_INFO")],
+                ),
+                "value.converter.basic.auth.user.info must be a name and a password",
+            ),
+            (
+                refused(
+                    Family::Confluent,
+                    &[url, ("value.subject.name.strategy", "com.example.Mine")],
+                ),
+                "value.converter.value.subject.name.strategy",
+            ),
+            (
+                refused(Family::Apicurio, &[("apicurio.registry.url", "http://r:8080/api")]),
+                "does not end with /apis/registry/v2",
+            ),
+        ];
+        for (problems, expected) in cases {
+            assert!(problems.contains(expected), "{problems:?} lacks {expected:?}");
+            assert!(!problems.contains("secret"), "{problems}");
+        }
+    }
+
+    #[test]
+    fn a_url_may_hold_name_and_password() {
+        use crate::registry::Auth;
+        let (avro, _) = converter(
+            Family::Confluent,
+            Role::Value,
+            &[("schema.registry.url", "https://me:s%40@r:8081/x/, http://other")],
+        );
+        let settings = &avro.link.settings;
+        assert_eq!(settings.urls, ["https://r:8081/x", "http://other"]);
+        assert!(matches!(&settings.auth, Auth::Basic { user, password } if user == "me" && password.expose() == "s@"));
+    }
+}

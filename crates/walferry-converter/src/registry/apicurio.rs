@@ -1,0 +1,445 @@
+//! The options that Apicurio's converters share.
+
+use std::time::Duration;
+
+use walferry_config::{Property, Reader, Secret, Support, Value, properties};
+
+use super::framing::Id;
+use super::naming::{ArtifactNaming, Naming};
+use super::{Api, Auth, Framing, Link, Lookup, OAuth, Settings, Store, Tls};
+use crate::Role;
+
+const TUNING: &str = "ids are asked for once for each schema and kept, and a registry that does not answer is asked again until it does";
+const READING: &str = "it concerns reading, and a source only writes";
+
+properties! {
+    pub(super) const URL: Property<String> = Property::new("apicurio.registry.url")
+        .required()
+        .text("Where the registry's own interface is: `http://registry:8080/apis/registry/v2` or `…/v3`. The number also tells which generation of \
+               Apicurio's converters is meant, as their defaults differ.");
+    pub(super) const AUTO_REGISTER: Property<bool> = Property::new("apicurio.registry.auto-register")
+        .default("false")
+        .text("Registers a schema that the artifact does not have.");
+    pub(super) const AUTO_REGISTER_OF_IMAGE: Property<Option<bool>> = Property::new("apicurio.registry.auto.register")
+        .text("The same as `apicurio.registry.auto-register`, as Debezium's container image spells it.");
+    pub(super) const IF_EXISTS: Property<Option<IfExists>> = Property::new("apicurio.registry.auto-register.if-exists")
+        .text("What becomes of a new schema where the artifact is there. The default adds a version unless one has the same content.");
+    pub(super) const FIND_LATEST: Property<bool> = Property::new("apicurio.registry.find-latest")
+        .default("false")
+        .text("Takes the newest version of the artifact, where `auto-register` is false. Its values must be the same bytes as those of the schema \
+               that the record has.");
+    pub(super) const STRATEGY: Property<ArtifactNaming> = Property::new("apicurio.registry.artifact-resolver-strategy")
+        .default("io.apicurio.registry.serde.strategy.TopicIdStrategy")
+        .text("How artifacts are named.");
+    pub(super) const GROUP: Property<Option<String>> = Property::new("apicurio.registry.artifact.group-id")
+        .text("The group of all artifacts.");
+    pub(super) const ARTIFACT: Property<Option<String>> = Property::new("apicurio.registry.artifact.artifact-id")
+        .text("The one artifact of all schemas.");
+    pub(super) const VERSION: Property<Option<String>> = Property::new("apicurio.registry.artifact.version")
+        .text("The version of the artifact that is taken, or that a new one is called.");
+    pub(super) const USE_ID: Property<Option<UseId>> = Property::new("apicurio.registry.use-id")
+        .text("Which id a record carries. The default is globalId with `…/v2` and contentId with `…/v3`.");
+    pub(super) const HEADERS: Property<Option<bool>> = Property::new("apicurio.registry.headers.enabled")
+        .text("Puts the id into headers of the record instead of in front of the value. The default is true with `…/v2` and false with `…/v3`, as with \
+               Apicurio's converters.");
+    pub(super) const ID_HANDLER: Property<Option<IdHandler>> = Property::new("apicurio.registry.id-handler")
+        .text("Whether the id in front of the value has eight bytes or four. The default is eight with `…/v2` and four with `…/v3`.");
+    pub(super) const AS_CONFLUENT: Property<bool> = Property::new("apicurio.registry.as-confluent")
+        .default("false")
+        .text("Writes the id in four bytes, as Confluent's converters do.");
+    pub(super) const HEADER_KEY_GLOBAL: Property<String> = Property::new("apicurio.registry.headers.key.globalId.name")
+        .default("apicurio.key.globalId")
+        .text("Header with the `globalId` of the key's schema.");
+    pub(super) const HEADER_KEY_CONTENT: Property<String> = Property::new("apicurio.registry.headers.key.contentId.name")
+        .default("apicurio.key.contentId")
+        .text("Header with the `contentId` of the key's schema.");
+    pub(super) const HEADER_VALUE_GLOBAL: Property<String> = Property::new("apicurio.registry.headers.value.globalId.name")
+        .default("apicurio.value.globalId")
+        .text("Header with the `globalId` of the value's schema.");
+    pub(super) const HEADER_VALUE_CONTENT: Property<String> = Property::new("apicurio.registry.headers.value.contentId.name")
+        .default("apicurio.value.contentId")
+        .text("Header with the `contentId` of the value's schema.");
+    pub(super) const HEADERS_HANDLER: Property<String> = Property::new("apicurio.registry.headers.handler")
+        .default("io.apicurio.registry.serde.headers.DefaultHeadersHandler")
+        .text("A class that writes the headers.")
+        .support(Support::Refused { hint: "leave it out: classes of one's own cannot be loaded" });
+    pub(super) const HEADER_OTHER: Property<Option<String>> = Property::new("apicurio.registry.headers.<option>")
+        .text("Name of a header that is not written where there is an id.")
+        .support(Support::Accepted { why: "the id is always known, and these headers stand only where it is not" });
+    pub(super) const ENCODING: Property<String> = Property::new("apicurio.registry.avro.encoding")
+        .default("BINARY")
+        .text("How Avro is written.")
+        .support(Support::Refused { hint: "leave it out; with JSON, use JsonConverter" });
+    pub(super) const DEREFERENCE: Property<Option<bool>> = Property::new("apicurio.registry.dereference-schema")
+        .text("Registers a schema whole, with the types that it is made of.")
+        .support(Support::Except {
+            values: &["false"],
+            hint: "set it to true: schemas are registered whole, without references",
+        });
+    pub(super) const SERIALIZER_DEREFERENCE: Property<Option<bool>> = Property::new("apicurio.registry.serializer.dereference-schema")
+        .text("How a schema that is looked up is read.")
+        .support(Support::Accepted { why: "schemas are registered whole" });
+    pub(super) const DESERIALIZER_DEREFERENCE: Property<Option<bool>> = Property::new("apicurio.registry.deserializer.dereference-schema")
+        .text("How a reader reads a schema.")
+        .support(Support::Accepted { why: READING });
+    pub(super) const CANONICALIZE: Property<bool> = Property::new("apicurio.registry.canonicalize")
+        .default("false")
+        .text("Lets the registry compare schemas in their canonical form.");
+    pub(super) const USERNAME: Property<Option<String>> = Property::new("apicurio.auth.username")
+        .text("Name to log in with.");
+    pub(super) const PASSWORD: Property<Option<Secret>> = Property::new("apicurio.auth.password")
+        .text("Password to log in with.");
+    pub(super) const TOKEN_URL: Property<Option<String>> = Property::new("apicurio.auth.service.token.endpoint")
+        .text("Where tokens are asked for (OAuth's client credentials).");
+    pub(super) const REALM_URL: Property<Option<String>> = Property::new("apicurio.auth.service.url")
+        .text("Where Keycloak is: with `apicurio.auth.realm` it tells where tokens are asked for.");
+    pub(super) const REALM: Property<Option<String>> = Property::new("apicurio.auth.realm")
+        .text("Keycloak's realm.");
+    pub(super) const CLIENT_ID: Property<Option<String>> = Property::new("apicurio.auth.client.id")
+        .text("Name of the client that asks for tokens.");
+    pub(super) const CLIENT_SECRET: Property<Option<Secret>> = Property::new("apicurio.auth.client.secret")
+        .text("Password of that client.");
+    pub(super) const SCOPE: Property<Option<String>> = Property::new("apicurio.auth.client.scope")
+        .text("What the token shall be good for.");
+    pub(super) const NEW_USERNAME: Property<Option<String>> = Property::new("apicurio.registry.auth.username")
+        .text("The name of `apicurio.auth.username` in Apicurio 3.");
+    pub(super) const NEW_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.auth.password")
+        .text("The name of `apicurio.auth.password` in Apicurio 3.");
+    pub(super) const NEW_TOKEN_URL: Property<Option<String>> = Property::new("apicurio.registry.auth.service.token.endpoint")
+        .text("The name of `apicurio.auth.service.token.endpoint` in Apicurio 3.");
+    pub(super) const NEW_CLIENT_ID: Property<Option<String>> = Property::new("apicurio.registry.auth.client.id")
+        .text("The name of `apicurio.auth.client.id` in Apicurio 3.");
+    pub(super) const NEW_CLIENT_SECRET: Property<Option<Secret>> = Property::new("apicurio.registry.auth.client.secret")
+        .text("The name of `apicurio.auth.client.secret` in Apicurio 3.");
+    pub(super) const NEW_SCOPE: Property<Option<String>> = Property::new("apicurio.registry.auth.client.scope")
+        .text("The name of `apicurio.auth.client.scope` in Apicurio 3.");
+    pub(super) const HEADER: Property<Secret> = Property::new("apicurio.registry.request.headers.<name>")
+        .text("A header of each request to the registry.");
+    pub(super) const TRUSTED: Property<Option<String>> = Property::new("apicurio.registry.request.ssl.truststore.location")
+        .text("File of the certificates that the registry's is checked with: PEM, PKCS#12 or JKS. Without it those of the system count.");
+    pub(super) const TRUSTED_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.request.ssl.truststore.password")
+        .text("Password of that file.");
+    pub(super) const IDENTITY: Property<Option<String>> = Property::new("apicurio.registry.request.ssl.keystore.location")
+        .text("File of the certificate and key that the client shows: PEM, PKCS#12 or JKS.");
+    pub(super) const IDENTITY_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.request.ssl.keystore.password")
+        .text("Password of that file.");
+    pub(super) const KEY_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.request.ssl.key.password")
+        .text("Password of the key, where it is another one.");
+    pub(super) const SSL_OTHER: Property<Option<String>> = Property::new("apicurio.registry.request.ssl.<option>")
+        .text("Another option of Java's TLS, such as the type of a store.")
+        .support(Support::Accepted { why: "a store's type shows from its content" });
+    pub(super) const TLS_OTHER: Property<Option<String>> = Property::new("apicurio.registry.tls.<option>")
+        .text("Certificates, as Apicurio 3 names them.")
+        .support(Support::Refused { hint: "write apicurio.registry.request.ssl.truststore.location and so on" });
+    pub(super) const SERIALIZER: Property<Option<String>> = Property::new("apicurio.registry.converter.serializer")
+        .text("The class that writes values; it follows from the converter.")
+        .support(Support::Except {
+            values: &["io.apicurio.registry.utils.serde.AvroKafkaSerializer"],
+            hint: "leave it out: this is the serializer of Apicurio 1, whose interface and bytes are no longer supported",
+        });
+    pub(super) const DESERIALIZER: Property<Option<String>> = Property::new("apicurio.registry.converter.deserializer")
+        .text("The class that reads values.")
+        .support(Support::Accepted { why: READING });
+    pub(super) const GLOBAL_ID_STRATEGY: Property<Option<String>> = Property::new("apicurio.registry.global-id")
+        .text("How Apicurio 1 found a schema.")
+        .support(Support::Except {
+            values: &[
+                "io.apicurio.registry.utils.serde.strategy.GetOrCreateIdStrategy",
+                "io.apicurio.registry.utils.serde.strategy.AutoRegisterIdStrategy",
+            ],
+            hint: "set apicurio.registry.auto-register=true, its present name",
+        });
+    pub(super) const ARTIFACT_OTHER: Property<Option<String>> = Property::new("apicurio.registry.artifact.<option>")
+        .text("Where the text of a schema is.")
+        .support(Support::Accepted { why: "the schema follows from the record" });
+    pub(super) const CHECK_PERIOD: Property<Option<String>> = Property::new("apicurio.registry.check-period-ms")
+        .text("How long what was found is remembered.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const RETRY_COUNT: Property<Option<String>> = Property::new("apicurio.registry.retry-count")
+        .text("How often Java's client tries again.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const RETRY_BACKOFF: Property<Option<String>> = Property::new("apicurio.registry.retry-backoff-ms")
+        .text("How long it waits in between.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const CACHE_LATEST: Property<Option<String>> = Property::new("apicurio.registry.cache-latest")
+        .text("Whether the newest version is remembered.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const FAULT_TOLERANT: Property<Option<String>> = Property::new("apicurio.registry.fault-tolerant-refresh")
+        .text("Whether an old answer is used while the registry is away.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const BACKGROUND: Property<Option<String>> = Property::new("apicurio.registry.background-refresh<option>")
+        .text("How answers are refreshed.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const SERDE: Property<Option<String>> = Property::new("apicurio.registry.serde.<option>")
+        .text("Options of other serializers.")
+        .support(Support::Accepted { why: "the converter checks a value against its schema in any case" });
+    pub(super) const DATUM: Property<Option<String>> = Property::new("apicurio.registry.avro-datum-provider")
+        .text("The class that makes Avro's objects.")
+        .support(Support::Accepted { why: "values are written without such objects" });
+    pub(super) const CACHE: Property<Option<String>> = Property::new("schemas.cache.config")
+        .text("How many converted schemas are remembered.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const CACHE_SIZE: Property<Option<String>> = Property::new("schemas.cache.size")
+        .text("The same under another name.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const USE_HEADERS: Property<Option<String>> = Property::new("apicurio.registry.use.headers")
+        .text("Not an option of the converter.")
+        .support(Support::Elsewhere { is: "no option of Apicurio's converters", hint: "to say whether ids stand in headers, set `apicurio.registry.headers.enabled`" });
+}
+
+walferry_config::choices! {
+    /// `apicurio.registry.auto-register.if-exists`, in the words of both generations.
+    pub(super) enum IfExists {
+        /// A version is added unless one has the same content.
+        #[default]
+        ReturnOrUpdate = "RETURN_OR_UPDATE" | "FIND_OR_CREATE_VERSION",
+        /// A version is added.
+        Update = "UPDATE" | "CREATE_VERSION",
+        /// The artifact's present version is taken.
+        Return = "RETURN",
+        /// The registry refuses.
+        Fail = "FAIL",
+    }
+}
+
+walferry_config::choices! {
+    /// `apicurio.registry.use-id`.
+    pub(super) enum UseId {
+        /// Of the version of the artifact.
+        #[default]
+        Global = "globalId",
+        /// Of the content.
+        Content = "contentId",
+    }
+}
+
+walferry_config::choices! {
+    /// `apicurio.registry.id-handler`.
+    pub(super) enum IdHandler {
+        /// Eight bytes.
+        #[default]
+        Wide = "io.apicurio.registry.serde.DefaultIdHandler" | "io.apicurio.registry.serde.Legacy8ByteIdHandler",
+        /// Four bytes.
+        Narrow = "io.apicurio.registry.serde.Legacy4ByteIdHandler" | "io.apicurio.registry.serde.Default4ByteIdHandler"
+            | "io.apicurio.registry.serde.OptimisticFallbackIdHandler",
+    }
+}
+
+/// Reads the way to a registry. `encoding` is the value of the header that tells how values are encoded.
+pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'static str>) -> Link {
+    let url = reader.get(&URL);
+    let urls = match url.trim() {
+        "" => Vec::new(),
+        url => vec![url.to_owned()],
+    };
+    let (urls, in_url) = plain_urls(reader, URL.name(), urls);
+    let api = api(reader, &urls);
+    let settings = Settings {
+        api,
+        urls,
+        auth: auth(reader, in_url),
+        headers: reader
+            .matching(&HEADER)
+            .into_iter()
+            .filter_map(|(parts, value)| Some(((*parts.first()?).to_owned(), value)))
+            .collect(),
+        tls: tls(reader),
+        connect_timeout: Duration::from_secs(60),
+        read_timeout: Duration::from_secs(60),
+    };
+    let (group, id, version) = (reader.get(&GROUP), reader.get(&ARTIFACT), reader.get(&VERSION));
+    let register = reader.get(&AUTO_REGISTER_OF_IMAGE).unwrap_or_default() || reader.get(&AUTO_REGISTER);
+    let (find_latest, normalize) = (reader.get(&FIND_LATEST), reader.get(&CANONICALIZE));
+    let lookup = match (register, find_latest || version.is_some()) {
+        (true, _) => Lookup::Register {
+            normalize,
+            if_exists: reader.get(&IF_EXISTS).unwrap_or_default().word(api),
+        },
+        (false, true) => Lookup::Latest,
+        (false, false) => Lookup::Find { normalize },
+    };
+    let naming = Naming::Apicurio {
+        strategy: reader.get(&STRATEGY),
+        group,
+        id,
+        version,
+    };
+    let is_key = role == Role::Key;
+    let framing = framing(reader, api, is_key, encoding);
+    Link::new(settings, naming, lookup, framing, is_key)
+}
+
+/// The defaults of Apicurio's converters changed between 2 and 3.
+fn framing(reader: &mut Reader<'_>, api: Api, is_key: bool, encoding: Option<&'static str>) -> Framing {
+    let second = api == Api::ApicurioV2;
+    let id = match reader.get(&USE_ID).unwrap_or(if second { UseId::Global } else { UseId::Content }) {
+        UseId::Global => Id::Global,
+        UseId::Content => Id::Content,
+    };
+    let handler = reader.get(&ID_HANDLER).unwrap_or(match second {
+        true => IdHandler::Wide,
+        false => IdHandler::Narrow,
+    });
+    let narrow = reader.get(&AS_CONFLUENT) || handler == IdHandler::Narrow;
+    let names = [
+        (&HEADER_KEY_GLOBAL, &HEADER_KEY_CONTENT),
+        (&HEADER_VALUE_GLOBAL, &HEADER_VALUE_CONTENT),
+    ]
+    .map(|(global, content)| (reader.get(global), reader.get(content)));
+    let [key_names, value_names] = names;
+    let (global, content) = if is_key { key_names } else { value_names };
+    match reader.get(&HEADERS).unwrap_or(second) {
+        true => Framing::Headers {
+            name: match id {
+                Id::Global => global,
+                Id::Content => content,
+            },
+            id,
+            encoding: encoding.map(|encoding| match is_key {
+                true => ("apicurio.key.encoding", encoding),
+                false => ("apicurio.value.encoding", encoding),
+            }),
+        },
+        false => Framing::Prefix { wide: !narrow, id },
+    }
+}
+
+impl IfExists {
+    /// The word of one of the interfaces.
+    const fn word(self, api: Api) -> &'static str {
+        match (self, api) {
+            (Self::ReturnOrUpdate, Api::ApicurioV3) => "FIND_OR_CREATE_VERSION",
+            (Self::ReturnOrUpdate, _) => "RETURN_OR_UPDATE",
+            (Self::Update, Api::ApicurioV3) => "CREATE_VERSION",
+            (Self::Update, _) => "UPDATE",
+            (Self::Return, Api::ApicurioV3) => "FIND_OR_CREATE_VERSION",
+            (Self::Return, _) => "RETURN",
+            (Self::Fail, _) => "FAIL",
+        }
+    }
+}
+
+/// The URL tells the generation of the interface.
+fn api(reader: &mut Reader<'_>, urls: &[String]) -> Api {
+    let Some(url) = urls.first() else {
+        return Api::ApicurioV2;
+    };
+    let has = |part: &str| url.ends_with(part) || url.contains(&format!("{part}/"));
+    if has("/apis/registry/v3") {
+        return Api::ApicurioV3;
+    }
+    if !has("/apis/registry/v2") {
+        let finding = reader.problem(URL.name(), "does not end with /apis/registry/v2 or /apis/registry/v3");
+        finding.hint = Some(
+            "name the registry's own interface there; for Confluent's (`/apis/ccompat/v7`), use io.confluent.connect.avro.AvroConverter".to_owned(),
+        );
+    }
+    Api::ApicurioV2
+}
+
+fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
+    let realm = reader.get(&REALM);
+    let by_realm = reader.get(&REALM_URL).map(|url| {
+        let realm = realm.unwrap_or_default();
+        format!("{}/realms/{realm}/protocol/openid-connect/token", url.trim_end_matches('/'))
+    });
+    let token_url = by_realm.or_else(|| either(reader, &TOKEN_URL, &NEW_TOKEN_URL));
+    let client_id = either(reader, &CLIENT_ID, &NEW_CLIENT_ID);
+    let client_secret = either(reader, &CLIENT_SECRET, &NEW_CLIENT_SECRET);
+    let scope = either(reader, &SCOPE, &NEW_SCOPE);
+    let user = either(reader, &USERNAME, &NEW_USERNAME);
+    let password = either(reader, &PASSWORD, &NEW_PASSWORD);
+    match (token_url, user, in_url) {
+        (Some(token_url), _, _) => {
+            if client_id.is_none() {
+                reader.problem(CLIENT_ID.name(), "is required where tokens are asked for");
+            }
+            if client_secret.is_none() {
+                reader.problem(CLIENT_SECRET.name(), "is required where tokens are asked for");
+            }
+            Auth::OAuth(OAuth {
+                token_url,
+                client_id: client_id.unwrap_or_default(),
+                client_secret: client_secret.unwrap_or_default(),
+                scope,
+            })
+        }
+        (None, Some(user), _) => {
+            if password.is_none() {
+                reader.problem(PASSWORD.name(), "is required beside apicurio.auth.username");
+            }
+            Auth::Basic {
+                user,
+                password: password.unwrap_or_default(),
+            }
+        }
+        (None, None, Some((user, password))) => Auth::Basic { user, password },
+        (None, None, None) => Auth::None,
+    }
+}
+
+/// A property by its name of Apicurio 2 or by that of Apicurio 3.
+fn either<T: Value>(reader: &mut Reader<'_>, old: &Property<Option<T>>, new: &Property<Option<T>>) -> Option<T> {
+    reader.get(old).or_else(|| reader.get(new))
+}
+
+fn tls(reader: &mut Reader<'_>) -> Tls {
+    let trusted = (reader.get(&TRUSTED), reader.get(&TRUSTED_PASSWORD));
+    let identity = (reader.get(&IDENTITY), reader.get(&IDENTITY_PASSWORD));
+    let file = |(path, password): (Option<String>, Option<Secret>)| path.map(|path| Store::File { path, password });
+    Tls {
+        trusted: file(trusted),
+        identity: file(identity),
+        key_password: reader.get(&KEY_PASSWORD),
+    }
+}
+
+/// URLs without a slash at the end, and the name and password that stood in the first that has them.
+pub(super) fn plain_urls(
+    reader: &mut Reader<'_>,
+    property: &str,
+    urls: Vec<String>,
+) -> (Vec<String>, Option<(String, Secret)>) {
+    let mut credentials = None;
+    let mut plain = Vec::new();
+    for url in urls {
+        let url = url.trim().trim_end_matches('/');
+        let Some((scheme, rest)) = url
+            .split_once("://")
+            .filter(|(scheme, rest)| matches!(*scheme, "http" | "https") && !rest.is_empty())
+        else {
+            let finding = reader.problem(property, "holds something that does not begin with http:// or https://");
+            finding.hint = Some("write it like http://registry:8081".to_owned());
+            continue;
+        };
+        let end = rest.find('/').unwrap_or(rest.len());
+        match rest[..end].rsplit_once('@') {
+            Some((info, _)) => {
+                let (user, password) = info.split_once(':').unwrap_or((info, ""));
+                credentials.get_or_insert_with(|| (decoded(user), Secret::new(decoded(password))));
+                plain.push(format!("{scheme}://{}", &rest[info.len() + 1..]));
+            }
+            None => plain.push(url.to_owned()),
+        }
+    }
+    (plain, credentials)
+}
+
+/// A part of a URL, without its escapes.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let mut ahead = rest.clone();
+        let digits = (ahead.next(), ahead.next());
+        let hex = |digit: Option<u8>| digit.and_then(|digit| char::from(digit).to_digit(16));
+        match (byte, hex(digits.0), hex(digits.1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push((high * 16 + low) as u8);
+                rest = ahead;
+            }
+            _ => bytes.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

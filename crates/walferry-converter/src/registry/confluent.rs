@@ -1,0 +1,305 @@
+//! The options that Confluent's converters share.
+
+use std::time::Duration;
+
+use walferry_config::{Property, Reader, Secret, Support, properties};
+
+use super::framing::Id;
+use super::naming::{Naming, SubjectNaming};
+use super::{Api, Auth, Framing, Link, Lookup, OAuth, Settings, Store, Tls};
+use crate::Role;
+
+const TUNING: &str = "ids are asked for once for each schema and kept, and a registry that does not answer is asked again until it does";
+const READING: &str = "it concerns reading, and a source only writes";
+
+properties! {
+    pub(super) const URLS: Property<Vec<String>> = Property::new("schema.registry.url")
+        .required()
+        .text("Where the schema registry is. Several URLs are tried one after the other. A URL may hold name and password.");
+    pub(super) const AUTO_REGISTER: Property<bool> = Property::new("auto.register.schemas")
+        .default("true")
+        .text("Registers a schema that the subject does not have. With false it has to be there.");
+    pub(super) const USE_LATEST: Property<bool> = Property::new("use.latest.version")
+        .default("false")
+        .text("Takes the newest version of the subject, where `auto.register.schemas` is false. Its values must be the same bytes as those of the \
+               schema that the record has.");
+    pub(super) const LATEST_STRICT: Property<bool> = Property::new("latest.compatibility.strict")
+        .default("true")
+        .text("Whether the newest version is compared with the record's schema.")
+        .support(Support::Accepted { why: "they are always compared: a record that its schema cannot read would be lost" });
+    pub(super) const USE_ID: Property<i32> = Property::new("use.schema.id")
+        .default("-1")
+        .text("Takes the schema of this id, where `auto.register.schemas` is false. As with `use.latest.version` its values must be the same bytes.");
+    pub(super) const ID_STRICT: Property<bool> = Property::new("id.compatibility.strict")
+        .default("true")
+        .text("Whether that schema is compared with the record's.")
+        .support(Support::Accepted { why: "they are always compared: a record that its schema cannot read would be lost" });
+    pub(super) const NORMALIZE: Property<bool> = Property::new("normalize.schemas")
+        .default("false")
+        .text("Lets the registry compare schemas in their normal form.");
+    pub(super) const KEY_NAMING: Property<SubjectNaming> = Property::new("key.subject.name.strategy")
+        .default("io.confluent.kafka.serializers.subject.TopicNameStrategy")
+        .text("How the subjects of keys are named: by topic, by record type, or by both.");
+    pub(super) const VALUE_NAMING: Property<SubjectNaming> = Property::new("value.subject.name.strategy")
+        .default("io.confluent.kafka.serializers.subject.TopicNameStrategy")
+        .text("How the subjects of values are named.");
+    pub(super) const BASIC_SOURCE: Property<BasicSource> = Property::new("basic.auth.credentials.source")
+        .default("URL")
+        .text("Where name and password are: in the URL, or in `basic.auth.user.info`.")
+        .support(Support::Except {
+            values: &["SASL_INHERIT"],
+            hint: "set basic.auth.credentials.source=USER_INFO and basic.auth.user.info",
+        });
+    pub(super) const USER_INFO: Property<Option<Secret>> = Property::new("basic.auth.user.info")
+        .text("Name and password with a colon in between, where `basic.auth.credentials.source` is USER_INFO.");
+    pub(super) const OLD_USER_INFO: Property<Option<Secret>> = Property::new("schema.registry.basic.auth.user.info")
+        .text("The former name of `basic.auth.user.info`.");
+    pub(super) const BEARER_SOURCE: Property<Option<BearerSource>> = Property::new("bearer.auth.credentials.source")
+        .text("Where a token comes from: `bearer.auth.token`, or OAuth's client credentials. Without it none is sent.");
+    pub(super) const BEARER_TOKEN: Property<Option<Secret>> = Property::new("bearer.auth.token")
+        .text("The token, where `bearer.auth.credentials.source` is STATIC_TOKEN.");
+    pub(super) const TOKEN_URL: Property<Option<String>> = Property::new("bearer.auth.issuer.endpoint.url")
+        .text("Where tokens are asked for, where `bearer.auth.credentials.source` is OAUTHBEARER.");
+    pub(super) const CLIENT_ID: Property<Option<String>> = Property::new("bearer.auth.client.id")
+        .text("Name of the client that asks for tokens.");
+    pub(super) const CLIENT_SECRET: Property<Option<Secret>> = Property::new("bearer.auth.client.secret")
+        .text("Password of that client.");
+    pub(super) const SCOPE: Property<Option<String>> = Property::new("bearer.auth.scope")
+        .text("What the token shall be good for.");
+    pub(super) const CLUSTER: Property<Option<String>> = Property::new("bearer.auth.logical.cluster")
+        .text("The registry's cluster, sent as the header `target-sr-cluster`.");
+    pub(super) const POOL: Property<Option<String>> = Property::new("bearer.auth.identity.pool.id")
+        .text("The identity pool, sent as the header `Confluent-Identity-Pool-Id`.");
+    pub(super) const HEADER: Property<Secret> = Property::new("request.header.<name>")
+        .text("A header of each request to the registry.");
+    pub(super) const TRUSTED: Property<Option<String>> = Property::new("schema.registry.ssl.truststore.location")
+        .text("File of the certificates that the registry's is checked with: PEM, PKCS#12 or JKS. Without it those of the system count.");
+    pub(super) const TRUSTED_PASSWORD: Property<Option<Secret>> = Property::new("schema.registry.ssl.truststore.password")
+        .text("Password of that file.");
+    pub(super) const IDENTITY: Property<Option<String>> = Property::new("schema.registry.ssl.keystore.location")
+        .text("File of the certificate and key that the client shows: PEM, PKCS#12 or JKS.");
+    pub(super) const IDENTITY_PASSWORD: Property<Option<Secret>> = Property::new("schema.registry.ssl.keystore.password")
+        .text("Password of that file.");
+    pub(super) const KEY_PASSWORD: Property<Option<Secret>> = Property::new("schema.registry.ssl.key.password")
+        .text("Password of the key, where it is another one.");
+    pub(super) const TRUSTED_PEM: Property<Option<String>> = Property::new("schema.registry.ssl.truststore.certificates")
+        .text("The certificates themselves, as PEM, in place of a file.");
+    pub(super) const CHAIN_PEM: Property<Option<String>> = Property::new("schema.registry.ssl.keystore.certificate.chain")
+        .text("The client's certificate with its chain, as PEM, in place of a file.");
+    pub(super) const KEY_PEM: Property<Option<Secret>> = Property::new("schema.registry.ssl.keystore.key")
+        .text("The client's key, as PEM.");
+    pub(super) const NO_HOST_CHECK: Property<String> = Property::new("schema.registry.ssl.endpoint.identification.algorithm")
+        .default("https")
+        .text("Whether the registry's certificate must be of its host.")
+        .support(Support::Refused { hint: "leave it out, and give the registry a certificate of its host name" });
+    pub(super) const SSL_OTHER: Property<String> = Property::new("schema.registry.ssl.<option>")
+        .text("Another option of Java's TLS, such as the type of a store or the provider.")
+        .support(Support::Accepted { why: "a store's type shows from its content, and TLS 1.2 and 1.3 are always spoken" });
+    pub(super) const CONNECT_TIMEOUT: Property<Duration> = Property::new("http.connect.timeout.ms")
+        .default("60000")
+        .text("How long a connection to the registry may take to be made.");
+    pub(super) const READ_TIMEOUT: Property<Duration> = Property::new("http.read.timeout.ms")
+        .default("60000")
+        .text("How long an answer of the registry may take.");
+    pub(super) const ID_SERIALIZER: Property<String> = Property::new("<part>.schema.id.serializer")
+        .text("Where the id stands in a record.")
+        .support(Support::Except {
+            values: &["io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer"],
+            hint: "leave it out: the id stands in front of the value, where every consumer finds it",
+        });
+    pub(super) const METADATA: Property<Option<String>> = Property::new("use.latest.with.metadata")
+        .text("Takes the newest version with this metadata.")
+        .support(Support::Refused { hint: "set use.latest.version=true or use.schema.id" });
+    pub(super) const GUID: Property<Option<String>> = Property::new("use.schema.guid")
+        .text("Takes the schema of this GUID.")
+        .support(Support::Refused { hint: "set use.schema.id to its number" });
+    pub(super) const CONTEXT: Property<String> = Property::new("context.name.strategy")
+        .text("A class that names the context of a subject.")
+        .default("io.confluent.kafka.serializers.context.NullContextNameStrategy")
+        .support(Support::Refused { hint: "put the context into the URL: http://registry:8081/contexts/.name" });
+    pub(super) const PROXY_HOST: Property<Option<String>> = Property::new("proxy.host")
+        .text("A proxy in front of the registry.")
+        .support(Support::Refused { hint: "let schema.registry.url name something that is reached directly" });
+    pub(super) const PROXY_PORT: Property<Option<String>> = Property::new("proxy.port")
+        .text("Port of that proxy.")
+        .support(Support::Refused { hint: "let schema.registry.url name something that is reached directly" });
+    pub(super) const MAX_SCHEMAS: Property<Option<String>> = Property::new("max.schemas.per.subject")
+        .text("How many schemas of a subject Java's client remembers.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const CACHE: Property<Option<String>> = Property::new("schemas.cache.config")
+        .text("How many converted schemas are remembered.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const CACHE_SIZE: Property<Option<String>> = Property::new("schemas.cache.size")
+        .text("The same under another name.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const RETRIES: Property<Option<String>> = Property::new("max.retries")
+        .text("How often Java's client tries again.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const RETRIES_WAIT: Property<Option<String>> = Property::new("retries.<option>")
+        .text("How long it waits in between.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const LATEST_CACHE: Property<Option<String>> = Property::new("latest.cache.<option>")
+        .text("How long the newest version is remembered.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const MISSING_CACHE: Property<Option<String>> = Property::new("missing.<option>")
+        .text("How long it is remembered that something is not there.")
+        .support(Support::Accepted { why: TUNING });
+    pub(super) const RANDOMIZE: Property<Option<String>> = Property::new("schema.registry.url.randomize")
+        .text("Begins with any of the URLs.")
+        .support(Support::Accepted { why: "the URLs are tried in turn, beginning with the one that answered last" });
+    pub(super) const DESERIALIZER: Property<Option<String>> = Property::new("<part>.schema.id.deserializer")
+        .text("Where a reader finds the id.")
+        .support(Support::Accepted { why: READING });
+    pub(super) const FLATTEN: Property<Option<String>> = Property::new("flatten.singleton.unions")
+        .text("How unions of one type are read.")
+        .support(Support::Accepted { why: READING });
+    pub(super) const COMPATIBILITY: Property<Option<String>> = Property::new("schema.compatibility")
+        .text("Not an option of the converter: the registry decides what it takes.")
+        .support(Support::Accepted { why: "the registry's own setting decides which schemas are compatible, also with Java's converter" });
+    pub(super) const RULES: Property<Option<String>> = Property::new("rule.<option>")
+        .text("Options of data contract rules.")
+        .support(Support::Accepted { why: "rules of a registered schema are not run; see the page on differences" });
+    pub(super) const TAGS: Property<Option<String>> = Property::new("propagate.schema.tags")
+        .default("false")
+        .text("Whether a new version takes over the tags of the one before.")
+        .support(Support::Refused { hint: "leave it out, or keep this connector on Kafka Connect" });
+}
+
+walferry_config::choices! {
+    /// `basic.auth.credentials.source`.
+    pub(super) enum BasicSource {
+        /// The URL holds them.
+        #[default]
+        Url = "URL",
+        /// `basic.auth.user.info`.
+        UserInfo = "USER_INFO",
+        /// Kafka's SASL settings.
+        Sasl = "SASL_INHERIT",
+    }
+}
+
+walferry_config::choices! {
+    /// `bearer.auth.credentials.source`.
+    pub(super) enum BearerSource {
+        /// `bearer.auth.token`.
+        #[default]
+        Token = "STATIC_TOKEN",
+        /// OAuth's client credentials.
+        OAuth = "OAUTHBEARER",
+    }
+}
+
+/// Reads the way to a registry.
+pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
+    let urls = reader.get(&URLS);
+    let (urls, in_url) = super::apicurio::plain_urls(reader, URLS.name(), urls);
+    let auth = auth(reader, in_url);
+    let mut headers: Vec<(String, Secret)> = reader
+        .matching(&HEADER)
+        .into_iter()
+        .filter_map(|(parts, value)| Some(((*parts.first()?).to_owned(), value)))
+        .collect();
+    for (property, header) in [(&CLUSTER, "target-sr-cluster"), (&POOL, "Confluent-Identity-Pool-Id")] {
+        if let Some(value) = reader.get(property) {
+            headers.push((header.to_owned(), Secret::new(value)));
+        }
+    }
+    let settings = Settings {
+        api: Api::Confluent,
+        urls,
+        auth,
+        headers,
+        tls: tls(reader),
+        connect_timeout: reader.get(&CONNECT_TIMEOUT),
+        read_timeout: reader.get(&READ_TIMEOUT),
+    };
+    let normalize = reader.get(&NORMALIZE);
+    let id = reader.get(&USE_ID);
+    let (register, latest) = (reader.get(&AUTO_REGISTER), reader.get(&USE_LATEST));
+    let lookup = match (register, id, latest) {
+        (true, _, _) => Lookup::Register {
+            normalize,
+            if_exists: "",
+        },
+        (false, 0.., _) => Lookup::Id(id.into()),
+        (false, _, true) => Lookup::Latest,
+        (false, _, false) => Lookup::Find { normalize },
+    };
+    if register && latest && reader.is_set(&AUTO_REGISTER) {
+        reader.note(USE_LATEST.name(), "has no effect while auto.register.schemas is true, as with Java's converter");
+    }
+    let (key, value) = (reader.get(&KEY_NAMING), reader.get(&VALUE_NAMING));
+    let is_key = role == Role::Key;
+    let naming = Naming::Confluent(if is_key { key } else { value });
+    let framing = Framing::Prefix {
+        wide: false,
+        id: Id::Content,
+    };
+    Link::new(settings, naming, lookup, framing, is_key)
+}
+
+fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
+    if let Some(source) = reader.get(&BEARER_SOURCE) {
+        return bearer(reader, source);
+    }
+    let (info, old) = (reader.get(&USER_INFO), reader.get(&OLD_USER_INFO));
+    match (reader.get(&BASIC_SOURCE), in_url) {
+        (BasicSource::UserInfo, _) => match info.or(old).as_ref().and_then(|info| info.expose().split_once(':')) {
+            Some((user, password)) => Auth::Basic {
+                user: user.to_owned(),
+                password: Secret::new(password),
+            },
+            None => {
+                let finding = reader.problem(USER_INFO.name(), "must be a name and a password with a colon in between");
+                finding.hint = Some("write it as name:password, or leave basic.auth.credentials.source out".to_owned());
+                Auth::None
+            }
+        },
+        (_, Some((user, password))) => Auth::Basic { user, password },
+        (_, None) => Auth::None,
+    }
+}
+
+fn bearer(reader: &mut Reader<'_>, source: BearerSource) -> Auth {
+    let required = |reader: &mut Reader<'_>, name: &str| {
+        reader.problem(name, "is required by bearer.auth.credentials.source");
+    };
+    match source {
+        BearerSource::Token => match reader.get(&BEARER_TOKEN) {
+            Some(token) => return Auth::Bearer(token),
+            None => required(reader, BEARER_TOKEN.name()),
+        },
+        BearerSource::OAuth => {
+            let (url, id) = (reader.get(&TOKEN_URL), reader.get(&CLIENT_ID));
+            let (secret, scope) = (reader.get(&CLIENT_SECRET), reader.get(&SCOPE));
+            match (url, id, secret) {
+                (Some(token_url), Some(client_id), Some(client_secret)) => {
+                    return Auth::OAuth(OAuth {
+                        token_url,
+                        client_id,
+                        client_secret,
+                        scope,
+                    });
+                }
+                (None, _, _) => required(reader, TOKEN_URL.name()),
+                (_, None, _) => required(reader, CLIENT_ID.name()),
+                (_, _, None) => required(reader, CLIENT_SECRET.name()),
+            }
+        }
+    }
+    Auth::None
+}
+
+fn tls(reader: &mut Reader<'_>) -> Tls {
+    let trusted = (reader.get(&TRUSTED), reader.get(&TRUSTED_PASSWORD));
+    let identity = (reader.get(&IDENTITY), reader.get(&IDENTITY_PASSWORD));
+    let (trusted_pem, chain) = (reader.get(&TRUSTED_PEM), reader.get(&CHAIN_PEM));
+    let key = reader.get(&KEY_PEM);
+    let file = |(path, password): (Option<String>, Option<Secret>)| path.map(|path| Store::File { path, password });
+    let pem = |certificates: Option<String>, key| certificates.map(|certificates| Store::Pem { certificates, key });
+    Tls {
+        trusted: file(trusted).or_else(|| pem(trusted_pem, None)),
+        identity: file(identity).or_else(|| pem(chain, key)),
+        key_password: reader.get(&KEY_PASSWORD),
+    }
+}

@@ -1,0 +1,158 @@
+//! What converters need of a schema registry: the settings of its client, the requests, and how ids stand in a record.
+//!
+//! Nothing here opens a socket. The client lies in a crate of its own and implements [`Registry`].
+
+mod apicurio;
+mod confluent;
+mod framing;
+mod link;
+mod naming;
+mod settings;
+
+use std::fmt;
+
+use walferry_record::Wait;
+
+pub(crate) use apicurio::{DECLARATIONS as APICURIO, link as apicurio_link};
+pub(crate) use confluent::{DECLARATIONS as CONFLUENT, link as confluent_link};
+pub(crate) use framing::Framing;
+pub(crate) use link::{Described, Link, Slots};
+pub(crate) use naming::TypeName;
+pub use settings::{Api, Auth, OAuth, Settings, Store, Tls};
+
+/// A schema registry, as converters see it. It answers at once.
+pub trait Registry: Send + Sync + fmt::Debug {
+    /// The ids of a schema. Those that are not known yet are asked for, and the answer is a wait that ends when they have come.
+    fn ids(&self, request: &Request) -> Answer;
+
+    /// Changes when ids that were handed out before may no longer be right: the registry has lost them.
+    fn generation(&self) -> u64;
+}
+
+/// A registry that is not asked: every schema has the id 0. For previews, which must register nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unasked;
+
+impl Registry for Unasked {
+    fn ids(&self, _request: &Request) -> Answer {
+        Answer::Known(Ids { content: 0, global: 0 })
+    }
+
+    fn generation(&self) -> u64 {
+        0
+    }
+}
+
+/// What a registry says at once.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// The ids.
+    Known(Ids),
+    /// They are on their way.
+    Wait(Wait),
+    /// The registry does not take the schema, or does not have it.
+    Refused(Refusal),
+}
+
+/// What identifies a schema in a registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ids {
+    /// Of the content, wherever it is registered: Confluent's id, Apicurio's `contentId`.
+    pub content: i64,
+    /// Of this version of this artifact: Apicurio's `globalId`. With Confluent's interface there is one id.
+    pub global: i64,
+}
+
+/// Why a registry gives no id, which another try would not change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// What the registry says, without a full stop.
+    pub what: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// A schema whose ids are wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Request {
+    /// Where it belongs.
+    pub subject: Subject,
+    /// Of what kind it is.
+    pub kind: Kind,
+    /// Its text.
+    pub schema: String,
+    /// What is done where the registry does not have it, and which version is meant.
+    pub lookup: Lookup,
+}
+
+/// Where a schema belongs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Subject {
+    /// Apicurio's group; `None` is the default group. Confluent's registry has none.
+    pub group: Option<String>,
+    /// Confluent's subject, Apicurio's artifact id.
+    pub id: String,
+    /// Apicurio's `artifact.version`.
+    pub version: Option<String>,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.group {
+            Some(group) => write!(f, "{group}/{}", self.id),
+            None => f.write_str(&self.id),
+        }
+    }
+}
+
+/// Kinds of schemas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Avro.
+    Avro,
+    /// JSON Schema.
+    Json,
+}
+
+impl Kind {
+    /// Both registries' word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Avro => "AVRO",
+            Self::Json => "JSON",
+        }
+    }
+}
+
+/// Whether values of our schema are the same bytes under theirs, so that who reads with theirs reads what was written.
+///
+/// # Errors
+/// Says where the two differ.
+pub fn same_bytes(kind: Kind, ours: &str, theirs: &str) -> Result<(), String> {
+    match kind {
+        Kind::Avro => crate::avro::same_bytes(ours, theirs),
+        // JSON tells its names itself.
+        Kind::Json => Ok(()),
+    }
+}
+
+/// How a schema's ids are found.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Lookup {
+    /// Registers it where it is new.
+    Register {
+        /// The registry compares schemas in their normal form.
+        normalize: bool,
+        /// Apicurio's `auto-register.if-exists`.
+        if_exists: &'static str,
+    },
+    /// It has to be there.
+    Find {
+        /// As above.
+        normalize: bool,
+    },
+    /// The newest version is taken, whatever stands in it. Values of our schema must be the same bytes in it.
+    Latest,
+    /// The schema of this id is taken.
+    Id(i64),
+}

@@ -1,0 +1,324 @@
+//! What each registry is asked, and what its answers mean.
+
+use serde_json::{Value as Json, json};
+use walferry_converter::registry::{Api, Ids, Lookup, Refusal, Request, Subject, same_bytes};
+use walferry_record::wait::Trouble;
+
+use crate::http::{self, Http, Reply};
+
+/// Why there are no ids.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It may pass by itself: the same is asked again.
+    Trouble(Trouble),
+    /// Another try would not change it.
+    Refused(Refusal),
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+type Answer<T> = Result<T, Failure>;
+
+const CONFLUENT_JSON: &str = "application/vnd.schemaregistry.v1+json";
+/// More of a registry's words is not shown.
+const MOST_WORDS: usize = 1_500;
+
+/// Looks the ids of a schema up, or registers it.
+pub(crate) fn ids(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
+    match api {
+        Api::Confluent => confluent(http, request),
+        Api::ApicurioV2 => apicurio_v2(http, request),
+        Api::ApicurioV3 => apicurio_v3(http, request),
+    }
+}
+
+/// Whether the registry still has a schema under its id.
+pub(crate) fn still_has(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Answer<bool> {
+    let path = match api {
+        Api::Confluent => format!("/schemas/ids/{}?subject={}", ids.content, encoded(&request.subject.id)),
+        Api::ApicurioV2 | Api::ApicurioV3 => format!("/ids/contentIds/{}", ids.content),
+    };
+    let reply = http.send(&get(path))?;
+    match reply.status {
+        200 => {
+            let found = match api {
+                Api::Confluent => reply.json()["schema"].as_str().unwrap_or_default().to_owned(),
+                _ => reply.body.clone(),
+            };
+            let parsed = |text: &str| serde_json::from_str::<Json>(text).ok();
+            // A registry may have written it in another form; which version was found by other means is its own affair.
+            let is_ours = matches!(request.lookup, Lookup::Register { .. } | Lookup::Find { .. });
+            Ok(!is_ours || parsed(&found).is_none() || parsed(&found) == parsed(&request.schema) || {
+                same_bytes(request.kind, &request.schema, &found).is_ok()
+            })
+        }
+        404 if is_registrys_own(&reply) => Ok(false),
+        _ => Err(Failure::Trouble(odd(&reply))),
+    }
+}
+
+fn confluent(http: &mut Http, request: &Request) -> Answer<Ids> {
+    let subject = encoded(&request.subject.id);
+    let (ask, latest) = match &request.lookup {
+        Lookup::Register { normalize, .. } => {
+            let path = format!("/subjects/{subject}/versions{}", normalized(*normalize));
+            (post(path, confluent_body(request)), false)
+        }
+        Lookup::Find { normalize } => {
+            let path = format!("/subjects/{subject}{}", normalized(*normalize));
+            (post(path, confluent_body(request)), false)
+        }
+        Lookup::Latest => (get(format!("/subjects/{subject}/versions/latest")), true),
+        Lookup::Id(id) => (get(format!("/schemas/ids/{id}?subject={subject}")), true),
+    };
+    let reply = http.send(&ask)?;
+    let json = taken(reply, request)?;
+    let id = match request.lookup {
+        Lookup::Id(id) => id,
+        _ => json["id"].as_i64().ok_or_else(|| no_id(request))?,
+    };
+    if latest {
+        compare(request, json["schema"].as_str().unwrap_or_default())?;
+    }
+    Ok(Ids {
+        content: id,
+        global: id,
+    })
+}
+
+fn confluent_body(request: &Request) -> String {
+    let mut body = json!({ "schema": request.schema });
+    // Confluent's registry takes what says nothing for Avro; older ones know nothing else.
+    if request.kind.as_str() != "AVRO" {
+        body["schemaType"] = request.kind.as_str().into();
+    }
+    body.to_string()
+}
+
+fn normalized(normalize: bool) -> &'static str {
+    if normalize { "?normalize=true" } else { "" }
+}
+
+fn apicurio_v2(http: &mut Http, request: &Request) -> Answer<Ids> {
+    let subject = &request.subject;
+    let artifact = format!("{}/artifacts/{}", group(subject), encoded(&subject.id));
+    let ask = match &request.lookup {
+        Lookup::Register { normalize, if_exists } => {
+            let path = format!("{}/artifacts?ifExists={if_exists}&canonical={normalize}", group(subject));
+            let mut ask = post(path, request.schema.clone());
+            ask.headers.push(("x-registry-artifactid", subject.id.clone()));
+            ask.headers.push(("x-registry-artifacttype", request.kind.as_str().to_owned()));
+            if let Some(version) = &subject.version {
+                ask.headers.push(("x-registry-version", version.clone()));
+            }
+            ask
+        }
+        Lookup::Find { .. } => post(format!("{artifact}/meta?canonical=true"), request.schema.clone()),
+        Lookup::Latest | Lookup::Id(_) => get(match &subject.version {
+            Some(version) => format!("{artifact}/versions/{}/meta", encoded(version)),
+            None => format!("{artifact}/meta"),
+        }),
+    };
+    let reply = http.send(&ask)?;
+    let json = taken(reply, request)?;
+    let ids = apicurio_ids(&json, request)?;
+    compare_latest(http, request, ids)?;
+    Ok(ids)
+}
+
+fn apicurio_v3(http: &mut Http, request: &Request) -> Answer<Ids> {
+    let subject = &request.subject;
+    let artifact = format!("{}/artifacts/{}", group(subject), encoded(&subject.id));
+    let ask = match &request.lookup {
+        Lookup::Register { normalize, if_exists } => {
+            let path = format!("{}/artifacts?ifExists={if_exists}&canonical={normalize}", group(subject));
+            let content = json!({ "content": request.schema, "contentType": "application/json", "references": [] });
+            let mut version = json!({ "content": content });
+            if let Some(name) = &subject.version {
+                version["version"] = name.as_str().into();
+            }
+            let body = json!({
+                "artifactId": subject.id,
+                "artifactType": request.kind.as_str(),
+                "firstVersion": version,
+            });
+            post(path, body.to_string())
+        }
+        Lookup::Find { normalize } => {
+            let group = encoded(subject.group.as_deref().unwrap_or("default"));
+            let path = format!(
+                "/search/versions?groupId={group}&artifactId={}&artifactType={}&canonical={normalize}&orderby=globalId&order=desc&limit=1",
+                encoded(&subject.id),
+                request.kind.as_str()
+            );
+            post(path, request.schema.clone())
+        }
+        Lookup::Latest | Lookup::Id(_) => {
+            let version = subject.version.as_deref().unwrap_or("branch=latest");
+            get(format!("{artifact}/versions/{}", encoded(version)))
+        }
+    };
+    let reply = http.send(&ask)?;
+    let json = taken(reply, request)?;
+    let version = match request.lookup {
+        Lookup::Register { .. } => &json["version"],
+        Lookup::Find { .. } => &json["versions"][0],
+        _ => &json,
+    };
+    if version.is_null() {
+        return Err(Failure::Refused(Refusal {
+            what: "it has no such schema".to_owned(),
+            hint: Some(not_registered().to_owned()),
+        }));
+    }
+    let ids = apicurio_ids(version, request)?;
+    compare_latest(http, request, ids)?;
+    Ok(ids)
+}
+
+fn group(subject: &Subject) -> String {
+    format!("/groups/{}", encoded(subject.group.as_deref().unwrap_or("default")))
+}
+
+fn apicurio_ids(json: &Json, request: &Request) -> Answer<Ids> {
+    let id = |name: &str| json[name].as_i64().ok_or_else(|| no_id(request));
+    Ok(Ids {
+        content: id("contentId")?,
+        global: id("globalId")?,
+    })
+}
+
+/// Compares a schema that the registry has chosen with that of the record.
+fn compare_latest(http: &mut Http, request: &Request, ids: Ids) -> Answer<()> {
+    if !matches!(request.lookup, Lookup::Latest | Lookup::Id(_)) {
+        return Ok(());
+    }
+    let reply = http.send(&get(format!("/ids/contentIds/{}", ids.content)))?;
+    match reply.status {
+        200 => compare(request, &reply.body),
+        _ => Err(Failure::Trouble(odd(&reply))),
+    }
+}
+
+fn compare(request: &Request, theirs: &str) -> Answer<()> {
+    same_bytes(request.kind, &request.schema, theirs).map_err(|difference| {
+        Failure::Refused(Refusal {
+            what: format!("the version it has does not fit the record: {difference}"),
+            hint: Some("register a version that fits, or let the converter register its own".to_owned()),
+        })
+    })
+}
+
+/// The JSON of an answer that gives what was asked for.
+fn taken(reply: Reply, request: &Request) -> Answer<Json> {
+    match reply.status {
+        200..=299 => Ok(reply.json()),
+        401 | 403 => Err(Failure::Refused(Refusal {
+            what: format!("it answers {} {}", reply.status, words(&reply)),
+            hint: Some("look at the name, password or token that the converter logs in with, and at what they may do".to_owned()),
+        })),
+        404 if is_registrys_own(&reply) => Err(Failure::Refused(Refusal {
+            what: format!("it has no such schema: {}", words(&reply)),
+            hint: Some(not_registered().to_owned()),
+        })),
+        // Of a proxy whose registry is away, or of something that is no registry.
+        404 | 408 | 425 | 429 | 500.. => Err(Failure::Trouble(odd(&reply))),
+        409 => Err(Failure::Refused(Refusal {
+            what: format!("the schema is incompatible with an earlier one: {}", words(&reply)),
+            hint: Some(format!(
+                "change the table so that the schema fits, or lower the compatibility of {} in the registry",
+                request.subject
+            )),
+        })),
+        status => Err(Failure::Refused(Refusal {
+            what: format!("it answers {status} {}", words(&reply)),
+            hint: None,
+        })),
+    }
+}
+
+const fn not_registered() -> &'static str {
+    "register the schema, or let the converter do so: auto.register.schemas=true, with Apicurio apicurio.registry.auto-register=true"
+}
+
+/// Whether an answer is the registry's, and not that of a proxy in front of it.
+fn is_registrys_own(reply: &Reply) -> bool {
+    let json = reply.json();
+    ["error_code", "status"].iter().any(|name| json[*name].is_i64())
+}
+
+/// The registry's words: message, and what it says of single fields.
+fn words(reply: &Reply) -> String {
+    let json = reply.json();
+    let text = |value: &Json| value.as_str().map(str::to_owned);
+    let mut words = text(&json["message"])
+        .or_else(|| text(&json["title"]))
+        .unwrap_or_else(|| reply.body.trim().to_owned());
+    for cause in json["causes"].as_array().into_iter().flatten() {
+        let parts = [text(&cause["description"]), text(&cause["context"])];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        words.push_str(&format!("; {}", parts.join(" at ")));
+    }
+    if words.chars().count() > MOST_WORDS {
+        words = words.chars().take(MOST_WORDS).collect();
+        words.push('…');
+    }
+    words
+}
+
+fn odd(reply: &Reply) -> Trouble {
+    Trouble {
+        what: format!("the schema registry at {} answers {} {}", reply.url, reply.status, words(reply)),
+        hint: Some(match reply.status {
+            404 => "look at its URL; if it is right, something in front of the registry does not reach it".to_owned(),
+            _ => "look at the registry's log; nothing is lost meanwhile".to_owned(),
+        }),
+    }
+}
+
+fn no_id(request: &Request) -> Failure {
+    Failure::Trouble(Trouble {
+        what: format!("the schema registry answers without an id for {}", request.subject),
+        hint: Some("look at its URL".to_owned()),
+    })
+}
+
+fn get(path: String) -> http::Request {
+    http::Request {
+        path,
+        headers: vec![("accept", format!("{CONFLUENT_JSON}, application/json, */*;q=0.5"))],
+        body: None,
+    }
+}
+
+fn post(path: String, body: String) -> http::Request {
+    // Apicurio's own interface takes the schema itself.
+    let content = match path.starts_with("/subjects/") {
+        true => CONFLUENT_JSON,
+        false => "application/json",
+    };
+    http::Request {
+        path,
+        headers: vec![
+            ("accept", format!("{CONFLUENT_JSON}, application/json")),
+            ("content-type", content.to_owned()),
+        ],
+        body: Some(body),
+    }
+}
+
+/// A part of a path or of a query.
+fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte.into()),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}

@@ -1,0 +1,266 @@
+//! What is known of a registry's ids, and the thread that asks for the others.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tracing::{info, warn};
+use walferry_converter::registry::{Answer, Ids, Refusal, Registry, Request, Settings};
+use walferry_record::wait::Trouble;
+use walferry_record::{Need, Wait};
+
+use crate::api::{self, Failure};
+use crate::http::Http;
+
+/// How often it is looked whether the registry still has what it had.
+const LOOK: Duration = Duration::from_secs(60);
+/// How long a refusal holds: a record that is tried again after it asks again.
+const REFUSAL_HOLDS: Duration = Duration::from_secs(10);
+/// Pauses between two tries of one request.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// The client of one registry.
+pub struct Client {
+    shared: Arc<Shared>,
+    requests: Sender<Pending>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    generation: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    known: HashMap<Arc<Request>, Ids>,
+    /// What the thread asks for.
+    waits: HashMap<Arc<Request>, Wait>,
+    refused: HashMap<Arc<Request>, (Refusal, Instant)>,
+    /// What became known last: of all it is the likeliest to be missing in a registry that was restored.
+    newest: Option<(Arc<Request>, Ids)>,
+}
+
+/// A request on its way.
+struct Pending {
+    request: Arc<Request>,
+    wait: Wait,
+    next: Instant,
+    pause: Duration,
+}
+
+impl Client {
+    /// A client; its thread begins at once and ends with the client.
+    pub(crate) fn new(settings: Settings) -> Self {
+        let (requests, receiver) = mpsc::channel();
+        let shared = Arc::new(Shared::default());
+        let asker = Asker {
+            shared: shared.clone(),
+            settings,
+            http: None,
+            pending: VecDeque::new(),
+            failing: false,
+            look: Instant::now() + LOOK,
+        };
+        let started = thread::Builder::new()
+            .name("registry".into())
+            .spawn(move || asker.run(&receiver));
+        if let Err(error) = started {
+            warn!(%error, "the thread that asks the schema registry could not be started");
+        }
+        Self { shared, requests }
+    }
+}
+
+impl Registry for Client {
+    fn ids(&self, request: &Request) -> Answer {
+        let mut state = self.shared.lock();
+        if let Some(ids) = state.known.get(request) {
+            return Answer::Known(*ids);
+        }
+        if let Some(wait) = state.waits.get(request) {
+            return Answer::Wait(wait.clone());
+        }
+        if let Some((refusal, since)) = state.refused.get(request)
+            && since.elapsed() < REFUSAL_HOLDS
+        {
+            return Answer::Refused(refusal.clone());
+        }
+        let request = Arc::new(request.clone());
+        let wait = Wait::new(Need::SchemaId {
+            subject: request.subject.to_string(),
+        });
+        state.waits.insert(request.clone(), wait.clone());
+        drop(state);
+        // Nobody listens where the thread could not be started; then the record waits, and that is told.
+        let _ = self.requests.send(Pending {
+            request,
+            wait: wait.clone(),
+            next: Instant::now(),
+            pause: FIRST_PAUSE,
+        });
+        Answer::Wait(wait)
+    }
+
+    fn generation(&self) -> u64 {
+        self.shared.generation.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread.
+struct Asker {
+    shared: Arc<Shared>,
+    settings: Settings,
+    /// Made when it is first needed, and again while a certificate cannot be read.
+    http: Option<Http>,
+    pending: VecDeque<Pending>,
+    /// The last thing that was asked got no answer.
+    failing: bool,
+    /// When it is looked next whether the registry still has what it had.
+    look: Instant,
+}
+
+impl Asker {
+    fn run(mut self, requests: &Receiver<Pending>) {
+        loop {
+            let next = self.pending.iter().map(|pending| pending.next).min();
+            let pause = next.unwrap_or(self.look).min(self.look).saturating_duration_since(Instant::now());
+            match requests.recv_timeout(pause) {
+                Ok(pending) => self.pending.push_back(pending),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.pending.extend(requests.try_iter());
+            for _ in 0..self.pending.len() {
+                let Some(pending) = self.pending.pop_front() else { break };
+                match pending.next <= Instant::now() {
+                    true => self.ask(pending),
+                    false => self.pending.push_back(pending),
+                }
+            }
+            if self.look <= Instant::now() {
+                self.look_again();
+            }
+        }
+    }
+
+    fn ask(&mut self, mut pending: Pending) {
+        match self.ids(&pending.request) {
+            Ok(ids) => self.on_known(&pending, ids),
+            Err(Failure::Refused(refusal)) => {
+                let mut state = self.shared.lock();
+                state.refused.insert(pending.request.clone(), (refusal, Instant::now()));
+                state.waits.remove(&pending.request);
+                drop(state);
+                pending.wait.end();
+            }
+            Err(Failure::Trouble(trouble)) => {
+                self.on_trouble(&trouble);
+                pending.wait.set_trouble(trouble);
+                pending.next = Instant::now() + pending.pause;
+                pending.pause = (pending.pause * 2).min(LONGEST_PAUSE);
+                self.pending.push_back(pending);
+            }
+        }
+    }
+
+    fn on_known(&mut self, pending: &Pending, ids: Ids) {
+        info!(subject = %pending.request.subject, id.content = ids.content, id.global = ids.global, "schema id known");
+        let known_before = self.recovered();
+        {
+            let mut state = self.shared.lock();
+            state.known.insert(pending.request.clone(), ids);
+            state.refused.remove(&pending.request);
+            state.waits.remove(&pending.request);
+        }
+        // It was away: it may have come back with nothing. That is found out before a record goes on.
+        if known_before {
+            self.look_again();
+        }
+        self.shared.lock().newest = Some((pending.request.clone(), ids));
+        pending.wait.end();
+    }
+
+    fn on_trouble(&mut self, trouble: &Trouble) {
+        if !self.failing {
+            warn!(reason = trouble.what, hint = trouble.hint, "the schema registry cannot be asked; it is tried again");
+        }
+        self.failing = true;
+    }
+
+    /// Notes that the registry answers. Returns whether it did not before.
+    fn recovered(&mut self) -> bool {
+        let before = std::mem::take(&mut self.failing);
+        if before {
+            info!("the schema registry answers again");
+        }
+        before
+    }
+
+    /// Looks whether the registry still has the schema that became known last. Where it does not, it was restored from an older state
+    /// or from nothing, and every schema is looked up or registered anew before the next record of it is sent.
+    fn look_again(&mut self) {
+        self.look = Instant::now() + LOOK;
+        let Some((request, ids)) = self.shared.lock().newest.clone() else {
+            return;
+        };
+        let api = self.settings.api;
+        let has = match self.http() {
+            Ok(http) => api::still_has(http, api, &request, ids),
+            Err(trouble) => Err(trouble.into()),
+        };
+        match has {
+            Ok(true) => drop(self.recovered()),
+            Ok(false) => {
+                self.recovered();
+                warn!(
+                    subject = %request.subject,
+                    id.content = ids.content,
+                    "the schema registry has lost schemas that it had: all are registered anew; records that were sent since carry ids that it \
+                     may not know"
+                );
+                let mut state = self.shared.lock();
+                state.known.clear();
+                state.newest = None;
+                drop(state);
+                self.shared.generation.fetch_add(1, Ordering::Release);
+            }
+            Err(Failure::Trouble(trouble)) => {
+                self.on_trouble(&trouble);
+                self.look = Instant::now() + LONGEST_PAUSE;
+            }
+            // It cannot be: reading an id is refused to nobody who may register.
+            Err(Failure::Refused(_)) => {}
+        }
+    }
+
+    fn ids(&mut self, request: &Request) -> Result<Ids, Failure> {
+        let api = self.settings.api;
+        api::ids(self.http()?, api, request)
+    }
+
+    fn http(&mut self) -> Result<&mut Http, Trouble> {
+        let http = match self.http.take() {
+            Some(http) => http,
+            None => Http::new(&self.settings)?,
+        };
+        Ok(self.http.insert(http))
+    }
+}

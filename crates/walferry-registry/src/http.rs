@@ -1,0 +1,267 @@
+//! Requests to one of several URLs, with log-in and certificates.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::Value as Json;
+use ureq::http::Response;
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+use ureq::{Agent, Body};
+use walferry_config::{Secret, shown_text};
+use walferry_converter::registry::{Auth, OAuth, Settings, Store, Tls};
+use walferry_keystore::{self as keystore, StoreError};
+use walferry_record::wait::Trouble;
+
+/// A token is asked for anew so long before it ends.
+const TOKEN_MARGIN: Duration = Duration::from_secs(30);
+/// How long a token lives that does not say so.
+const TOKEN_LIFE: Duration = Duration::from_secs(60);
+
+/// Sends requests.
+pub(crate) struct Http {
+    agent: Agent,
+    settings: Settings,
+    /// The URL that answered last.
+    current: usize,
+    token: Option<(Secret, Instant)>,
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    /// The body of a POST; `None` is a GET.
+    pub(crate) body: Option<String>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+    /// Where it came from.
+    pub(crate) url: String,
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> Json {
+        serde_json::from_str(&self.body).unwrap_or_default()
+    }
+}
+
+impl Http {
+    /// A client.
+    ///
+    /// # Errors
+    /// When a certificate or a key cannot be used.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Trouble> {
+        let agent = Agent::config_builder()
+            .timeout_connect(Some(settings.connect_timeout))
+            .timeout_global(Some(settings.connect_timeout.saturating_add(settings.read_timeout)))
+            .http_status_as_error(false)
+            .tls_config(tls(&settings.tls)?)
+            .build();
+        Ok(Self {
+            agent: agent.into(),
+            settings: settings.clone(),
+            current: 0,
+            token: None,
+        })
+    }
+
+    /// Sends a request to the URL that answered last, and to the others where that one does not answer.
+    ///
+    /// # Errors
+    /// When none of them answers, or when no token is to be had.
+    pub(crate) fn send(&mut self, request: &Request) -> Result<Reply, Trouble> {
+        let reply = self.send_once(request)?;
+        // A token may be taken back before it ends.
+        if reply.status == 401 && self.token.take().is_some() {
+            return self.send_once(request);
+        }
+        Ok(reply)
+    }
+
+    fn send_once(&mut self, request: &Request) -> Result<Reply, Trouble> {
+        let authorization = self.authorization()?;
+        let urls = self.settings.urls.len();
+        let mut trouble = None;
+        for attempt in 0..urls {
+            let index = (self.current + attempt) % urls;
+            let url = &self.settings.urls[index];
+            match self.send_to(url, request, authorization.as_ref()) {
+                // Another instance of the registry may do better.
+                Ok(reply) if reply.status >= 500 && attempt + 1 < urls => {}
+                Ok(reply) => {
+                    self.current = index;
+                    return Ok(reply);
+                }
+                Err(error) => trouble = Some(unreachable_at(url, &error)),
+            }
+        }
+        Err(trouble.unwrap_or_else(|| Trouble {
+            what: "no URL of the schema registry is known".to_owned(),
+            hint: None,
+        }))
+    }
+
+    fn send_to(&self, url: &str, request: &Request, authorization: Option<&Secret>) -> Result<Reply, ureq::Error> {
+        let full = format!("{url}{}", request.path);
+        let mut response: Response<Body> = match &request.body {
+            Some(body) => {
+                let mut post = self.agent.post(&full);
+                for (name, value) in self.headers(request, authorization) {
+                    post = post.header(name, value);
+                }
+                post.send(body)?
+            }
+            None => {
+                let mut get = self.agent.get(&full);
+                for (name, value) in self.headers(request, authorization) {
+                    get = get.header(name, value);
+                }
+                get.call()?
+            }
+        };
+        Ok(Reply {
+            status: response.status().as_u16(),
+            body: response.body_mut().read_to_string()?,
+            url: url.to_owned(),
+        })
+    }
+
+    fn headers<'a>(
+        &'a self,
+        request: &'a Request,
+        authorization: Option<&'a Secret>,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let own = request.headers.iter().map(|(name, value)| (*name, value.as_str()));
+        let configured = self.settings.headers.iter();
+        let configured = configured.map(|(name, value)| (name.as_str(), value.expose()));
+        let authorization = authorization.map(|secret| ("authorization", secret.expose()));
+        own.chain(configured).chain(authorization)
+    }
+
+    fn authorization(&mut self) -> Result<Option<Secret>, Trouble> {
+        Ok(match &self.settings.auth {
+            Auth::None => None,
+            Auth::Basic { user, password } => {
+                let pair = BASE64_STANDARD.encode(format!("{user}:{}", password.expose()));
+                Some(Secret::new(format!("Basic {pair}")))
+            }
+            Auth::Bearer(token) => Some(Secret::new(format!("Bearer {}", token.expose()))),
+            Auth::OAuth(oauth) => {
+                let now = Instant::now();
+                if self.token.as_ref().is_none_or(|(_, until)| *until <= now) {
+                    self.token = Some(fetch_token(&self.agent, oauth)?);
+                }
+                let token = self.token.as_ref().map(|(token, _)| token.expose());
+                token.map(|token| Secret::new(format!("Bearer {token}")))
+            }
+        })
+    }
+}
+
+/// OAuth's client credentials, RFC 6749 4.4.
+fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Trouble> {
+    let failed = |what: String| Trouble {
+        what: format!("no token from {}: {what}", shown_text(&oauth.token_url)),
+        hint: Some("look at the client's id and secret, and at the URL of the tokens".to_owned()),
+    };
+    let mut form = vec![("grant_type", "client_credentials")];
+    form.extend(oauth.scope.as_deref().map(|scope| ("scope", scope)));
+    let pair = BASE64_STANDARD.encode(format!("{}:{}", oauth.client_id, oauth.client_secret.expose()));
+    let mut response = agent
+        .post(&oauth.token_url)
+        .header("authorization", format!("Basic {pair}"))
+        .header("accept", "application/json")
+        .send_form(form)
+        .map_err(|error| failed(error.to_string()))?;
+    let status = response.status();
+    let body = response.body_mut().read_to_string();
+    let body: Json = serde_json::from_str(&body.map_err(|error| failed(error.to_string()))?).unwrap_or_default();
+    let text = |name: &str| body[name].as_str().unwrap_or_default();
+    if !status.is_success() {
+        let words = format!("it answers {status} {} {}", text("error"), text("error_description"));
+        return Err(failed(words.trim_end().to_owned()));
+    }
+    let life = body["expires_in"].as_u64().map_or(TOKEN_LIFE, Duration::from_secs);
+    match text("access_token") {
+        "" => Err(failed("its answer has no access_token".to_owned())),
+        token => Ok((Secret::new(token), Instant::now() + life.saturating_sub(TOKEN_MARGIN))),
+    }
+}
+
+fn unreachable_at(url: &str, error: &ureq::Error) -> Trouble {
+    let hint = match error {
+        ureq::Error::Tls(_) | ureq::Error::Rustls(_) => {
+            "look at the registry's certificate and at the truststore that the converter names"
+        }
+        _ => "start the schema registry, or look at its URL; nothing is lost meanwhile",
+    };
+    Trouble {
+        what: format!("the schema registry at {} does not answer: {error}", shown_text(url)),
+        hint: Some(hint.to_owned()),
+    }
+}
+
+fn tls(tls: &Tls) -> Result<TlsConfig, Trouble> {
+    let mut config = TlsConfig::builder().root_certs(RootCerts::Specific(Arc::new(trusted(tls)?)));
+    if let Some(store) = &tls.identity {
+        let identity = match store {
+            Store::File { path, password } => {
+                let key_password = tls.key_password.as_ref().map(Secret::expose);
+                keystore::identity(path, password.as_ref().map(Secret::expose), key_password)
+                    .map_err(|error| unusable(path, &error))?
+            }
+            Store::Pem { certificates, key } => {
+                let key = key.as_ref().map(Secret::expose).unwrap_or_default();
+                let password = tls.key_password.as_ref().map(Secret::expose);
+                keystore::identity_pem(certificates.as_bytes(), key.as_bytes(), password)
+                    .map_err(|error| unusable("the client's certificate", &error))?
+            }
+        };
+        let key = PrivateKey::from_pem(identity.key.as_bytes()).map_err(|error| Trouble {
+            what: format!("the client's key cannot be used: {error}"),
+            hint: None,
+        })?;
+        config = config.client_cert(Some(ClientCert::new_with_certs(&certificates(&identity.chain), key)));
+    }
+    Ok(config.build())
+}
+
+fn trusted(tls: &Tls) -> Result<Vec<Certificate<'static>>, Trouble> {
+    let pem = match &tls.trusted {
+        None => {
+            let system = rustls_native_certs::load_native_certs().certs;
+            return Ok(system
+                .iter()
+                .map(|certificate| Certificate::from_der(certificate).to_owned())
+                .collect());
+        }
+        Some(Store::File { path, password }) => keystore::trusted(path, password.as_ref().map(Secret::expose))
+            .map_err(|error| unusable(path, &error))?,
+        Some(Store::Pem { certificates, .. }) => keystore::trusted_pem(certificates.as_bytes())
+            .map_err(|error| unusable("the certificates of the truststore", &error))?,
+    };
+    Ok(certificates(&pem))
+}
+
+fn certificates(pem: &str) -> Vec<Certificate<'static>> {
+    let items = parse_pem(pem.as_bytes()).filter_map(Result::ok);
+    items
+        .filter_map(|item| match item {
+            PemItem::Certificate(certificate) => Some(certificate),
+            _ => None,
+        })
+        .collect()
+}
+
+fn unusable(what: &str, error: &StoreError) -> Trouble {
+    Trouble {
+        what: format!("{} {error}", shown_text(what)),
+        hint: Some(error.hint(what)),
+    }
+}

@@ -1,0 +1,33 @@
+//! The client of a schema registry: Confluent's interface, and Apicurio's second and third.
+//!
+//! [`Registries`] makes one [`Client`] for each registry that converters name. A client answers converters at once, out of what it
+//! knows; requests go out on a thread of its own, so neither the pipeline nor the stream ever waits for a socket.
+
+mod api;
+mod client;
+mod http;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use walferry_converter::registry::{Registry, Settings};
+
+pub use client::Client;
+
+/// The clients of a process: converters with the same settings share one, and its ids.
+#[derive(Debug, Clone, Default)]
+pub struct Registries {
+    clients: Arc<Mutex<Vec<(Settings, Arc<Client>)>>>,
+}
+
+impl Registries {
+    /// The client of a registry. It lives as long as the process, so that what it knows outlasts a lost connection to Postgres.
+    pub fn of(&self, settings: &Settings) -> Arc<dyn Registry> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, client)) = clients.iter().find(|(known, _)| known == settings) {
+            return client.clone();
+        }
+        let client = Arc::new(Client::new(settings.clone()));
+        clients.push((settings.clone(), client.clone()));
+        client
+    }
+}

@@ -1,0 +1,288 @@
+//! Avro with a real schema registry: what is registered, what records carry, and what happens while the registry is away.
+
+use crate::outbox::Outbox;
+use crate::world::{self, World};
+use serde_json::{Map, Value, json};
+use std::time::{Duration, Instant};
+use walferry_testkit::servers::{Registry, Walferry, wait_for};
+
+/// The usual connector for all tables of a test's database, with plain changes as Avro.
+fn config(outbox: &Outbox, key: &[(&str, &str)]) -> Map<String, Value> {
+    let mut config = outbox.config_with([
+        ("table.include.list", "public.*"),
+        ("publication.autocreate.mode", "all_tables"),
+        ("transforms", ""),
+    ]);
+    config.retain(|name, _| !name.starts_with("transforms"));
+    for part in ["key.converter", "value.converter"] {
+        for (name, value) in key {
+            let name = match *name {
+                "" => part.to_owned(),
+                name => format!("{part}.{name}"),
+            };
+            config.insert(name, json!(value));
+        }
+    }
+    config
+}
+
+fn confluent(registry: &Registry) -> Vec<(&'static str, String)> {
+    vec![
+        ("", "io.confluent.connect.avro.AvroConverter".to_owned()),
+        ("schema.registry.url", registry.confluent()),
+    ]
+}
+
+fn apicurio(registry: &Registry, version: u8) -> Vec<(&'static str, String)> {
+    vec![
+        ("", "io.apicurio.registry.utils.converter.AvroConverter".to_owned()),
+        ("apicurio.registry.url", registry.apicurio(version)),
+        ("apicurio.registry.auto-register", "true".to_owned()),
+        ("apicurio.registry.headers.enabled", "false".to_owned()),
+        ("apicurio.registry.as-confluent", "true".to_owned()),
+        ("apicurio.registry.use-id", "contentId".to_owned()),
+    ]
+}
+
+#[track_caller]
+fn start(outbox: &Outbox, options: &[(&str, String)]) -> Walferry {
+    let options: Vec<(&str, &str)> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    outbox.start_with(config(outbox, &options))
+}
+
+/// The id that stands in front of a value or key.
+fn id(bytes: &Option<Vec<u8>>) -> i64 {
+    let bytes = bytes.as_deref().expect("it is not null");
+    assert_eq!(bytes[0], 0, "magic byte");
+    i32::from_be_bytes(bytes[1..5].try_into().expect("four bytes")).into()
+}
+
+fn topic(outbox: &Outbox, name: &str) -> String {
+    outbox.topic(&format!("public.{name}"))
+}
+
+#[track_caller]
+fn one_row(outbox: &Outbox, world: &World, table: &str) -> walferry_testkit::servers::Record {
+    let records = world.kafka.wait_for_records(&topic(outbox, table), 1);
+    records.into_iter().next_back().expect("a record")
+}
+
+/// The same schemas through each interface: the second and third connector find what the first has registered.
+#[test]
+fn every_interface_gives_the_ids_that_records_carry() {
+    let (world, registry) = (world::shared(), Registry::start());
+    for (name, options) in [
+        ("avro_confluent", confluent(&registry)),
+        ("avro_apicurio2", apicurio(&registry, 2)),
+        ("avro_apicurio3", apicurio(&registry, 3)),
+    ] {
+        let outbox = Outbox::new(&world, name);
+        outbox.database.sql().run("create table t (id int primary key, v text)");
+        let mut walferry = start(&outbox, &options);
+        outbox.database.sql().run("insert into t values (7, 'x')");
+        let record = one_row(&outbox, &world, "t");
+        let (key, value) = (id(&record.key), id(&record.value));
+        // zigzag
+        assert_eq!(record.key.as_deref().map(|key| &key[5..]), Some(&[14][..]), "{name}");
+        for (id, part) in [(key, "Key"), (value, "Envelope")] {
+            let found = registry.ask("GET", &format!("/schemas/ids/{id}"), None);
+            let schema: Value = serde_json::from_str(found["schema"].as_str().expect("a schema")).expect("JSON");
+            assert_eq!(schema["name"], part, "{name}: {schema}");
+            assert_eq!(schema["namespace"], format!("{name}.public.t"), "{name}");
+        }
+        let subjects = registry.ask("GET", "/subjects", None);
+        let has = |part: &str| {
+            let subject = format!("{}-{part}", topic(&outbox, "t"));
+            subjects.as_array().is_some_and(|subjects| subjects.iter().any(|known| *known == *subject))
+        };
+        assert!(has("key") && has("value"), "{name}: {subjects}");
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    }
+}
+
+#[test]
+fn a_new_schema_waits_while_the_registry_is_away_and_nothing_is_lost() {
+    let (world, mut registry) = (world::shared(), Registry::start());
+    let outbox = Outbox::new(&world, "avro_away");
+    let sql = outbox.database.sql();
+    sql.run("create table t (id int primary key)");
+    let mut walferry = start(&outbox, &confluent(&registry));
+    sql.run("insert into t values (1)");
+    one_row(&outbox, &world, "t");
+
+    registry.stop();
+    // Its schemas are known.
+    sql.run("insert into t values (2)");
+    world.kafka.wait_for_records(&topic(&outbox, "t"), 2);
+    sql.run("create table u (id int primary key); begin; insert into t values (3); insert into u values (1); insert into t values (4); commit");
+    // What comes before the new schema arrives.
+    world.kafka.wait_for_records(&topic(&outbox, "t"), 3);
+    wait_for("the wait to be told", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        let ready = walferry.get("/ready")?;
+        let told = ready.body.contains("u-key") && ready.body.contains("does not answer");
+        let metrics = walferry.get("/metrics")?.body;
+        (told && metrics.contains("walferry_record_waits{connector=\"avro_away\"} 1")).then_some(())
+    });
+    wait_for("it not to be ready any more", || {
+        (walferry.get("/ready")?.status != 200).then_some(())
+    });
+    assert_eq!(
+        world.kafka.read(&[topic(&outbox, "t")]).len(),
+        3,
+        "nothing behind the record that waits is sent"
+    );
+
+    registry.start_again();
+    world.kafka.wait_for_records(&topic(&outbox, "u"), 1);
+    world.kafka.wait_for_records(&topic(&outbox, "t"), 4);
+    walferry.wait_until_ready();
+    // It came back empty, so schemas that it knew before are registered anew before their next record.
+    wait_for("the loss to be noticed", || {
+        walferry.output().contains("has lost schemas that it had").then_some(())
+    });
+    sql.run("insert into t values (5)");
+    let records = world.kafka.wait_for_records(&topic(&outbox, "t"), 5);
+    let last = records.last().expect("a record");
+    for part in [&last.key, &last.value] {
+        let found = registry.ask("GET", &format!("/schemas/ids/{}", id(part)), None);
+        assert!(found["schema"].is_string(), "{found}");
+    }
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    assert!(!walferry.output().contains("record set aside"));
+}
+
+#[test]
+fn an_incompatible_schema_stops_the_connector_with_the_registrys_words() {
+    let (world, registry) = (world::shared(), Registry::start());
+    let outbox = Outbox::new(&world, "avro_incompatible");
+    let sql = outbox.database.sql();
+    sql.run("create table t (id int primary key)");
+    let mut walferry = start(&outbox, &confluent(&registry));
+    sql.run("insert into t values (1)");
+    one_row(&outbox, &world, "t");
+    let subject = format!("{}-value", topic(&outbox, "t"));
+    let level = json!({"compatibility": "BACKWARD"});
+    registry.ask("PUT", &format!("/config/{subject}"), Some(&level));
+    sql.run("alter table t add column needed int not null; insert into t values (2, 5)");
+    assert_eq!(walferry.wait(), Some(3), "{}", walferry.output());
+    let output = walferry.output();
+    assert!(output.contains(&subject) && output.contains("incompatible"), "{output}");
+    assert!(output.contains("needed"), "the field is named: {output}");
+}
+
+#[test]
+fn a_registry_that_answers_slowly_or_with_500_holds_up_nothing_else() {
+    let (world, registry) = (world::shared(), Registry::start());
+    let outbox = Outbox::new(&world, "avro_slow");
+    let sql = outbox.database.sql();
+    sql.run("create table t (id int primary key)");
+    let proxy = Proxy::start(&registry, "t-value");
+    let options = vec![
+        ("", "io.confluent.connect.avro.AvroConverter".to_owned()),
+        ("schema.registry.url", proxy.url()),
+    ];
+    let mut walferry = start(&outbox, &options);
+    sql.run("insert into t values (1)");
+    let begun = Instant::now();
+    wait_for("the trouble to be told", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        walferry.get("/ready")?.body.contains("answers 500").then_some(())
+    });
+    // Keepalives are answered while the record waits: the stream outlasts it.
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert!(outbox.database.streams() > 0);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    proxy.heal();
+    one_row(&outbox, &world, "t");
+    walferry.wait_until_ready();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+use proxy::Proxy;
+
+/// A registry in front of the registry, which answers 500 for one subject until it is healed, and takes its time.
+mod proxy {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::thread;
+    use std::time::Duration;
+    use walferry_testkit::servers::Registry;
+
+    pub(super) struct Proxy {
+        port: u16,
+        path: String,
+        healed: Arc<AtomicBool>,
+    }
+
+    impl Proxy {
+        pub(super) fn start(registry: &Registry, ill: &'static str) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let port = listener.local_addr().expect("it is bound").port();
+            let url = registry.confluent();
+            let (host, path) = url["http://".len()..].split_once('/').expect("a path");
+            let healed = Arc::new(AtomicBool::new(false));
+            let (host, flag) = (host.to_owned(), healed.clone());
+            thread::spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    let (host, flag) = (host.clone(), flag.clone());
+                    thread::spawn(move || serve(&stream, &host, ill, &flag));
+                }
+            });
+            Self {
+                port,
+                path: path.to_owned(),
+                healed,
+            }
+        }
+
+        pub(super) fn url(&self) -> String {
+            format!("http://127.0.0.1:{}/{}", self.port, self.path)
+        }
+
+        pub(super) fn heal(&self) {
+            self.healed.store(true, Relaxed);
+        }
+    }
+
+    /// One request a connection.
+    fn serve(mut stream: &TcpStream, host: &str, ill: &str, healed: &AtomicBool) {
+        let mut reader = BufReader::new(stream);
+        let (mut head, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            let lower = line.to_ascii_lowercase();
+            if let Some(text) = lower.strip_prefix("content-length:") {
+                length = text.trim().parse().unwrap_or(0);
+            }
+            if !lower.starts_with("connection:") && !lower.starts_with("host:") {
+                head.push_str(&line);
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        if head.contains(ill) && !healed.load(Relaxed) {
+            let _ = stream.write_all(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            return;
+        }
+        thread::sleep(Duration::from_millis(500));
+        let head = head.trim_end().to_owned() + &format!("\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        let Ok(mut upstream) = TcpStream::connect(host) else { return };
+        let mut answer = Vec::new();
+        let sent = upstream.write_all(head.as_bytes()).and_then(|()| upstream.write_all(&body));
+        if sent.and_then(|()| upstream.read_to_end(&mut answer)).is_ok() {
+            let _ = stream.write_all(&answer);
+        }
+    }
+}
