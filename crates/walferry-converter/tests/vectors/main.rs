@@ -112,7 +112,7 @@ fn write(converter: &mut dyn Converter, typed: &Typed<'_>) -> String {
     let written = out.strip_prefix(b"before").expect("what was there stays");
     match result {
         Ok(Encoded::Null) => "null".to_owned(),
-        Ok(Encoded::Bytes) => match std::str::from_utf8(written) {
+        Ok(Encoded::Bytes | Encoded::BytesWithHeaders) => match std::str::from_utf8(written) {
             Ok(text) => format!("={text}"),
             Err(_) => written
                 .iter()
