@@ -24,7 +24,7 @@ pub enum DropReason {
     Truncate,
     /// A row of the outbox table was updated, and `table.op.invalid.behavior` lets that pass.
     InvalidOperation,
-    /// A `Filter`, Kafka's or Confluent's.
+    /// A `Filter` of Kafka, Debezium or Confluent.
     Filtered,
 }
 
