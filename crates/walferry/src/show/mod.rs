@@ -101,6 +101,9 @@ async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Res
     others(&mut stage, config, transaction, &mut print)
 }
 
+/// What became of the records that mark where a transaction begins and ends.
+type Edges = (Vec<Outcome>, Vec<Outcome>);
+
 /// Whether a row is one of the table's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Row {
@@ -114,7 +117,7 @@ fn table(
     sample: &Sample,
     print: &mut Print,
     found: &mut Found,
-) -> Result<Option<(Vec<Outcome>, Vec<Outcome>)>, Failure> {
+) -> Result<Option<Edges>, Failure> {
     let relation = &sample.relation;
     let name = format!("{}.{}", relation.namespace, relation.name);
     let (row, kind) = match &sample.row {
@@ -241,7 +244,7 @@ fn another(sample: &Sample, row: &SampleRow) -> (SampleRow, Option<String>) {
 fn others(
     stage: &mut Stage,
     config: &Connector,
-    transaction: Option<(Vec<Outcome>, Vec<Outcome>)>,
+    transaction: Option<Edges>,
     print: &mut Print,
 ) -> Result<(), Failure> {
     print.known.clear();
