@@ -347,10 +347,8 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
     let plugins = &connector.plugins;
     // Before the transform that the page is about, or that has its predicate; before nothing for a converter.
     let is_of = |written: &str| {
-        // A class that has one side only is known with it.
-        let without_side = written.split('$').next().unwrap_or(written);
-        let written = if written == class.name { written } else { without_side };
-        written == class.name || class.name.rsplit('.').next() == Some(written)
+        let bare = written.strip_suffix("$Key").or_else(|| written.strip_suffix("$Value"));
+        written == class.name || class.sides && bare == Some(class.name)
     };
     let at = match class.subject {
         Subject::Transform => plugins.transforms.iter().rposition(|transform| is_of(&transform.class)),
