@@ -77,6 +77,9 @@ struct Example {
     before: BTreeMap<String, String>,
     /// The content of a message.
     content: Option<String>,
+    /// Whether the record goes through the transforms behind the one that is shown, too.
+    #[serde(default)]
+    whole: bool,
 }
 
 fn orders() -> String {
@@ -364,14 +367,16 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
     let at = at.ok_or("its configuration does not use the class")?;
     let build = |length: usize| {
         let (chain, findings) = Chain::new(&plugins.transforms[..length], &plugins.predicates);
-        let warned = findings.warnings().next().is_some();
-        chain.filter(|_| !warned).ok_or_else(|| told(&findings))
+        chain
+            .map(|chain| (chain, findings.clone()))
+            .ok_or_else(|| told(&findings))
     };
     let mut input = Chains {
-        chain: build(at)?,
+        chain: build(at)?.0,
         converters: [json(Role::Key)?, json(Role::Value)?, json(Role::Header)?],
     };
     let length = match class.subject {
+        _ if example.whole => plugins.transforms.len(),
         Subject::Converter => at,
         _ => at + 1,
     };
@@ -383,17 +388,18 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
         ],
         _ => [json(Role::Key)?, json(Role::Value)?, json(Role::Header)?],
     };
-    let mut output = Chains {
-        chain: build(length)?,
-        converters,
-    };
+    let (chain, findings) = build(length)?;
+    let mut output = Chains { chain, converters };
+    let mut text = String::new();
+    for warning in findings.warnings() {
+        let _ = write!(text, "A start warns: {warning}\n\n");
+    }
     let settings = Arc::new(Settings::new(
         &connector,
         "1.0.0",
         "00000000-0000-0000-0000-000000000000",
     ));
-    let mut text = String::new();
-    let mut place = 0;
+    let (mut place, mut shown) = (0, 0);
     each_record(example, tables, &settings, &mut |record| {
         let name = match (example.change, place) {
             (Kind::Insert, _) => "an insert",
@@ -411,11 +417,12 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
         };
         let after = output.make(record)?;
         written(&mut text, name, &before, after, class.subject);
+        shown += 1;
         Ok(())
     })?;
-    match text.is_empty() {
-        true => Err("no record of it comes to the class".to_owned()),
-        false => Ok(text),
+    match shown {
+        0 => Err("no record of it comes to the class".to_owned()),
+        _ => Ok(text),
     }
 }
 
