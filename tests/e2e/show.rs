@@ -333,3 +333,34 @@ fn a_row_that_would_stop_the_connector_is_shown_with_its_hint_and_is_an_obstacle
     // It is not really set aside, and the log does not say so.
     assert!(!checked.stderr.contains("set aside"), "{}", checked.stderr);
 }
+
+#[test]
+fn an_avro_record_is_shown_without_asking_the_registry() {
+    let world = world::alone();
+    let database = world.postgres.database("show_avro");
+    database.sql().run("create table items (id int primary key)");
+    let avro = "io.confluent.connect.avro.AvroConverter";
+    // Nobody listens there.
+    let registry = "http://127.0.0.1:1";
+    let properties = [
+        ("value.converter", avro),
+        ("value.converter.schema.registry.url", registry),
+        ("transforms", "unwrap"),
+        ("transforms.unwrap.type", "io.debezium.transforms.ExtractNewRecordState"),
+    ];
+    let mut config = config(&database, "show_avro", &properties);
+    config.remove("value.converter.schemas.enable");
+    let checked = shown(&world.kafka, &database, config, &[]);
+    let output = &checked.stdout;
+    assert_has(
+        output,
+        &["the schema registry is not asked, and nothing is registered: the id of each schema is shown as 0"],
+    );
+    assert_has(
+        section(output, "      insert"),
+        &[
+            "value        0x000000000002",
+            "value schema struct show_avro.public.items.Value",
+        ],
+    );
+}

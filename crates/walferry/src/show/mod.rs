@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
-use walferry_config::connector::{Connector, Filter};
+use walferry_config::connector::{Connector, Filter, Plugins};
+use walferry_converter::{Role, converter, registry::Unasked};
 use walferry_engine::status::Status;
 use walferry_engine::{Failure, Remark, Weight};
 use walferry_pgoutput::{
@@ -87,6 +88,9 @@ async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Res
         time_us,
     };
     say!("  records, as the converters write them; nothing is sent");
+    if asks_registry(&config.plugins) {
+        say!("    the schema registry is not asked, and nothing is registered: the id of each schema is shown as 0");
+    }
     let mut print = Print::new();
     let mut transaction = None;
     for sample in &tables {
@@ -101,6 +105,27 @@ async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Res
     others(&mut stage, config, transaction, &mut print)
 }
 
+/// Whether a converter gets ids of schemas from a registry.
+fn asks_registry(plugins: &Plugins) -> bool {
+    let mut asks = false;
+    for (plugin, role) in [
+        (&plugins.key_converter, Role::Key),
+        (&plugins.value_converter, Role::Value),
+        (&plugins.header_converter, Role::Header),
+    ] {
+        if let (Some(mut converter), _) = converter(&plugin.class, role, &plugin.options) {
+            converter.attach(&mut |_| {
+                asks = true;
+                Arc::new(Unasked)
+            });
+        }
+    }
+    asks
+}
+
+/// What became of the records that mark where a transaction begins and ends.
+type Edges = (Vec<Outcome>, Vec<Outcome>);
+
 /// Whether a row is one of the table's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Row {
@@ -109,12 +134,7 @@ enum Row {
 }
 
 /// The records of a table. Returns those of a transaction's edges.
-fn table(
-    stage: &mut Stage,
-    sample: &Sample,
-    print: &mut Print,
-    found: &mut Found,
-) -> Result<Option<(Vec<Outcome>, Vec<Outcome>)>, Failure> {
+fn table(stage: &mut Stage, sample: &Sample, print: &mut Print, found: &mut Found) -> Result<Option<Edges>, Failure> {
     let relation = &sample.relation;
     let name = format!("{}.{}", relation.namespace, relation.name);
     let (row, kind) = match &sample.row {
@@ -238,12 +258,7 @@ fn another(sample: &Sample, row: &SampleRow) -> (SampleRow, Option<String>) {
 }
 
 /// The records that come from no row: heartbeats, the edges of transactions, and messages.
-fn others(
-    stage: &mut Stage,
-    config: &Connector,
-    transaction: Option<(Vec<Outcome>, Vec<Outcome>)>,
-    print: &mut Print,
-) -> Result<(), Failure> {
+fn others(stage: &mut Stage, config: &Connector, transaction: Option<Edges>, print: &mut Print) -> Result<(), Failure> {
     print.known.clear();
     if let Some((begin, end)) = transaction {
         say!("    transactions (`provide.transaction.metadata`)");
