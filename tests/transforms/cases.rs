@@ -2,6 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::events;
 use crate::random::{self, Random};
 
 /// All of them.
@@ -39,6 +40,7 @@ pub(crate) fn recorded() -> Vec<Json> {
     let mut random = Random::new(2);
     let mut cases = all();
     cases.extend((0..40).map(|_| random::case(&mut random)));
+    cases.extend(events::thought_of());
     cases
 }
 

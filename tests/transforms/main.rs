@@ -66,6 +66,12 @@ fn compare_random(case: impl Fn(&mut random::Random) -> Json) {
 }
 
 #[test]
+fn configurations_of_debeziums_transforms_do_what_its_classes_do() {
+    let cases = events::thought_of();
+    compare(&cases, &ask(&cases));
+}
+
+#[test]
 fn cases_that_were_thought_of_do_what_the_real_classes_do() {
     let cases = cases::all();
     let answers = ask(&cases);

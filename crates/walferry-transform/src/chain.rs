@@ -148,16 +148,23 @@ impl Chain {
 
     /// Whether a transform works on an outbox table, so that the captured tables are to be looked at.
     pub fn has_outbox(&self) -> bool {
-        self.steps.iter().any(|step| step.outbox().is_some())
+        self.outboxes().next().is_some()
     }
 
     /// The columns that make a table an outbox, where one transform alone works on outboxes.
     pub fn outbox_columns(&self) -> Vec<String> {
-        let mut outboxes = self.steps.iter().filter_map(Step::outbox);
+        let mut outboxes = self.outboxes();
         match (outboxes.next(), outboxes.next()) {
-            (Some(columns), None) => columns.identifying_columns(),
+            (Some((_, columns)), None) => columns.identifying_columns(),
             _ => Vec::new(),
         }
+    }
+
+    /// The transforms that need an outbox among the captured tables, and its columns. Behind a transform that makes rows of messages the
+    /// messages are the outbox.
+    fn outboxes(&self) -> impl Iterator<Item = (&Step, &OutboxColumns)> {
+        let tables = self.steps.iter().take_while(|step| !step.transform.makes_rows());
+        tables.filter_map(|step| Some((step, step.outbox()?)))
     }
 
     /// Which of the captured tables are outboxes, by their place in `tables`; empty where the chain has no EventRouter.
@@ -168,10 +175,7 @@ impl Chain {
     pub fn outbox_tables(&self, tables: &[Table<'_>]) -> Result<Vec<usize>, Findings> {
         let mut found = Vec::new();
         let mut findings = Findings::default();
-        for step in &self.steps {
-            let Some(columns) = step.outbox() else {
-                continue;
-            };
+        for (step, columns) in self.outboxes() {
             let seen = |table: &Table<'_>| step.gate.as_ref().is_none_or(|gate| gate.may_open(table.topic));
             let (places, seen): (Vec<usize>, Vec<Table<'_>>) = tables
                 .iter()

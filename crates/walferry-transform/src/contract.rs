@@ -23,6 +23,11 @@ pub trait Transform: Send {
     fn requirement(&self) -> Option<Requirement<'_>> {
         None
     }
+
+    /// Whether it makes rows of records that come from no table, so that a transform behind it needs no captured table.
+    fn makes_rows(&self) -> bool {
+        false
+    }
 }
 
 /// What a transform asks of the captured tables. It is checked before the start.

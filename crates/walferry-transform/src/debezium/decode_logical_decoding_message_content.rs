@@ -174,6 +174,10 @@ impl Transform for DecodeLogicalDecodingMessageContent {
         record.value = Typed::new(schema.clone(), Value::Struct(Struct::new(schema, values)));
         Ok(Outcome::Record(record))
     }
+
+    fn makes_rows(&self) -> bool {
+        true
+    }
 }
 
 fn not_struct(value: &Value<'_>) -> Error {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use walferry_config::{Group, Property, Reader, Support, choices, properties};
+use walferry_record::java::hash_map::HashMap;
 use walferry_record::{Field, Header, Plans, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
 
 use crate::contract::{Row, Side};
@@ -546,8 +547,11 @@ impl Drops {
         }
         if self.from_key && !record.key.is_null() {
             let key = std::mem::take(&mut record.key);
-            let schema = key.schema.as_ref().ok_or(Unextracted::Key)?;
-            record.key = Dropped::of(&mut self.keys, schema, &names, self.compatible)?.apply(key.value)?;
+            record.key = match &key.schema {
+                Some(schema) => Dropped::of(&mut self.keys, schema, &names, self.compatible)?.apply(key.value)?,
+                None if self.compatible => return Err(Unextracted::Key.into()),
+                None => without(key.value, &names)?,
+            };
         }
         if let (Some(schema), Value::Struct(_)) = (&record.value.schema, &record.value.value) {
             let value = std::mem::take(&mut record.value.value);
@@ -555,6 +559,21 @@ impl Drops {
         }
         Ok(record)
     }
+}
+
+/// A map that has no schema, without some of its entries.
+fn without<'a>(map: Value<'a>, names: &[String]) -> Result<Typed<'a>, Error> {
+    let pairs = crate::reshape::pairs(map, "ExtractNewRecordState")?;
+    let mut kept = HashMap::with_capacity(pairs.len());
+    for (key, value) in pairs {
+        if !names.iter().any(|name| key.as_str() == Some(name)) {
+            kept.put(key, value);
+        }
+    }
+    Ok(Typed {
+        schema: None,
+        value: kept.into_value(),
+    })
 }
 
 impl Dropped {

@@ -198,5 +198,8 @@ mod tests {
         for (name, hint) in cases {
             assert_eq!(Zone::parse(name).expect_err(name).hint(), hint, "{name}");
         }
+        for name in NOT_OF_JAVA {
+            assert!(Zone::parse(name).is_err(), "{name}");
+        }
     }
 }
