@@ -107,6 +107,18 @@ mod tests {
         assert_eq!(back, serde_json::from_str::<Json>(text).unwrap());
     }
 
+    /// Found by the fuzz target `offset_exchange`: this number was another one each time that it was read.
+    #[test]
+    fn a_number_beyond_64_bits_stays_the_same_however_often_it_is_written() {
+        let mut text = r#"{"lsn":1,"new_in_4":99000000001204010810}"#.to_owned();
+        let first: SourceOffset = serde_json::from_str(&text).unwrap();
+        for _ in 0..3 {
+            let read: SourceOffset = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, first);
+            text = serde_json::to_string(&read).unwrap();
+        }
+    }
+
     #[test]
     fn only_an_unfinished_snapshot_counts_as_one() {
         let cases = [

@@ -498,6 +498,22 @@ mod tests {
     }
 
     #[test]
+    fn options_of_debezium_1_name_their_successors() {
+        let options = [("add.source.fields", "lsn"), ("operation.header", "true")];
+        let unwrap = transform("u", "io.debezium.transforms.ExtractNewRecordState", &options, None);
+        let (chain, findings) = Chain::new(&[unwrap], &[]);
+        assert!(chain.is_some(), "they are ignored, as by Debezium");
+        let found: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        for (name, hint) in [
+            ("transforms.u.add.source.fields", "write transforms.u.add.fields"),
+            ("transforms.u.operation.header", "write transforms.u.add.headers=op"),
+        ] {
+            let told = found.iter().any(|text| text.contains(name) && text.contains(hint));
+            assert!(told, "{name}: {found:?}");
+        }
+    }
+
+    #[test]
     fn only_tables_that_the_predicate_lets_through_can_be_the_outbox() {
         let outbox: &[&str] = &["id", "payload", "aggregatetype", "aggregateid"];
         let table = |name: &'static str, topic, columns| Table {

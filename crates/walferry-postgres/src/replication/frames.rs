@@ -15,6 +15,9 @@ use crate::wire::HEADER_BYTES;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Less free space than this is not worth a system call.
 const LEAST_READ_BYTES: usize = 64 * 1024;
+/// A message of the server's lies in a buffer that cannot be larger than this (MaxAllocSize). What claims to be longer is no message, and
+/// no memory is set aside for it.
+const LONGEST_MESSAGE_BYTES: usize = 1024 * 1024 * 1024;
 /// What is put before a message of pgoutput: tag, start, end, clock.
 const XLOG_HEADER_BYTES: usize = 25;
 const DOING: &str = "streaming";
@@ -81,7 +84,8 @@ impl FrameBuffer {
 
     /// Makes sure that the message which has begun, and a worthwhile read, fit.
     fn make_room(&mut self) {
-        let missing = message_length(&self.bytes).map_or(0, |length| length.saturating_sub(self.bytes.len()));
+        let length = message_length(&self.bytes).filter(|&length| is_possible(length));
+        let missing = length.map_or(0, |length| length.saturating_sub(self.bytes.len()));
         let free = self.bytes.capacity() - self.bytes.len();
         if free >= missing.max(LEAST_READ_BYTES) {
             return;
@@ -105,7 +109,7 @@ impl FrameBuffer {
         while piece.end.is_none() {
             let rest = &self.bytes[at..];
             let Some(length) = message_length(rest) else { break };
-            if length < HEADER_BYTES {
+            if !is_possible(length) {
                 return Err(malformed(format!("a message of {length} bytes")));
             }
             if rest.len() < length {
@@ -206,6 +210,11 @@ impl Piece {
 fn message_length(bytes: &[u8]) -> Option<usize> {
     let length: [u8; 4] = bytes.get(1..HEADER_BYTES)?.try_into().ok()?;
     Some(1 + u32::from_be_bytes(length) as usize)
+}
+
+/// Whether a message can be of this length.
+fn is_possible(length: usize) -> bool {
+    (HEADER_BYTES..=LONGEST_MESSAGE_BYTES).contains(&length)
 }
 
 fn error_response(message: &[u8]) -> Result<Error, Error> {
@@ -366,6 +375,19 @@ mod tests {
             read_all(&mut buffer, &xlog(start, &vec![b'y'; LEAST_READ_BYTES])).await;
         }
         assert_eq!(buffer.allocated, BUFFER_BYTES);
+    }
+
+    #[tokio::test]
+    async fn no_memory_is_set_aside_for_a_message_that_claims_to_be_longer_than_any() {
+        for length in [0_u32, 3, 1 << 30, u32::MAX] {
+            let header = [&b"d"[..], &length.to_be_bytes()].concat();
+            let mut buffer = FrameBuffer::new(&header);
+            let mut more = &b"and so on"[..];
+            buffer.fill(&mut more).await.unwrap();
+            assert_eq!(buffer.allocated, BUFFER_BYTES, "{length}");
+            let error = buffer.take().unwrap_err().to_string();
+            assert!(error.contains("a message of"), "{length}: {error}");
+        }
     }
 
     #[tokio::test]

@@ -33,6 +33,15 @@ const REPLACED: Support = Support::Accepted {
     why: "Debezium 3 does not know it any more and decides by delete.tombstone.handling.mode",
 };
 
+const OLD_SOURCE_FIELDS: Support = Support::Elsewhere {
+    is: "was an option of Debezium 1, and Debezium 3 does not know it; it has no effect",
+    hint: "write <prefix>add.fields with the same names, and source.ts_ms for ts_ms",
+};
+const OLD_OPERATION: Support = Support::Elsewhere {
+    is: "was an option of Debezium 1, and Debezium 3 does not know it; it has no effect",
+    hint: "write <prefix>add.headers=op for a header __op",
+};
+
 properties! {
     const DELETES: Property<Deletes> = Property::new("delete.tombstone.handling.mode").default("tombstone")
         .text("What becomes of the event of a delete, and of the tombstone that Debezium sends behind it. `drop`: both go. `tombstone`: the \
@@ -65,6 +74,10 @@ properties! {
         .text("Until Debezium 2: whether tombstones go.");
     const OLD_DELETES: Property<Option<String>> = Property::new("delete.handling.mode").support(REPLACED)
         .text("Until Debezium 2: what becomes of deletes.");
+    const OLD_ADD_SOURCE: Property<Option<String>> = Property::new("add.source.fields").support(OLD_SOURCE_FIELDS)
+        .text("In Debezium 1: fields of the source block that are added.");
+    const OLD_OPERATION_HEADER: Property<Option<String>> = Property::new("operation.header").support(OLD_OPERATION)
+        .text("In Debezium 1: whether a header tells the operation.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {

@@ -1,0 +1,201 @@
+//! Any bytes as what a server says on a replication connection: answers to a command, then the stream.
+#![no_main]
+
+use std::{
+    future::Future,
+    io,
+    pin::{Pin, pin},
+    sync::LazyLock,
+    task::{Context, Poll},
+};
+
+use bytes::BytesMut;
+use libfuzzer_sys::fuzz_target;
+use tokio::{io::ReadBuf, runtime::Runtime};
+use walferry_engine::source::Frame;
+
+#[allow(dead_code)]
+#[path = "../../crates/walferry-postgres/src/error.rs"]
+mod error;
+#[allow(dead_code)]
+#[path = "../../crates/walferry-postgres/src/replication/frames.rs"]
+mod frames;
+#[allow(dead_code)]
+#[path = "../../crates/walferry-postgres/src/problem.rs"]
+mod problem;
+#[allow(dead_code)]
+#[path = "../../crates/walferry-postgres/src/quote.rs"]
+mod quote;
+#[allow(dead_code)]
+#[path = "../../crates/walferry-postgres/src/server_error.rs"]
+mod server_error;
+#[allow(dead_code)]
+#[path = "../../crates/walferry-postgres/src/wire.rs"]
+mod wire;
+
+/// The crate's own brings the catalog's queries along.
+mod tables {
+    /// Schema and name of a table.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub struct TableName {
+        pub schema: String,
+        pub name: String,
+    }
+
+    impl TableName {
+        pub(crate) fn quoted(&self) -> String {
+            super::quote::qualified(&self.schema, &self.name)
+        }
+    }
+}
+
+/// A connection without a socket.
+mod connect {
+    use super::*;
+
+    /// What the server says, a few bytes a read.
+    #[derive(Debug)]
+    pub(crate) struct Stream {
+        pub(crate) said: Vec<u8>,
+        pub(crate) read: usize,
+        pub(crate) step: usize,
+    }
+
+    impl Stream {
+        pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
+            None
+        }
+        pub(crate) fn is_encrypted(&self) -> bool {
+            false
+        }
+    }
+
+    impl tokio::io::AsyncRead for Stream {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            let rest = &self.said[self.read..];
+            let count = self.step.min(rest.len()).min(into.remaining());
+            into.put_slice(&rest[..count]);
+            self.read += count;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl tokio::io::AsyncWrite for Stream {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(from.len()))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    pub(crate) async fn within<T>(_: std::time::Duration, work: impl Future<Output = T>) -> Option<T> {
+        Some(work.await)
+    }
+}
+
+/// What a stream of the server's says, however it is cut into reads.
+#[derive(Debug, PartialEq, Default)]
+struct Told {
+    /// Payloads of frames, and positions.
+    frames: Vec<(u64, Vec<u8>)>,
+    relations: Vec<usize>,
+    reply_requested: bool,
+    end: Option<String>,
+}
+
+fn read(mut buffer: frames::FrameBuffer, stream: &mut connect::Stream) -> Told {
+    let mut told = Told::default();
+    loop {
+        let piece = match buffer.take() {
+            Ok(piece) => piece,
+            Err(error) => {
+                told.end = Some(error.to_string());
+                return told;
+            }
+        };
+        for &index in &piece.relations {
+            assert!(matches!(piece.frames[index], Frame::Wal { .. }));
+            told.relations.push(told.frames.len() + index);
+        }
+        let _ = piece.described();
+        for frame in &piece.frames {
+            told.frames.push(match frame {
+                Frame::Wal { lsn, payload } => (lsn.0, piece.bytes[payload.clone()].to_vec()),
+                Frame::Keepalive { wal_end } => (wal_end.0, Vec::new()),
+                other => panic!("{other:?}"),
+            });
+        }
+        told.reply_requested |= piece.reply_requested;
+        match piece.end {
+            Some(frames::End::ByServer) => told.end = Some("by the server".to_owned()),
+            Some(frames::End::Failed(error)) => {
+                told.end = Some(error.to_string());
+                // What it means for the connector is worked out, too.
+                let _ = walferry_engine::Failure::from(error);
+            }
+            None => {}
+        }
+        if told.end.is_some() {
+            return told;
+        }
+        match RUNTIME.block_on(pin!(buffer.fill(stream))) {
+            Ok(count) if count > 0 => {}
+            _ => return told,
+        }
+    }
+}
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime without drivers can be built")
+});
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&[kind, step], said)) = input.split_first_chunk() else {
+        return;
+    };
+    let step = usize::from(step) + 1;
+    let stream = |step| connect::Stream {
+        said: said.to_vec(),
+        read: 0,
+        step,
+    };
+    if kind.is_multiple_of(2) {
+        let mut wire = wire::Wire::new(stream(step));
+        RUNTIME.block_on(async {
+            if let Err(error) = wire.command("asking", "IDENTIFY_SYSTEM").await {
+                drop((error.to_string(), walferry_engine::Failure::from(error)));
+                return;
+            }
+            // The connection can be used again.
+            if let Err(error) = wire.copy_both("starting", "START_REPLICATION").await {
+                drop(walferry_engine::Failure::from(error));
+                return;
+            }
+            let (_, rest) = wire.into_parts();
+            drop(frames::FrameBuffer::new(&rest).take());
+        });
+        return;
+    }
+    let in_parts = read(frames::FrameBuffer::new(&[]), &mut stream(step));
+    let at_once = read(
+        frames::FrameBuffer::new(&BytesMut::from(said)),
+        &mut connect::Stream {
+            said: Vec::new(),
+            read: 0,
+            step: 1,
+        },
+    );
+    if in_parts.end.as_deref().is_some_and(|end| end.starts_with("unexpected answer")) {
+        // What was read together with malformed bytes is not handed on; it comes again on the next connection.
+        assert_eq!(in_parts.end, at_once.end);
+        assert!(in_parts.frames.starts_with(&at_once.frames));
+    } else {
+        assert_eq!(in_parts, at_once);
+    }
+});
