@@ -187,11 +187,23 @@ fn rows_are_delivered_while_the_disk_is_full() {
     outbox.wait_until_streaming(&mut walferry);
     outbox.insert("k", 1, 5);
     outbox.wait_until_confirmed();
-    let filler = walferry.inner_data_dir().join("filler");
-    let full = fs::write(&filler, vec![0; 128 * 1024]).expect_err("the disk is small");
-    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    let fill = |name: &str| {
+        let filler = walferry.inner_data_dir().join(name);
+        let full = fs::write(&filler, vec![0; 128 * 1024]).expect_err("the disk is small");
+        assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+        filler
+    };
+    let filler = fill("filler");
+    // The offset needs no more room than it has, until its file has to be made anew.
+    outbox.database.sql().run("create table unrelated (n int)");
+    outbox.wait_until_confirmed();
+    let inner = walferry.inner_data_dir().join("disk_full/offset.json");
+    fs::remove_file(inner).expect("it is there");
+    let rest = fill("rest");
     delivers_while_no_offset_is_stored(&world, &outbox, &mut walferry, "No space left on device", |_| {
-        fs::remove_file(&filler).expect("it is ours");
+        for file in [&filler, &rest] {
+            fs::remove_file(file).expect("it is ours");
+        }
     });
 }
 

@@ -4,7 +4,6 @@
 use crate::world::{self, World};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
-use std::fs;
 use walferry_testkit::servers::{Database, Record, Walferry, WalferryOptions, wait_for};
 
 /// Rows of the table, each of which fills a block: three chunks of 4,096 blocks.
@@ -133,13 +132,10 @@ fn start(world: &World, name: &str, database: &Database, properties: &[(&str, &s
 
 /// Whether a chunk is done by the stored offset.
 fn has_begun(walferry: &Walferry) -> bool {
-    let folders = fs::read_dir(walferry.data_dir()).into_iter().flatten().flatten();
-    let files = folders.map(|folder| folder.path().join("offset.json"));
-    let offsets = files.filter_map(|file| serde_json::from_slice::<Value>(&fs::read(file).ok()?).ok());
     let is_done = |tables: &Map<String, Value>| tables.values().any(|done| !done["blocks"].is_null());
-    offsets
-        .into_iter()
-        .any(|offset| offset["content"]["snapshot"].as_object().is_some_and(is_done))
+    walferry
+        .stored_offset()
+        .is_some_and(|offset| offset["snapshot"].as_object().is_some_and(is_done))
 }
 
 /// The ids of records that hold a row: the key of an envelope is an object, that of an outbox event a number.

@@ -2,7 +2,6 @@
 
 use crate::world::{self, World};
 use serde_json::{Map, Value, json};
-use std::fs;
 use walferry_testkit::servers::{Database, Kafka, Rebuilt, Walferry, WalferryOptions, wait_for};
 
 /// Rows that fill six chunks of 32 MiB.
@@ -124,11 +123,11 @@ impl Items {
 
 /// What of the table's blocks is delivered, as the offset has it.
 fn done(walferry: &Walferry) -> Vec<Value> {
-    let folders = fs::read_dir(walferry.data_dir()).into_iter().flatten().flatten();
-    let files = folders.map(|folder| folder.path().join("offset.json"));
-    let offsets = files.filter_map(|file| serde_json::from_slice::<Value>(&fs::read(file).ok()?).ok());
-    let tables = offsets.filter_map(|offset| offset["content"]["snapshot"].as_object().cloned());
+    let tables = walferry
+        .stored_offset()
+        .and_then(|offset| offset["snapshot"].as_object().cloned());
     tables
+        .into_iter()
         .flat_map(|tables: Map<String, Value>| tables.into_iter().map(|(_, done)| done["blocks"].clone()))
         .filter(|blocks| blocks.as_array().is_some_and(|blocks| !blocks.is_empty()))
         .collect()

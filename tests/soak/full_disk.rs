@@ -38,6 +38,7 @@ pub(crate) fn run(rows: u64, fills: u32, seed: u64) -> Vec<String> {
             if random.percent(50) {
                 // What a person removes who needs room. The next write needs some for a new file.
                 fs::remove_file(world.walferry.offset_file()).ok();
+                disk.fill(0);
                 taken += 1;
                 wait(&mut random, 3_000);
             }

@@ -43,9 +43,12 @@ pub(crate) fn run(rows: u64, promotions: u32, seed: u64) -> Vec<String> {
     let begun = Instant::now();
     let ledger = beside(&connections, seed, |pace| {
         for promotion in 1..=promotions {
-            pace.allowed
-                .store(rows * u64::from(promotion) / u64::from(promotions), Relaxed);
-            course.promote(&mut world);
+            let allowed = |half: u64| rows * (2 * u64::from(promotion) - 2 + half) / (2 * u64::from(promotions));
+            pace.allowed.store(allowed(1), Relaxed);
+            let standby = course.standby(&world);
+            // From here on, what is written is not on the standby.
+            pace.allowed.store(allowed(2), Relaxed);
+            course.promote(standby, &mut world);
             pace.epoch.fetch_add(1, Relaxed);
             course.follow(&mut world);
             let written = pace.written.load(Relaxed);
@@ -130,8 +133,7 @@ struct Course {
 
 impl Course {
     /// The primary crashes, and its standby takes its place. The standby may be behind.
-    fn promote(&mut self, world: &mut World) {
-        let mut standby = self.standby(world);
+    fn promote(&mut self, mut standby: Postgres, world: &mut World) {
         self.sleep(0..=1_500);
         world.postgres.stop(true);
         if self.random.percent(30) {

@@ -37,7 +37,7 @@ impl SmallDisk {
         self.root().join("data")
     }
 
-    /// Takes all room that is left, but for so many bytes at most.
+    /// Takes all room that is left, but for so many bytes at most. What was taken before stays taken.
     #[track_caller]
     pub fn fill(&self, but_bytes: usize) {
         let write = |file: &mut File| -> io::Result<()> {
@@ -47,7 +47,8 @@ impl SmallDisk {
         };
         let (kept, filler) = (self.root().join("kept"), self.filler());
         fs::write(&kept, vec![0; but_bytes]).ok();
-        let mut file = File::create(filler).expect("a file without content has room");
+        let file = File::options().append(true).create(true).open(filler);
+        let mut file = file.expect("a file without content has room");
         let error = write(&mut file).expect_err("it is small");
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         fs::remove_file(kept).expect("it is ours");

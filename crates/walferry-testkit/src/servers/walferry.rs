@@ -137,6 +137,14 @@ impl Walferry {
         self.data_dir().join(&self.options.name).join("offset.json")
     }
 
+    /// What is stored for the connector, as the offset file has it.
+    pub fn stored_offset(&self) -> Option<Value> {
+        let file: Value = serde_json::from_slice(&fs::read(self.offset_file()).ok()?).ok()?;
+        let halves = [&file["one"], &file["two"]].into_iter();
+        let newest = halves.max_by_key(|half| half["write"].as_u64())?;
+        newest.get("content").cloned()
+    }
+
     /// Kills the process as `kill -9` does.
     #[track_caller]
     pub fn kill(&mut self) {
