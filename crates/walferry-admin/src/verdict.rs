@@ -173,9 +173,14 @@ impl Verdict {
         match &look.awaited {
             Some(trouble) => {
                 let since = words::since(trouble.since_us, look.now_us);
-                let what = format!("since {since} a record waits, and everything behind it: {}", trouble.failure);
+                let what = format!(
+                    "since {since} a record waits, and everything behind it: {}",
+                    trouble.failure
+                );
                 let mut verdict = self.with_trouble(trouble, what, look);
-                verdict.reason.push_str(" It goes on by itself; nothing is lost meanwhile.");
+                verdict
+                    .reason
+                    .push_str(" It goes on by itself; nothing is lost meanwhile.");
                 verdict
             }
             None => self,

@@ -2,11 +2,12 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use walferry_config::Options;
-use walferry_converter::{Converter, Part, Role, converter};
+use walferry_converter::{Converter, Part, Role, converter, registry::Unasked};
 use walferry_record::{Decimal, Field, Schema, SchemaRef, Struct, Typed, Value};
 
 fn write_values(criterion: &mut Criterion) {
@@ -20,6 +21,9 @@ fn write_values(criterion: &mut Criterion) {
         ("6 columns with schema", "JsonConverter", "true", &six),
         ("50 columns", "JsonConverter", "false", &fifty),
         ("50 columns with schema", "JsonConverter", "true", &fifty),
+        ("outbox as Avro", AVRO, "", &outbox),
+        ("6 columns as Avro", AVRO, "", &six),
+        ("50 columns as Avro", AVRO, "", &fifty),
     ];
     for (name, class, schemas_enable, typed) in cases {
         let mut converter = make(class, schemas_enable);
@@ -45,8 +49,15 @@ fn make(class: &str, schemas_enable: &str) -> Box<dyn Converter> {
     if class == "JsonConverter" {
         options.set("schemas.enable", schemas_enable);
     }
-    converter(class, Role::Value, &options).0.expect("a known class")
+    if class == AVRO {
+        options.set("schema.registry.url", "http://registry:8081");
+    }
+    let mut converter = converter(class, Role::Value, &options).0.expect("a known class");
+    converter.attach(&mut |_| Arc::new(Unasked));
+    converter
 }
+
+const AVRO: &str = "io.confluent.connect.avro.AvroConverter";
 
 /// The payload of an outbox row.
 fn outbox() -> Typed<'static> {

@@ -5,8 +5,9 @@ use walferry_config::{Findings, Group, Options, Reader, ValueError};
 use crate::others;
 use crate::raw::Buffers;
 use crate::{
-    AvroConverter, BinaryDataConverter, BooleanConverter, ByteArrayConverter, CloudEventsConverter, Converter, JsonConverter,
-    NumberConverter, Role, SimpleHeaderConverter, StringConverter, avro, cloud_events, json, raw, registry, string,
+    AvroConverter, BinaryDataConverter, BooleanConverter, ByteArrayConverter, CloudEventsConverter, Converter,
+    JsonConverter, NumberConverter, Role, SimpleHeaderConverter, StringConverter, avro, cloud_events, json, raw,
+    registry, string,
 };
 
 /// The options of all converters, for the reference page. They stand behind `key.converter.`, `value.converter.` or

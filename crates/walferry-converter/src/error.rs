@@ -60,7 +60,9 @@ impl Error {
             Problem::AvroName { .. } => Some(
                 "set schema.name.adjustment.mode=avro and field.name.adjustment.mode=avro, or rename it with a transform",
             ),
-            Problem::AvroRedefined { .. } => Some("give one of the two another name, for example with SetSchemaMetadata"),
+            Problem::AvroRedefined { .. } => {
+                Some("give one of the two another name, for example with SetSchemaMetadata")
+            }
             Problem::NoTraceparent => {
                 Some("add traceparent:header to metadata.source, or set opentelemetry.tracing.attributes.enable=false")
             }
@@ -216,7 +218,9 @@ pub enum Problem {
         text: &'static str,
     },
     /// One name for two types.
-    #[error("Can't redefine: {name}: two types of this name have different fields, and a reader could not tell them apart")]
+    #[error(
+        "Can't redefine: {name}: two types of this name have different fields, and a reader could not tell them apart"
+    )]
     AvroRedefined {
         /// The name.
         name: String,

@@ -103,7 +103,9 @@ impl AddedHeaders {
 
     /// Name and value of each, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
+        self.headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_slice()))
     }
 }
 

@@ -102,7 +102,9 @@ impl Converter for BinaryDataConverter {
     }
 
     fn added_headers(&self) -> &AddedHeaders {
-        self.delegate.as_ref().map_or(AddedHeaders::NONE, |delegate| delegate.added_headers())
+        self.delegate
+            .as_ref()
+            .map_or(AddedHeaders::NONE, |delegate| delegate.added_headers())
     }
 
     fn attach(&mut self, connect: &mut dyn FnMut(&registry::Settings) -> Arc<dyn registry::Registry>) {

@@ -12,7 +12,6 @@ use openssl::{
     x509::X509,
 };
 
-
 /// Why a store cannot be used. Never shows a password.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

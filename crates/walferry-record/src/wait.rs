@@ -87,7 +87,10 @@ impl Wait {
 
     /// Blocks until the wait is over, at most for so long. Returns whether it is over.
     pub fn wait_for(&self, limit: Duration) -> bool {
-        let wait = self.0.changed.wait_timeout_while(self.lock(), limit, |state| !state.over);
+        let wait = self
+            .0
+            .changed
+            .wait_timeout_while(self.lock(), limit, |state| !state.over);
         wait.unwrap_or_else(PoisonError::into_inner).0.over
     }
 

@@ -52,9 +52,11 @@ pub(crate) fn still_has(http: &mut Http, api: Api, request: &Request, ids: Ids) 
             let parsed = |text: &str| serde_json::from_str::<Json>(text).ok();
             // A registry may have written it in another form; which version was found by other means is its own affair.
             let is_ours = matches!(request.lookup, Lookup::Register { .. } | Lookup::Find { .. });
-            Ok(!is_ours || parsed(&found).is_none() || parsed(&found) == parsed(&request.schema) || {
-                same_bytes(request.kind, &request.schema, &found).is_ok()
-            })
+            Ok(
+                !is_ours || parsed(&found).is_none() || parsed(&found) == parsed(&request.schema) || {
+                    same_bytes(request.kind, &request.schema, &found).is_ok()
+                },
+            )
         }
         404 if is_registrys_own(&reply) => Ok(false),
         _ => Err(Failure::Trouble(odd(&reply))),
@@ -108,10 +110,14 @@ fn apicurio_v2(http: &mut Http, request: &Request) -> Answer<Ids> {
     let artifact = format!("{}/artifacts/{}", group(subject), encoded(&subject.id));
     let ask = match &request.lookup {
         Lookup::Register { normalize, if_exists } => {
-            let path = format!("{}/artifacts?ifExists={if_exists}&canonical={normalize}", group(subject));
+            let path = format!(
+                "{}/artifacts?ifExists={if_exists}&canonical={normalize}",
+                group(subject)
+            );
             let mut ask = post(path, request.schema.clone());
             ask.headers.push(("x-registry-artifactid", subject.id.clone()));
-            ask.headers.push(("x-registry-artifacttype", request.kind.as_str().to_owned()));
+            ask.headers
+                .push(("x-registry-artifacttype", request.kind.as_str().to_owned()));
             if let Some(version) = &subject.version {
                 ask.headers.push(("x-registry-version", version.clone()));
             }
@@ -135,7 +141,10 @@ fn apicurio_v3(http: &mut Http, request: &Request) -> Answer<Ids> {
     let artifact = format!("{}/artifacts/{}", group(subject), encoded(&subject.id));
     let ask = match &request.lookup {
         Lookup::Register { normalize, if_exists } => {
-            let path = format!("{}/artifacts?ifExists={if_exists}&canonical={normalize}", group(subject));
+            let path = format!(
+                "{}/artifacts?ifExists={if_exists}&canonical={normalize}",
+                group(subject)
+            );
             let content = json!({ "content": request.schema, "contentType": "application/json", "references": [] });
             let mut version = json!({ "content": content });
             if let Some(name) = &subject.version {
@@ -217,16 +226,13 @@ fn compare(request: &Request, theirs: &str) -> Answer<()> {
 fn taken(reply: Reply, request: &Request) -> Answer<Json> {
     match reply.status {
         200..=299 => Ok(reply.json()),
-        401 | 403 => Err(Failure::Refused(Refusal {
-            what: format!("it answers {} {}", reply.status, words(&reply)),
-            hint: Some("look at the name, password or token that the converter logs in with, and at what they may do".to_owned()),
-        })),
         404 if is_registrys_own(&reply) => Err(Failure::Refused(Refusal {
             what: format!("it has no such schema: {}", words(&reply)),
             hint: Some(not_registered().to_owned()),
         })),
         // Of a proxy whose registry is away, or of something that is no registry.
-        404 | 408 | 425 | 429 | 500.. => Err(Failure::Trouble(odd(&reply))),
+        // Nor is a log-in that fails the record's fault: it must not be set aside because of it.
+        401 | 403 | 404 | 408 | 425 | 429 | 500.. => Err(Failure::Trouble(odd(&reply))),
         409 => Err(Failure::Refused(Refusal {
             what: format!("the schema is incompatible with an earlier one: {}", words(&reply)),
             hint: Some(format!(
@@ -272,8 +278,15 @@ fn words(reply: &Reply) -> String {
 
 fn odd(reply: &Reply) -> Trouble {
     Trouble {
-        what: format!("the schema registry at {} answers {} {}", reply.url, reply.status, words(reply)),
+        what: format!(
+            "the schema registry at {} answers {} {}",
+            reply.url,
+            reply.status,
+            words(reply)
+        ),
         hint: Some(match reply.status {
+            401 | 403 => "look at the name, password or token that the converter logs in with, and at what they may do"
+                .to_owned(),
             404 => "look at its URL; if it is right, something in front of the registry does not reach it".to_owned(),
             _ => "look at the registry's log; nothing is lost meanwhile".to_owned(),
         }),

@@ -141,7 +141,10 @@ impl Asker {
     fn run(mut self, requests: &Receiver<Pending>) {
         loop {
             let next = self.pending.iter().map(|pending| pending.next).min();
-            let pause = next.unwrap_or(self.look).min(self.look).saturating_duration_since(Instant::now());
+            let pause = next
+                .unwrap_or(self.look)
+                .min(self.look)
+                .saturating_duration_since(Instant::now());
             match requests.recv_timeout(pause) {
                 Ok(pending) => self.pending.push_back(pending),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -200,7 +203,11 @@ impl Asker {
 
     fn on_trouble(&mut self, trouble: &Trouble) {
         if !self.failing {
-            warn!(reason = trouble.what, hint = trouble.hint, "the schema registry cannot be asked; it is tried again");
+            warn!(
+                reason = trouble.what,
+                hint = trouble.hint,
+                "the schema registry cannot be asked; it is tried again"
+            );
         }
         self.failing = true;
     }

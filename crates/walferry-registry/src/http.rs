@@ -61,6 +61,8 @@ impl Http {
             .timeout_connect(Some(settings.connect_timeout))
             .timeout_global(Some(settings.connect_timeout.saturating_add(settings.read_timeout)))
             .http_status_as_error(false)
+            // As Java's client, which looks at no variable of the environment.
+            .proxy(None)
             .tls_config(tls(&settings.tls)?)
             .build();
         Ok(Self {
@@ -241,8 +243,9 @@ fn trusted(tls: &Tls) -> Result<Vec<Certificate<'static>>, Trouble> {
                 .map(|certificate| Certificate::from_der(certificate).to_owned())
                 .collect());
         }
-        Some(Store::File { path, password }) => keystore::trusted(path, password.as_ref().map(Secret::expose))
-            .map_err(|error| unusable(path, &error))?,
+        Some(Store::File { path, password }) => {
+            keystore::trusted(path, password.as_ref().map(Secret::expose)).map_err(|error| unusable(path, &error))?
+        }
         Some(Store::Pem { certificates, .. }) => keystore::trusted_pem(certificates.as_bytes())
             .map_err(|error| unusable("the certificates of the truststore", &error))?,
     };

@@ -145,7 +145,12 @@ fn compare_fields(a: &mut Names, b: &mut Names, ours: &[Json], theirs: &[Json], 
                 ));
             }
             (Some(x), None) => return Err(format!("field {} is not in the registered schema", name(x))),
-            (None, Some(y)) => return Err(format!("the registered schema has a field {}, which the record has not", name(y))),
+            (None, Some(y)) => {
+                return Err(format!(
+                    "the registered schema has a field {}, which the record has not",
+                    name(y)
+                ));
+            }
             (None, None) => {}
         }
     }
@@ -155,7 +160,10 @@ fn compare_fields(a: &mut Names, b: &mut Names, ours: &[Json], theirs: &[Json], 
 /// A type in a few words.
 fn short(json: &Json) -> String {
     let mut text = match json {
-        Json::Object(members) => members.get("name").or_else(|| members.get("type")).map_or_else(String::new, short),
+        Json::Object(members) => members
+            .get("name")
+            .or_else(|| members.get("type"))
+            .map_or_else(String::new, short),
         other => other.to_string().replace('"', ""),
     };
     if let Some((end, _)) = text.char_indices().nth(60) {

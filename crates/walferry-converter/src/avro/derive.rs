@@ -133,11 +133,7 @@ impl Deriver {
         })
     }
 
-    fn record(
-        &mut self,
-        schema: &connect::SchemaRef,
-        fields: &[connect::Field],
-    ) -> Result<Schema, Box<Failure>> {
+    fn record(&mut self, schema: &connect::SchemaRef, fields: &[connect::Field]) -> Result<Schema, Box<Failure>> {
         let name = self.name(schema)?;
         let doc = match self.style.discard_type_doc {
             true => "connect.record.doc",
@@ -160,12 +156,7 @@ impl Deriver {
         }))
     }
 
-    fn field(
-        &mut self,
-        name: String,
-        schema: &connect::SchemaRef,
-        doc: Option<&str>,
-    ) -> Result<Field, Box<Failure>> {
+    fn field(&mut self, name: String, schema: &connect::SchemaRef, doc: Option<&str>) -> Result<Field, Box<Failure>> {
         schema::check(&name)?;
         let default = match &schema.default {
             // Avro would want an object for each entry, and takes no default that does not fit.
@@ -315,7 +306,10 @@ fn is_plain(schema: &connect::Schema) -> bool {
 }
 
 fn is_decimal(schema: &connect::Schema) -> bool {
-    schema.name.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(DECIMAL))
+    schema
+        .name
+        .as_ref()
+        .is_some_and(|name| name.eq_ignore_ascii_case(DECIMAL))
 }
 
 fn precision(schema: &connect::Schema) -> &str {

@@ -70,11 +70,17 @@ impl AvroConverter {
         let mut reader = match family {
             Family::Confluent => {
                 let own = registry::CONFLUENT.iter().chain(options::of_confluent());
-                Reader::new(options, own.chain(others.filter(|other| other.name != "schemas.cache.size")))
+                Reader::new(
+                    options,
+                    own.chain(others.filter(|other| other.name != "schemas.cache.size")),
+                )
             }
             Family::Apicurio => {
                 let own = registry::APICURIO.iter().chain(options::of_apicurio());
-                Reader::new(options, own.chain(others.filter(|other| other.name != "schemas.cache.size")))
+                Reader::new(
+                    options,
+                    own.chain(others.filter(|other| other.name != "schemas.cache.size")),
+                )
             }
         };
         let style = options::style(&mut reader, family == Family::Confluent);

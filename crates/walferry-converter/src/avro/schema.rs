@@ -99,7 +99,14 @@ impl Schema {
                 let mut pairs = x.iter().zip(y);
                 a == b && x.len() == y.len() && pairs.all(|(x, y)| x.name == y.name && x.schema.has_bytes_of(&y.schema))
             }
-            (Kind::Enum { name: a, symbols: x, .. }, Kind::Enum { name: b, symbols: y, .. }) => a == b && x == y,
+            (
+                Kind::Enum {
+                    name: a, symbols: x, ..
+                },
+                Kind::Enum {
+                    name: b, symbols: y, ..
+                },
+            ) => a == b && x == y,
             (Kind::Fixed { name: a, size: x }, Kind::Fixed { name: b, size: y }) => a == b && x == y,
             _ => false,
         }

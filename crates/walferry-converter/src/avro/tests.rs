@@ -93,7 +93,11 @@ fn schema(json: &Json) -> SchemaRef {
         "map" => Shape::Map(schema(&json["keys"]), schema(&json["values"])),
         "struct" => {
             let fields = json["fields"].as_array().unwrap().iter();
-            Shape::Struct(fields.map(|field| Field::new(field["field"].as_str().unwrap(), schema(field))).collect())
+            Shape::Struct(
+                fields
+                    .map(|field| Field::new(field["field"].as_str().unwrap(), schema(field)))
+                    .collect(),
+            )
         }
         other => panic!("{other}"),
     };
@@ -194,7 +198,9 @@ mod with_a_registry {
     }
 
     fn converter(family: Family, role: Role, entries: &[(&str, &str)]) -> (AvroConverter, Arc<Fake>) {
-        let entries = entries.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        let entries = entries
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
         let options = Options::new("value.converter.", entries.collect());
         let (converter, findings) = AvroConverter::from_options(family, role, &options);
         let mut converter = converter.unwrap_or_else(|| panic!("{findings:?}"));
@@ -204,7 +210,11 @@ mod with_a_registry {
     }
 
     fn confluent() -> (AvroConverter, Arc<Fake>) {
-        converter(Family::Confluent, Role::Value, &[("schema.registry.url", "http://r:8081")])
+        converter(
+            Family::Confluent,
+            Role::Value,
+            &[("schema.registry.url", "http://r:8081")],
+        )
     }
 
     fn row() -> (SchemaRef, Typed<'static>) {
@@ -231,7 +241,10 @@ mod with_a_registry {
         fake.ids.lock().unwrap().insert("orders-value".to_owned(), 7);
         for _ in 0..3 {
             out.clear();
-            assert_eq!(avro.encode("orders", Part::Value, &row, &mut out).unwrap(), Encoded::Bytes);
+            assert_eq!(
+                avro.encode("orders", Part::Value, &row, &mut out).unwrap(),
+                Encoded::Bytes
+            );
             assert_eq!(out, [0, 0, 0, 0, 7, 6]);
         }
         assert_eq!(fake.asked.lock().unwrap().len(), 2, "the id is kept");
@@ -267,7 +280,10 @@ mod with_a_registry {
         let (mut avro, fake) = confluent();
         let optional = Schema::structure(Vec::new()).named("x.Y").optional().build();
         for null in [Typed::NULL, Typed::new(optional, Value::Null)] {
-            assert_eq!(avro.encode("t", Part::Value, &null, &mut Vec::new()).unwrap(), Encoded::Null);
+            assert_eq!(
+                avro.encode("t", Part::Value, &null, &mut Vec::new()).unwrap(),
+                Encoded::Null
+            );
         }
         assert!(fake.asked.lock().unwrap().is_empty());
     }
@@ -276,7 +292,9 @@ mod with_a_registry {
     fn a_refusal_tells_the_subject_and_the_registrys_words() {
         let (mut avro, fake) = confluent();
         *fake.refuses.lock().unwrap() = true;
-        let error = avro.encode("orders", Part::Value, &row().1, &mut Vec::new()).unwrap_err();
+        let error = avro
+            .encode("orders", Part::Value, &row().1, &mut Vec::new())
+            .unwrap_err();
         assert!(error.wait().is_none());
         assert_eq!(
             error.to_string(),
@@ -343,11 +361,17 @@ mod with_a_registry {
     #[test]
     fn options_that_cannot_be_used_are_refused_with_their_names() {
         let refused = |family, entries: &[(&str, &str)]| {
-            let entries = entries.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+            let entries = entries
+                .iter()
+                .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
             let options = Options::new("value.converter.", entries.collect());
             let (converter, findings) = AvroConverter::from_options(family, Role::Value, &options);
             assert!(converter.is_none());
-            findings.problems().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+            findings
+                .problems()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("\n")
         };
         let url = ("schema.registry.url", "http://me:secret@r:8081/");
         let cases = [

@@ -9,7 +9,8 @@ use super::naming::{ArtifactNaming, Naming};
 use super::{Api, Auth, Framing, Link, Lookup, OAuth, Settings, Store, Tls};
 use crate::Role;
 
-const TUNING: &str = "ids are asked for once for each schema and kept, and a registry that does not answer is asked again until it does";
+const TUNING: &str =
+    "ids are asked for once for each schema and kept, and a registry that does not answer is asked again until it does";
 const READING: &str = "it concerns reading, and a source only writes";
 
 properties! {
@@ -272,7 +273,10 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'stati
 /// The defaults of Apicurio's converters changed between 2 and 3.
 fn framing(reader: &mut Reader<'_>, api: Api, is_key: bool, encoding: Option<&'static str>) -> Framing {
     let second = api == Api::ApicurioV2;
-    let id = match reader.get(&USE_ID).unwrap_or(if second { UseId::Global } else { UseId::Content }) {
+    let id = match reader
+        .get(&USE_ID)
+        .unwrap_or(if second { UseId::Global } else { UseId::Content })
+    {
         UseId::Global => Id::Global,
         UseId::Content => Id::Content,
     };
@@ -341,7 +345,10 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
     let realm = reader.get(&REALM);
     let by_realm = reader.get(&REALM_URL).map(|url| {
         let realm = realm.unwrap_or_default();
-        format!("{}/realms/{realm}/protocol/openid-connect/token", url.trim_end_matches('/'))
+        format!(
+            "{}/realms/{realm}/protocol/openid-connect/token",
+            url.trim_end_matches('/')
+        )
     });
     let token_url = by_realm.or_else(|| either(reader, &TOKEN_URL, &NEW_TOKEN_URL));
     let client_id = either(reader, &CLIENT_ID, &NEW_CLIENT_ID);

@@ -9,7 +9,8 @@ use super::naming::{Naming, SubjectNaming};
 use super::{Api, Auth, Framing, Link, Lookup, OAuth, Settings, Store, Tls};
 use crate::Role;
 
-const TUNING: &str = "ids are asked for once for each schema and kept, and a registry that does not answer is asked again until it does";
+const TUNING: &str =
+    "ids are asked for once for each schema and kept, and a registry that does not answer is asked again until it does";
 const READING: &str = "it concerns reading, and a source only writes";
 
 properties! {
@@ -226,7 +227,10 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
         (false, _, false) => Lookup::Find { normalize },
     };
     if register && latest && reader.is_set(&AUTO_REGISTER) {
-        reader.note(USE_LATEST.name(), "has no effect while auto.register.schemas is true, as with Java's converter");
+        reader.note(
+            USE_LATEST.name(),
+            "has no effect while auto.register.schemas is true, as with Java's converter",
+        );
     }
     let (key, value) = (reader.get(&KEY_NAMING), reader.get(&VALUE_NAMING));
     let is_key = role == Role::Key;
@@ -250,7 +254,10 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
                 password: Secret::new(password),
             },
             None => {
-                let finding = reader.problem(USER_INFO.name(), "must be a name and a password with a colon in between");
+                let finding = reader.problem(
+                    USER_INFO.name(),
+                    "must be a name and a password with a colon in between",
+                );
                 finding.hint = Some("write it as name:password, or leave basic.auth.credentials.source out".to_owned());
                 Auth::None
             }

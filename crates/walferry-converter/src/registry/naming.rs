@@ -76,9 +76,7 @@ impl Naming {
                 ArtifactNaming::TopicId => (None, by_topic()),
                 ArtifactNaming::SimpleTopicId => (None, topic.to_owned()),
                 ArtifactNaming::RecordId => (record()?.namespace.clone(), record()?.name.clone()),
-                ArtifactNaming::TopicRecordId => {
-                    (record()?.namespace.clone(), format!("{topic}-{}", record()?.name))
-                }
+                ArtifactNaming::TopicRecordId => (record()?.namespace.clone(), format!("{topic}-{}", record()?.name)),
                 ArtifactNaming::QualifiedRecordId => (None, record()?.full()),
             },
         };

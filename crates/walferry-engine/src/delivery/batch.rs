@@ -292,7 +292,11 @@ impl Batch {
         if !self.is_held() {
             return self.steps.len();
         }
-        let mut records = self.steps.iter().enumerate().filter(|(_, step)| matches!(step, Step::Record { .. }));
+        let mut records = self
+            .steps
+            .iter()
+            .enumerate()
+            .filter(|(_, step)| matches!(step, Step::Record { .. }));
         records.nth(record).map_or(self.steps.len(), |(index, _)| index)
     }
 
@@ -365,5 +369,95 @@ impl<'a> Tally<'a> {
         if self.records > 0 {
             status.count_topic(self.topic, self.records, self.bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use walferry_record::{Need, Record, Typed, Wait};
+
+    use super::*;
+    use crate::delivery::store::StoredOffset;
+
+    /// Keeps topics and sequences.
+    #[derive(Default)]
+    struct Kept(Vec<(String, u64)>);
+
+    impl Sink for Kept {
+        fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {
+            self.0.push((record.topic.to_owned(), sequence));
+            Ok(())
+        }
+    }
+
+    fn sent(batch: &mut Batch, topic: &str) {
+        let mark = batch.mark();
+        let parts = parts(batch, topic);
+        batch.record(mark, parts, Position::default(), "INSERT");
+    }
+
+    fn parts(batch: &mut Batch, topic: &str) -> Parts {
+        Parts {
+            topic: batch.text(topic),
+            table: 0..0,
+            key: None,
+            value: None,
+            partition: None,
+            timestamp_ms: None,
+        }
+    }
+
+    fn held(batch: &mut Batch, topic: &'static str) {
+        let record = Record {
+            topic: Cow::Borrowed(topic),
+            partition: None,
+            timestamp_ms: None,
+            key: Typed::NULL,
+            value: Typed::NULL,
+            headers: Vec::new(),
+        };
+        let wait = Wait::new(Need::SchemaId {
+            subject: topic.to_owned(),
+        });
+        batch.hold(record, "public.t", Position::default(), "INSERT", wait);
+    }
+
+    fn fill(batch: &mut Batch, is_sent: bool) {
+        let held = batch.take_held().unwrap();
+        let mark = batch.mark();
+        let topic = held.record.topic.clone();
+        let parts = is_sent.then(|| parts(batch, &topic));
+        batch.fill(&held, mark, parts);
+    }
+
+    #[test]
+    fn what_lies_before_a_record_that_waits_is_delivered_and_nothing_behind_it() {
+        let (mut batch, mut sink) = (Batch::default(), Kept::default());
+        let (progress, status) = (Progress::new(StoredOffset::default(), 1 << 20), Status::default());
+        sent(&mut batch, "a");
+        held(&mut batch, "b");
+        sent(&mut batch, "c");
+        held(&mut batch, "d");
+        held(&mut batch, "e");
+        sent(&mut batch, "f");
+        batch.deliver(&mut sink, &progress, &status).unwrap();
+        assert_eq!(sink.0, [("a".to_owned(), 0)]);
+        fill(&mut batch, true);
+        batch.deliver(&mut sink, &progress, &status).unwrap();
+        assert_eq!(sink.0.len(), 3, "{:?}", sink.0);
+        // One that is set aside takes its number with it.
+        fill(&mut batch, false);
+        fill(&mut batch, true);
+        assert!(!batch.is_held());
+        batch.deliver(&mut sink, &progress, &status).unwrap();
+        let topics: Vec<_> = sink
+            .0
+            .iter()
+            .map(|(topic, sequence)| (topic.as_str(), *sequence))
+            .collect();
+        assert_eq!(topics, [("a", 0), ("b", 1), ("c", 2), ("e", 4), ("f", 5)]);
+        assert!(batch.is_empty() && batch.len() == 0);
     }
 }

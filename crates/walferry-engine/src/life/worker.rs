@@ -3,7 +3,7 @@
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::oneshot;
@@ -156,9 +156,14 @@ impl<K: Sink> Work<K> {
     fn wait(&mut self, wait: &Wait) -> bool {
         let progress = &self.progress;
         self.sink.before_waiting(&mut || wait.is_over() || progress.is_over());
+        let begun = Instant::now();
         while !wait.wait_for(LOOK) {
             if progress.is_over() {
                 return false;
+            }
+            // A round trip is no news.
+            if wait.trouble().is_none() && begun.elapsed() < NEWS {
+                continue;
             }
             let failure = awaited(wait);
             let known = self.status.awaited().map(|trouble| trouble.failure);
@@ -185,6 +190,9 @@ impl<K: Sink> Work<K> {
 
 /// How often it is looked whether waiting is over for another reason, and what is in the way.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// A wait that lasts so long is told though nothing is known to be in the way.
+const NEWS: Duration = Duration::from_secs(3);
 
 /// What is told while a record waits.
 fn awaited(wait: &Wait) -> Failure {

@@ -1,6 +1,6 @@
 //! A throw-away schema registry: Apicurio, with its own interfaces and Confluent's.
 
-use super::process::{Process, free_port};
+use super::process::{Process, free_port, wait_for};
 use super::{request, scratch, tools};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -56,7 +56,7 @@ impl Registry {
     #[track_caller]
     pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
         let path = format!("/apis/ccompat/v7{path}");
-        request(self.port, method, &path, body).expect("the registry answers").json()
+        wait_for("the registry's answer", || request(self.port, method, &path, body)).json()
     }
 }
 

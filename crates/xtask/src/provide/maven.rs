@@ -41,7 +41,8 @@ pub(crate) fn unpack(artifact: &str, folder: &Path) -> Outcome {
             .arg("dependency:unpack")
             .arg(format!("-Dartifact={artifact}"))
             .arg(format!("-DoutputDirectory={}", folder.display()))
-            // Its default is made of a project's folders, and there is no project here.
+            // There is no project here, and a plug-in that wants to note something in the project's folder makes one where it stands.
+            .current_dir(folder)
             .arg(format!("-DmarkersDirectory={}", folder.join("markers").display())),
     )
 }

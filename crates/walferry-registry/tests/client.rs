@@ -1,0 +1,324 @@
+//! The client against a registry that answers what each test wants.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use walferry_config::Secret;
+use walferry_converter::registry::{
+    Answer, Api, Auth, Ids, Kind, Lookup, OAuth, Refusal, Registry, Request, Settings, Subject, Tls,
+};
+use walferry_registry::Registries;
+
+/// A server: `METHOD path` to status and body. Unknown paths are 404 without a body.
+#[derive(Clone, Default)]
+struct Fake {
+    answers: Arc<Mutex<HashMap<String, (u16, String)>>>,
+    /// What was asked: the first line, the authorization and the body.
+    asked: Arc<Mutex<Vec<(String, String, String)>>>,
+}
+
+impl Fake {
+    fn start() -> (Self, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let fake = Self::default();
+        let served = fake.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                served.serve(&stream);
+            }
+        });
+        (fake, url)
+    }
+
+    fn answer(&self, request: &str, status: u16, body: &str) {
+        self.answers
+            .lock()
+            .unwrap()
+            .insert(request.to_owned(), (status, body.to_owned()));
+    }
+
+    fn asked(&self) -> Vec<(String, String, String)> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    fn serve(&self, mut stream: &TcpStream) -> Option<()> {
+        let mut reader = BufReader::new(stream);
+        let (mut first, mut authorization, mut length) = (String::new(), String::new(), 0);
+        reader.read_line(&mut first).ok()?;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok()?;
+            if let Some((name, value)) = line.trim_end().split_once(": ") {
+                match name.to_ascii_lowercase().as_str() {
+                    "content-length" => length = value.parse().ok()?,
+                    "authorization" => authorization = value.to_owned(),
+                    _ => {}
+                }
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).ok()?;
+        let request = first.trim_end().trim_end_matches(" HTTP/1.1").to_owned();
+        let answer = self.answers.lock().unwrap().get(&request).cloned();
+        let (status, text) = answer.unwrap_or((404, String::new()));
+        let body = String::from_utf8(body).ok()?;
+        self.asked.lock().unwrap().push((request, authorization, body));
+        write!(
+            stream,
+            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
+            text.len()
+        )
+        .ok()
+    }
+}
+
+fn settings(api: Api, urls: Vec<String>) -> Settings {
+    Settings {
+        api,
+        urls,
+        auth: Auth::None,
+        headers: Vec::new(),
+        tls: Tls::default(),
+        connect_timeout: Duration::from_secs(5),
+        read_timeout: Duration::from_secs(5),
+    }
+}
+
+fn request(lookup: Lookup) -> Request {
+    Request {
+        subject: Subject {
+            id: "shop.t-value".to_owned(),
+            ..Subject::default()
+        },
+        kind: Kind::Avro,
+        schema: "\"int\"".to_owned(),
+        lookup,
+    }
+}
+
+fn register() -> Request {
+    request(Lookup::Register {
+        normalize: false,
+        if_exists: "RETURN_OR_UPDATE",
+    })
+}
+
+/// What the client says in the end.
+#[track_caller]
+fn settled(client: &dyn Registry, request: &Request) -> Result<Ids, Refusal> {
+    let until = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < until {
+        match client.ids(request) {
+            Answer::Known(ids) => return Ok(ids),
+            Answer::Refused(refusal) => return Err(refusal),
+            Answer::Wait(wait) => drop(wait.wait_for(Duration::from_secs(5))),
+        }
+    }
+    panic!("no answer");
+}
+
+const REGISTER: &str = "POST /subjects/shop.t-value/versions";
+
+#[test]
+fn a_schema_is_registered_once_and_its_id_kept() {
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 200, r#"{"id":7}"#);
+    let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+    for _ in 0..3 {
+        let ids = settled(&*client, &register()).unwrap();
+        assert_eq!((ids.content, ids.global), (7, 7));
+    }
+    let asked = fake.asked();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].2, r#"{"schema":"\"int\""}"#);
+}
+
+#[test]
+fn what_may_pass_is_asked_again_and_what_is_in_the_way_is_told() {
+    let (fake, url) = Fake::start();
+    fake.answer(
+        REGISTER,
+        500,
+        r#"{"error_code":50001,"message":"Error in the backend data store"}"#,
+    );
+    let client = Registries::default().of(&settings(Api::Confluent, vec![url.clone()]));
+    let Answer::Wait(wait) = client.ids(&register()) else {
+        panic!("it cannot be known")
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    let trouble = loop {
+        match wait.trouble() {
+            Some(trouble) => break trouble,
+            None => assert!(Instant::now() < until && !wait.wait_for(Duration::from_millis(10))),
+        }
+    };
+    assert_eq!(
+        trouble.what,
+        format!("the schema registry at {url} answers 500 Error in the backend data store")
+    );
+    fake.answer(REGISTER, 200, r#"{"id":7}"#);
+    assert_eq!(settled(&*client, &register()).unwrap().content, 7);
+}
+
+#[test]
+fn a_refusal_has_the_registrys_words() {
+    let (fake, url) = Fake::start();
+    fake.answer(
+        REGISTER,
+        409,
+        r#"{"error_code":409,"message":"field 'x' at path '/fields/1' has no default"}"#,
+    );
+    let find = "POST /subjects/shop.t-value";
+    fake.answer(find, 404, r#"{"error_code":40403,"message":"Schema not found"}"#);
+    let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+    let refusal = settled(&*client, &register()).unwrap_err();
+    assert_eq!(
+        refusal.what,
+        "the schema is incompatible with an earlier one: field 'x' at path '/fields/1' has no default"
+    );
+    let refusal = settled(&*client, &request(Lookup::Find { normalize: false })).unwrap_err();
+    assert_eq!(refusal.what, "it has no such schema: Schema not found");
+    assert!(refusal.hint.unwrap().contains("auto.register.schemas=true"));
+}
+
+#[test]
+fn a_404_that_is_not_the_registrys_is_no_refusal() {
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 404, "default backend - 404");
+    let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+    let Answer::Wait(wait) = client.ids(&register()) else {
+        panic!("it cannot be known")
+    };
+    assert!(!wait.wait_for(Duration::from_millis(500)));
+    fake.answer(REGISTER, 200, r#"{"id":7}"#);
+    assert_eq!(settled(&*client, &register()).unwrap().content, 7);
+}
+
+#[test]
+fn another_url_is_asked_where_one_does_not_answer() {
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 200, r#"{"id":7}"#);
+    let (ill, ill_url) = Fake::start();
+    ill.answer(REGISTER, 503, "");
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let urls = vec![format!("http://{nobody}"), ill_url, url];
+    let client = Registries::default().of(&settings(Api::Confluent, urls));
+    assert_eq!(settled(&*client, &register()).unwrap().content, 7);
+}
+
+#[test]
+fn the_latest_version_must_give_the_same_bytes() {
+    let (fake, url) = Fake::start();
+    let latest = "GET /subjects/shop.t-value/versions/latest";
+    fake.answer(
+        latest,
+        200,
+        r#"{"id":9,"version":3,"schema":"{\"type\":\"int\",\"doc\":\"by hand\"}"}"#,
+    );
+    let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+    assert_eq!(settled(&*client, &request(Lookup::Latest)).unwrap().content, 9);
+
+    let (fake, url) = Fake::start();
+    fake.answer(latest, 200, r#"{"id":9,"version":3,"schema":"\"long\""}"#);
+    let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+    assert_eq!(
+        settled(&*client, &request(Lookup::Latest)).unwrap_err().what,
+        "the version it has does not fit the record: the record has int, the registered schema long"
+    );
+}
+
+#[test]
+fn name_and_password_and_tokens_are_sent() {
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 200, r#"{"id":7}"#);
+    fake.answer("POST /token", 200, r#"{"access_token":"abc","expires_in":300}"#);
+    let cases = [
+        (
+            Auth::Basic {
+                user: "me".to_owned(),
+                password: Secret::new("pw"),
+            },
+            "Basic bWU6cHc=",
+        ),
+        (Auth::Bearer(Secret::new("fixed")), "Bearer fixed"),
+        (
+            Auth::OAuth(OAuth {
+                token_url: format!("{url}/token"),
+                client_id: "id".to_owned(),
+                client_secret: Secret::new("secret"),
+                scope: Some("registry".to_owned()),
+            }),
+            "Bearer abc",
+        ),
+    ];
+    for (auth, expected) in cases {
+        let settings = Settings {
+            auth,
+            ..settings(Api::Confluent, vec![url.clone()])
+        };
+        settled(&*Registries::default().of(&settings), &register()).unwrap();
+        let asked = fake.asked();
+        assert_eq!(asked.last().unwrap().1, expected);
+    }
+    let token = fake.asked().into_iter().find(|(request, ..)| request == "POST /token");
+    let (_, authorization, body) = token.unwrap();
+    assert_eq!(authorization, "Basic aWQ6c2VjcmV0");
+    assert_eq!(body, "grant_type=client_credentials&scope=registry");
+}
+
+#[test]
+fn apicurios_interfaces_are_spoken() {
+    let (fake, url) = Fake::start();
+    let two = "POST /groups/default/artifacts?ifExists=RETURN_OR_UPDATE&canonical=false";
+    fake.answer(two, 200, r#"{"id":"shop.t-value","globalId":5,"contentId":4}"#);
+    let client = Registries::default().of(&settings(Api::ApicurioV2, vec![url.clone()]));
+    let ids = settled(&*client, &register()).unwrap();
+    assert_eq!((ids.content, ids.global), (4, 5));
+    assert_eq!(fake.asked()[0].2, "\"int\"");
+
+    fake.answer(two, 200, r#"{"artifact":{},"version":{"globalId":15,"contentId":14}}"#);
+    let client = Registries::default().of(&settings(Api::ApicurioV3, vec![url]));
+    let ids = settled(&*client, &register()).unwrap();
+    assert_eq!((ids.content, ids.global), (14, 15));
+}
+
+#[test]
+fn ids_are_looked_at_again_after_a_failure_and_all_are_lost_where_one_is() {
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 200, r#"{"id":7}"#);
+    let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+    settled(&*client, &register()).unwrap();
+    assert_eq!(client.generation(), 0);
+
+    // Away, and back with nothing: another schema is the first to notice.
+    let other = Request {
+        subject: Subject {
+            id: "other".to_owned(),
+            ..Subject::default()
+        },
+        ..register()
+    };
+    fake.answer("POST /subjects/other/versions", 503, "");
+    let Answer::Wait(wait) = client.ids(&other) else {
+        panic!("it cannot be known")
+    };
+    assert!(!wait.wait_for(Duration::from_millis(500)));
+    fake.answer(
+        "GET /schemas/ids/7?subject=shop.t-value",
+        404,
+        r#"{"error_code":40403,"message":"Schema not found"}"#,
+    );
+    fake.answer("POST /subjects/other/versions", 200, r#"{"id":1}"#);
+    fake.answer(REGISTER, 200, r#"{"id":2}"#);
+    assert_eq!(settled(&*client, &other).unwrap().content, 1);
+    assert_eq!(client.generation(), 1);
+    assert_eq!(settled(&*client, &register()).unwrap().content, 2);
+}
