@@ -9,6 +9,7 @@ use std::{
 };
 
 use walferry_admin::{Admin, bind, serve};
+use walferry_engine::supervisor::Fixed;
 use walferry_engine::{
     Cause, Disposition, Exit, Failure,
     status::{Phase, Slot, Slots, Status, Trouble},
@@ -258,7 +259,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map(|state| (state, Arc::new(Status::new(state.name, "shop"))))
         .collect();
     let admin = Admin {
-        connectors: shown.iter().map(|(_, status)| status.clone()).collect(),
+        connectors: Arc::new(Fixed(shown.iter().map(|(_, status)| status.clone()).collect())),
         version: env!("CARGO_PKG_VERSION"),
         kafka_cluster_id: Arc::new(OnceLock::new()),
         started: SystemTime::now(),

@@ -97,6 +97,8 @@ impl<'a> ConnectorStatus<'a> {
                 ("UNASSIGNED", vec![task("UNASSIGNED", trace)])
             }
             Phase::Stopped => ("STOPPED", Vec::new()),
+            Phase::Paused => ("PAUSED", vec![task("PAUSED", None)]),
+            Phase::Restarting => ("RESTARTING", vec![task("RESTARTING", None)]),
             Phase::Failed(failure) => ("RUNNING", vec![task("FAILED", Some(trace(&failure)))]),
             _ => ("RUNNING", vec![task("RUNNING", None)]),
         };
@@ -156,6 +158,14 @@ mod tests {
                 format!(
                     r#"{running}{},"trace":"slot_lost: slot dbz is lost\n\thint: drop it"}}],"type":"source"}}"#,
                     task("FAILED")
+                ),
+            ),
+            (
+                Phase::Paused,
+                format!(
+                    r#"{}{}}}],"type":"source"}}"#,
+                    running.replace("RUNNING", "PAUSED"),
+                    task("PAUSED")
                 ),
             ),
             (

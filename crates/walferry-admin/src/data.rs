@@ -100,18 +100,22 @@ struct Told {
 const TOPICS: usize = 50;
 
 impl Data {
-    /// `histories` are those of the connectors, in the same order.
-    pub(crate) fn new(admin: &Admin, histories: &[History], now_us: i64) -> Self {
-        let looks: Vec<_> = admin.connectors.iter().map(|status| Look::at(status, now_us)).collect();
-        let own = slots::own(&looks);
-        let connector = |(look, history)| Connector::new(look, history, SeenBy::new(look, &own));
+    /// `histories` are those of the connectors, by name.
+    pub(crate) fn new(admin: &Admin, histories: &BTreeMap<String, History>, now_us: i64) -> Self {
+        let statuses = admin.connectors.statuses();
+        let looks: Vec<_> = statuses.iter().map(|status| Look::at(status, now_us)).collect();
+        let (own, none) = (slots::own(&looks), History::default());
+        let connector = |look: &Look<'_>| {
+            let history = histories.get(&look.status.name).unwrap_or(&none);
+            Connector::new(look, history, SeenBy::new(look, &own))
+        };
         let started = admin.started.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self {
             version: admin.version,
             now: words::instant(now_us),
             started: words::instant(started.as_micros() as i64),
             resident_bytes: Process::own().map(|process| process.resident_bytes),
-            connectors: looks.iter().zip(histories).map(connector).collect(),
+            connectors: looks.iter().map(connector).collect(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The admin endpoint: health, readiness, metrics, slots and the page.
 //!
-//! It only looks: every answer is made from the [`Status`] of each connector, which others write. Paths and bodies that Kafka
-//! Connect has too are Connect's; the rest is Walferry's own.
+//! Every answer is made from the status of each connector, which others write. Connectors are paused, resumed, stopped and restarted
+//! through one trait, [`Connectors`]. Paths and bodies that Kafka Connect has too are Connect's; the rest is Walferry's own.
 
 mod connect;
 mod connections;
@@ -30,7 +30,7 @@ use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval, sleep},
 };
-use walferry_engine::status::Status;
+use walferry_engine::supervisor::Connectors;
 
 use crate::{connections::Limits, routes::Shown};
 
@@ -38,7 +38,7 @@ use crate::{connections::Limits, routes::Shown};
 #[derive(Debug, Clone)]
 pub struct Admin {
     /// The connectors of this process, in the order in which they are shown.
-    pub connectors: Arc<[Arc<Status>]>,
+    pub connectors: Arc<dyn Connectors>,
     /// Walferry's version.
     pub version: &'static str,
     /// Id of the Kafka cluster, once it is known.

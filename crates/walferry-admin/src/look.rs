@@ -156,7 +156,16 @@ impl<'a> Look<'a> {
 }
 
 /// Every word that [`phase_word`] may say.
-pub(crate) const PHASE_WORDS: [&str; 6] = ["starting", "snapshot", "streaming", "waiting", "failed", "stopped"];
+pub(crate) const PHASE_WORDS: [&str; 8] = [
+    "starting",
+    "snapshot",
+    "streaming",
+    "waiting",
+    "failed",
+    "paused",
+    "restarting",
+    "stopped",
+];
 
 fn phase_word(phase: &Phase) -> &'static str {
     match phase {
@@ -165,6 +174,8 @@ fn phase_word(phase: &Phase) -> &'static str {
         Phase::Streaming => "streaming",
         Phase::Waiting(_) => "waiting",
         Phase::Failed(_) => "failed",
+        Phase::Paused => "paused",
+        Phase::Restarting => "restarting",
         Phase::Stopped => "stopped",
     }
 }
@@ -296,6 +307,8 @@ pub(crate) mod tests {
             Phase::Streaming,
             Phase::Waiting(failure.clone()),
             Phase::Failed(failure),
+            Phase::Paused,
+            Phase::Restarting,
             Phase::Stopped,
         ];
         assert_eq!(phases.each_ref().map(phase_word), PHASE_WORDS);

@@ -21,7 +21,8 @@ const WAL_STATUSES: [&str; 4] = ["reserved", "extended", "unreserved", "lost"];
 
 /// The text of `/metrics`.
 pub(crate) fn text(admin: &Admin, process: Option<Process>, now_us: i64) -> String {
-    let looks: Vec<_> = admin.connectors.iter().map(|status| Look::at(status, now_us)).collect();
+    let statuses = admin.connectors.statuses();
+    let looks: Vec<_> = statuses.iter().map(|status| Look::at(status, now_us)).collect();
     let mut page = Page {
         out: Exposition::default(),
         looks: &looks,
@@ -333,6 +334,7 @@ mod tests {
         time::Duration,
     };
 
+    use walferry_engine::supervisor::Fixed;
     use walferry_engine::{
         Failure,
         status::{Status, Trouble},
@@ -395,7 +397,7 @@ mod tests {
         });
         status.set_slots(figures);
         Admin {
-            connectors: Arc::from([Arc::new(status), Arc::new(Status::new("silent", "quiet"))]),
+            connectors: Arc::new(Fixed(vec![Arc::new(status), Arc::new(Status::new("silent", "quiet"))])),
             version: "1.2.3",
             kafka_cluster_id: Arc::default(),
             started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_789_999_000),
@@ -573,7 +575,7 @@ mod tests {
     fn a_row_that_stops_the_connector_is_erroneous_and_its_task_counts_no_more() {
         let admin = admin();
         let failure = Failure::stop(Exit::Record, "conversion", "no", "hint");
-        admin.connectors[0].set_phase(Phase::Failed(failure));
+        admin.connectors.statuses()[0].set_phase(Phase::Failed(failure));
         let page = text(&admin, None, NOW_US);
         let (samples, _) = parse(&page);
         let erroneous =

@@ -1,6 +1,7 @@
 //! Paths, and the forms in which Connect refuses.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -8,14 +9,15 @@ use std::{
 use axum::{
     Router,
     body::Body,
-    extract::{DefaultBodyLimit, Path, State},
+    extract::{DefaultBodyLimit, Path, RawQuery, State},
     handler::Handler,
     http::{HeaderValue, Method, StatusCode, header},
     middleware::from_fn_with_state,
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{MethodRouter, get, post, put},
 };
 use serde::Serialize;
+use walferry_engine::supervisor::UnknownConnector;
 
 use crate::{
     Admin,
@@ -34,26 +36,28 @@ use crate::{
 pub(crate) struct Shown {
     admin: Admin,
     address: SocketAddr,
-    /// Of the connectors, in their order.
-    histories: Mutex<Vec<History>>,
+    /// Of the connectors, by name.
+    histories: Mutex<BTreeMap<String, History>>,
 }
 
 type Seen = State<Arc<Shown>>;
 
 impl Shown {
     pub(crate) fn new(admin: Admin, address: SocketAddr) -> Self {
-        let histories = admin.connectors.iter().map(|_| History::default()).collect();
         Self {
             admin,
             address,
-            histories: Mutex::new(histories),
+            histories: Mutex::default(),
         }
     }
 
     /// Takes a sample of every connector.
     pub(crate) fn sample(&self, now_us: i64) {
         let mut histories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
-        for (status, history) in self.admin.connectors.iter().zip(histories.iter_mut()) {
+        let statuses = self.admin.connectors.statuses();
+        histories.retain(|name, _| statuses.iter().any(|status| status.name == *name));
+        for status in &statuses {
+            let history = histories.entry(status.name.clone()).or_default();
             history.push(&Look::at(status, now_us));
         }
     }
@@ -74,6 +78,11 @@ pub(crate) fn router(shown: Arc<Shown>) -> Router {
     let routes = at(routes, "/slots", all_slots);
     let routes = at(routes, "/connectors", connectors);
     let routes = at(routes, "/connectors/{name}/status", connector_status);
+    let routes = change(routes, "/connectors/{name}/pause", put(pause));
+    let routes = change(routes, "/connectors/{name}/resume", put(resume));
+    let routes = change(routes, "/connectors/{name}/stop", put(stop));
+    let routes = change(routes, "/connectors/{name}/restart", post(restart));
+    let routes = change(routes, "/connectors/{name}/tasks/{task}/restart", post(restart_task));
     let routes = at(routes, "/ui", page);
     let routes = at(routes, "/ui/data", data);
     routes
@@ -92,6 +101,11 @@ where
     routes
         .route(path, get(handler.clone()))
         .route(&format!("{path}/"), get(handler))
+}
+
+/// A path that changes something, which Connect takes with a slash at its end too.
+fn change(routes: Router<Arc<Shown>>, path: &str, method: MethodRouter<Arc<Shown>>) -> Router<Arc<Shown>> {
+    routes.route(path, method.clone()).route(&format!("{path}/"), method)
 }
 
 async fn root(State(shown): Seen) -> Response {
@@ -119,7 +133,8 @@ struct Readiness<'a> {
 
 async fn ready(State(shown): Seen) -> Response {
     let now_us = now_us();
-    let connectors = shown.admin.connectors.iter().map(|status| {
+    let statuses = shown.admin.connectors.statuses();
+    let connectors = statuses.iter().map(|status| {
         let look = Look::at(status, now_us);
         Readiness {
             name: &status.name,
@@ -143,31 +158,92 @@ async fn scrape(State(shown): Seen) -> Response {
 }
 
 async fn all_slots(State(shown): Seen) -> Response {
-    json(StatusCode::OK, &slots::Body::new(&shown.admin.connectors, now_us()))
+    json(
+        StatusCode::OK,
+        &slots::Body::new(&shown.admin.connectors.statuses(), now_us()),
+    )
 }
 
 async fn connectors(State(shown): Seen) -> Response {
-    let names: Vec<_> = shown.admin.connectors.iter().map(|status| &status.name).collect();
+    let statuses = shown.admin.connectors.statuses();
+    let names: Vec<_> = statuses.iter().map(|status| &status.name).collect();
     json(StatusCode::OK, &names)
 }
 
 async fn connector_status(State(shown): Seen, Path(name): Path<String>) -> Response {
-    match shown.admin.connectors.iter().find(|status| status.name == name) {
-        Some(status) => json(
-            StatusCode::OK,
-            &ConnectorStatus::new(status, shown.admin.version, shown.address),
-        ),
-        None => {
-            let message = format!("No status found for connector {name}");
-            json(
-                StatusCode::NOT_FOUND,
-                &ErrorBody {
-                    error_code: 404,
-                    message,
-                },
-            )
-        }
+    status_body(&shown, &name, StatusCode::OK)
+        .unwrap_or_else(|| not_found(format!("No status found for connector {name}")))
+}
+
+fn status_body(shown: &Shown, name: &str, code: StatusCode) -> Option<Response> {
+    let statuses = shown.admin.connectors.statuses();
+    let status = statuses.iter().find(|status| status.name == name)?;
+    let body = ConnectorStatus::new(status, shown.admin.version, shown.address);
+    Some(json(code, &body))
+}
+
+/// `PUT /connectors/{name}/pause`. Like the others, it answers before the connector has done what is asked.
+async fn pause(State(shown): Seen, Path(name): Path<String>) -> Response {
+    changed(shown.admin.connectors.pause(&name), StatusCode::ACCEPTED)
+}
+
+async fn resume(State(shown): Seen, Path(name): Path<String>) -> Response {
+    changed(shown.admin.connectors.resume(&name), StatusCode::ACCEPTED)
+}
+
+async fn stop(State(shown): Seen, Path(name): Path<String>) -> Response {
+    changed(shown.admin.connectors.stop(&name), StatusCode::NO_CONTENT)
+}
+
+fn changed(done: Result<(), UnknownConnector>, code: StatusCode) -> Response {
+    match done {
+        Ok(()) => code.into_response(),
+        Err(UnknownConnector(name)) => not_found(format!("Unknown connector {name}")),
     }
+}
+
+/// `POST /connectors/{name}/restart`. Without flags Connect restarts the connector and leaves its task alone. Here a connector is no
+/// more than its task, so there is nothing to do.
+async fn restart(State(shown): Seen, Path(name): Path<String>, RawQuery(query): RawQuery) -> Response {
+    let query = query.unwrap_or_default();
+    // Connect takes whatever is not `true` for false.
+    let is_set = |flag: &str| {
+        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.any(|(key, value)| key == flag && value.eq_ignore_ascii_case("true"))
+    };
+    let (tasks, only_failed) = (is_set("includeTasks"), is_set("onlyFailed"));
+    let connectors = &shown.admin.connectors;
+    let known = connectors.statuses().iter().any(|status| status.name == name);
+    if !known || tasks && connectors.restart(&name, only_failed).is_err() {
+        return not_found(format!("Unknown connector: {name}"));
+    }
+    if !tasks && !only_failed {
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    status_body(&shown, &name, StatusCode::ACCEPTED).unwrap_or_else(|| not_found(format!("Unknown connector: {name}")))
+}
+
+/// `POST /connectors/{name}/tasks/{task}/restart`. There is one task, number 0.
+async fn restart_task(State(shown): Seen, Path((name, task)): Path<(String, String)>) -> Response {
+    let Ok(task) = task.parse::<u32>() else {
+        return refused(StatusCode::NOT_FOUND);
+    };
+    let connectors = &shown.admin.connectors;
+    if !connectors.statuses().iter().any(|status| status.name == name) {
+        return not_found(format!("Unknown connector: {name}"));
+    }
+    if task != 0 || connectors.restart(&name, false).is_err() {
+        return not_found(format!("Unknown task: {name}-{task}"));
+    }
+    StatusCode::NO_CONTENT.into_response()
+}
+
+fn not_found(message: String) -> Response {
+    let body = ErrorBody {
+        error_code: 404,
+        message,
+    };
+    json(StatusCode::NOT_FOUND, &body)
 }
 
 async fn page() -> Response {

@@ -66,6 +66,12 @@ impl Verdict {
                     .with_cost(look)
             }
             Phase::Stopped => Self::new(false, Level::Note, "stopped as it was asked to".into()),
+            Phase::Paused => Self::new(
+                false,
+                Level::Note,
+                "paused as it was asked to: nothing is read, and the slot keeps WAL".into(),
+            ),
+            Phase::Restarting => Self::new(false, Level::Note, "restarting as it was asked to".into()),
             // Also while it looks whether the gap is still there.
             _ if gap.is_some() => Self::at_gap(look, &gap.unwrap_or_default()),
             Phase::Starting | Phase::Waiting(_) => Self::before_reading(look).with_kafka(look).with_wait(look),
@@ -467,6 +473,7 @@ mod tests {
                 Level::Bad,
             ),
             ("stopped", vec![Phase::Streaming, Phase::Stopped], 0, false, Level::Note),
+            ("paused", vec![Phase::Streaming, Phase::Paused], 0, false, Level::Note),
         ];
         for (name, phases, later, ready, level) in cases {
             let status = Status::new("orders", "shop");

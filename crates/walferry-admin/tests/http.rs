@@ -15,6 +15,7 @@ use walferry_admin::{Admin, bind, serve};
 use walferry_engine::{
     Exit, Failure,
     status::{Phase, Status},
+    supervisor::Fixed,
 };
 
 struct Answer {
@@ -53,7 +54,7 @@ async fn shown() -> (
 ) {
     let status = Arc::new(Status::new("orders 1", "shop"));
     let admin = Admin {
-        connectors: Arc::from([status.clone()]),
+        connectors: Arc::new(Fixed(vec![status.clone()])),
         version: "1.2.3",
         kafka_cluster_id: Arc::new(OnceLock::from("cluster".to_owned())),
         started: SystemTime::now(),

@@ -152,6 +152,10 @@ pub enum Phase {
     Waiting(Failure),
     /// Stopped for good.
     Failed(Failure),
+    /// Asked to read nothing, and to keep its slot.
+    Paused,
+    /// Ending in order, to begin anew.
+    Restarting,
     /// Stopped because it was asked to.
     Stopped,
 }
@@ -469,7 +473,11 @@ impl Status {
     }
     /// Adds such a warning.
     pub fn warn(&self, text: String) {
-        lock(&self.warnings).push(text);
+        let mut warnings = lock(&self.warnings);
+        // Each start of the connector says the same.
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
     }
 }
 
@@ -486,8 +494,8 @@ impl Course {
                     since_us,
                 });
             }
-            Phase::Failed(_) | Phase::Stopped => self.trouble = None,
-            Phase::Starting => {}
+            Phase::Failed(_) | Phase::Paused | Phase::Stopped => self.trouble = None,
+            Phase::Starting | Phase::Restarting => {}
         }
         if self.phase != phase || self.since_us == 0 {
             (self.phase, self.since_us) = (phase, at_us);

@@ -13,7 +13,7 @@ use walferry_config::{
 };
 use walferry_converter::{Converter, Role, converter, registry::Unasked};
 use walferry_engine::{
-    Converters, Failure, Pipeline, Tolerance,
+    Converters, Disposition, Exit, Failure, Pipeline, Tolerance,
     connector::{Connector, Settings},
     source::TableFilter,
     start::{Mismatch, SnapshotPolicy},
@@ -73,16 +73,26 @@ pub(crate) type Pipelines = Box<dyn FnMut(&StoredOffset) -> Result<Pipeline, Fai
 /// A connector of Postgres, Kafka and a folder.
 pub(crate) type Assembled = Connector<Postgres, Producers, FileStore, Pipelines>;
 
-/// Puts a connector together. Nothing is connected yet; the folder is locked.
-pub(crate) fn connector(loaded: &Loaded, data_dir: &Path, status: Arc<Status>) -> Result<Assembled, Error> {
+/// Puts a connector together, which shares the memory in flight with others: `share` is how many they are. Nothing is connected
+/// yet; the folder is locked.
+pub(crate) fn connector(
+    loaded: &Loaded,
+    data_dir: &Path,
+    share: usize,
+    status: Arc<Status>,
+) -> Result<Assembled, Failure> {
     let config = &loaded.connector;
-    let store = FileStore::open_when_possible(data_dir, partition(config))
-        .map_err(|error| Error::failure(format!("connector {:?} did not start", config.name), error.into()))?;
+    let store = FileStore::open_when_possible(data_dir, partition(config))?;
     let folder = store.path().parent().map(Path::to_owned);
-    let kafka = kafka(loaded)?;
+    let kafka = kafka(loaded).map_err(|error| Failure {
+        disposition: Disposition::Stop(Exit::Setup),
+        kind: "configuration",
+        causes: error.causes(),
+        record_key: None,
+    })?;
     kafka.warnings().iter().for_each(|warning| status.warn(warning.clone()));
     Ok(Connector {
-        settings: settings(loaded),
+        settings: settings(loaded, share),
         source: Postgres::new(config, status.clone()),
         sinks: Producers::new(kafka),
         store,
@@ -138,7 +148,7 @@ pub(crate) fn snapshot_policy(config: &Config) -> SnapshotPolicy {
     }
 }
 
-fn settings(loaded: &Loaded) -> Settings {
+fn settings(loaded: &Loaded, share: usize) -> Settings {
     let config = &loaded.connector;
     let (tables, include) = (captured(config), config.snapshot.include.clone());
     let snapshot_tables: TableFilter =
@@ -158,7 +168,7 @@ fn settings(loaded: &Loaded) -> Settings {
         tables,
         snapshot_tables,
         flush_interval: loaded.worker.offset_flush_interval,
-        in_flight_bytes: usize::try_from(config.streaming.in_flight_max_bytes).unwrap_or(usize::MAX),
+        in_flight_bytes: usize::try_from(config.streaming.in_flight_max_bytes).unwrap_or(usize::MAX) / share.max(1),
         max_retries: config.errors.max_retries,
         confirm: config.streaming.flush_mode != LsnFlushMode::Manual,
         drop_slot_on_stop: config.slot.drop_on_stop,

@@ -9,7 +9,7 @@ mod screen;
 mod server;
 mod shop;
 
-use std::{io, process, sync::Arc, thread};
+use std::{io, thread};
 
 use serde_json::json;
 use tokio::{
@@ -17,15 +17,14 @@ use tokio::{
     sync::watch,
     task::LocalSet,
 };
-use walferry_engine::status::Status;
 use walferry_kafka::demo::DemoCluster;
 
 use self::{play::Play, programs::Programs, scratch::Scratch, screen::Screen, server::Server};
 use crate::{
-    assemble,
     cli::{ConnectorArgs, DemoArgs},
     error::Error,
     load::load,
+    process,
 };
 
 /// Partitions of each topic.
@@ -67,17 +66,12 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Error> {
     })?
     .connectors
     .remove(0);
-    let status = Arc::new(Status::new(
-        &loaded.connector.name,
-        loaded.connector.topics.prefix.to_string(),
-    ));
-    let connector = assemble::connector(&loaded, &scratch.folder().join("offsets"), status.clone())?;
+    let offsets = scratch.folder().join("offsets");
 
     let stop = stop_at_signals();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::setup(format!("the runtime does not start: {error}")))?;
-    let mut play = Play::new(args, loaded, status, stop, screen);
-    let outcome = LocalSet::new().block_on(&runtime, play.run(&server, &configuration, connector));
+    let runtime = process::runtime().map_err(|failure| Error::failure("the demo did not start", failure))?;
+    let mut play = Play::new(args, loaded, stop, screen);
+    let outcome = LocalSet::new().block_on(&runtime, play.run(&server, &configuration, &offsets));
     drop((runtime, cluster, scratch));
     outcome?;
     play.goodbye()
@@ -131,7 +125,7 @@ fn stop_at_signals() -> watch::Sender<bool> {
                     _ = hangup.recv() => {}
                 }
                 if asked.send_replace(true) {
-                    process::exit(130);
+                    std::process::exit(130);
                 }
             }
         });

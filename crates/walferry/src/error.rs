@@ -65,6 +65,12 @@ impl Error {
         }
     }
 
+    /// The same, for its exit code alone.
+    pub(crate) fn already_told(mut self) -> Self {
+        self.told = true;
+        self
+    }
+
     /// Its reasons.
     pub(crate) fn causes(self) -> Vec<Cause> {
         self.causes

@@ -1,6 +1,7 @@
 //! Walferry: change data capture from Postgres to Kafka.
 
 mod assemble;
+mod beside;
 mod check;
 mod cli;
 mod demo;
@@ -9,6 +10,7 @@ mod listen;
 mod load;
 mod logging;
 mod offsets;
+mod process;
 mod progress;
 mod run;
 mod say;

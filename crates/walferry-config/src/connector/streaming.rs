@@ -117,7 +117,8 @@ properties! {
     const XMIN_INTERVAL: Property<Duration> = Property::new("xmin.fetch.interval.ms").default("0")
         .text("How often the slot's `catalog_xmin` is fetched for `source.xmin`; 0 never, and `source.xmin` is null.");
     const IN_FLIGHT: Property<Option<ByteCount>> = Property::new("walferry.in.flight.max.bytes")
-        .text("How many bytes may be on their way from Postgres to Kafka. What does not fit waits in Postgres. Walferry's own; \
+        .text("How many bytes may be on their way from Postgres to Kafka. What does not fit waits in Postgres. The connectors \
+               of one process share it: with two of them, each has half of what its own configuration says. Walferry's own; \
                16777216 (16 MiB) unless `max.queue.size.in.bytes` says otherwise.");
     const QUEUE_BYTES: Property<u64> = Property::new("max.queue.size.in.bytes").default("0")
         .text("The same in Debezium's words; 0 means not set.");

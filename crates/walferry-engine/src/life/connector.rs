@@ -22,6 +22,7 @@ use crate::{
         new_slot::NewSlot,
         retries::Retries,
         start::{Mismatch, SnapshotPolicy},
+        target::Target,
     },
     path::pipeline::Pipeline,
     source::{Request, Source, TableFilter},
@@ -82,15 +83,15 @@ where
     O: OffsetStore,
     P: FnMut(&StoredOffset) -> Result<Pipeline, Failure>,
 {
-    /// Runs until `stop` says so (`Ok`) or until it fails for good.
-    pub async fn run(&mut self, mut stop: watch::Receiver<bool>) -> Result<(), Failure> {
+    /// Runs until `target` says that it shall stop (`Ok`), or until it fails for good.
+    pub async fn run(&mut self, mut target: watch::Receiver<Target>) -> Result<(), Failure> {
         let mut carried = Carried {
             retries: Retries::new(self.settings.max_retries),
             again: Again::default(),
             new_slot: NewSlot::default(),
             gaps: self.remember_gap().await,
         };
-        let mut ended = self.sessions(&mut carried, &mut stop).await;
+        let mut ended = self.sessions(&mut carried, &mut target).await;
         if let Err(failure) = ended {
             ended = Err(carried
                 .new_slot
@@ -104,11 +105,26 @@ where
         ended
     }
 
+    /// Waits while the connector is paused and has no session that keeps its connection. Returns what is wanted then.
+    async fn wait_while_paused(&self, target: &mut watch::Receiver<Target>) -> Target {
+        if target.has_changed().is_err() {
+            return Target::Stopped;
+        }
+        if *target.borrow() == Target::Paused {
+            self.status.set_phase(status::Phase::Paused);
+        }
+        until(target, |target| target != Target::Paused).await
+    }
+
     /// One session after another, until one ends in order or fails for good.
-    async fn sessions(&mut self, carried: &mut Carried, stop: &mut watch::Receiver<bool>) -> Result<(), Failure> {
+    async fn sessions(&mut self, carried: &mut Carried, target: &mut watch::Receiver<Target>) -> Result<(), Failure> {
         loop {
-            let Err(failure) = self.session(carried, stop).await else {
+            if self.wait_while_paused(target).await == Target::Stopped {
                 return Ok(());
+            }
+            let Err(failure) = self.session(carried, target).await else {
+                // In order: to stop, or because it was paused and is to go on.
+                continue;
             };
             let waits = async {
                 if failure.is_gap() {
@@ -125,7 +141,7 @@ where
             tokio::select! {
                 biased;
                 waited = waits => waited?,
-                () = stopped(stop) => return Ok(()),
+                () = stopped(target) => return Ok(()),
             }
         }
     }
@@ -149,7 +165,15 @@ impl Carried {
     }
 }
 
-pub(super) async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // A closed channel is a stop too: nobody is left who could say it.
-    let _ = stop.wait_for(|stop| *stop).await;
+/// Waits until the connector is to stop.
+pub(super) async fn stopped(target: &mut watch::Receiver<Target>) {
+    until(target, |target| target == Target::Stopped).await;
+}
+
+/// Waits until the target is a certain one. A closed channel is a stop too: nobody is left who could say it.
+pub(super) async fn until(target: &mut watch::Receiver<Target>, is_it: impl Fn(Target) -> bool) -> Target {
+    match target.wait_for(|target| is_it(*target)).await {
+        Ok(target) => *target,
+        Err(_) => Target::Stopped,
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! A connector runs one session after another. A session looks at the server and at the stored offset, decides where to begin,
 //! starts the tasks of path and delivery, and ends them in order, so that whatever Kafka has is stored and confirmed.
+//! The [supervisor] gives each connector a thread, and says which of them run, are paused or are stopped.
 //! This room may use the other two; they do not know it.
 
 pub mod connector;
@@ -12,4 +13,8 @@ mod reader;
 pub(crate) mod retries;
 mod session;
 pub mod start;
+pub mod supervisor;
+mod target;
 mod worker;
+
+pub use target::Target;

@@ -35,9 +35,10 @@ use crate::{
     failure::{Disposition, Exit, Failure},
     history::Gate,
     life::{
-        connector::{Carried, Connector, Settings, stopped},
+        connector::{Carried, Connector, Settings, stopped, until},
         prepare::Prepared,
         reader::Reader,
+        target::Target,
         worker::{Work, Worker},
     },
     path::pipeline::Pipeline,
@@ -94,17 +95,17 @@ where
     pub(super) async fn session(
         &mut self,
         carried: &mut Carried,
-        stop: &mut watch::Receiver<bool>,
+        target: &mut watch::Receiver<Target>,
     ) -> Result<(), Failure> {
         self.tell_start();
         let prepared = tokio::select! {
             biased;
             prepared = self.prepare(carried) => prepared?,
-            () = stopped(stop) => return Ok(()),
+            () = stopped(target) => return Ok(()),
         };
-        let ended = self.read_and_deliver(prepared, carried, stop).await?;
+        let ended = self.read_and_deliver(prepared, carried, target).await?;
         self.status.counters.connected.store(0, Relaxed);
-        let is_last = *stop.borrow();
+        let is_last = *target.borrow() == Target::Stopped;
         ended.judge(is_last)?;
         if is_last && self.settings.drop_slot_on_stop {
             self.source.control().drop_slot().await?;
@@ -126,7 +127,7 @@ where
         &mut self,
         prepared: Prepared,
         carried: &mut Carried,
-        stop: &mut watch::Receiver<bool>,
+        target: &mut watch::Receiver<Target>,
     ) -> Result<Ended, Failure> {
         let (wires, receiver) = Wires::new(&self.settings, &prepared.offset, &self.status);
         let (requests, mut requested) = source::requests();
@@ -174,7 +175,7 @@ where
             ended = worker.ended() => ended,
             ended = keeping.ended() => ended,
             ended = reading.ended() => ended,
-            () = stopped(stop) => Ok(()),
+            () = wires.told_to_end(target, status) => Ok(()),
         };
         let by = wires.progress.failure().map_or(ended, Err);
 
@@ -192,7 +193,7 @@ where
         tokio::select! {
             biased;
             () = worker.gone() => {}
-            () = async { stopped(stop).await; sleep(CLOSE).await } => {}
+            () = async { stopped(target).await; sleep(CLOSE).await } => {}
         }
         carried.take(&mut requested);
         Ok(Ended { by, saved })
@@ -252,6 +253,16 @@ impl Wires {
             server_end: self.server_end.clone(),
             until: None,
             is_news: true,
+        }
+    }
+
+    /// Waits until the operator wants the session to end. While the connector is paused, nothing more is read; what was read is
+    /// delivered, and the connection goes on answering, so that the slot stays in use.
+    async fn told_to_end(&self, target: &mut watch::Receiver<Target>, status: &Status) {
+        if until(target, |target| target != Target::Running).await == Target::Paused {
+            self.phase.send_replace(Phase::Drain);
+            status.set_phase(status::Phase::Paused);
+            until(target, |target| target != Target::Paused).await;
         }
     }
 

@@ -42,7 +42,9 @@ impl Worker {
         let (end, ended) = oneshot::channel();
         let (last, gone) = oneshot::channel::<()>();
         let progress = work.progress.clone();
+        let span = tracing::Span::current();
         let run = move || {
+            let _span = span.entered();
             work.run(end);
             drop(last);
         };

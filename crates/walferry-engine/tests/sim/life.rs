@@ -1,10 +1,13 @@
 //! The life of a connector as a whole: what ends a session, what the next one does, what a stop waits for.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use tokio::{sync::watch, task::LocalSet, time::sleep};
 use walferry_engine::{
-    Disposition, Exit, Failure, Pipeline,
+    Disposition, Exit, Failure, Pipeline, Target,
     connector::{Connector, Settings},
     start::{Mismatch, SnapshotPolicy},
     status::{Phase, Status},
@@ -14,7 +17,7 @@ use walferry_pgoutput::Lsn;
 use walferry_snapshot::Done;
 
 use crate::{
-    edges::{BrokerIs, Edges, Hang, State, WAL_END},
+    edges::{BrokerIs, Edges, Hang, Server, State, WAL_END},
     fixture,
     script::Row,
     script::{self, Sent, Unit},
@@ -66,27 +69,36 @@ fn unreachable() -> Failure {
     Failure::retry("unreachable", "connection refused")
 }
 
-/// Runs a connector; `stop_when` is asked again and again whether it shall be stopped.
-async fn run(edges: &Edges, settings: Settings, stop_when: impl Fn(&State, &Status) -> bool) -> Result<(), Failure> {
-    let status = Arc::new(Status::new("c", "s"));
-    let stop = watch::Sender::new(false);
-    let mut connector = Connector {
+/// A connector of these edges.
+fn connector(
+    edges: &Edges,
+    settings: Settings,
+    status: &Arc<Status>,
+) -> Connector<Server, Edges, Edges, fn(&StoredOffset) -> Result<Pipeline, Failure>> {
+    Connector {
         settings,
         source: edges.server(),
         sinks: edges.clone(),
         store: edges.clone(),
-        pipelines: |after: &StoredOffset| -> Result<Pipeline, Failure> { Ok(fixture::pipeline(after)) },
+        pipelines: |after| Ok(fixture::pipeline(after)),
         status: status.clone(),
-    };
+    }
+}
+
+/// Runs a connector; `stop_when` is asked again and again whether it shall be stopped.
+async fn run(edges: &Edges, settings: Settings, stop_when: impl Fn(&State, &Status) -> bool) -> Result<(), Failure> {
+    let status = Arc::new(Status::new("c", "s"));
+    let target = watch::Sender::new(Target::Running);
+    let mut connector = connector(edges, settings, &status);
     let asking = async {
         while !stop_when(&edges.lock(), &status) {
             sleep(Duration::from_millis(1)).await;
         }
-        stop.send_replace(true);
+        target.send_replace(Target::Stopped);
         std::future::pending::<()>().await;
     };
     let ended = tokio::select! {
-        ended = connector.run(stop.subscribe()) => ended,
+        ended = connector.run(target.subscribe()) => ended,
         () = asking => unreachable!("it waits for ever"),
     };
     let phase = match &ended {
@@ -138,6 +150,58 @@ fn a_stop_delivers_stores_and_confirms_what_was_read() {
         let stored = state.offset.as_ref().and_then(|offset| offset.connect.lsn_proc);
         assert!(stored >= Some(3008), "{stored:?}");
         assert_eq!(state.slot.map(u64::from), stored);
+    });
+}
+
+#[test]
+fn a_paused_connector_keeps_its_connection_and_goes_on_when_it_is_resumed() {
+    block_on(async {
+        let edges = Edges::new(three());
+        let (status, target) = (Arc::new(Status::new("c", "s")), watch::Sender::new(Target::Running));
+        let mut connector = connector(&edges, settings(), &status);
+        let until = async |is_so: &dyn Fn(&State) -> bool| {
+            while !is_so(&edges.lock()) {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let more = rows(101);
+        let steering = async {
+            until(&|state| is_in_kafka(state, &status)).await;
+            target.send_replace(Target::Paused);
+            until(&|_| status.phase() == Phase::Paused).await;
+            // What was read is stored and confirmed also now.
+            until(&|state| state.slot == Some(WAL_END)).await;
+            assert_eq!(status.counters.connected.load(Relaxed), 1, "the slot is in use");
+            edges.lock().units.push(Unit::of(101_000, &more));
+            target.send_replace(Target::Running);
+            until(&|state| state.log.last() == more.last()).await;
+            target.send_replace(Target::Paused);
+            until(&|_| status.phase() == Phase::Paused).await;
+            target.send_replace(Target::Stopped);
+        };
+        let (ended, ()) = tokio::join!(connector.run(target.subscribe()), steering);
+        assert_eq!((ended, status.phase()), (Ok(()), Phase::Stopped));
+        assert_eq!(edges.lock().log, [all(), more.to_vec()].concat());
+    });
+}
+
+#[test]
+fn a_connector_that_is_paused_from_its_start_does_nothing_until_it_is_resumed() {
+    block_on(async {
+        let edges = Edges::new(three());
+        let (status, target) = (Arc::new(Status::new("c", "s")), watch::Sender::new(Target::Paused));
+        let mut connector = connector(&edges, settings(), &status);
+        let steering = async {
+            sleep(Duration::from_millis(20)).await;
+            assert_eq!((status.phase(), edges.lock().slot), (Phase::Paused, None));
+            target.send_replace(Target::Running);
+            while !is_in_kafka(&edges.lock(), &status) {
+                sleep(Duration::from_millis(1)).await;
+            }
+            target.send_replace(Target::Stopped);
+        };
+        let (ended, ()) = tokio::join!(connector.run(target.subscribe()), steering);
+        assert_eq!(ended, Ok(()));
     });
 }
 

@@ -29,7 +29,7 @@ use std::{
 
 use tokio::sync::watch;
 use walferry_engine::{
-    Disposition, Failure, Pipeline,
+    Disposition, Failure, Pipeline, Target,
     connector::{Connector, Settings},
     start::Mismatch,
     status::Status,
@@ -159,7 +159,7 @@ pub(crate) struct World {
 /// A running process.
 struct Process {
     running: Pin<Box<dyn Future<Output = Result<(), Failure>>>>,
-    stop: watch::Sender<bool>,
+    target: watch::Sender<Target>,
     woken: Arc<Woken>,
 }
 
@@ -355,12 +355,12 @@ impl World {
             return;
         }
         self.tell("start");
-        let (stop, stopped) = watch::channel(false);
+        let (target, wanted) = watch::channel(Target::Running);
         let shared = self.shared.clone();
         let mut connector = connector(&shared);
         self.process = Some(Process {
-            running: Box::pin(async move { connector.run(stopped).await }),
-            stop,
+            running: Box::pin(async move { connector.run(wanted).await }),
+            target,
             woken: Arc::default(),
         });
     }
@@ -378,7 +378,7 @@ impl World {
             }
         };
         if let Some(ended) = ended {
-            let was_asked = *process.stop.borrow();
+            let was_asked = *process.target.borrow() == Target::Stopped;
             self.tell("ended");
             self.end_process();
             // A process that is stopped while the disk is full says so: what it has delivered since comes again.
@@ -484,7 +484,7 @@ impl World {
             Fault::Kill => self.kill(),
             Fault::Stop => {
                 if let Some(process) = &self.process {
-                    process.stop.send_replace(true);
+                    process.target.send_replace(Target::Stopped);
                 }
             }
         }

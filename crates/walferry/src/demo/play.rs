@@ -4,6 +4,7 @@ use std::{
     cell::Cell,
     io,
     net::SocketAddr,
+    path::Path,
     rc::Rc,
     sync::{Arc, OnceLock},
     thread,
@@ -20,6 +21,7 @@ use walferry_admin::Admin;
 use walferry_engine::{
     Failure,
     status::{Phase, Status},
+    supervisor::Connectors as _,
 };
 use walferry_kafka::demo::{Follower, Received};
 use walferry_postgres::connect::{Endpoint, Purpose, Sql};
@@ -31,11 +33,10 @@ use super::{
     shown,
 };
 use crate::{
-    assemble::Assembled,
     cli::DemoArgs,
     error::Error,
     load::Loaded,
-    run::{watch_kafka, watch_slots},
+    process::{self, Tell},
 };
 
 /// How often the line at the bottom is written again.
@@ -53,6 +54,7 @@ const LAST_RECORDS: Duration = Duration::from_secs(2);
 pub(super) struct Play<'a> {
     args: &'a DemoArgs,
     loaded: Loaded,
+    /// The connector's, once it is started.
     status: Arc<Status>,
     stop: watch::Sender<bool>,
     screen: Screen,
@@ -68,18 +70,11 @@ pub(super) struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    /// Of a connector that is put together and writes `status`.
-    pub(super) fn new(
-        args: &'a DemoArgs,
-        loaded: Loaded,
-        status: Arc<Status>,
-        stop: watch::Sender<bool>,
-        screen: Screen,
-    ) -> Self {
+    pub(super) fn new(args: &'a DemoArgs, loaded: Loaded, stop: watch::Sender<bool>, screen: Screen) -> Self {
         Self {
             args,
             loaded,
-            status,
+            status: Arc::default(),
             stop,
             screen,
             written: Rc::default(),
@@ -91,29 +86,21 @@ impl<'a> Play<'a> {
     }
 
     /// From the first row to an orderly end.
-    pub(super) async fn run(
-        &mut self,
-        server: &Server,
-        configuration: &str,
-        mut connector: Assembled,
-    ) -> Result<(), Error> {
+    pub(super) async fn run(&mut self, server: &Server, configuration: &str, offsets: &Path) -> Result<(), Error> {
         let endpoint = Endpoint::new(self.loaded.connector.postgres.clone());
         let sql = open_shop(&endpoint).await?;
         let (listener, page, moved) = listen(self.args.admin).await?;
         shown(self.introduce(server, configuration, &page, moved))?;
 
+        let supervisor = process::start(std::slice::from_ref(&self.loaded), offsets, Tell::Never);
+        self.status = supervisor.statuses().remove(0);
         let admin = Admin {
-            connectors: [self.status.clone()].into(),
+            connectors: Arc::new(supervisor.clone()),
             version: env!("CARGO_PKG_VERSION"),
             kafka_cluster_id: Arc::new(OnceLock::new()),
             started: SystemTime::now(),
         };
         let admin = spawn_local(walferry_admin::serve(listener, admin, stopped(self.stop.subscribe())));
-        spawn_local(watch_slots(self.loaded.clone(), self.status.clone()));
-        let (health, set_aside) = (connector.sinks.health(), connector.sinks.set_aside());
-        spawn_local(watch_kafka(health, set_aside, self.status.clone()));
-        let stop = self.stop.subscribe();
-        let mut running = spawn_local(async move { connector.run(stop).await });
         let (status, written, args) = (self.status.clone(), self.written.clone(), self.args);
         let mut writing = spawn_local(keep_shop(sql, status, args.rate, args.rows, written));
         let (records, mut received) = mpsc::channel(256);
@@ -129,7 +116,7 @@ impl<'a> Play<'a> {
                 _ = stop.wait_for(|stop| *stop) => break Ok(()),
                 Some(record) = received.recv() => shown(self.record(&record))?,
                 _ = ticks.tick() => shown(self.tell_status(&page))?,
-                ended = &mut running => break Err(ended_early(ended)),
+                failure = supervisor.failure(&self.loaded.connector.name) => break Err(ended_early(failure)),
                 ended = &mut writing, if is_writing => {
                     is_writing = false;
                     if let Ok(Err(error)) = ended {
@@ -145,10 +132,7 @@ impl<'a> Play<'a> {
         writing.abort();
         self.stop.send_replace(true);
         if outcome.is_ok() {
-            running
-                .await
-                .map_err(|error| ended_early(Err(error)))?
-                .map_err(|failure| ended_early(Ok(Err(failure))))?;
+            supervisor.stop_all().await.map_err(ended_early)?;
             while self.received < self.written.get()
                 && let Ok(Some(record)) = timeout(LAST_RECORDS, received.recv()).await
             {
@@ -326,11 +310,6 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-fn ended_early(ended: Result<Result<(), Failure>, tokio::task::JoinError>) -> Error {
-    let what = "the demo's connector has stopped";
-    match ended {
-        Ok(Err(failure)) => Error::failure(what, failure),
-        Ok(Ok(())) => Error::setup(what),
-        Err(error) => Error::setup(what).cause(error.to_string(), None),
-    }
+fn ended_early(failure: Failure) -> Error {
+    Error::failure("the demo's connector has stopped", failure)
 }

@@ -1,0 +1,415 @@
+//! The connectors of a process: each is started, paused, resumed, stopped and restarted by itself, while the others run.
+//!
+//! Each run of a connector has a thread of its own. Whatever it waits for there, it holds up nobody else, and where it panics,
+//! it alone has failed.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use tokio::sync::watch;
+use tracing::{error, error_span};
+
+use crate::{
+    failure::{Disposition, Exit, Failure},
+    life::target::{Action, Machine, Target},
+    status::{Phase, Status},
+};
+
+/// One run of a connector, from its start until its target is [`Target::Stopped`] or it fails for good. It has its thread for
+/// itself, tells its status and the log how it ends, and may be called again for another run.
+pub type Body = Arc<dyn Fn(watch::Receiver<Target>) -> Result<(), Failure> + Send + Sync>;
+
+/// The connectors of a process, as others see and steer them. The admin endpoint knows no more of them.
+pub trait Connectors: fmt::Debug + Send + Sync {
+    /// All of them, in the order in which they are shown.
+    fn statuses(&self) -> Vec<Arc<Status>>;
+
+    /// Reads nothing more, and keeps the slot.
+    ///
+    /// # Errors
+    /// There is no connector of this name, as with all the others.
+    fn pause(&self, name: &str) -> Result<(), UnknownConnector>;
+
+    /// Goes on after a pause or a stop.
+    ///
+    /// # Errors
+    /// There is no connector of this name.
+    fn resume(&self, name: &str) -> Result<(), UnknownConnector>;
+
+    /// Delivers, stores and confirms what was read, and ends; the slot is free then.
+    ///
+    /// # Errors
+    /// There is no connector of this name.
+    fn stop(&self, name: &str) -> Result<(), UnknownConnector>;
+
+    /// Ends in the same way and begins anew. With `only_failed`, only where it has failed.
+    ///
+    /// # Errors
+    /// There is no connector of this name.
+    fn restart(&self, name: &str, only_failed: bool) -> Result<(), UnknownConnector>;
+}
+
+/// There is no connector of this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no connector {0:?}")]
+pub struct UnknownConnector(pub String);
+
+/// Starts, steers and ends connectors. Clones are the same one.
+#[derive(Clone, Default)]
+pub struct Supervisor(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    connectors: Mutex<Vec<Supervised>>,
+    /// How many runs have ended: whoever waits for an end looks again.
+    ends: watch::Sender<u64>,
+}
+
+struct Supervised {
+    status: Arc<Status>,
+    body: Body,
+    machine: Machine,
+    /// The run's end of it.
+    target: watch::Sender<Target>,
+}
+
+impl fmt::Debug for Supervisor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.statuses();
+        f.debug_list().entries(names.iter().map(|status| &status.name)).finish()
+    }
+}
+
+impl Supervisor {
+    /// Adds a connector and begins its first run.
+    pub fn add(&self, status: Arc<Status>, body: Body) {
+        let name = status.name.clone();
+        self.lock().push(Supervised {
+            status,
+            body,
+            machine: Machine::default(),
+            target: watch::Sender::new(Target::Running),
+        });
+        let _ = self.change(&name, |machine| machine.want(Target::Running));
+    }
+
+    /// Stops a connector, waits for its end, and knows it no more.
+    ///
+    /// # Errors
+    /// There is no connector of this name.
+    pub async fn remove(&self, name: &str) -> Result<(), UnknownConnector> {
+        self.stop(name)?;
+        let is_gone = |connectors: &[Supervised]| {
+            let mut named = connectors.iter().filter(|connector| connector.status.name == name);
+            named.all(|connector| !connector.machine.runs()).then_some(())
+        };
+        self.wait(is_gone).await;
+        self.lock().retain(|connector| connector.status.name != name);
+        Ok(())
+    }
+
+    /// Waits until a connector has failed for good, and says why.
+    pub async fn failure(&self, name: &str) -> Failure {
+        self.wait(|connectors| {
+            let mut named = connectors.iter().filter(|connector| connector.status.name == name);
+            named.find_map(|connector| connector.machine.failure().cloned())
+        })
+        .await
+    }
+
+    /// Stops all connectors, and waits for their ends. Returns what has failed in these.
+    pub async fn stop_all(&self) -> Result<(), Failure> {
+        let mut ending = BTreeSet::new();
+        for status in self.statuses() {
+            let _ = self.change(&status.name, |machine| {
+                if machine.runs() {
+                    ending.insert(status.name.clone());
+                    return machine.want(Target::Stopped);
+                }
+                // One that has failed before stays so.
+                Action::Nothing
+            });
+        }
+        self.wait(|connectors| {
+            connectors
+                .iter()
+                .all(|connector| !connector.machine.runs())
+                .then_some(())
+        })
+        .await;
+        let connectors = self.lock();
+        let mut ended = connectors
+            .iter()
+            .filter(|connector| ending.contains(&connector.status.name));
+        ended
+            .find_map(|connector| connector.machine.failure().cloned())
+            .map_or(Ok(()), Err)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Supervised>> {
+        self.0.connectors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a look at the connectors finds something.
+    async fn wait<T>(&self, look: impl Fn(&[Supervised]) -> Option<T>) -> T {
+        let mut ends = self.0.ends.subscribe();
+        loop {
+            ends.borrow_and_update();
+            if let Some(found) = look(&self.lock()) {
+                return found;
+            }
+            // The sender is ours: this never fails.
+            let _ = ends.changed().await;
+        }
+    }
+
+    /// Changes the course of a connector, and does what follows.
+    fn change(&self, name: &str, change: impl FnOnce(&mut Machine) -> Action) -> Result<(), UnknownConnector> {
+        let mut connectors = self.lock();
+        let Some(connector) = connectors.iter_mut().find(|connector| connector.status.name == name) else {
+            return Err(UnknownConnector(name.to_owned()));
+        };
+        match change(&mut connector.machine) {
+            Action::Nothing => {}
+            Action::Begin => self.begin(connector),
+            Action::Tell(target) => drop(connector.target.send_replace(target)),
+            Action::ShowStopped => connector.status.set_phase(Phase::Stopped),
+            Action::Restart => {
+                connector.status.set_phase(Phase::Restarting);
+                connector.target.send_replace(Target::Stopped);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a run on a thread of its own.
+    fn begin(&self, connector: &mut Supervised) {
+        connector.target = watch::Sender::new(connector.machine.target());
+        let (supervisor, target) = (self.clone(), connector.target.subscribe());
+        let (status, body) = (connector.status.clone(), connector.body.clone());
+        let run = move || {
+            // Whatever is logged below this, also on other threads that are begun there, names the connector.
+            let _span = error_span!("run", connector = status.name).entered();
+            let result = catch_unwind(AssertUnwindSafe(|| body(target))).unwrap_or_else(|_| {
+                let failure = panicked();
+                error!(error.kind = failure.kind, error = %failure, "the connector has failed");
+                status.set_phase(Phase::Failed(failure.clone()));
+                Err(failure)
+            });
+            drop(body);
+            let _ = supervisor.change(&status.name, |machine| machine.ended(result));
+            supervisor.0.ends.send_modify(|ends| *ends += 1);
+        };
+        // Linux cuts the names of threads to 15 bytes.
+        let spawned = thread::Builder::new().name("connector".into()).spawn(run);
+        if let Err(error) = spawned {
+            let what = format!("the connector's thread could not be started: {error}");
+            let hint = "raise the limit of threads (`ulimit -u`, or the container's limit of processes)";
+            let failure = Failure::stop(Exit::GaveUp, "no_thread", what, hint);
+            connector.status.set_phase(Phase::Failed(failure.clone()));
+            let _ = connector.machine.ended(Err(failure));
+            self.0.ends.send_modify(|ends| *ends += 1);
+        }
+    }
+}
+
+impl Connectors for Supervisor {
+    fn statuses(&self) -> Vec<Arc<Status>> {
+        self.lock().iter().map(|connector| connector.status.clone()).collect()
+    }
+
+    fn pause(&self, name: &str) -> Result<(), UnknownConnector> {
+        self.change(name, |machine| machine.want(Target::Paused))
+    }
+
+    fn resume(&self, name: &str) -> Result<(), UnknownConnector> {
+        self.change(name, |machine| machine.want(Target::Running))
+    }
+
+    fn stop(&self, name: &str) -> Result<(), UnknownConnector> {
+        self.change(name, |machine| machine.want(Target::Stopped))
+    }
+
+    fn restart(&self, name: &str, only_failed: bool) -> Result<(), UnknownConnector> {
+        self.change(name, |machine| match machine.failure() {
+            None if only_failed => Action::Nothing,
+            _ => machine.restart(),
+        })
+    }
+}
+
+/// Connectors that nobody can steer: what a test or an example shows.
+#[derive(Debug, Clone, Default)]
+pub struct Fixed(pub Vec<Arc<Status>>);
+
+impl Fixed {
+    fn known(&self, name: &str) -> Result<(), UnknownConnector> {
+        let is_known = self.0.iter().any(|status| status.name == name);
+        is_known.then_some(()).ok_or_else(|| UnknownConnector(name.to_owned()))
+    }
+}
+
+impl Connectors for Fixed {
+    fn statuses(&self) -> Vec<Arc<Status>> {
+        self.0.clone()
+    }
+    fn pause(&self, name: &str) -> Result<(), UnknownConnector> {
+        self.known(name)
+    }
+    fn resume(&self, name: &str) -> Result<(), UnknownConnector> {
+        self.known(name)
+    }
+    fn stop(&self, name: &str) -> Result<(), UnknownConnector> {
+        self.known(name)
+    }
+    fn restart(&self, name: &str, _: bool) -> Result<(), UnknownConnector> {
+        self.known(name)
+    }
+}
+
+fn panicked() -> Failure {
+    Failure::new(
+        Disposition::Stop(Exit::GaveUp),
+        "panic",
+        "the connector's thread has panicked",
+        Some("this is a defect: please report it with the log's last lines".into()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicU64, Ordering::Relaxed},
+        time::Duration,
+    };
+
+    use super::*;
+
+    /// A connector that counts its runs, works while it is wanted to, and fails or panics when it is told so.
+    #[derive(Clone, Default)]
+    struct Work {
+        runs: Arc<AtomicU64>,
+        now: Arc<AtomicU64>,
+        fails: Arc<Mutex<Option<&'static str>>>,
+        status: Arc<Status>,
+    }
+
+    impl Work {
+        fn new(name: &str) -> Self {
+            Self {
+                status: Arc::new(Status::new(name, "s")),
+                ..Self::default()
+            }
+        }
+
+        fn body(&self) -> Body {
+            let work = self.clone();
+            Arc::new(move |mut target| {
+                work.runs.fetch_add(1, Relaxed);
+                assert_eq!(work.now.fetch_add(1, Relaxed), 0, "two runs at once");
+                let ended = loop {
+                    let wanted = *target.borrow_and_update();
+                    match wanted {
+                        Target::Stopped => break Ok(()),
+                        Target::Paused => work.status.set_phase(Phase::Paused),
+                        Target::Running => work.status.set_phase(Phase::Streaming),
+                    }
+                    let told = work.fails.lock().unwrap().take();
+                    match told {
+                        Some("panic") => {
+                            work.now.fetch_sub(1, Relaxed);
+                            panic!("as it was told to");
+                        }
+                        Some(what) => {
+                            let failure = Failure::stop(Exit::Setup, "lost", what, "mend it");
+                            work.status.set_phase(Phase::Failed(failure.clone()));
+                            break Err(failure);
+                        }
+                        None => thread::sleep(Duration::from_millis(1)),
+                    }
+                };
+                work.now.fetch_sub(1, Relaxed);
+                if ended.is_ok() && work.status.phase() != Phase::Restarting {
+                    work.status.set_phase(Phase::Stopped);
+                }
+                ended
+            })
+        }
+
+        /// Waits for a phase; for ever, when it does not come.
+        fn comes_to(&self, is_it: impl Fn(&Phase) -> bool) {
+            while !is_it(&self.status.phase()) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    fn two() -> (Supervisor, Work, Work) {
+        let (supervisor, a, b) = (Supervisor::default(), Work::new("a"), Work::new("b"));
+        for work in [&a, &b] {
+            supervisor.add(work.status.clone(), work.body());
+            work.comes_to(|phase| *phase == Phase::Streaming);
+        }
+        (supervisor, a, b)
+    }
+
+    #[tokio::test]
+    async fn one_is_paused_resumed_stopped_and_restarted_while_the_other_runs() {
+        let (supervisor, a, b) = two();
+        supervisor.pause("a").unwrap();
+        a.comes_to(|phase| *phase == Phase::Paused);
+        supervisor.resume("a").unwrap();
+        a.comes_to(|phase| *phase == Phase::Streaming);
+        assert_eq!(a.runs.load(Relaxed), 1, "a pause ends no run");
+        supervisor.stop("a").unwrap();
+        a.comes_to(|phase| *phase == Phase::Stopped);
+        supervisor.restart("a", false).unwrap();
+        assert_eq!(
+            a.status.phase(),
+            Phase::Stopped,
+            "a restart begins no stopped connector"
+        );
+        supervisor.resume("a").unwrap();
+        a.comes_to(|phase| *phase == Phase::Streaming);
+        supervisor.restart("a", false).unwrap();
+        while a.runs.load(Relaxed) < 3 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        supervisor.restart("a", true).unwrap();
+        assert_eq!(supervisor.stop_all().await, Ok(()));
+        assert_eq!((a.runs.load(Relaxed), b.runs.load(Relaxed)), (3, 1));
+        assert_eq!(supervisor.pause("c"), Err(UnknownConnector("c".into())));
+    }
+
+    #[tokio::test]
+    async fn one_that_fails_or_panics_fails_alone_and_begins_again_when_it_is_told_to() {
+        for how in ["gone", "panic"] {
+            let (supervisor, a, b) = two();
+            *a.fails.lock().unwrap() = Some(how);
+            let failure = supervisor.failure("a").await;
+            assert_eq!(a.status.phase(), Phase::Failed(failure));
+            supervisor.resume("a").unwrap();
+            assert!(matches!(a.status.phase(), Phase::Failed(_)), "as in Connect");
+            supervisor.restart("a", true).unwrap();
+            a.comes_to(|phase| *phase == Phase::Streaming);
+            assert_eq!(b.status.phase(), Phase::Streaming);
+            assert_eq!(supervisor.stop_all().await, Ok(()));
+            assert_eq!((a.runs.load(Relaxed), b.runs.load(Relaxed)), (2, 1));
+        }
+    }
+
+    #[tokio::test]
+    async fn one_is_removed_while_the_other_runs() {
+        let (supervisor, a, b) = two();
+        supervisor.remove("a").await.unwrap();
+        assert_eq!(a.status.phase(), Phase::Stopped);
+        assert_eq!(b.status.phase(), Phase::Streaming);
+        assert_eq!(supervisor.statuses().len(), 1);
+        assert_eq!(supervisor.stop_all().await, Ok(()));
+    }
+}

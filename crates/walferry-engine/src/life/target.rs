@@ -1,0 +1,287 @@
+//! What a person wants of a connector, and what follows from it.
+
+use crate::failure::Failure;
+
+/// What is wanted of a connector, in Connect's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Target {
+    /// It reads and delivers.
+    #[default]
+    Running,
+    /// It reads nothing, and keeps its slot and, as long as that lasts, its connection.
+    Paused,
+    /// It has no connection, and its slot is free.
+    Stopped,
+}
+
+/// A connector between its runs: what is wanted of it, and whether it runs.
+///
+/// It is pure: what is to be done comes back as an [`Action`], and at most one run is under way at any time.
+#[derive(Debug, Default)]
+pub(crate) struct Machine {
+    target: Target,
+    run: Run,
+}
+
+#[derive(Debug, Default)]
+enum Run {
+    /// None is under way.
+    #[default]
+    None,
+    UnderWay,
+    /// It is to end. Whether another follows depends on the target, and on whether somebody has asked for a restart.
+    Ending {
+        restart: bool,
+    },
+    /// It has failed for good.
+    Failed(Failure),
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Nothing.
+    Nothing,
+    /// A run begins, with the present target.
+    Begin,
+    /// The run is told this.
+    Tell(Target),
+    /// The connector is stopped, without a run that could say so.
+    ShowStopped,
+    /// The run is told to stop, and another one follows.
+    Restart,
+}
+
+impl Machine {
+    pub(crate) const fn target(&self) -> Target {
+        self.target
+    }
+
+    /// Why it has failed, if it has.
+    pub(crate) const fn failure(&self) -> Option<&Failure> {
+        match &self.run {
+            Run::Failed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// Whether a run is under way.
+    pub(crate) const fn runs(&self) -> bool {
+        matches!(self.run, Run::UnderWay | Run::Ending { .. })
+    }
+
+    /// Somebody wants this. As in Connect, one that has failed stays so until it is restarted or stopped.
+    pub(crate) fn want(&mut self, target: Target) -> Action {
+        let before = std::mem::replace(&mut self.target, target);
+        match (&mut self.run, target) {
+            (Run::None, Target::Stopped) if before == Target::Stopped => Action::Nothing,
+            (Run::None | Run::Failed(_), Target::Stopped) => {
+                self.run = Run::None;
+                Action::ShowStopped
+            }
+            (Run::None, _) => self.begin(),
+            (Run::UnderWay, Target::Stopped) => {
+                self.run = Run::Ending { restart: false };
+                Action::Tell(target)
+            }
+            (Run::UnderWay, _) if before != target => Action::Tell(target),
+            // A stop wins over a restart that was asked for before.
+            (Run::Ending { restart }, Target::Stopped) => {
+                *restart = false;
+                Action::Nothing
+            }
+            _ => Action::Nothing,
+        }
+    }
+
+    /// Somebody wants it to begin anew. One that is stopped stays so.
+    pub(crate) fn restart(&mut self) -> Action {
+        if self.target == Target::Stopped {
+            return Action::Nothing;
+        }
+        match &mut self.run {
+            Run::None | Run::Failed(_) => self.begin(),
+            Run::UnderWay => {
+                self.run = Run::Ending { restart: true };
+                Action::Restart
+            }
+            Run::Ending { restart } => {
+                *restart = true;
+                Action::Nothing
+            }
+        }
+    }
+
+    /// The run has ended: in order, or because it has failed for good.
+    pub(crate) fn ended(&mut self, result: Result<(), Failure>) -> Action {
+        let restart = matches!(self.run, Run::Ending { restart: true }) && self.target != Target::Stopped;
+        let wanted_again = matches!(self.run, Run::Ending { .. }) && self.target != Target::Stopped;
+        match result {
+            Err(failure) if !restart => {
+                self.run = Run::Failed(failure);
+                Action::Nothing
+            }
+            _ if wanted_again => self.begin(),
+            _ => {
+                self.run = Run::None;
+                Action::Nothing
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Action {
+        self.run = Run::UnderWay;
+        Action::Begin
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Target::{Paused, Running, Stopped};
+
+    /// What happens to a connector.
+    #[derive(Debug, Clone)]
+    enum Event {
+        Want(Target),
+        Restart,
+        End,
+        Fail,
+    }
+    use Event::{End, Fail, Restart, Want};
+
+    fn lost() -> Failure {
+        Failure::retry("lost", "lost")
+    }
+
+    fn apply(machine: &mut Machine, event: &Event) -> Action {
+        match event {
+            Want(target) => machine.want(*target),
+            Restart => machine.restart(),
+            End => machine.ended(Ok(())),
+            Fail => machine.ended(Err(lost())),
+        }
+    }
+
+    #[test]
+    fn a_connector_goes_through_connects_states() {
+        use Action::{Begin, Nothing, ShowStopped, Tell};
+        let cases: &[(&str, &[(Event, Action)])] = &[
+            (
+                "paused and resumed",
+                &[
+                    (Want(Running), Begin),
+                    (Want(Paused), Tell(Paused)),
+                    (Want(Paused), Nothing),
+                    (Want(Running), Tell(Running)),
+                ],
+            ),
+            (
+                "stopped and resumed",
+                &[
+                    (Want(Running), Begin),
+                    (Want(Stopped), Tell(Stopped)),
+                    (End, Nothing),
+                    (Want(Stopped), Nothing),
+                    (Want(Running), Begin),
+                ],
+            ),
+            (
+                "resumed before its stop was over",
+                &[
+                    (Want(Running), Begin),
+                    (Want(Stopped), Tell(Stopped)),
+                    (Want(Running), Nothing),
+                    (End, Begin),
+                ],
+            ),
+            (
+                "restarted",
+                &[(Want(Running), Begin), (Restart, Action::Restart), (End, Begin)],
+            ),
+            (
+                "restarted, though its end fails",
+                &[(Want(Running), Begin), (Restart, Action::Restart), (Fail, Begin)],
+            ),
+            (
+                "restarted, then stopped",
+                &[
+                    (Want(Running), Begin),
+                    (Restart, Action::Restart),
+                    (Want(Stopped), Nothing),
+                    (End, Nothing),
+                    (Restart, Nothing),
+                ],
+            ),
+            (
+                "failed: neither pause nor resume begins it again",
+                &[
+                    (Want(Running), Begin),
+                    (Fail, Nothing),
+                    (Want(Paused), Nothing),
+                    (Want(Running), Nothing),
+                    (Restart, Begin),
+                ],
+            ),
+            (
+                "failed and stopped",
+                &[
+                    (Want(Running), Begin),
+                    (Fail, Nothing),
+                    (Want(Stopped), ShowStopped),
+                    (Want(Running), Begin),
+                ],
+            ),
+            (
+                "paused before it ran",
+                &[(Want(Paused), Begin), (Want(Running), Tell(Running))],
+            ),
+        ];
+        for (name, steps) in cases {
+            let mut machine = Machine::default();
+            for (number, (event, expected)) in steps.iter().enumerate() {
+                assert_eq!(apply(&mut machine, event), *expected, "{name}, step {number}");
+            }
+        }
+    }
+
+    /// Whatever happens in whatever order: there is never a second run beside the first, and what is wanted is what comes of it.
+    #[test]
+    fn no_order_of_events_makes_two_runs_or_loses_a_wish() {
+        let events = [Want(Running), Want(Paused), Want(Stopped), Restart, End, Fail];
+        let length = 6_u32;
+        for number in 0..events.len().pow(length) {
+            let (mut machine, mut runs, mut told) = (Machine::default(), false, Target::Running);
+            let mut rest = number;
+            for _ in 0..length {
+                let event = &events[rest % events.len()];
+                rest /= events.len();
+                if matches!(event, End | Fail) {
+                    if !runs {
+                        continue;
+                    }
+                    runs = false;
+                }
+                match apply(&mut machine, event) {
+                    Action::Begin => {
+                        assert!(!runs, "two runs at once: {number}");
+                        (runs, told) = (true, machine.target());
+                    }
+                    Action::Tell(target) => told = target,
+                    Action::Restart => told = Stopped,
+                    Action::ShowStopped | Action::Nothing => {}
+                }
+                assert_eq!(runs, machine.runs(), "{number}");
+            }
+            // Every run that was told to stop ends.
+            if runs && told == Stopped && apply(&mut machine, &End) == Action::Begin {
+                told = machine.target();
+            }
+            let is_stopped = machine.target() == Stopped;
+            assert!(!is_stopped || !machine.runs(), "it runs and is stopped: {number}");
+            if machine.runs() {
+                assert_eq!(told, machine.target(), "{number}");
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What goes on beside a connector: figures of its slot, its heartbeat query, and news of the Kafka client.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, SystemTime},
+};
+
+use tokio::time::sleep;
+use tracing::{debug, info, warn};
+use walferry_config::connector::Filter;
+use walferry_engine::{
+    Failure,
+    status::{Status, Trouble},
+};
+use walferry_kafka::{Health, SetAsideCount};
+use walferry_postgres::{
+    SlotWatch,
+    connect::{Endpoint, Purpose},
+};
+
+use crate::{assemble, load::Loaded};
+
+/// How often the server is asked for its slots.
+const SLOTS_INTERVAL: Duration = Duration::from_secs(2);
+/// How long to wait for a slot that is not there yet.
+const NO_SLOT_PAUSE: Duration = Duration::from_millis(20);
+/// How often the Kafka client is asked how it is.
+const HEALTH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Keeps the figures of all slots of the server fresh, over a connection of its own: they stay true while the stream is idle,
+/// disconnected, or held up by Kafka.
+pub(crate) async fn watch_slots(loaded: Loaded, status: Arc<Status>) {
+    let mut watch = SlotWatch::new(&loaded.connector.postgres, &loaded.connector.slot);
+    loop {
+        match watch.look().await {
+            Ok(slots) => status.set_slots(slots),
+            Err(failure) => debug!(error = %failure, "slots could not be looked at"),
+        }
+        sleep(SLOTS_INTERVAL).await;
+    }
+}
+
+/// Says which tables are captured: a misspelt filter captures all, or none, and is legal.
+pub(crate) async fn tell_tables(loaded: Loaded) {
+    let config = &loaded.connector;
+    let names = loop {
+        match walferry_postgres::check::captured_tables(config, assemble::captured(config)).await {
+            Ok(names) => break names,
+            // The connector itself says why Postgres cannot be reached.
+            Err(failure) => debug!(error = %failure, "the captured tables could not be listed"),
+        }
+        sleep(SLOTS_INTERVAL).await;
+    };
+    let connector = &config.name;
+    match names.as_slice() {
+        [] => warn!(
+            connector,
+            hint = "compare `schema.include.list` and `table.include.list` with the tables of the database; patterns are SCHEMA.TABLE",
+            "no table of the database passes the filters: nothing is captured until one does"
+        ),
+        [only] => info!(connector, tables = 1, "1 table is captured: {only}"),
+        [first, ..] => {
+            const SHOWN: usize = 5;
+            let shown = names
+                .iter()
+                .take(SHOWN)
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(", ");
+            let more = names.len().saturating_sub(SHOWN);
+            let filters = &config.filters;
+            let all = match (&filters.schemas, &filters.tables) {
+                (Filter::All, Filter::All) => "no filter is set: ",
+                _ => "",
+            };
+            let rest = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
+            info!(
+                connector,
+                tables = names.len(),
+                first,
+                "{all}{} tables are captured: {shown}{rest}",
+                names.len()
+            );
+        }
+    }
+}
+
+/// `xmin.fetch.interval.ms`: keeps the slot's `catalog_xmin` fresh for `source.xmin`.
+pub(crate) async fn fetch_xmin(loaded: Loaded, status: Arc<Status>) {
+    let Some(interval) = loaded.connector.streaming.xmin_interval else {
+        return;
+    };
+    let mut watch = SlotWatch::new(&loaded.connector.postgres, &loaded.connector.slot);
+    loop {
+        let pause = match watch.catalog_xmin().await {
+            Ok(Some(xmin)) => {
+                status.xmin.set(xmin);
+                interval
+            }
+            // The first start has still to create the slot.
+            Ok(None) => NO_SLOT_PAUSE,
+            Err(failure) => {
+                debug!(error = %failure, "the slot's xmin could not be fetched");
+                SLOTS_INTERVAL
+            }
+        };
+        sleep(pause).await;
+    }
+}
+
+/// `heartbeat.action.query`: runs with each heartbeat, on a connection of its own.
+pub(crate) async fn run_heartbeat_query(loaded: Loaded, status: Arc<Status>) {
+    let Some(query) = loaded.connector.heartbeat.action_query else {
+        return;
+    };
+    let endpoint = Endpoint::new(loaded.connector.postgres);
+    let mut connection = None;
+    loop {
+        status.heartbeat_sent.notified().await;
+        let sql = match connection.take() {
+            Some(sql) => Ok(sql),
+            None => endpoint.sql(Purpose::Heartbeat).await,
+        };
+        let ran = match sql {
+            Ok(sql) => sql
+                .execute("running `heartbeat.action.query`", &query)
+                .await
+                .map(|()| sql),
+            Err(error) => Err(error),
+        };
+        match ran {
+            Ok(sql) => connection = Some(sql),
+            Err(error) => {
+                status.count_error("heartbeat_query");
+                warn!(
+                    error = Failure::chain(&error),
+                    "`heartbeat.action.query` failed; it runs again with the next heartbeat"
+                );
+            }
+        }
+    }
+}
+
+/// Shows what the Kafka client tells: how the connection is, and how many records it has set aside.
+pub(crate) async fn watch_kafka(health: Health, set_aside: SetAsideCount, status: Arc<Status>) {
+    let mut shown = 0;
+    loop {
+        let count = set_aside.get();
+        status.counters.set_aside.fetch_add(count - shown, Relaxed);
+        shown = count;
+        let trouble = health.trouble().map(|trouble| Trouble {
+            since_us: trouble
+                .since
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(0, |since| since.as_micros() as i64),
+            failure: Failure::new(
+                walferry_engine::Disposition::Retry,
+                trouble.kind,
+                trouble.what,
+                trouble.hint,
+            ),
+        });
+        status.set_kafka(trouble);
+        sleep(HEALTH_INTERVAL).await;
+    }
+}

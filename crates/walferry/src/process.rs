@@ -1,0 +1,107 @@
+//! The connectors of a process: each is put together from its configuration, on a thread of its own, whenever it starts.
+
+use std::{path::Path, sync::Arc};
+
+use tokio::{
+    runtime::{self, Runtime},
+    sync::watch,
+    task::{LocalSet, spawn_local},
+};
+use tracing::{Instrument, error_span, info};
+use walferry_engine::{
+    Exit, Failure, Target,
+    status::{Phase, Status},
+    supervisor::{Body, Supervisor},
+};
+
+use crate::{assemble, beside, error::Error, load::Loaded};
+
+/// Whether failures of connectors are written to standard error when they happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tell {
+    /// At once: the process may have other connectors to run.
+    AtOnce,
+    /// Somebody else does.
+    Never,
+}
+
+/// Starts a connector for each configuration. What watches them beside their runs lives as long as the local tasks of the caller.
+pub(crate) fn start(connectors: &[Loaded], data_dir: &Path, tell: Tell) -> Supervisor {
+    let supervisor = Supervisor::default();
+    for loaded in connectors {
+        let mut status = Status::new(&loaded.connector.name, loaded.connector.topics.prefix.to_string());
+        status.shows_keys = loaded.connector.errors.show_keys;
+        let status = Arc::new(status);
+        // Its lag counts also while it does not run.
+        let span = error_span!("beside", connector = status.name);
+        spawn_local(beside::tell_tables(loaded.clone()).instrument(span.clone()));
+        spawn_local(beside::watch_slots(loaded.clone(), status.clone()).instrument(span));
+        let run = Run {
+            loaded: loaded.clone(),
+            data_dir: data_dir.into(),
+            share: connectors.len(),
+            status: status.clone(),
+            tell,
+        };
+        supervisor.add(status, run.body());
+    }
+    supervisor
+}
+
+/// A runtime for one thread.
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| {
+        let what = format!("the runtime does not start: {error}");
+        Failure::stop(
+            Exit::Setup,
+            "no_runtime",
+            what,
+            "raise the limit of open files (`ulimit -n`)",
+        )
+    })
+}
+
+/// What each run of a connector begins with.
+struct Run {
+    loaded: Loaded,
+    data_dir: Box<Path>,
+    /// How many connectors share the memory in flight.
+    share: usize,
+    status: Arc<Status>,
+    tell: Tell,
+}
+
+impl Run {
+    fn body(self) -> Body {
+        Arc::new(move |target| {
+            let name = &self.status.name;
+            let (what, ended) = match assemble::connector(&self.loaded, &self.data_dir, self.share, self.status.clone())
+            {
+                Ok(connector) => (format!("connector {name:?} has stopped"), self.live(connector, target)),
+                Err(failure) => {
+                    self.status.set_phase(Phase::Failed(failure.clone()));
+                    (format!("connector {name:?} did not start"), Err(failure))
+                }
+            };
+            match &ended {
+                Ok(()) => info!("connector stopped: everything delivered is stored and confirmed"),
+                Err(failure) if self.tell == Tell::AtOnce => Error::failure(what, failure.clone()).tell(),
+                Err(_) => {}
+            }
+            ended
+        })
+    }
+
+    /// From the start to the end of a run, with what goes on beside it.
+    fn live(&self, mut connector: assemble::Assembled, target: watch::Receiver<Target>) -> Result<(), Failure> {
+        let (loaded, status) = (&self.loaded, &self.status);
+        LocalSet::new().block_on(&runtime()?, async {
+            let (health, set_aside) = (connector.sinks.health(), connector.sinks.set_aside());
+            spawn_local(beside::watch_kafka(health, set_aside, status.clone()));
+            spawn_local(beside::run_heartbeat_query(loaded.clone(), status.clone()));
+            spawn_local(beside::fetch_xmin(loaded.clone(), status.clone()));
+            connector.run(target).await
+        })
+    }
+}
