@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code)]
-#[path = "../../crates/walferry-kafka/src/client/jks.rs"]
+#[path = "../../crates/walferry-keystore/src/jks.rs"]
 mod jks;
 
 fuzz_target!(|bytes: &[u8]| {
