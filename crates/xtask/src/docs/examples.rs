@@ -366,7 +366,9 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
     let at = at.ok_or("its configuration does not use the class")?;
     let build = |length: usize| {
         let (chain, findings) = Chain::new(&plugins.transforms[..length], &plugins.predicates);
-        let warned = findings.warnings().next().is_some();
+        // A class that says that it has no effect is shown all the same.
+        let mut warnings = findings.warnings().map(|warning| &warning.message);
+        let warned = warnings.any(|warning| !warning.contains("which has no effect"));
         chain.filter(|_| !warned).ok_or_else(|| told(&findings))
     };
     let mut input = Chains {
