@@ -55,9 +55,7 @@ pub(crate) const PREDICATES: &[Row<dyn Predicate>] = &[
 ];
 
 /// Transforms of Debezium that are not there yet, so that the refusal need not guess.
-pub(crate) const LATER: &[&str] = &[
-    "io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb",
-];
+pub(crate) const LATER: &[&str] = &["io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb"];
 
 /// A transform that people look for and that Debezium 3.6 does not have for Postgres.
 pub(crate) struct Absent {
