@@ -439,7 +439,12 @@ mod tests {
             predicate("unused", "HasHeaderKey", &[]),
         ];
         let transforms = [
-            transform("a", "io.debezium.transforms.ContentBasedRouter", &[], None),
+            transform(
+                "a",
+                "io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb",
+                &[],
+                None,
+            ),
             transform("b", "com.example.Mine", &[], None),
             transform("c", "EventRooter", &[], Some(("unsed", false))),
             transform(
@@ -456,7 +461,7 @@ mod tests {
             "predicates.p.type is \"TopicNameMatch\", which is no predicate that Walferry has; classes of one's own cannot be \
              loaded (did you mean org.apache.kafka.connect.transforms.predicates.TopicNameMatches?)",
             "predicates.unused.name is required (set predicates.unused.name: name of the header that the record has to have at least once)",
-            "transforms.a.type is io.debezium.transforms.ContentBasedRouter, which this version of Walferry does not have yet \
+            "transforms.a.type is io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb, which this version of Walferry does not have yet \
              (leave the transform out, or keep this connector on Kafka Connect for now)",
             "transforms.b.type is \"com.example.Mine\", which is no transform that Walferry has; classes of one's own cannot be loaded (leave the transform out, or keep this connector on Kafka Connect)",
             "transforms.c.predicate is \"unsed\", which predicates does not list (did you mean unused?)",

@@ -77,9 +77,6 @@ struct Example {
     before: BTreeMap<String, String>,
     /// The content of a message.
     content: Option<String>,
-    /// Whether the record goes through the transforms behind the one that is shown, too.
-    #[serde(default)]
-    whole: bool,
 }
 
 fn orders() -> String {
@@ -350,8 +347,10 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
     let plugins = &connector.plugins;
     // Before the transform that the page is about, or that has its predicate; before nothing for a converter.
     let is_of = |written: &str| {
-        let bare = written.strip_suffix("$Key").or_else(|| written.strip_suffix("$Value"));
-        written == class.name || class.sides && bare == Some(class.name)
+        // A class that has one side only is known with it.
+        let without_side = written.split('$').next().unwrap_or(written);
+        let written = if written == class.name { written } else { without_side };
+        written == class.name || class.name.rsplit('.').next() == Some(written)
     };
     let at = match class.subject {
         Subject::Transform => plugins.transforms.iter().rposition(|transform| is_of(&transform.class)),
@@ -367,16 +366,16 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
     let at = at.ok_or("its configuration does not use the class")?;
     let build = |length: usize| {
         let (chain, findings) = Chain::new(&plugins.transforms[..length], &plugins.predicates);
-        chain
-            .map(|chain| (chain, findings.clone()))
-            .ok_or_else(|| told(&findings))
+        // A class that says that it has no effect is shown all the same.
+        let mut warnings = findings.warnings().map(|warning| &warning.message);
+        let warned = warnings.any(|warning| !warning.contains("which has no effect"));
+        chain.filter(|_| !warned).ok_or_else(|| told(&findings))
     };
     let mut input = Chains {
-        chain: build(at)?.0,
+        chain: build(at)?,
         converters: [json(Role::Key)?, json(Role::Value)?, json(Role::Header)?],
     };
     let length = match class.subject {
-        _ if example.whole => plugins.transforms.len(),
         Subject::Converter => at,
         _ => at + 1,
     };
@@ -388,18 +387,17 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
         ],
         _ => [json(Role::Key)?, json(Role::Value)?, json(Role::Header)?],
     };
-    let (chain, findings) = build(length)?;
-    let mut output = Chains { chain, converters };
-    let mut text = String::new();
-    for warning in findings.warnings() {
-        let _ = write!(text, "A start warns: {warning}\n\n");
-    }
+    let mut output = Chains {
+        chain: build(length)?,
+        converters,
+    };
     let settings = Arc::new(Settings::new(
         &connector,
         "1.0.0",
         "00000000-0000-0000-0000-000000000000",
     ));
-    let (mut place, mut shown) = (0, 0);
+    let mut text = String::new();
+    let mut place = 0;
     each_record(example, tables, &settings, &mut |record| {
         let name = match (example.change, place) {
             (Kind::Insert, _) => "an insert",
@@ -417,12 +415,11 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
         };
         let after = output.make(record)?;
         written(&mut text, name, &before, after, class.subject);
-        shown += 1;
         Ok(())
     })?;
-    match shown {
-        0 => Err("no record of it comes to the class".to_owned()),
-        _ => Ok(text),
+    match text.is_empty() {
+        true => Err("no record of it comes to the class".to_owned()),
+        false => Ok(text),
     }
 }
 

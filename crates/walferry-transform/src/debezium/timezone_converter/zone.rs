@@ -185,10 +185,6 @@ mod tests {
             ("PST", "write America/Los_Angeles"),
             ("Europe/berlin", "did you mean Europe/Berlin?"),
             (
-                "ROC",
-                "write a name such as America/Los_Angeles, or an offset such as +08:00",
-            ),
-            (
                 "+8",
                 "write a name such as America/Los_Angeles, or an offset such as +08:00",
             ),
