@@ -3,6 +3,7 @@
 //! Its files are in three rooms, [`path`], [`delivery`] and [`life`]. What all of them talk about stands beside them: failures,
 //! positions, the server's history, gaps, the status that an operator sees, and [`source`], which the database side implements.
 
+mod account;
 pub mod delivery;
 pub mod failure;
 pub mod gap;
