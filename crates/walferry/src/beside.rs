@@ -77,7 +77,7 @@ pub(crate) async fn tell_tables(loaded: Loaded) {
                 String::new()
             };
             info!(
-                    tables = names.len(),
+                tables = names.len(),
                 first,
                 "{all}{} tables are captured: {shown}{rest}",
                 names.len()

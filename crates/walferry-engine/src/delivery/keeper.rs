@@ -20,7 +20,11 @@ use crate::{
     },
     failure::{Disposition, Failure},
     history::Gate,
-    life::{gap, new_slot::NewSlot, retries::Backoff},
+    life::{
+        gap::{self, Gaps},
+        new_slot::NewSlot,
+        retries::{Backoff, Reach},
+    },
     published::Published,
     status::Status,
 };
@@ -42,6 +46,10 @@ pub(crate) struct Keeper<'a> {
     pub(crate) published: &'a watch::Sender<Option<Arc<Published>>>,
     /// Whether a slot has been made of which no offset tells yet.
     pub(crate) new_slot: &'a NewSlot,
+    /// How far the connector is.
+    pub(crate) reach: &'a Reach,
+    /// The gap that the connector has waited at.
+    pub(crate) gaps: &'a Gaps,
     /// `errors.max.retries`
     pub(crate) max_retries: Option<u32>,
 }
@@ -181,8 +189,9 @@ impl Keeper<'_> {
             return Ok(());
         };
         let delivered = delivered.heard(*self.server_end.borrow());
-        counters.delivered_chunks.fetch_add(self.progress.chunks(), Relaxed);
-        let offset = &delivered.offset().connect;
+        let (chunks, offset) = (self.progress.chunks(), &delivered.offset().connect);
+        self.reach.deliver(offset.lsn_proc.unwrap_or_default(), chunks);
+        counters.delivered_chunks.fetch_add(chunks, Relaxed);
         counters
             .delivered_lsn
             .fetch_max(offset.lsn_proc.unwrap_or_default(), Relaxed);
@@ -204,7 +213,7 @@ impl Keeper<'_> {
             self.new_slot.is_in_use();
         }
         counters.stored_lsn.fetch_max(stored.confirmable().into(), Relaxed);
-        gap::forget(self.status, stored.confirmable(), store).await;
+        gap::forget(self.gaps, self.status, stored.confirmable(), store).await;
         self.stored.send_replace(Some(stored));
         self.confirm();
         Ok(())
@@ -296,6 +305,8 @@ mod tests {
                 gate: &Gate::default(),
                 published: &watch::Sender::new(None),
                 new_slot: &NewSlot::default(),
+                reach: &Reach::default(),
+                gaps: &Gaps::default(),
                 max_retries: None,
             };
             let events = async {

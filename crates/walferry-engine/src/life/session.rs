@@ -165,6 +165,8 @@ where
             gate: &wires.gate,
             published: &wires.published,
             new_slot: &carried.new_slot,
+            reach: &carried.reach,
+            gaps: &carried.gaps,
             max_retries: settings.max_retries,
         };
         let mut keeping = Task::new(keeper.keep(store, settings.flush_interval, wires.over.subscribe()));
