@@ -37,6 +37,16 @@ impl Gaps {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Forgets a gap that has turned out to be none: the stream has passed the place where it was met. Returns whether there was one.
+    pub(crate) fn forget(&self, stored: Lsn, status: &status::Status) -> bool {
+        let is_none = self.told().is_some_and(|gap| stored > gap.seen && !gap.stays);
+        if is_none {
+            info!("the publication is what it was, and no change was missing: going on");
+            self.tell(None, status);
+        }
+        is_none
+    }
+
     /// Tells of a gap, or that there is none.
     fn tell(&self, gap: Option<Gap>, status: &status::Status) {
         status.set_gap(gap.clone());
@@ -293,17 +303,6 @@ where
         self.status.counters.gaps_skipped.fetch_add(1, Relaxed);
         gaps.tell(None, &self.status);
         self.store.tell_gap(None).await
-    }
-}
-
-/// Forgets a gap that has turned out to be none: the stream has passed the place where it was met.
-pub(crate) async fn forget(gaps: &Gaps, status: &status::Status, stored: Lsn, store: &mut impl OffsetStore) {
-    if gaps.told().is_some_and(|gap| stored > gap.seen && !gap.stays) {
-        info!("the publication is what it was, and no change was missing: going on");
-        gaps.tell(None, status);
-        if let Err(failure) = store.tell_gap(None).await {
-            warn!(error = %failure, "what was told of the gap cannot be removed");
-        }
     }
 }
 
