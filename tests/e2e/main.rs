@@ -7,6 +7,7 @@ mod delivery;
 mod demo;
 mod hangs;
 mod history;
+mod life;
 mod mistakes;
 mod moved;
 mod offsets;

@@ -14,6 +14,7 @@ mod proof;
 
 use walferry_pgoutput::Lsn;
 
+pub use fork::Mismatch;
 pub use lineage::{Lineage, Parting, Switch};
 pub use proof::Gate;
 

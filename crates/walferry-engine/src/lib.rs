@@ -3,6 +3,8 @@
 //! Its files are in three rooms, [`path`], [`delivery`] and [`life`]. What all of them talk about stands beside them: failures,
 //! positions, the server's history, gaps, the status that an operator sees, and [`source`], which the database side implements.
 
+mod account;
+mod backoff;
 pub mod delivery;
 pub mod failure;
 pub mod gap;
@@ -22,3 +24,35 @@ pub use path::{Converters, Tolerance, pipeline, pipeline::Pipeline, witness};
 pub use position::Position;
 pub use remark::{Remark, Weight};
 pub use status::SlotXmin;
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    /// The rooms that the files of a room must not name.
+    fn named(room: &str, others: &[&str]) -> Vec<String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(room);
+        let mut found = Vec::new();
+        for file in fs::read_dir(folder).expect("the room is a folder") {
+            let path = file.expect("it can be listed").path();
+            let text = fs::read_to_string(&path).expect("it is a source file");
+            // Documents may link to what the code must not use.
+            let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            for line in code {
+                let names = |other: &&&str| {
+                    line.contains(&format!("crate::{other}")) || line.trim_start().starts_with(&format!("{other}::"))
+                };
+                if others.iter().any(|other| names(&other)) {
+                    found.push(format!("{}: {line}", path.display()));
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn delivery_knows_no_other_room_and_the_path_does_not_know_the_life() {
+        assert_eq!(named("delivery", &["path", "life"]), [""; 0]);
+        assert_eq!(named("path", &["life"]), [""; 0]);
+    }
+}

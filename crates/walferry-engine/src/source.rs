@@ -294,6 +294,8 @@ pub struct ChunkSender {
     begun: watch::Sender<u64>,
     /// Of how many the beginning was handed over: a connection may fail while it waits for room.
     handed_over: Arc<AtomicU64>,
+    /// How many bytes were handed over.
+    bytes: Arc<AtomicU64>,
 }
 
 /// The pipeline's end.
@@ -311,6 +313,7 @@ pub fn chunks(bytes: usize) -> (ChunkSender, ChunkReceiver) {
             most,
             begun: watch::Sender::new(0),
             handed_over: Arc::default(),
+            bytes: Arc::default(),
         },
         receiver,
     )
@@ -326,6 +329,11 @@ impl ChunkSender {
     pub(crate) async fn emptied(&self) {
         // All the room is free again. What is sent meanwhile waits behind this.
         let _ = self.room.acquire_many(self.most).await;
+    }
+
+    /// How many bytes were handed over so far.
+    pub(crate) fn handed_over_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Whether the pipeline has ended.
@@ -363,6 +371,7 @@ impl ChunkSender {
         if begins {
             self.handed_over.fetch_add(1, Ordering::AcqRel);
         }
+        self.bytes.fetch_add(chunk.bytes.len() as u64, Ordering::Relaxed);
         place.send(chunk);
         Ok(())
     }

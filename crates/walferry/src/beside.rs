@@ -51,14 +51,12 @@ pub(crate) async fn tell_tables(loaded: Loaded) {
         }
         sleep(SLOTS_INTERVAL).await;
     };
-    let connector = &config.name;
     match names.as_slice() {
         [] => warn!(
-            connector,
             hint = "compare `schema.include.list` and `table.include.list` with the tables of the database; patterns are SCHEMA.TABLE",
             "no table of the database passes the filters: nothing is captured until one does"
         ),
-        [only] => info!(connector, tables = 1, "1 table is captured: {only}"),
+        [only] => info!(tables = 1, "1 table is captured: {only}"),
         [first, ..] => {
             const SHOWN: usize = 5;
             let shown = names
@@ -79,7 +77,6 @@ pub(crate) async fn tell_tables(loaded: Loaded) {
                 String::new()
             };
             info!(
-                connector,
                 tables = names.len(),
                 first,
                 "{all}{} tables are captured: {shown}{rest}",

@@ -14,13 +14,13 @@ use tracing::{info, warn};
 use walferry_pgoutput::Lsn;
 
 use crate::{
+    backoff::Backoff,
     delivery::{
         progress::{Progress, Stored, Unstored},
-        store::OffsetStore,
+        store::{OffsetStore, StoredOffset},
     },
     failure::{Disposition, Failure},
     history::Gate,
-    life::{gap, new_slot::NewSlot, retries::Backoff},
     published::Published,
     status::Status,
 };
@@ -28,7 +28,15 @@ use crate::{
 /// How often the figures of what is under way are shown.
 const GAUGES: Duration = Duration::from_millis(500);
 
-pub(crate) struct Keeper<'a> {
+/// Is told what the keeper does, and makes of it what the connector's life needs.
+pub(crate) trait Listener {
+    /// This offset, and so many more chunks of a snapshot, are delivered.
+    fn delivered(&self, offset: &StoredOffset, chunks: u64);
+    /// An offset is durable, which tells of the slot or not. Returns whether what was told of a gap is to be taken back.
+    fn stored(&self, stored: Stored, tells_of_slot: bool) -> bool;
+}
+
+pub(crate) struct Keeper<'a, L> {
     pub(crate) progress: &'a Progress,
     pub(crate) status: &'a Status,
     /// What is stored: where a new connection goes on.
@@ -40,8 +48,7 @@ pub(crate) struct Keeper<'a> {
     pub(crate) gate: &'a Gate,
     /// What the publication held at the last look.
     pub(crate) published: &'a watch::Sender<Option<Arc<Published>>>,
-    /// Whether a slot has been made of which no offset tells yet.
-    pub(crate) new_slot: &'a NewSlot,
+    pub(crate) listener: L,
     /// `errors.max.retries`
     pub(crate) max_retries: Option<u32>,
 }
@@ -97,7 +104,7 @@ impl Pace {
     }
 }
 
-impl Keeper<'_> {
+impl<L: Listener> Keeper<'_, L> {
     /// Writes soon after something was delivered, one write at a time, until `over` says so or until a record is not delivered.
     /// A write is not interrupted: two at once could leave the older offset. Nothing is done while there is nothing to store.
     pub(crate) async fn keep(
@@ -181,8 +188,10 @@ impl Keeper<'_> {
             return Ok(());
         };
         let delivered = delivered.heard(*self.server_end.borrow());
-        counters.delivered_chunks.fetch_add(self.progress.chunks(), Relaxed);
+        let chunks = self.progress.chunks();
+        self.listener.delivered(delivered.offset(), chunks);
         let offset = &delivered.offset().connect;
+        counters.delivered_chunks.fetch_add(chunks, Relaxed);
         counters
             .delivered_lsn
             .fetch_max(offset.lsn_proc.unwrap_or_default(), Relaxed);
@@ -200,11 +209,12 @@ impl Keeper<'_> {
             info!(lsn.stored = %stored.confirmable(), "the offset is stored again");
             self.status.set_store(None);
         }
-        if tells_of_slot {
-            self.new_slot.is_in_use();
-        }
         counters.stored_lsn.fetch_max(stored.confirmable().into(), Relaxed);
-        gap::forget(self.status, stored.confirmable(), store).await;
+        if self.listener.stored(stored, tells_of_slot)
+            && let Err(failure) = store.tell_gap(None).await
+        {
+            warn!(error = %failure, "what was told of the gap cannot be removed");
+        }
         self.stored.send_replace(Some(stored));
         self.confirm();
         Ok(())
@@ -245,10 +255,17 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::{
-        delivery::{progress::Step, store::StoredOffset},
-        position::Position,
-    };
+    use crate::{delivery::progress::Step, position::Position};
+
+    /// Nobody to tell.
+    struct Nobody;
+
+    impl Listener for Nobody {
+        fn delivered(&self, _: &StoredOffset, _: u64) {}
+        fn stored(&self, _: Stored, _: bool) -> bool {
+            false
+        }
+    }
 
     /// A disk that takes its time, and when it had which record.
     struct Disk {
@@ -295,7 +312,7 @@ mod tests {
                 server_end: &watch::Sender::new(Lsn::default()),
                 gate: &Gate::default(),
                 published: &watch::Sender::new(None),
-                new_slot: &NewSlot::default(),
+                listener: Nobody,
                 max_retries: None,
             };
             let events = async {

@@ -14,7 +14,7 @@ const ORDER: &str = "transaction_data_collection_order_";
 ///
 /// As in Debezium, it stays after the transaction's END until the next one begins. Walferry itself needs none of it: it reads a
 /// transaction again from its beginning, and counts what it passes over.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct TransactionCounts {
     xid: Option<String>,
     /// The same as a number.
@@ -28,7 +28,7 @@ pub(crate) struct TransactionCounts {
 }
 
 /// Counters of one transaction that count together: the last one of each table.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Counted {
     xid: u32,
     /// Mostly there is one table.
@@ -47,7 +47,7 @@ impl Counted {
     }
 
     /// The same later, with nothing in between that could count without it. Of another transaction nothing is kept.
-    pub(crate) fn add(&mut self, xid: u32, table: Option<(Arc<str>, i64)>) {
+    pub(crate) fn count(&mut self, xid: u32, table: Option<(Arc<str>, i64)>) {
         if self.xid != xid {
             *self = Self::new(xid, table);
             return;

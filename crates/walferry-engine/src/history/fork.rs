@@ -6,9 +6,19 @@ use super::{History, Missed, Missing, Parting};
 use crate::{
     delivery::store::StoredOffset,
     failure::{Exit, Failure},
-    life::start::Mismatch,
     source::{Found, FoundSlot},
 };
+
+/// What `offset.mismatch.strategy` asks for when the slot is ahead of the stored offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mismatch {
+    /// Refuse: something else moved the slot, so changes may be missing. Walferry's default.
+    #[default]
+    Refuse,
+    /// Go on; what lies between is missing (`no_validation`, `trust_slot`, `trust_greater_lsn`, `trust_offset`: Postgres never
+    /// goes back behind the confirmed position, whatever is trusted).
+    GoOn,
+}
 
 /// What is to be done with a stored offset.
 #[derive(Debug, Clone, PartialEq)]

@@ -20,7 +20,7 @@ use crate::{
     life::{
         gap::Gaps,
         new_slot::NewSlot,
-        retries::Retries,
+        retries::{Reach, Retries},
         start::{Mismatch, SnapshotPolicy},
         target::Target,
     },
@@ -85,8 +85,10 @@ where
 {
     /// Runs until `target` says that it shall stop (`Ok`), or until it fails for good.
     pub async fn run(&mut self, mut target: watch::Receiver<Target>) -> Result<(), Failure> {
+        let reach = Reach::default();
         let mut carried = Carried {
-            retries: Retries::new(self.settings.max_retries),
+            retries: Retries::new(self.settings.max_retries, reach.clone()),
+            reach,
             again: Again::default(),
             new_slot: NewSlot::default(),
             gaps: self.remember_gap().await,
@@ -128,7 +130,7 @@ where
             };
             let waits = async {
                 if failure.is_gap() {
-                    return match self.wait_at_gap(failure, &mut carried.gaps).await {
+                    return match self.wait_at_gap(failure, &carried.gaps).await {
                         Ok(()) => Ok(()),
                         Err(failure) => carried.retries.after(failure, &self.status).map(drop),
                     };
@@ -150,6 +152,8 @@ where
 /// What one session leaves to the next.
 pub(super) struct Carried {
     pub(super) retries: Retries,
+    /// How far the connector is.
+    pub(super) reach: Reach,
     /// Rows that an interrupted snapshot has to read again.
     pub(super) again: Again,
     pub(super) new_slot: NewSlot,

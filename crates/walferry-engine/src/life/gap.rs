@@ -4,7 +4,11 @@
 //! and sends nothing (since 18), for ever: also after the publication is back. So nothing behind such a place is delivered, stored
 //! or confirmed until a person has decided what becomes of it.
 
-use std::{pin::pin, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    pin::pin,
+    sync::{Mutex, PoisonError, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use tokio::{
     sync::watch,
@@ -25,8 +29,29 @@ use crate::{
 
 /// What is known of gaps from one session to the next.
 #[derive(Debug, Default)]
-pub(crate) struct Gaps {
-    told: Option<Gap>,
+pub(crate) struct Gaps(Mutex<Option<Gap>>);
+
+impl Gaps {
+    /// The gap that was told of and that is still there.
+    pub(crate) fn told(&self) -> Option<Gap> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Forgets a gap that has turned out to be none: the stream has passed the place where it was met. Returns whether there was one.
+    pub(crate) fn forget(&self, stored: Lsn, status: &status::Status) -> bool {
+        let is_none = self.told().is_some_and(|gap| stored > gap.seen && !gap.stays);
+        if is_none {
+            info!("the publication is what it was, and no change was missing: going on");
+            self.tell(None, status);
+        }
+        is_none
+    }
+
+    /// Tells of a gap, or that there is none.
+    fn tell(&self, gap: Option<Gap>, status: &status::Status) {
+        status.set_gap(gap.clone());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = gap;
+    }
 }
 
 /// How long a gap is waited at before the publication is looked at again.
@@ -63,13 +88,14 @@ where
                 None
             }
         };
-        self.status.set_gap(told.clone());
-        Gaps { told }
+        let gaps = Gaps::default();
+        gaps.tell(told, &self.status);
+        gaps
     }
 
     /// Tells of a gap and waits. Returns when there is a reason for another session: a person has decided and the decision is
     /// carried out, the publication is what it was, the server does not answer, or the slot has been idle for a while.
-    pub(crate) async fn wait_at_gap(&mut self, failure: Failure, gaps: &mut Gaps) -> Result<(), Failure> {
+    pub(crate) async fn wait_at_gap(&mut self, failure: Failure, gaps: &Gaps) -> Result<(), Failure> {
         let begun = Instant::now();
         let mut pause = FIRST_PAUSE;
         while begun.elapsed() < IDLE {
@@ -117,7 +143,7 @@ where
         Ok(())
     }
 
-    async fn find_gap(&mut self, failure: &Failure, gaps: &mut Gaps) -> Result<Finding, Failure> {
+    async fn find_gap(&mut self, failure: &Failure, gaps: &Gaps) -> Result<Finding, Failure> {
         let stored = self.store.load().await?;
         let known = stored.as_ref().and_then(|offset| offset.publication.clone());
         let tables = self.settings.tables.clone();
@@ -137,7 +163,8 @@ where
             found.as_ref().map_or(0, |found| found.system_id),
         );
         let after_commit = stored.as_ref().and_then(|offset| offset.connect.lsn_commit);
-        let told = gaps.told.as_ref().filter(|gap| gap.after_commit == after_commit);
+        let told = gaps.told().filter(|gap| gap.after_commit == after_commit);
+        let told = told.as_ref();
         let seen = look.as_ref().map_or(from, |look| look.lsn);
         let mended = look.as_ref().and_then(|look| look.gap.as_ref());
         // What is the matter now says more than what was the matter when the stream ended.
@@ -177,14 +204,11 @@ where
         Ok(Some(end.unwrap_or(gap.from)))
     }
 
-    async fn tell(&mut self, failure: &Failure, gap: &Gap, gaps: &mut Gaps) {
+    async fn tell(&mut self, failure: &Failure, gap: &Gap, gaps: &Gaps) {
         let name = &self.status.name;
-        let is_new = gaps
-            .told
-            .as_ref()
-            .is_none_or(|told| told.after_commit != gap.after_commit);
-        let is_other = gaps
-            .told
+        let told = gaps.told();
+        let is_new = told.as_ref().is_none_or(|told| told.after_commit != gap.after_commit);
+        let is_other = told
             .as_ref()
             .is_none_or(|told| (told.to, &told.what) != (gap.to, &gap.what));
         if is_new {
@@ -200,11 +224,10 @@ where
             );
         }
         self.status.set_phase(status::Phase::Waiting(failure.clone()));
-        self.status.set_gap(Some(gap.clone()));
+        gaps.tell(Some(gap.clone()), &self.status);
         if let Err(failure) = self.store.tell_gap(Some(gap)).await {
             warn!(error = %failure, "what is known of the gap cannot be written where `walferry offsets skip-gap` finds it");
         }
-        gaps.told = Some(gap.clone());
     }
 
     /// What a person has decided, if that happens within the pause.
@@ -223,7 +246,7 @@ where
         }
     }
 
-    async fn carry_out(&mut self, choice: Choice, finding: Finding, gaps: &mut Gaps) -> Result<(), Failure> {
+    async fn carry_out(&mut self, choice: Choice, finding: Finding, gaps: &Gaps) -> Result<(), Failure> {
         let Finding {
             stored,
             system_id,
@@ -249,8 +272,7 @@ where
         if let Some(why) = refused {
             warn!(reason = why, "the choice of `walferry offsets skip-gap` is refused");
             gap.refused = Some(why);
-            gaps.told = Some(gap.clone());
-            self.status.set_gap(Some(gap.clone()));
+            gaps.tell(Some(gap.clone()), &self.status);
             self.store.tell_gap(Some(&gap)).await?;
             return self.store.settle_choice().await;
         }
@@ -279,20 +301,8 @@ where
         };
         self.store.write(&offset).await?;
         self.status.counters.gaps_skipped.fetch_add(1, Relaxed);
-        self.status.set_gap(None);
-        *gaps = Gaps::default();
+        gaps.tell(None, &self.status);
         self.store.tell_gap(None).await
-    }
-}
-
-/// Forgets a gap that has turned out to be none: the stream has passed the place where it was met.
-pub(crate) async fn forget(status: &status::Status, stored: Lsn, store: &mut impl OffsetStore) {
-    if status.gap().is_some_and(|gap| stored > gap.seen && !gap.stays) {
-        info!("the publication is what it was, and no change was missing: going on");
-        status.set_gap(None);
-        if let Err(failure) = store.tell_gap(None).await {
-            warn!(error = %failure, "what was told of the gap cannot be removed");
-        }
     }
 }
 

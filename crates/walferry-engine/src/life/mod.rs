@@ -6,11 +6,11 @@
 //! This room may use the other two; they do not know it.
 
 pub mod connector;
-pub(crate) mod gap;
-pub(crate) mod new_slot;
+mod gap;
+mod new_slot;
 mod prepare;
 mod reader;
-pub(crate) mod retries;
+mod retries;
 mod session;
 pub mod start;
 pub mod supervisor;

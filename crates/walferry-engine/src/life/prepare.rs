@@ -14,6 +14,7 @@ use crate::{
     history::{self, History, Judged},
     life::{
         connector::{Carried, Connector},
+        gap::Gaps,
         new_slot::NewSlot,
         reader::Origin,
         start::{self, Plan},
@@ -90,7 +91,7 @@ where
     pub(super) async fn prepare(&mut self, carried: &mut Carried) -> Result<Prepared, Failure> {
         let Start { found, stored, plan } = self.look_and_decide().await?;
         self.check_outbox().await?;
-        let Publication { gap, published } = self.publish(&plan, stored.as_ref()).await?;
+        let Publication { gap, published } = self.publish(&plan, stored.as_ref(), &carried.gaps).await?;
         if !matches!(plan, Plan::Continue { .. }) {
             carried.again = Again::default();
         }
@@ -116,7 +117,12 @@ where
     }
 
     /// Makes the publication what it shall be, and tells whether changes are missing that it left out until now.
-    async fn publish(&mut self, plan: &Plan, stored: Option<&StoredOffset>) -> Result<Publication, Failure> {
+    async fn publish(
+        &mut self,
+        plan: &Plan,
+        stored: Option<&StoredOffset>,
+        gaps: &Gaps,
+    ) -> Result<Publication, Failure> {
         let known = stored.and_then(|offset| offset.publication.clone());
         let goes_on = matches!(plan, Plan::Resume { .. } | Plan::Continue { .. });
         let mut publication = Publication {
@@ -130,12 +136,12 @@ where
         // Before it is made what it shall be: what has been missing until now stays missing.
         if goes_on {
             let look = self.source.control().published(known, tables.clone()).await?;
-            let told = || self.status.gap().and_then(|gap| gap.again());
+            let told = || gaps.told().and_then(|gap| gap.again());
             publication.gap = look.and_then(|look| look.gap).or_else(told);
         }
         let gap = publication.gap.as_ref();
         // While a person is asked to make it, it is not made behind their back.
-        let asked = self.status.gap().is_some() && gap.is_some_and(|gap| gap.kind == MISSING);
+        let asked = gaps.told().is_some() && gap.is_some_and(|gap| gap.kind == MISSING);
         if !asked {
             self.source.control().ensure_publication(tables.clone()).await?;
         }

@@ -368,7 +368,7 @@ async fn tell_of_silence(status: &Status, chunks: &ChunkSender) -> Infallible {
     let (mut received, mut silent_looks) = (0, 0);
     loop {
         looks.tick().await;
-        let now = status.counters.received_bytes.load(Relaxed);
+        let now = chunks.handed_over_bytes();
         // While chunks wait, it is not the source that is waited for.
         if now != received || !chunks.is_empty() {
             if silent_looks >= SILENT_LOOKS {

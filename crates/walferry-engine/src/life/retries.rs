@@ -1,11 +1,15 @@
 //! What happens after a failure: a pause and another try, or the end.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tracing::warn;
 
 use crate::{
-    failure::{Disposition, Exit, Failure},
+    backoff::Backoff,
+    failure::Failure,
     status::{Phase, Status},
 };
 
@@ -13,71 +17,43 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Retries {
     backoff: Backoff,
+    /// How far the connector is.
+    reach: Reach,
+    /// How far it was at the last failure.
     reached: Reached,
 }
 
-/// How far the connector was at the last failure: the position that was delivered, and the chunks of a snapshot that were.
+/// How far a connector is, over all its sessions: the position that was delivered, and how many chunks of snapshots were. The keeper
+/// writes it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reach(Arc<Mutex<Reached>>);
+
 type Reached = (u64, u64);
 
-/// Tries in a row, and the pauses between them, which double from a tenth of a second to half a minute.
-#[derive(Debug)]
-pub(crate) struct Backoff {
-    /// `errors.max.retries`; `None` for no end.
-    most: Option<u32>,
-    in_a_row: u32,
-    pause: Duration,
-}
-
-const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(30);
-
-impl Backoff {
-    pub(crate) fn new(most: Option<u32>) -> Self {
-        Self {
-            most,
-            in_a_row: 0,
-            pause: FIRST,
-        }
+impl Reach {
+    /// This position, and so many more chunks, are delivered.
+    pub(crate) fn deliver(&self, position: u64, chunks: u64) {
+        let mut reached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *reached = (reached.0.max(position), reached.1 + chunks);
     }
 
-    /// It has worked: what fails from now on fails for the first time.
-    pub(crate) fn reset(&mut self) {
-        *self = Self::new(self.most);
-    }
-
-    /// How long to wait before another try; or the failure, when there shall be none.
-    pub(crate) fn after(&mut self, failure: Failure) -> Result<(Duration, Failure), Failure> {
-        if let Disposition::Stop(_) = failure.disposition {
-            return Err(failure);
-        }
-        if self.most.is_some_and(|most| self.in_a_row >= most) {
-            return Err(Failure {
-                disposition: Disposition::Stop(Exit::GaveUp),
-                ..failure
-            });
-        }
-        self.in_a_row += 1;
-        let pause = self.pause;
-        self.pause = (pause * 2).min(LONGEST);
-        Ok((pause, failure))
+    fn get(&self) -> Reached {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Retries {
-    pub(crate) fn new(most: Option<u32>) -> Self {
+    pub(crate) fn new(most: Option<u32>, reach: Reach) -> Self {
         Self {
             backoff: Backoff::new(most),
+            reach,
             reached: Reached::default(),
         }
     }
 
     /// Returns how long to wait before another try, and says so; or the failure, when there shall be none.
     pub(crate) fn after(&mut self, failure: Failure, status: &Status) -> Result<Duration, Failure> {
-        let counters = &status.counters;
-        let reached = (
-            counters.delivered_lsn.load(Relaxed),
-            counters.delivered_chunks.load(Relaxed),
-        );
+        let reached = self.reach.get();
         if reached > self.reached {
             self.backoff.reset();
             self.reached = reached;
@@ -97,6 +73,7 @@ impl Retries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::{Disposition, Exit};
 
     fn failure() -> Failure {
         Failure::retry("unreachable", "connection refused")
@@ -104,23 +81,24 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_half_a_minute_until_something_is_delivered() {
-        let (mut retries, status) = (Retries::new(None), Status::default());
+        let reach = Reach::default();
+        let (mut retries, status) = (Retries::new(None, reach.clone()), Status::default());
         let mut next = || retries.after(failure(), &status).map(|pause| pause.as_millis());
         let pauses: Vec<_> = (0..11).map_while(|_| next().ok()).collect();
         assert_eq!(
             pauses,
             [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]
         );
-        status.counters.delivered_lsn.store(7, Relaxed);
+        reach.deliver(7, 0);
         assert_eq!([next(), next()], [Ok(100), Ok(200)]);
-        status.counters.delivered_chunks.store(1, Relaxed);
+        reach.deliver(0, 1);
         assert_eq!([next(), next()], [Ok(100), Ok(200)]);
     }
 
     #[test]
     fn so_many_tries_and_no_more() {
         for most in 0..4 {
-            let (mut retries, status) = (Retries::new(Some(most)), Status::default());
+            let (mut retries, status) = (Retries::new(Some(most), Reach::default()), Status::default());
             let tries = (0..10)
                 .take_while(|_| retries.after(failure(), &status).is_ok())
                 .count();
@@ -133,6 +111,9 @@ mod tests {
     #[test]
     fn what_a_person_has_to_mend_is_not_tried_again() {
         let stop = Failure::stop(Exit::State, "disk_full", "no space", "make some");
-        assert_eq!(Retries::new(None).after(stop.clone(), &Status::default()), Err(stop));
+        assert_eq!(
+            Retries::new(None, Reach::default()).after(stop.clone(), &Status::default()),
+            Err(stop)
+        );
     }
 }

@@ -27,7 +27,7 @@ use walferry_pgoutput::Lsn;
 
 use crate::{
     delivery::{
-        keeper::Keeper,
+        keeper::{Keeper, Listener},
         progress::{Progress, Stored},
         sink::{Acks, Sinks},
         store::{OffsetStore, StoredOffset},
@@ -36,8 +36,11 @@ use crate::{
     history::Gate,
     life::{
         connector::{Carried, Connector, Settings, stopped, until},
+        gap::Gaps,
+        new_slot::NewSlot,
         prepare::Prepared,
         reader::Reader,
+        retries::Reach,
         target::Target,
         worker::{Work, Worker},
     },
@@ -164,7 +167,12 @@ where
             server_end: &wires.server_end,
             gate: &wires.gate,
             published: &wires.published,
-            new_slot: &carried.new_slot,
+            listener: Listening {
+                new_slot: &carried.new_slot,
+                reach: &carried.reach,
+                gaps: &carried.gaps,
+                status,
+            },
             max_retries: settings.max_retries,
         };
         let mut keeping = Task::new(keeper.keep(store, settings.flush_interval, wires.over.subscribe()));
@@ -281,6 +289,27 @@ impl Wires {
         }
         self.progress.stop();
         self.over.send_replace(true);
+    }
+}
+
+/// What deliveries and writes of the offset mean for the life of the connector.
+struct Listening<'a> {
+    new_slot: &'a NewSlot,
+    reach: &'a Reach,
+    gaps: &'a Gaps,
+    status: &'a Status,
+}
+
+impl Listener for Listening<'_> {
+    fn delivered(&self, offset: &StoredOffset, chunks: u64) {
+        self.reach.deliver(offset.connect.lsn_proc.unwrap_or_default(), chunks);
+    }
+
+    fn stored(&self, stored: Stored, tells_of_slot: bool) -> bool {
+        if tells_of_slot {
+            self.new_slot.is_in_use();
+        }
+        self.gaps.forget(stored.confirmable(), self.status)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use walferry_pgoutput::Lsn;
 
+pub use crate::history::Mismatch;
 use crate::{
     delivery::store::StoredOffset,
     failure::{Exit, Failure},
@@ -20,17 +21,6 @@ pub struct SnapshotPolicy {
     pub when_lost: bool,
     /// Whether the stream follows (`initial_only`: no, and no slot is made).
     pub stream: bool,
-}
-
-/// What `offset.mismatch.strategy` asks for when the slot is ahead of the stored offset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mismatch {
-    /// Refuse: something else moved the slot, so changes may be missing. Walferry's default.
-    #[default]
-    Refuse,
-    /// Go on; what lies between is missing (`no_validation`, `trust_slot`, `trust_greater_lsn`, `trust_offset`: Postgres never
-    /// goes back behind the confirmed position, whatever is trusted).
-    GoOn,
 }
 
 /// What the start does.

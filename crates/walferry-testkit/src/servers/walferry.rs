@@ -194,6 +194,11 @@ impl Walferry {
         request(self.admin_port, "GET", path, None)
     }
 
+    /// Asks the admin endpoint for something else than an answer; `None` while it does not listen.
+    pub fn ask(&self, method: &str, path: &str) -> Option<Answer> {
+        request(self.admin_port, method, path, None)
+    }
+
     /// A connection to the admin endpoint on which nothing has been asked.
     ///
     /// # Errors

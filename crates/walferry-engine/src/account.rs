@@ -1,0 +1,306 @@
+//! What the records of a Postgres stream come to when they are delivered: the offset.
+
+use std::sync::Arc;
+
+use walferry_pgoutput::Lsn;
+use walferry_snapshot as snapshot;
+
+use crate::{
+    delivery::{
+        ledger::{Account, Mark, Tally},
+        store::StoredOffset,
+        transaction_counts::{Counted, TransactionCounts},
+    },
+    history,
+    position::Position,
+};
+
+/// Bytes that a mark counts for where no record pays for it: the counter of one table, or a chunk of a snapshot without rows.
+/// A transform that drops every record leaves such marks behind a record that is stuck.
+const MARK_BYTES: usize = 128;
+
+/// One step of the stream, in the order in which the pipeline met it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// The transaction that the following records belong to.
+    Begin(Transaction),
+    /// With `provide.transaction.metadata`: the transaction has begun, or has so many records of a table.
+    Counted {
+        /// Transaction id.
+        xid: u32,
+        /// The table, as `schema.table`, and the number of its records.
+        table: Option<(Arc<str>, i64)>,
+    },
+    /// A record for Kafka.
+    Record {
+        /// Place of the change that it comes from.
+        position: Position,
+        /// What the change was, as Debezium names it in `messageType`.
+        message: &'static str,
+        /// Whether it is the last record of the change.
+        last: bool,
+        /// Size of key, value and headers.
+        bytes: usize,
+    },
+    /// The transaction is complete.
+    Commit {
+        /// LSN behind the commit record.
+        end: Lsn,
+        /// When it was committed, microseconds since 1970.
+        time_us: i64,
+        /// Whether it sent any record.
+        sent: bool,
+        /// How it can be recognised when it comes again; `None` for a message outside transactions.
+        seen: Option<history::Commit>,
+    },
+    /// A connection has begun, and the server sends what it has from here on.
+    Connected(Lsn),
+    /// Everything committed before this has been sent by the server.
+    Idle(Lsn),
+    /// A part of the initial snapshot is complete, or is not what it was.
+    Snapshot(snapshot::Step),
+    /// The initial snapshot is complete: its last row was read at this position.
+    SnapshotEnd {
+        /// Where the stream goes on.
+        lsn: Lsn,
+        /// The transaction that read it.
+        transaction: Transaction,
+    },
+}
+
+/// A transaction as the offset tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Transaction {
+    /// Transaction id.
+    pub xid: u32,
+    /// Commit time, microseconds since 1970.
+    pub time_us: i64,
+}
+
+/// What there is to store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Unstored {
+    Nothing,
+    /// The stream has moved and has sent nothing: a crash repeats nothing.
+    Passed,
+    /// Records that a crash repeats.
+    Delivered,
+}
+
+/// The offset of what is delivered, and what else is told of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Offset {
+    pub(crate) delivered: StoredOffset,
+    /// How far the server has got on the present connection. The offset may say more, of another copy of the server: what this one
+    /// has committed up to there is still to be delivered, and must not be confirmed before.
+    pub(crate) shown: Lsn,
+    /// Connections that have begun and whose beginning has not been reached yet: steps before it are of an earlier connection.
+    beginning: u32,
+    /// What the last change was that was delivered; becomes text only where the offset is asked for.
+    message: Option<&'static str>,
+    transaction_counts: TransactionCounts,
+    /// The transaction of the last record that was delivered.
+    pub(crate) transaction: Transaction,
+    /// Chunks of a snapshot.
+    pub(crate) chunks: u64,
+    pub(crate) unstored: Unstored,
+}
+
+/// What the account keeps of a record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Change {
+    pub(crate) position: Position,
+    pub(crate) message: &'static str,
+    /// Whether it is the last record of the change.
+    pub(crate) last: bool,
+}
+
+impl Offset {
+    /// Goes on from one that is stored.
+    pub(crate) fn after(mut start: StoredOffset) -> Self {
+        let transaction_counts = TransactionCounts::take_from(&mut start.connect);
+        Self {
+            // What a stopped process had stored may not have been confirmed yet.
+            unstored: if start.connect.lsn.is_some() {
+                Unstored::Delivered
+            } else {
+                Unstored::Nothing
+            },
+            shown: start.stream_start().unwrap_or_default(),
+            beginning: 0,
+            delivered: start,
+            message: None,
+            transaction_counts,
+            transaction: Transaction::default(),
+            chunks: 0,
+        }
+    }
+
+    /// As it is stored.
+    pub(crate) fn to_stored(&mut self) -> StoredOffset {
+        if let Some(message) = self.message.take() {
+            self.delivered.connect.message_type = Some(message.to_owned());
+        }
+        let mut offset = self.delivered.clone();
+        self.transaction_counts.add_to(&mut offset.connect);
+        offset
+    }
+
+    /// What may be confirmed once it is stored.
+    pub(crate) fn processed(&self) -> Lsn {
+        self.shown
+            .min(self.delivered.connect.lsn_proc.unwrap_or_default().into())
+    }
+
+    fn reach_change(&mut self, position: Position, message: &'static str) {
+        let offset = &mut self.delivered.connect;
+        offset.lsn = Some(position.lsn.into());
+        self.message = Some(message);
+        offset.tx_id = Some(self.transaction.xid);
+        offset.ts_usec = Some(self.transaction.time_us);
+        self.delivered.position = Some(position);
+        self.unstored = Unstored::Delivered;
+    }
+
+    /// The server has got to this position. Returns whether that is further than before.
+    fn show(&mut self, lsn: Lsn) -> bool {
+        let is_further = self.beginning == 0 && lsn > self.shown;
+        if is_further {
+            self.shown = lsn;
+        }
+        is_further
+    }
+
+    fn reach(&mut self, step: Step) {
+        let unstored = match step {
+            Step::Snapshot(_) | Step::SnapshotEnd { .. } => Unstored::Delivered,
+            _ => Unstored::Passed,
+        };
+        let is_further = match step {
+            Step::Commit { end: lsn, .. } | Step::Idle(lsn) => self.show(lsn),
+            _ => false,
+        };
+        let offset = &mut self.delivered.connect;
+        match step {
+            Step::Begin(transaction) => {
+                self.transaction = transaction;
+                self.transaction_counts.enter(transaction.xid);
+                return;
+            }
+            Step::Commit { end, seen, .. } => {
+                let history = self.delivered.history.get_or_insert_default();
+                match seen {
+                    Some(commit) => history.settle_commit(commit),
+                    None => history.settle(end),
+                }
+                // The transaction tells that the snapshot is behind, unless one that was interrupted is still to go on.
+                if self.delivered.snapshot.is_none() {
+                    (offset.snapshot, offset.snapshot_completed, offset.last_snapshot_record) = (None, None, None);
+                }
+                offset.lsn_commit = Some(end.into());
+                offset.lsn_proc = offset.lsn_proc.max(Some(end.into()));
+            }
+            Step::Connected(_) => {
+                self.beginning -= 1;
+                return;
+            }
+            Step::Idle(lsn) => {
+                let is_known = offset.lsn_proc >= Some(lsn.into());
+                offset.lsn_proc = offset.lsn_proc.max(Some(lsn.into()));
+                if is_known && !is_further {
+                    return;
+                }
+            }
+            Step::Snapshot(step) => {
+                if let Some(done) = &mut self.delivered.snapshot {
+                    done.step(step);
+                }
+                self.chunks += u64::from(matches!(step, snapshot::Step::Chunk { .. }));
+            }
+            Step::SnapshotEnd { lsn, transaction } => {
+                self.delivered.snapshot = None;
+                let history = self.delivered.history.get_or_insert_default();
+                history.settle(lsn);
+                history.rows_read = history.rows_read.max(lsn);
+                self.transaction = transaction;
+                offset.lsn = Some(lsn.into());
+                // Rows that were read once more say more than the stream that they were read beside.
+                offset.lsn_proc = offset.lsn_proc.map(|processed| processed.max(lsn.into()));
+                self.shown = self.shown.max(lsn);
+                offset.tx_id = Some(transaction.xid);
+                offset.ts_usec = Some(transaction.time_us);
+                offset.snapshot = Some("INITIAL".into());
+                (offset.snapshot_completed, offset.last_snapshot_record) = (Some(true), Some(true));
+            }
+            Step::Record { .. } | Step::Counted { .. } => unreachable!("these have queues of their own"),
+        }
+        if offset.lsn.is_none() {
+            // Debezium expects the member in every offset.
+            offset.lsn = offset.lsn_proc;
+        }
+        self.unstored = self.unstored.max(unstored);
+    }
+}
+
+impl Account for Offset {
+    type Record = Change;
+    type Mark = Step;
+    type Tally = Counted;
+
+    fn pushed(&mut self, step: &Step) {
+        if let Step::Connected(from) = step {
+            self.shown = self.shown.min(*from);
+            self.beginning += 1;
+        }
+    }
+
+    fn reach_record(&mut self, change: &Change) {
+        if change.last {
+            self.reach_change(change.position, change.message);
+        }
+    }
+
+    fn reach_mark(&mut self, step: Step) {
+        self.reach(step);
+    }
+
+    fn reach_tally(&mut self, counted: Counted) {
+        self.transaction_counts.count(counted);
+    }
+}
+
+impl Tally for Counted {
+    type Part = (u32, Option<(Arc<str>, i64)>);
+
+    fn of((xid, table): Self::Part) -> Self {
+        Self::new(xid, table)
+    }
+
+    fn add(&mut self, (xid, table): Self::Part) {
+        self.count(xid, table);
+    }
+
+    fn bytes(&self) -> usize {
+        self.tables().saturating_sub(1) * MARK_BYTES
+    }
+}
+
+impl Mark for Step {
+    /// Bytes that it counts for as a mark. Those of a transaction with a record are paid for by that record, and commits and
+    /// keepalives without one replace each other.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Snapshot(_) => MARK_BYTES,
+            _ => 0,
+        }
+    }
+
+    /// Whether this says all that `earlier` said, when no record lies between them.
+    fn replaces(&self, earlier: &Self) -> bool {
+        match self {
+            Self::Commit { .. } => matches!(earlier, Self::Idle(_) | Self::Commit { sent: false, .. }),
+            Self::Idle(_) => matches!(earlier, Self::Idle(_)),
+            _ => false,
+        }
+    }
+}
