@@ -54,6 +54,10 @@ pub trait Connectors: fmt::Debug + Send + Sync {
     fn restart(&self, name: &str, only_failed: bool) -> Result<(), UnknownConnector>;
 }
 
+/// What the main thread has. The futures of a session are large in a build without optimisation, and overflow the two megabytes that
+/// other threads have. Only what is touched takes memory.
+const STACK_BYTES: usize = 8 * 1024 * 1024;
+
 /// There is no connector of this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no connector {0:?}")]
@@ -206,7 +210,8 @@ impl Supervisor {
             supervisor.0.ends.send_modify(|ends| *ends += 1);
         };
         // Linux cuts the names of threads to 15 bytes.
-        let spawned = thread::Builder::new().name("connector".into()).spawn(run);
+        let thread = thread::Builder::new().name("connector".into()).stack_size(STACK_BYTES);
+        let spawned = thread.spawn(run);
         if let Err(error) = spawned {
             let what = format!("the connector's thread could not be started: {error}");
             let hint = "raise the limit of threads (`ulimit -u`, or the container's limit of processes)";
