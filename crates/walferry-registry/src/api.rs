@@ -29,6 +29,34 @@ const MOST_WORDS: usize = 1_500;
 
 /// Looks the ids of a schema up, or registers it.
 pub(crate) fn ids(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
+    match lookup(http, api, request) {
+        Err(Failure::Refused(refusal)) if refusal.what.starts_with(INCOMPATIBLE) => {
+            Err(Failure::Refused(with_difference(http, api, request, refusal)))
+        }
+        answer => answer,
+    }
+}
+
+/// How a refusal begins whose schema is incompatible, and one whose registered schema is another.
+const INCOMPATIBLE: &str = "the schema is incompatible with an earlier one: ";
+const UNFIT: &str = "the version it has does not fit the record: ";
+
+/// A registry may name places in a schema by numbers only: names the first field in which the schema differs from the newest version.
+fn with_difference(http: &mut Http, api: Api, request: &Request, mut refusal: Refusal) -> Refusal {
+    let latest = Request {
+        lookup: Lookup::Latest,
+        ..request.clone()
+    };
+    if let Err(Failure::Refused(newest)) = lookup(http, api, &latest)
+        && let Some(difference) = newest.what.strip_prefix(UNFIT)
+    {
+        refusal.what.push_str("; beside the newest version, ");
+        refusal.what.push_str(difference);
+    }
+    refusal
+}
+
+fn lookup(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
     match api {
         Api::Confluent => confluent(http, request),
         Api::ApicurioV2 => apicurio_v2(http, request),
@@ -216,7 +244,7 @@ fn compare_latest(http: &mut Http, request: &Request, ids: Ids) -> Answer<()> {
 fn compare(request: &Request, theirs: &str) -> Answer<()> {
     same_bytes(request.kind, &request.schema, theirs).map_err(|difference| {
         Failure::Refused(Refusal {
-            what: format!("the version it has does not fit the record: {difference}"),
+            what: format!("{UNFIT}{difference}"),
             hint: Some("register a version that fits, or let the converter register its own".to_owned()),
         })
     })
@@ -234,7 +262,7 @@ fn taken(reply: Reply, request: &Request) -> Answer<Json> {
         // Nor is a log-in that fails the record's fault: it must not be set aside because of it.
         401 | 403 | 404 | 408 | 425 | 429 | 500.. => Err(Failure::Trouble(odd(&reply))),
         409 => Err(Failure::Refused(Refusal {
-            what: format!("the schema is incompatible with an earlier one: {}", words(&reply)),
+            what: format!("{INCOMPATIBLE}{}", words(&reply)),
             hint: Some(format!(
                 "change the table so that the schema fits, or lower the compatibility of {} in the registry",
                 request.subject

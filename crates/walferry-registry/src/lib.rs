@@ -16,8 +16,10 @@ pub use client::Client;
 /// The clients of a process: converters with the same settings share one, and its ids.
 #[derive(Debug, Clone, Default)]
 pub struct Registries {
-    clients: Arc<Mutex<Vec<(Settings, Arc<Client>)>>>,
+    clients: Arc<Mutex<Clients>>,
 }
+
+type Clients = Vec<(Settings, Arc<Client>)>;
 
 impl Registries {
     /// The client of a registry. It lives as long as the process, so that what it knows outlasts a lost connection to Postgres.

@@ -314,7 +314,8 @@ mod with_a_registry {
             "io.apicurio.registry.serde.Legacy8ByteIdHandler",
         );
         let content = ("apicurio.registry.use-id", "contentId");
-        let cases: [(&[(&str, &str)], &[u8]); 6] = [
+        type Setting = (&'static str, &'static str);
+        let cases: [(&[Setting], &[u8]); 6] = [
             (&[v2, in_front], &[0, 0, 0, 0, 0, 0, 0, 3, 0xEF, 6]),
             (&[v2, in_front, content], &[0, 0, 0, 0, 0, 0, 0, 0, 7, 6]),
             (&[v2, in_front, narrow], &[0, 0, 0, 3, 0xEF, 6]),

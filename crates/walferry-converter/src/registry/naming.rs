@@ -21,15 +21,15 @@ walferry_config::choices! {
     pub(super) enum ArtifactNaming {
         /// `<topic>-key`, `<topic>-value`.
         #[default]
-        TopicId = "io.apicurio.registry.serde.strategy.TopicIdStrategy" | "TopicIdStrategy",
+        Topic = "io.apicurio.registry.serde.strategy.TopicIdStrategy" | "TopicIdStrategy",
         /// The topic.
-        SimpleTopicId = "io.apicurio.registry.serde.strategy.SimpleTopicIdStrategy" | "SimpleTopicIdStrategy",
+        SimpleTopic = "io.apicurio.registry.serde.strategy.SimpleTopicIdStrategy" | "SimpleTopicIdStrategy",
         /// Name of the record type, in a group named by its namespace.
-        RecordId = "io.apicurio.registry.serde.avro.strategy.RecordIdStrategy" | "RecordIdStrategy",
+        Record = "io.apicurio.registry.serde.avro.strategy.RecordIdStrategy" | "RecordIdStrategy",
         /// The same with the topic in front of the name.
-        TopicRecordId = "io.apicurio.registry.serde.avro.strategy.TopicRecordIdStrategy" | "TopicRecordIdStrategy",
+        TopicRecord = "io.apicurio.registry.serde.avro.strategy.TopicRecordIdStrategy" | "TopicRecordIdStrategy",
         /// Full name of the record type.
-        QualifiedRecordId = "io.apicurio.registry.serde.avro.strategy.QualifiedRecordIdStrategy" | "QualifiedRecordIdStrategy",
+        QualifiedRecord = "io.apicurio.registry.serde.avro.strategy.QualifiedRecordIdStrategy" | "QualifiedRecordIdStrategy",
     }
 }
 
@@ -73,11 +73,11 @@ impl Naming {
             Self::Confluent(SubjectNaming::Record) => (None, record()?.full()),
             Self::Confluent(SubjectNaming::TopicRecord) => (None, format!("{topic}-{}", record()?.full())),
             Self::Apicurio { strategy, .. } => match strategy {
-                ArtifactNaming::TopicId => (None, by_topic()),
-                ArtifactNaming::SimpleTopicId => (None, topic.to_owned()),
-                ArtifactNaming::RecordId => (record()?.namespace.clone(), record()?.name.clone()),
-                ArtifactNaming::TopicRecordId => (record()?.namespace.clone(), format!("{topic}-{}", record()?.name)),
-                ArtifactNaming::QualifiedRecordId => (None, record()?.full()),
+                ArtifactNaming::Topic => (None, by_topic()),
+                ArtifactNaming::SimpleTopic => (None, topic.to_owned()),
+                ArtifactNaming::Record => (record()?.namespace.clone(), record()?.name.clone()),
+                ArtifactNaming::TopicRecord => (record()?.namespace.clone(), format!("{topic}-{}", record()?.name)),
+                ArtifactNaming::QualifiedRecord => (None, record()?.full()),
             },
         };
         Ok(match self {
@@ -122,11 +122,11 @@ mod tests {
                 Naming::Confluent(SubjectNaming::TopicRecord),
                 "t-shop.public.orders.Value",
             ),
-            (apicurio(ArtifactNaming::TopicId), "t-value"),
-            (apicurio(ArtifactNaming::SimpleTopicId), "t"),
-            (apicurio(ArtifactNaming::RecordId), "shop.public.orders/Value"),
-            (apicurio(ArtifactNaming::TopicRecordId), "shop.public.orders/t-Value"),
-            (apicurio(ArtifactNaming::QualifiedRecordId), "shop.public.orders.Value"),
+            (apicurio(ArtifactNaming::Topic), "t-value"),
+            (apicurio(ArtifactNaming::SimpleTopic), "t"),
+            (apicurio(ArtifactNaming::Record), "shop.public.orders/Value"),
+            (apicurio(ArtifactNaming::TopicRecord), "shop.public.orders/t-Value"),
+            (apicurio(ArtifactNaming::QualifiedRecord), "shop.public.orders.Value"),
         ];
         for (naming, expected) in cases {
             let subject = naming.subject("t", false, Some(&record)).unwrap();

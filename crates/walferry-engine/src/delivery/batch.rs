@@ -458,6 +458,6 @@ mod tests {
             .map(|(topic, sequence)| (topic.as_str(), *sequence))
             .collect();
         assert_eq!(topics, [("a", 0), ("b", 1), ("c", 2), ("e", 4), ("f", 5)]);
-        assert!(batch.is_empty() && batch.len() == 0);
+        assert_eq!((batch.is_empty(), batch.bytes.len()), (true, 0));
     }
 }

@@ -54,8 +54,8 @@ pub trait Connectors: fmt::Debug + Send + Sync {
     fn restart(&self, name: &str, only_failed: bool) -> Result<(), UnknownConnector>;
 }
 
-/// What the stack of a connector's thread may grow to, as much as a main thread's: without optimisation its futures are large. Only what
-/// is used takes memory.
+/// What the main thread has. The futures of a session are large in a build without optimisation, and overflow the two megabytes that
+/// other threads have. Only what is touched takes memory.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// There is no connector of this name.
@@ -209,10 +209,9 @@ impl Supervisor {
             let _ = supervisor.change(&status.name, |machine| machine.ended(result));
             supervisor.0.ends.send_modify(|ends| *ends += 1);
         };
-        let spawned = thread::Builder::new()
-            .name("connector".into())
-            .stack_size(STACK_BYTES)
-            .spawn(run);
+        // Linux cuts the names of threads to 15 bytes.
+        let thread = thread::Builder::new().name("connector".into()).stack_size(STACK_BYTES);
+        let spawned = thread.spawn(run);
         if let Err(error) = spawned {
             let what = format!("the connector's thread could not be started: {error}");
             let hint = "raise the limit of threads (`ulimit -u`, or the container's limit of processes)";
