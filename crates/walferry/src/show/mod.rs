@@ -12,17 +12,20 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
 use walferry_config::connector::{Connector, Filter};
+use walferry_engine::source::{Control as _, Source as _};
 use walferry_engine::status::Status;
+use walferry_engine::store::StoredOffset;
 use walferry_engine::{Failure, Remark, Weight};
 use walferry_pgoutput::{
     Change, Column, LogicalMessage, Message, OldTuple, Operation, RelationColumn, ReplicaIdentity, Truncate, TupleBuf,
 };
-use walferry_postgres::{Sample, SampleRow, Samples};
+use walferry_postgres::{Postgres, Sample, SampleRow, Samples};
 use walferry_record::outline;
+use walferry_transform::{HypertableReader, Hypertables, ReadBefore};
 
 use self::made_up::Which;
 use self::play::{Outcome, Played, Shown, Stage};
-use crate::assemble::{captured, pipelines};
+use crate::assemble::{captured, pipelines, timescale};
 use crate::load::Loaded;
 use crate::say::say;
 
@@ -79,9 +82,10 @@ async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Res
         names.iter().position(|known| *known == name)
     };
     tables.sort_by_key(place);
-    let status = Status::new(&config.name, config.topics.prefix.to_string());
+    let status = Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
+    let hypertables = read_hypertables(config, &status).await?;
     let mut stage = Stage {
-        pipelines: pipelines(config, &status, None, None),
+        pipelines: pipelines(config, &status, None, None, Box::new(move || hypertables.clone())),
         lsn,
         xid,
         time_us,
@@ -99,6 +103,16 @@ async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Res
         say!("    {more} more {verb} captured: name the tables to be shown with `--table SCHEMA.TABLE`");
     }
     others(&mut stage, config, transaction, &mut print)
+}
+
+/// TimescaleDB's catalog, where a transform needs it: read before, as nothing here can wait for it.
+async fn read_hypertables(config: &Connector, status: &Arc<Status>) -> Result<Arc<dyn HypertableReader>, Failure> {
+    let pipeline = pipelines(config, status, None, None, timescale(config))(&StoredOffset::default())?;
+    let found = match pipeline.reads_hypertables() {
+        true => Postgres::new(config, status.clone()).control().hypertables().await?,
+        false => Hypertables::default(),
+    };
+    Ok(Arc::new(ReadBefore(found)))
 }
 
 /// Whether a row is one of the table's.

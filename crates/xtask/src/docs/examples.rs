@@ -19,7 +19,7 @@ use walferry_pgoutput::{
     Xid,
 };
 use walferry_record::{Record, Typed, outline};
-use walferry_transform::{Chain, Outcome, all_predicates, all_transforms};
+use walferry_transform::{Chain, Hypertables, Outcome, ReadBefore, TableId, all_predicates, all_transforms};
 
 use super::Page;
 use crate::shell;
@@ -83,6 +83,10 @@ fn orders() -> String {
     "orders".to_owned()
 }
 
+fn public() -> String {
+    "public".to_owned()
+}
+
 /// What happens to the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -101,6 +105,9 @@ struct Table {
     /// `[name, type, value]`; the first columns, `key` of them, are the primary key.
     columns: Vec<(String, String, String)>,
     key: usize,
+    /// Its schema.
+    #[serde(default = "public")]
+    schema: String,
 }
 
 /// What a page is about.
@@ -367,7 +374,9 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
     let build = |length: usize| {
         let (chain, findings) = Chain::new(&plugins.transforms[..length], &plugins.predicates);
         let warned = findings.warnings().next().is_some();
-        chain.filter(|_| !warned).ok_or_else(|| told(&findings))
+        let mut chain = chain.filter(|_| !warned).ok_or_else(|| told(&findings))?;
+        chain.attach(&mut || Arc::new(ReadBefore(hypertables())));
+        Ok::<_, String>(chain)
     };
     let mut input = Chains {
         chain: build(at)?,
@@ -421,6 +430,22 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
     }
 }
 
+/// What TimescaleDB's catalog says in the examples: a chunk of a hypertable, and one of a continuous aggregate's.
+fn hypertables() -> Hypertables {
+    const INTERNAL: &str = "_timescaledb_internal";
+    let internal = |name: &str| TableId::new(INTERNAL, name);
+    let public = |name: &str| TableId::new("public", name);
+    let materialized = internal("_materialized_hypertable_2");
+    Hypertables {
+        chunks: [
+            (internal("_hyper_1_5_chunk"), public("conditions")),
+            (internal("_hyper_2_6_chunk"), materialized.clone()),
+        ]
+        .into(),
+        aggregates: [(materialized, public("conditions_by_day"))].into(),
+    }
+}
+
 fn told(findings: &Findings) -> String {
     let all: Vec<String> = findings.iter().map(ToString::to_string).collect();
     all.join("; ")
@@ -471,6 +496,7 @@ impl Chains {
         let record = match self.chain.apply(record) {
             Ok(Outcome::Record(record)) => record,
             Ok(Outcome::Dropped(reason)) => return Ok(Made::Dropped(reason.to_string())),
+            Ok(Outcome::Waits(waiting)) => return Err(format!("the record waits for {}", waiting.wait.need())),
             Err(error) => {
                 let hint = error.hint();
                 return Ok(Made::Failed {
@@ -624,7 +650,7 @@ fn described(name: &str, table: &Table) -> Result<(Relation, Catalog), String> {
     }
     let relation = Relation {
         oid: Oid(50_000),
-        namespace: "public".to_owned(),
+        namespace: table.schema.clone(),
         name: name.to_owned(),
         replica_identity: ReplicaIdentity::Full,
         columns: columns
