@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{self as snapshot, Again, Done, Keys};
+use walferry_transform::Hypertables;
 
 use crate::{
     delivery::progress::{Stored, Transaction},
@@ -69,6 +70,11 @@ pub trait Control: Send {
         wanted: TableFilter,
         columns: &[String],
     ) -> impl Future<Output = Result<Vec<TableFacts>, Failure>> + Send;
+
+    /// Reads TimescaleDB's catalog: which hypertable each chunk belongs to. Fails for good where the database has no such catalog.
+    fn hypertables(&mut self) -> impl Future<Output = Result<Hypertables, Failure>> + Send {
+        ready(Ok(Hypertables::default()))
+    }
 
     /// Makes the publication what `publication.autocreate.mode` asks for. Before the slot: pgoutput reads the catalog as of
     /// the WAL position, and a publication younger than that does not exist for it.

@@ -29,6 +29,11 @@ impl Lookup {
         self.sql = None;
     }
 
+    /// Whether there is a connection.
+    pub(crate) fn is_open(&self) -> bool {
+        self.sql.as_ref().is_some_and(|sql| !sql.is_closed())
+    }
+
     /// The connection, opened if need be.
     pub(crate) async fn sql(&mut self) -> Result<&Sql, Error> {
         if self.sql.as_ref().is_none_or(Sql::is_closed) {

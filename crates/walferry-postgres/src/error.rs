@@ -132,6 +132,13 @@ pub enum Error {
     /// Channel binding is demanded and cannot be had.
     #[error("channel binding is required, and the server offers none on this connection")]
     ChannelBinding,
+    /// The database does not have what TimescaleDB keeps there.
+    #[error("the transform TimescaleDb reads TimescaleDB's catalog, which the database does not have")]
+    NoTimescale {
+        /// What the server said.
+        #[source]
+        source: Box<ServerError>,
+    },
     /// The server refused something.
     #[error("{doing} failed")]
     Server {
@@ -314,6 +321,7 @@ impl Error {
             Self::TableChanged { .. } => "table_changed",
             Self::SnapshotGone => "snapshot_gone",
             Self::Protocol { .. } => "protocol",
+            Self::NoTimescale { .. } => "timescaledb_missing",
             Self::Problems(problems) => problems.first().map_or("setup", Problem::kind),
             Self::PublicationMissing { .. } => gap::MISSING,
             Self::PublicationChanged { .. } => gap::CHANGED,
@@ -354,6 +362,7 @@ impl Error {
             | Self::Scram { .. }
             | Self::Authentication { .. }
             | Self::ChannelBinding
+            | Self::NoTimescale { .. }
             | Self::SelectOverride { .. } => STOP,
             Self::Server { source, .. } => source.disposition(),
             Self::Problems(problems) if problems.iter().all(Problem::passes) => Disposition::Retry,
@@ -427,6 +436,11 @@ impl Error {
                     .to_owned()
             }
             Self::SelectOverride { table, .. } => format!("mend `snapshot.select.statement.overrides.{table}`"),
+            Self::NoTimescale { .. } => {
+                "check that `database.dbname` is the database that has the extension (`CREATE EXTENSION timescaledb`), or leave the \
+                 transform out"
+                    .to_owned()
+            }
             Self::PublicationMissing { mend, .. } => mend.clone(),
             Self::PublicationChanged { .. } => {
                 "decide with `walferry offsets skip-gap` what becomes of the changes that may be missing".to_owned()

@@ -6,6 +6,7 @@ pub mod check;
 pub mod connect;
 mod copy;
 mod error;
+mod hypertables;
 mod identity;
 mod inspect;
 mod problem;
@@ -20,6 +21,7 @@ mod tables;
 mod wire;
 
 pub use error::Error;
+pub use hypertables::TimescaleCatalog;
 pub use problem::Problem;
 pub use server_error::ServerError;
 pub use slots::SlotWatch;

@@ -14,11 +14,13 @@ use walferry_engine::source::{self, ChunkSender, CreatedSlot, Found, Parts, Port
 use walferry_engine::status::Status;
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
+use walferry_transform::Hypertables;
 
 use crate::blockers;
 use crate::catalog::{Lookup, catalogs};
 use crate::connect::{Endpoint, Sql, within};
 use crate::error::Error;
+use crate::hypertables::hypertables;
 use crate::identity;
 use crate::inspect::Server;
 use crate::problem::Problem;
@@ -490,6 +492,15 @@ impl source::Control for Control {
 
     async fn tables(&mut self, wanted: TableFilter, columns: &[String]) -> Result<Vec<TableFacts>, Failure> {
         self.list(wanted, columns).await.map_err(Failure::from)
+    }
+
+    async fn hypertables(&mut self) -> Result<Hypertables, Failure> {
+        let read = async { hypertables(self.sql.sql().await?).await };
+        let read = within(LOOK_LIMIT, read).await;
+        if read.is_none() {
+            self.sql.close();
+        }
+        looked("reading TimescaleDB's catalog", read)
     }
 
     async fn ensure_publication(&mut self, wanted: TableFilter) -> Result<(), Failure> {

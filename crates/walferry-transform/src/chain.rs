@@ -1,14 +1,17 @@
 //! Transforms in a row, each with its predicate.
 
+use std::sync::Arc;
+
 use walferry_config::connector::{PredicatePlugin, TransformPlugin};
 use walferry_config::{Declaration, Findings, Options, Property, Reader, RegexLimit, Support};
 use walferry_record::Record;
 
 use crate::contract::{Predicate, Requirement, Row, Side};
 use crate::foreign::instead_of;
+use crate::hypertables::HypertableReader;
 use crate::outbox::{OutboxColumns, Table, check_tables, nearest};
 use crate::registry::{self, Class, LATER, PREDICATES, TRANSFORMS};
-use crate::{Error, Outcome, Transform};
+use crate::{Error, Outcome, Transform, Waiting};
 
 /// An option of every class, since Kafka Connect 4.1.
 const PLUGIN_VERSION: Declaration = Property::<String>::new("plugin.version")
@@ -102,8 +105,16 @@ impl Chain {
     ///
     /// # Errors
     /// Says which transform failed, on a record of which topic, and why.
-    pub fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, ChainError> {
-        for (place, step) in self.steps.iter_mut().enumerate() {
+    pub fn apply<'a>(&'a mut self, record: Record<'a>) -> Result<Outcome<'a>, ChainError> {
+        self.go_on(record, 0)
+    }
+
+    /// Goes on with a record that has waited, at the transform that had it wait.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub fn go_on<'a>(&'a mut self, mut record: Record<'a>, from: usize) -> Result<Outcome<'a>, ChainError> {
+        for (place, step) in self.steps.iter_mut().enumerate().skip(from) {
             let is_open = match &step.gate {
                 Some(gate) => gate.is_open(&record).map_err(|limit| step.failed(&record, limit))?,
                 None => true,
@@ -115,7 +126,8 @@ impl Chain {
             let topic = record.topic.clone();
             match step.transform.apply(record) {
                 Ok(Outcome::Record(next)) => record = next,
-                Ok(dropped) => {
+                Ok(Outcome::Waits(waiting)) => return Ok(Outcome::Waits(Waiting { step: place, ..waiting })),
+                Ok(dropped @ Outcome::Dropped(_)) => {
                     self.dropped_by = Some(place);
                     return Ok(dropped);
                 }
@@ -144,6 +156,19 @@ impl Chain {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
+    }
+
+    /// Connects the transforms that read TimescaleDB's catalog with who reads it. To be called once, before the first record.
+    pub fn attach(&mut self, connect: &mut dyn FnMut() -> Arc<dyn HypertableReader>) {
+        for step in &mut self.steps {
+            step.transform.attach(connect);
+        }
+    }
+
+    /// Whether a transform reads TimescaleDB's catalog, so that the database has to have it.
+    pub fn reads_hypertables(&self) -> bool {
+        let reads = |step: &Step| matches!(step.transform.requirement(), Some(Requirement::Hypertables));
+        self.steps.iter().any(reads)
     }
 
     /// Whether a transform works on an outbox table, so that the captured tables are to be looked at.
@@ -210,6 +235,7 @@ impl Step {
     fn outbox(&self) -> Option<&OutboxColumns> {
         match self.transform.requirement()? {
             Requirement::Outbox(columns) => Some(columns),
+            Requirement::Hypertables => None,
         }
     }
 }

@@ -1,8 +1,11 @@
 //! What a transform and a predicate are, to the chain and to the table of them.
 
+use std::sync::Arc;
+
 use walferry_config::{Group, Reader, RegexLimit};
 use walferry_record::{Record, Typed};
 
+use crate::hypertables::HypertableReader;
 use crate::outbox::OutboxColumns;
 use crate::{Error, Outcome};
 
@@ -19,7 +22,7 @@ pub trait Transform: Send {
     /// Where the record cannot be transformed and no option says that it may be dropped.
     fn apply<'a>(&'a mut self, record: Record<'a>) -> Result<Outcome<'a>, Error>;
 
-    /// What the transform asks of the captured tables.
+    /// What the transform asks of the database.
     fn requirement(&self) -> Option<Requirement<'_>> {
         None
     }
@@ -28,13 +31,18 @@ pub trait Transform: Send {
     fn makes_rows(&self) -> bool {
         false
     }
+
+    /// Connects a transform that reads TimescaleDB's catalog with who reads it. Without that such a transform can route nothing.
+    fn attach(&mut self, _connect: &mut dyn FnMut() -> Arc<dyn HypertableReader>) {}
 }
 
-/// What a transform asks of the captured tables. It is checked before the start.
+/// What a transform asks of the database. It is checked before the start.
 #[derive(Debug, Clone, Copy)]
 pub enum Requirement<'a> {
     /// One of them at least is an outbox, with these columns.
     Outbox(&'a OutboxColumns),
+    /// The database has TimescaleDB's catalog.
+    Hypertables,
 }
 
 /// Says which records a transform sees.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use walferry_record::Record;
+use walferry_record::{Record, Wait};
 
 /// The result of a transform.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,6 +11,26 @@ pub enum Outcome<'a> {
     Record(Record<'a>),
     /// Ends here, on purpose; to be counted.
     Dropped(DropReason),
+    /// Needs something that is not there yet. Nothing has become of the record so far.
+    Waits(Waiting<'a>),
+}
+
+/// A record that a transform cannot handle yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waiting<'a> {
+    /// The record, as the transform has got it.
+    pub record: Record<'a>,
+    /// What it waits for.
+    pub wait: Wait,
+    /// The place of the transform in the chain: with it the chain goes on. The chain fills it in.
+    pub step: usize,
+}
+
+impl<'a> Waiting<'a> {
+    /// A record that waits.
+    pub const fn new(record: Record<'a>, wait: Wait) -> Self {
+        Self { record, wait, step: 0 }
+    }
 }
 
 /// Why a record was dropped.

@@ -26,6 +26,7 @@ pub(crate) const TRANSFORMS: &[Row<dyn Transform>] = &[
     debezium::partition_routing::ROW,
     debezium::schema_change_event_filter::ROW,
     debezium::swap_geometry_coordinates::ROW,
+    debezium::timescale_db::ROW,
     debezium::timezone_converter::ROW,
     debezium::vector_to_json_converter::ROW,
     kafka::cast::ROW,
@@ -55,7 +56,7 @@ pub(crate) const PREDICATES: &[Row<dyn Predicate>] = &[
 ];
 
 /// Transforms of Debezium that are not there yet, so that the refusal need not guess.
-pub(crate) const LATER: &[&str] = &["io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb"];
+pub(crate) const LATER: &[&str] = &[];
 
 /// A transform that people look for and that Debezium 3.6 does not have for Postgres.
 pub(crate) struct Absent {

@@ -23,10 +23,10 @@ use walferry_engine::{
 use walferry_event::Settings as EventSettings;
 use walferry_kafka::Producers;
 use walferry_offset::FileStore;
-use walferry_postgres::Postgres;
+use walferry_postgres::{Postgres, TimescaleCatalog};
 use walferry_record::SourcePartition;
 use walferry_registry::Registries;
-use walferry_transform::Chain;
+use walferry_transform::{Chain, HypertableReader};
 
 use crate::{error::Error, load::Loaded};
 
@@ -96,7 +96,7 @@ pub(crate) fn connector(
         source: Postgres::new(config, status.clone()),
         sinks: Producers::new(kafka),
         store,
-        pipelines: pipelines(config, &status, folder, Some(Registries::default())),
+        pipelines: pipelines(config, &status, folder, Some(Registries::default()), timescale(config)),
         status,
     })
 }
@@ -180,12 +180,13 @@ fn settings(loaded: &Loaded, share: usize) -> Settings {
 
 /// Makes the pipeline of each session. The run id, as in Debezium, is new at each start of the process.
 ///
-/// Without `registries` nothing is registered: for what only looks.
+/// Without `registries` nothing is registered: for what only looks. `hypertables` reads TimescaleDB's catalog where a transform needs it.
 pub(crate) fn pipelines(
     config: &Config,
     status: &Status,
     folder: Option<PathBuf>,
     registries: Option<Registries>,
+    hypertables: Box<dyn Fn() -> Arc<dyn HypertableReader>>,
 ) -> Pipelines {
     let events = Arc::new(EventSettings::new(
         config,
@@ -204,13 +205,15 @@ pub(crate) fn pipelines(
         let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
         let converters = converters(&plugins, registries.as_ref());
         // Both were built once when the configuration was checked.
-        let (Some(chain), Some(converters)) = (chain, converters) else {
+        let (Some(mut chain), Some(converters)) = (chain, converters) else {
             error!("transforms or converters could be built once and cannot be again");
             return Err(Failure::retry(
                 "configuration",
                 "transforms or converters cannot be built",
             ));
         };
+        // Anew for each session, as a task of Debezium has it: what one session knows of the catalog is not kept for the next.
+        chain.attach(&mut || hypertables());
         let mut pipeline = Pipeline::new(events.clone(), chain, converters, tolerance.clone(), after);
         if let Some(folder) = &folder {
             pipeline = pipeline.with_folder(folder.clone());
@@ -226,6 +229,12 @@ pub(crate) fn pipelines(
         }
         Ok(pipeline)
     })
+}
+
+/// Reads TimescaleDB's catalog of the connector's database.
+pub(crate) fn timescale(config: &Config) -> Box<dyn Fn() -> Arc<dyn HypertableReader>> {
+    let config = config.clone();
+    Box::new(move || Arc::new(TimescaleCatalog::new(&config)))
 }
 
 fn converters(plugins: &Plugins, registries: Option<&Registries>) -> Option<Converters> {

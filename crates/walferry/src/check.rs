@@ -13,7 +13,7 @@ use walferry_offset::FileStore;
 use walferry_postgres::Postgres;
 
 use crate::{
-    assemble::{captured, kafka, partition, pipelines, snapshot_policy},
+    assemble::{captured, kafka, partition, pipelines, timescale, snapshot_policy},
     cli::CheckArgs,
     error::Error,
     listen,
@@ -157,24 +157,27 @@ async fn postgres(loaded: &Loaded, first_start: bool) -> Vec<Remark> {
     let snapshot = policy.at_every_start || (first_start && policy.at_first_start);
     match walferry_postgres::check::check(config, captured(config), snapshot).await {
         Ok(mut remarks) => {
-            remarks.extend(outbox(loaded).await);
+            remarks.extend(requirements(loaded).await);
             remarks
         }
         Err(failure) => obstacles(failure),
     }
 }
 
-/// An EventRouter needs a table to work on; a start is refused where a column is missing.
-async fn outbox(loaded: &Loaded) -> Vec<Remark> {
+/// An EventRouter needs a table to work on, and TimescaleDb needs TimescaleDB's catalog; a start is refused where one is missing.
+async fn requirements(loaded: &Loaded) -> Vec<Remark> {
     let config = &loaded.connector;
     let look = async {
         let status = std::sync::Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
-        let pipeline = pipelines(config, &status, None, None)(&StoredOffset::default())?;
+        let pipeline = pipelines(config, &status, None, None, timescale(config))(&StoredOffset::default())?;
+        let mut source = Postgres::new(config, status.clone());
+        if pipeline.reads_hypertables() {
+            source.control().hypertables().await?;
+        }
         if !pipeline.has_outbox() {
             return Ok(());
         }
         let columns = pipeline.outbox_columns();
-        let mut source = Postgres::new(config, status.clone());
         let mut found = source.control().tables(captured(config), &columns).await?;
         if found.is_empty() && !columns.is_empty() {
             found = source.control().tables(captured(config), &[]).await?;

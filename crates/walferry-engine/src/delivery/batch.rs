@@ -29,13 +29,21 @@ pub struct Batch {
 /// A record that waits for something. Its place in the order is taken; its bytes are still to come.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Its place among the records.
-    index: usize,
+    pub(crate) place: Place,
     pub(crate) record: Record<'static>,
+    /// The transform of the chain that it is to go on with; `None` where only its bytes are missing.
+    pub(crate) step: Option<usize>,
+    pub(crate) wait: Wait,
+}
+
+/// The place that a record keeps while it waits, and the change that it comes from.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Among the records.
+    index: usize,
     pub(crate) table: String,
     pub(crate) position: Position,
     pub(crate) message: &'static str,
-    pub(crate) wait: Wait,
 }
 
 /// Name and value of a header; a value of `None` is null.
@@ -154,10 +162,11 @@ impl Batch {
     pub(crate) fn hold(
         &mut self,
         record: Record<'static>,
+        step: Option<usize>,
+        wait: Wait,
         table: &str,
         position: Position,
         message: &'static str,
-        wait: Wait,
     ) {
         let index = self.records.len();
         let parts = Parts {
@@ -170,11 +179,14 @@ impl Batch {
         };
         self.record(self.mark(), parts, position, message);
         self.held.push(Held {
-            index,
+            place: Place {
+                index,
+                table: table.to_owned(),
+                position,
+                message,
+            },
             record,
-            table: table.to_owned(),
-            position,
-            message,
+            step,
             wait,
         });
     }
@@ -182,6 +194,12 @@ impl Batch {
     /// Whether a record waits.
     pub(crate) const fn is_held(&self) -> bool {
         !self.held.is_empty()
+    }
+
+    /// What the last record that waits inside the chain of transforms waits for.
+    pub(crate) fn waits_in_chain(&self) -> Option<&Wait> {
+        let mut held = self.held.iter().rev();
+        held.find(|held| held.step.is_some()).map(|held| &held.wait)
     }
 
     /// Takes the first record that waits, to try it again.
@@ -196,9 +214,9 @@ impl Batch {
 
     /// Fills the place of a record that has waited with what was written since `mark`; with nothing, where there is nothing to be
     /// sent.
-    pub(crate) fn fill(&mut self, held: &Held, mark: Mark, parts: Option<Parts>) {
+    pub(crate) fn fill(&mut self, place: &Place, mark: Mark, parts: Option<Parts>) {
         let (headers, size) = (mark.headers..self.headers.len(), self.bytes.len() - mark.bytes);
-        let entry = &mut self.records[held.index];
+        let entry = &mut self.records[place.index];
         match parts {
             None => entry.is_void = true,
             Some(parts) => {
@@ -219,7 +237,7 @@ impl Batch {
             Step::Record { bytes, .. } => Some(bytes),
             _ => None,
         });
-        if let Some(bytes) = records.nth(held.index) {
+        if let Some(bytes) = records.nth(place.index) {
             *bytes = size;
         }
     }
@@ -236,7 +254,7 @@ impl Batch {
     /// Gives everything up to the first record that waits to progress and to the sink, in order. Where none waits, the batch is
     /// empty again.
     pub fn deliver(&mut self, sink: &mut impl Sink, progress: &Progress, status: &Status) -> Result<(), Failure> {
-        let ready = self.held.first().map_or(self.records.len(), |held| held.index);
+        let ready = self.held.first().map_or(self.records.len(), |held| held.place.index);
         let steps = self.steps_before(ready);
         let first = progress.push(self.steps.drain(..steps));
         let mut headers = Vec::new();
@@ -276,7 +294,7 @@ impl Batch {
         drop(headers);
         if self.is_held() {
             self.records.drain(..ready);
-            self.held.iter_mut().for_each(|held| held.index -= ready);
+            self.held.iter_mut().for_each(|held| held.place.index -= ready);
             return Ok(());
         }
         self.records.clear();

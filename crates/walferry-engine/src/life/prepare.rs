@@ -90,7 +90,7 @@ where
     /// Looks at what is there, decides where to begin, and makes publication and slot.
     pub(super) async fn prepare(&mut self, carried: &mut Carried) -> Result<Prepared, Failure> {
         let Start { found, stored, plan } = self.look_and_decide().await?;
-        self.check_outbox().await?;
+        self.check_requirements().await?;
         let Publication { gap, published } = self.publish(&plan, stored.as_ref(), &carried.gaps).await?;
         if !matches!(plan, Plan::Continue { .. }) {
             carried.again = Again::default();
@@ -383,8 +383,9 @@ where
         })
     }
 
-    /// Refuses to start where a transform has no table to work on: at the first row it would be too late.
-    async fn check_outbox(&mut self) -> Result<(), Failure> {
+    /// Refuses to start where a transform has nothing to work on, no outbox or no catalog of TimescaleDB: at the first row it would
+    /// be too late.
+    async fn check_requirements(&mut self) -> Result<(), Failure> {
         let pipeline = (self.pipelines)(&StoredOffset::default())?;
         if pipeline.has_outbox() {
             let tables = &self.settings.tables;
@@ -395,6 +396,9 @@ where
                 found = self.source.control().tables(tables.clone(), &[]).await?;
             }
             pipeline.check_tables(&found)?;
+        }
+        if pipeline.reads_hypertables() {
+            self.source.control().hypertables().await?;
         }
         Ok(())
     }

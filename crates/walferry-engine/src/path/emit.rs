@@ -6,11 +6,11 @@ use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Record, Wait};
-use walferry_transform::{Chain, Outcome};
+use walferry_transform::{Chain, Outcome, Waiting};
 
 use crate::{
     delivery::{
-        batch::{Batch, Mark, Parts},
+        batch::{Batch, Held, Mark, Parts},
         progress::Step,
     },
     failure::{Disposition, Exit, Failure},
@@ -106,72 +106,107 @@ impl Emit {
     /// The same with one record.
     pub(crate) fn send(&mut self, record: Record<'_>, from: Provenance<'_>, out: &mut Batch) -> Result<(), Failure> {
         let mark = out.mark();
-        let made = match self.chain.apply(record) {
-            Ok(Outcome::Dropped(reason)) => {
-                self.count_skipped(reason.as_str());
-                if let Some((witness, by)) = self.witness.as_mut().zip(self.chain.dropped_by()) {
-                    witness.withheld(Withheld::Dropped { by, reason });
-                }
-                return Ok(());
-            }
-            Ok(Outcome::Record(record)) => match self.converters.encode(&record, from.table, mark, out) {
-                Err(Unmade::Wait(wait)) => {
-                    out.back_to(mark);
-                    begin_transaction(&mut self.cursor, out);
-                    out.hold(record.into_owned(), from.table, from.position, from.message, wait);
-                    return Ok(());
-                }
-                made => {
-                    if let (Some(witness), Ok(_)) = (&mut self.witness, &made) {
-                        witness.sent(&record);
-                    }
-                    made
-                }
+        let made = match out.waits_in_chain().cloned() {
+            // Transforms meet the records in their order.
+            Some(wait) => Made::Waits {
+                record: record.into_owned(),
+                step: Some(0),
+                wait,
             },
-            Err(error) => Err(Unmade::Failed(Failed {
-                stage: "TRANSFORMATION",
-                hint: error.hint(),
-                what: Failure::chain(&error),
-            })),
+            None => self.make(record, Some(0), from.table, mark, out),
         };
         let parts = match made {
-            Ok(parts) => Some(parts),
-            Err(Unmade::Failed(failed)) => self.on_failed(failed, mark, from, out)?,
-            // Only a converter waits, which was dealt with.
-            Err(Unmade::Wait(_)) => None,
+            Made::Parts(parts) => Some(parts),
+            Made::Dropped => return Ok(()),
+            Made::Waits { record, step, wait } => {
+                // What becomes of it in the chain is not known yet: it may not be sent.
+                self.withheld += u64::from(step.is_some());
+                begin_transaction(&mut self.cursor, out);
+                out.hold(record, step, wait, from.table, from.position, from.message);
+                return Ok(());
+            }
+            Made::Failed(failed) => self.on_failed(failed, mark, from, out)?,
         };
         self.put(mark, parts, from, out);
         Ok(())
     }
 
-    /// Tries the records again that wait, in order. Returns what the first of them still waits for.
-    pub(crate) fn finish(&mut self, out: &mut Batch) -> Result<Option<Wait>, Failure> {
-        while let Some(mut held) = out.take_held() {
-            let mark = out.mark();
-            let parts = match self.converters.encode(&held.record, &held.table, mark, out) {
+    /// Puts a record through the chain from a step on, and through the converters. `None` where the chain is behind it.
+    fn make(&mut self, record: Record<'_>, step: Option<usize>, table: &str, mark: Mark, out: &mut Batch) -> Made {
+        let outcome = match step {
+            Some(step) => self.chain.go_on(record, step),
+            None => Ok(Outcome::Record(record)),
+        };
+        match outcome {
+            Ok(Outcome::Record(record)) => match self.converters.encode(&record, table, mark, out) {
                 Ok(parts) => {
-                    self.counts.records += 1;
                     if let Some(witness) = &mut self.witness {
-                        witness.sent(&held.record);
+                        witness.sent(&record);
                     }
-                    Some(parts)
+                    Made::Parts(parts)
                 }
                 Err(Unmade::Wait(wait)) => {
                     out.back_to(mark);
-                    held.wait = wait.clone();
-                    out.hold_again(held);
+                    Made::Waits {
+                        record: record.into_owned(),
+                        step: None,
+                        wait,
+                    }
+                }
+                Err(Unmade::Failed(failed)) => Made::Failed(failed),
+            },
+            Ok(Outcome::Waits(Waiting { record, wait, step })) => Made::Waits {
+                record: record.into_owned(),
+                step: Some(step),
+                wait,
+            },
+            Ok(Outcome::Dropped(reason)) => {
+                self.count_skipped(reason.as_str());
+                if let Some((witness, by)) = self.witness.as_mut().zip(self.chain.dropped_by()) {
+                    witness.withheld(Withheld::Dropped { by, reason });
+                }
+                Made::Dropped
+            }
+            Err(error) => Made::Failed(Failed {
+                stage: "TRANSFORMATION",
+                hint: error.hint(),
+                what: Failure::chain(&error),
+            }),
+        }
+    }
+
+    /// Tries the records again that wait, in order. Returns what the first of them still waits for.
+    pub(crate) fn finish(&mut self, out: &mut Batch) -> Result<Option<Wait>, Failure> {
+        while let Some(held) = out.take_held() {
+            let Held {
+                place, record, step, ..
+            } = held;
+            let mark = out.mark();
+            let parts = match self.make(record, step, &place.table, mark, out) {
+                Made::Parts(parts) => {
+                    self.counts.records += 1;
+                    Some(parts)
+                }
+                Made::Dropped => None,
+                Made::Waits { record, step, wait } => {
+                    out.hold_again(Held {
+                        place,
+                        record,
+                        step,
+                        wait: wait.clone(),
+                    });
                     return Ok(Some(wait));
                 }
-                Err(Unmade::Failed(failed)) => {
+                Made::Failed(failed) => {
                     let from = Provenance {
-                        table: &held.table,
-                        position: held.position,
-                        message: held.message,
+                        table: &place.table,
+                        position: place.position,
+                        message: place.message,
                     };
                     self.on_failed(failed, mark, from, out)?
                 }
             };
-            out.fill(&held, mark, parts);
+            out.fill(&place, mark, parts);
         }
         Ok(None)
     }
@@ -312,7 +347,23 @@ fn begin_transaction(cursor: &mut Cursor, out: &mut Batch) {
     }
 }
 
-/// Why a record was not made.
+/// What becomes of a record.
+enum Made {
+    /// Its bytes are in the batch.
+    Parts(Parts),
+    /// A transform has dropped it, which was counted.
+    Dropped,
+    /// It needs something that is not there yet.
+    Waits {
+        record: Record<'static>,
+        /// The transform that it goes on with; `None` behind the chain.
+        step: Option<usize>,
+        wait: Wait,
+    },
+    Failed(Failed),
+}
+
+/// Why a record was not encoded.
 enum Unmade {
     /// Nothing is wrong with it: something is not there yet.
     Wait(Wait),

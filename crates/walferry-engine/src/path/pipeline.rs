@@ -422,6 +422,11 @@ impl Pipeline {
         self.emit.chain.has_outbox() || self.limit.is_some()
     }
 
+    /// Whether a transform reads TimescaleDB's catalog, so that the database has to have it.
+    pub fn reads_hypertables(&self) -> bool {
+        self.emit.chain.reads_hypertables()
+    }
+
     /// Columns that a table must have to be the outbox; none where every captured table has to be looked at.
     pub fn outbox_columns(&self) -> Vec<String> {
         if self.limit.is_some() || !self.plans.names_fields_as_columns() {

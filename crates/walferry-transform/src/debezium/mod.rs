@@ -16,6 +16,7 @@ pub(crate) mod partition_routing;
 pub(crate) mod schema_change_event_filter;
 mod scripting;
 pub(crate) mod swap_geometry_coordinates;
+pub(crate) mod timescale_db;
 pub(crate) mod timezone_converter;
 pub(crate) mod vector_to_json_converter;
 mod wkb;

@@ -13,17 +13,20 @@ use std::sync::Arc;
 
 use walferry_config::connector::{Connector, Filter, Plugins};
 use walferry_converter::{Role, converter, registry::Unasked};
+use walferry_engine::source::{Control as _, Source as _};
 use walferry_engine::status::Status;
+use walferry_engine::store::StoredOffset;
 use walferry_engine::{Failure, Remark, Weight};
 use walferry_pgoutput::{
     Change, Column, LogicalMessage, Message, OldTuple, Operation, RelationColumn, ReplicaIdentity, Truncate, TupleBuf,
 };
-use walferry_postgres::{Sample, SampleRow, Samples};
+use walferry_postgres::{Postgres, Sample, SampleRow, Samples};
 use walferry_record::outline;
+use walferry_transform::{HypertableReader, Hypertables, ReadBefore};
 
 use self::made_up::Which;
 use self::play::{Outcome, Played, Shown, Stage};
-use crate::assemble::{captured, pipelines};
+use crate::assemble::{captured, pipelines, timescale};
 use crate::load::Loaded;
 use crate::say::say;
 
@@ -80,9 +83,10 @@ async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Res
         names.iter().position(|known| *known == name)
     };
     tables.sort_by_key(place);
-    let status = Status::new(&config.name, config.topics.prefix.to_string());
+    let status = Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
+    let hypertables = read_hypertables(config, &status).await?;
     let mut stage = Stage {
-        pipelines: pipelines(config, &status, None, None),
+        pipelines: pipelines(config, &status, None, None, Box::new(move || hypertables.clone())),
         lsn,
         xid,
         time_us,
@@ -125,6 +129,16 @@ fn asks_registry(plugins: &Plugins) -> bool {
 
 /// What became of the records that mark where a transaction begins and ends.
 type Edges = (Vec<Outcome>, Vec<Outcome>);
+
+/// TimescaleDB's catalog, where a transform needs it: read before, as nothing here can wait for it.
+async fn read_hypertables(config: &Connector, status: &Arc<Status>) -> Result<Arc<dyn HypertableReader>, Failure> {
+    let pipeline = pipelines(config, status, None, None, timescale(config))(&StoredOffset::default())?;
+    let found = match pipeline.reads_hypertables() {
+        true => Postgres::new(config, status.clone()).control().hypertables().await?,
+        false => Hypertables::default(),
+    };
+    Ok(Arc::new(ReadBefore(found)))
+}
 
 /// Whether a row is one of the table's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

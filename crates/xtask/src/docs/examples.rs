@@ -19,7 +19,7 @@ use walferry_pgoutput::{
     Xid,
 };
 use walferry_record::{Record, Typed, outline};
-use walferry_transform::{Chain, Outcome, all_predicates, all_transforms};
+use walferry_transform::{Chain, Hypertables, Outcome, ReadBefore, TableId, all_predicates, all_transforms};
 
 use super::Page;
 use crate::shell;
@@ -77,10 +77,17 @@ struct Example {
     before: BTreeMap<String, String>,
     /// The content of a message.
     content: Option<String>,
+    /// Whether the record goes through the transforms behind the one that is shown, too.
+    #[serde(default)]
+    whole: bool,
 }
 
 fn orders() -> String {
     "orders".to_owned()
+}
+
+fn public() -> String {
+    "public".to_owned()
 }
 
 /// What happens to the row.
@@ -101,6 +108,9 @@ struct Table {
     /// `[name, type, value]`; the first columns, `key` of them, are the primary key.
     columns: Vec<(String, String, String)>,
     key: usize,
+    /// Its schema.
+    #[serde(default = "public")]
+    schema: String,
 }
 
 /// What a page is about.
@@ -347,10 +357,8 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
     let plugins = &connector.plugins;
     // Before the transform that the page is about, or that has its predicate; before nothing for a converter.
     let is_of = |written: &str| {
-        // A class that has one side only is known with it.
-        let without_side = written.split('$').next().unwrap_or(written);
-        let written = if written == class.name { written } else { without_side };
-        written == class.name || class.name.rsplit('.').next() == Some(written)
+        let bare = written.strip_suffix("$Key").or_else(|| written.strip_suffix("$Value"));
+        written == class.name || class.sides && bare == Some(class.name)
     };
     let at = match class.subject {
         Subject::Transform => plugins.transforms.iter().rposition(|transform| is_of(&transform.class)),
@@ -366,16 +374,16 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
     let at = at.ok_or("its configuration does not use the class")?;
     let build = |length: usize| {
         let (chain, findings) = Chain::new(&plugins.transforms[..length], &plugins.predicates);
-        // A class that says that it has no effect is shown all the same.
-        let mut warnings = findings.warnings().map(|warning| &warning.message);
-        let warned = warnings.any(|warning| !warning.contains("which has no effect"));
-        chain.filter(|_| !warned).ok_or_else(|| told(&findings))
+        let mut chain = chain.ok_or_else(|| told(&findings))?;
+        chain.attach(&mut || Arc::new(ReadBefore(hypertables())));
+        Ok::<_, String>((chain, findings))
     };
     let mut input = Chains {
-        chain: build(at)?,
+        chain: build(at)?.0,
         converters: [json(Role::Key)?, json(Role::Value)?, json(Role::Header)?],
     };
     let length = match class.subject {
+        _ if example.whole => plugins.transforms.len(),
         Subject::Converter => at,
         _ => at + 1,
     };
@@ -387,17 +395,18 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
         ],
         _ => [json(Role::Key)?, json(Role::Value)?, json(Role::Header)?],
     };
-    let mut output = Chains {
-        chain: build(length)?,
-        converters,
-    };
+    let (chain, findings) = build(length)?;
+    let mut output = Chains { chain, converters };
+    let mut text = String::new();
+    for warning in findings.warnings() {
+        let _ = write!(text, "A start warns: {warning}\n\n");
+    }
     let settings = Arc::new(Settings::new(
         &connector,
         "1.0.0",
         "00000000-0000-0000-0000-000000000000",
     ));
-    let mut text = String::new();
-    let mut place = 0;
+    let (mut place, mut shown) = (0, 0);
     each_record(example, tables, &settings, &mut |record| {
         let name = match (example.change, place) {
             (Kind::Insert, _) => "an insert",
@@ -415,11 +424,28 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
         };
         let after = output.make(record)?;
         written(&mut text, name, &before, after, class.subject);
+        shown += 1;
         Ok(())
     })?;
-    match text.is_empty() {
-        true => Err("no record of it comes to the class".to_owned()),
-        false => Ok(text),
+    match shown {
+        0 => Err("no record of it comes to the class".to_owned()),
+        _ => Ok(text),
+    }
+}
+
+/// What TimescaleDB's catalog says in the examples: a chunk of a hypertable, and one of a continuous aggregate's.
+fn hypertables() -> Hypertables {
+    const INTERNAL: &str = "_timescaledb_internal";
+    let internal = |name: &str| TableId::new(INTERNAL, name);
+    let public = |name: &str| TableId::new("public", name);
+    let materialized = internal("_materialized_hypertable_2");
+    Hypertables {
+        chunks: [
+            (internal("_hyper_1_5_chunk"), public("conditions")),
+            (internal("_hyper_2_6_chunk"), materialized.clone()),
+        ]
+        .into(),
+        aggregates: [(materialized, public("conditions_by_day"))].into(),
     }
 }
 
@@ -473,6 +499,7 @@ impl Chains {
         let record = match self.chain.apply(record) {
             Ok(Outcome::Record(record)) => record,
             Ok(Outcome::Dropped(reason)) => return Ok(Made::Dropped(reason.to_string())),
+            Ok(Outcome::Waits(waiting)) => return Err(format!("the record waits for {}", waiting.wait.need())),
             Err(error) => {
                 let hint = error.hint();
                 return Ok(Made::Failed {
@@ -626,7 +653,7 @@ fn described(name: &str, table: &Table) -> Result<(Relation, Catalog), String> {
     }
     let relation = Relation {
         oid: Oid(50_000),
-        namespace: "public".to_owned(),
+        namespace: table.schema.clone(),
         name: name.to_owned(),
         replica_identity: ReplicaIdentity::Full,
         columns: columns

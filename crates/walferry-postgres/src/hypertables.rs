@@ -1,0 +1,140 @@
+//! TimescaleDB's catalog: which hypertable each chunk belongs to.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+use tokio_postgres::Row;
+use walferry_config::Connector;
+use walferry_engine::Failure;
+use walferry_record::wait::Trouble;
+use walferry_transform::{HypertableReader, Hypertables, Reading, TableId};
+
+use crate::catalog::Lookup;
+use crate::connect::{Endpoint, Sql, within};
+use crate::error::Error;
+
+/// How long one try may take. What takes longer is locked or dead, and is asked for again on a new connection.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Pauses between two tries.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const DOING: &str = "reading TimescaleDB's catalog";
+
+/// Both answers at once, so that they belong together: the hypertable of each chunk, and the view of each hypertable that holds a
+/// continuous aggregate.
+const QUERY: &str = "
+SELECT true, c.schema_name::text, c.table_name::text, h.schema_name::text, h.table_name::text
+FROM _timescaledb_catalog.chunk c JOIN _timescaledb_catalog.hypertable h ON h.id OPERATOR(pg_catalog.=) c.hypertable_id
+UNION ALL
+SELECT false, h.schema_name::text, h.table_name::text, a.user_view_schema::text, a.user_view_name::text
+FROM _timescaledb_catalog.continuous_agg a
+JOIN _timescaledb_catalog.hypertable h ON h.id OPERATOR(pg_catalog.=) a.mat_hypertable_id";
+
+/// What the catalog says now.
+///
+/// # Errors
+/// [`Error::NoTimescale`] where the database has no such catalog.
+pub(crate) async fn hypertables(sql: &Sql) -> Result<Hypertables, Error> {
+    let rows = sql.rows(DOING, QUERY, &[]).await.map_err(|error| match error {
+        Error::Server { source, .. } if matches!(source.code.as_str(), "42P01" | "3F000") => Error::NoTimescale { source },
+        other => other,
+    })?;
+    let mut found = Hypertables::default();
+    for row in &rows {
+        let (from, to) = (table(row, 1)?, table(row, 3)?);
+        match row.try_get(0).map_err(|error| Error::sql(DOING, error))? {
+            true => found.chunks.insert(from, to),
+            false => found.aggregates.insert(from, to),
+        };
+    }
+    Ok(found)
+}
+
+/// The table that two columns name, from a place on.
+fn table(row: &Row, place: usize) -> Result<TableId, Error> {
+    let text = |place| row.try_get::<_, &str>(place).map_err(|error| Error::sql(DOING, error));
+    Ok(TableId::new(text(place)?, text(place + 1)?))
+}
+
+/// Reads the catalog for transforms, on a connection of its own that is opened when it is first needed. It tries until it succeeds, and
+/// tells who waits what is in the way.
+#[derive(Clone)]
+pub struct TimescaleCatalog {
+    lookup: Arc<Mutex<Lookup>>,
+    runtime: Handle,
+}
+
+impl TimescaleCatalog {
+    /// Opens nothing yet. It works on the runtime that it is made in.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub fn new(connector: &Connector) -> Self {
+        let endpoint = Endpoint::new(connector.postgres.clone());
+        Self {
+            lookup: Arc::new(Mutex::new(Lookup::new(endpoint))),
+            runtime: Handle::current(),
+        }
+    }
+
+    async fn try_once(&self) -> Result<Hypertables, Error> {
+        let mut lookup = self.lookup.lock().await;
+        let read = async {
+            // A server closes idle connections as it likes; that is no failure.
+            let reused = lookup.is_open();
+            match hypertables(lookup.sql().await?).await {
+                Err(Error::Lost { .. }) if reused => {
+                    lookup.close();
+                    hypertables(lookup.sql().await?).await
+                }
+                other => other,
+            }
+        };
+        let read = within(LIMIT, read).await;
+        if read.is_none() {
+            lookup.close();
+        }
+        read.unwrap_or(Err(Error::Silent {
+            doing: DOING,
+            seconds: LIMIT.as_secs(),
+        }))
+    }
+
+    /// Ends when it has succeeded, or when nobody wants to know any more.
+    async fn try_until_read(self, reading: Weak<Reading>) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let tried = self.try_once().await;
+            let Some(reading) = reading.upgrade() else { return };
+            match tried {
+                Ok(found) => return reading.finish(found),
+                Err(error) => reading.wait().set_trouble(Trouble {
+                    what: Failure::chain(&error),
+                    hint: error.hint(),
+                }),
+            }
+            drop(reading);
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+impl HypertableReader for TimescaleCatalog {
+    fn read(&self) -> Arc<Reading> {
+        let reading = Arc::new(Reading::default());
+        self.runtime
+            .spawn(self.clone().try_until_read(Arc::downgrade(&reading)));
+        reading
+    }
+}
+
+impl fmt::Debug for TimescaleCatalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimescaleCatalog").finish_non_exhaustive()
+    }
+}
