@@ -228,6 +228,7 @@ where
             stored,
             system_id,
             look,
+            sends,
             mut gap,
             ..
         } = finding;
@@ -236,7 +237,8 @@ where
             _ if choice.after_commit != gap.after_commit => {
                 Some("it was meant for another gap than the one that the connector is at now".to_owned())
             }
-            (_, None) => Some(match &gap.mend {
+            // It may have been there when the gap's end was found, and be gone again.
+            (_, to) if to.is_none() || !sends => Some(match &gap.mend {
                 Some(mend) => format!("{}: changes would go on missing. Make it first: {mend}", gap.what),
                 None => "the server does not send changes yet".to_owned(),
             }),
