@@ -194,6 +194,8 @@ struct State {
     /// How far the server has got on the present connection. The offset may say more, of another copy of the server: what this one
     /// has committed up to there is still to be delivered, and must not be confirmed before.
     shown: Lsn,
+    /// How many connections have begun.
+    connections: u64,
     /// Connections that have begun and whose beginning has not been reached yet: steps before it are of an earlier connection.
     beginning: u32,
     /// What the last change was that was delivered; becomes text only where the offset is asked for.
@@ -248,6 +250,7 @@ impl Progress {
                     Unstored::Nothing
                 },
                 shown: start.stream_start().unwrap_or_default(),
+                connections: 0,
                 beginning: 0,
                 delivered: start,
                 message: None,
@@ -432,9 +435,10 @@ impl Progress {
         })
     }
 
-    /// How far the server has got on the present connection, with everything before it delivered.
-    pub(crate) fn shown(&self) -> Lsn {
-        self.lock().shown
+    /// How far the server has got on the present connection, with everything before it delivered, and which connection that is.
+    pub(crate) fn shown(&self) -> (Lsn, u64) {
+        let state = self.lock();
+        (state.shown, state.connections)
     }
 
     /// How many chunks of a snapshot have been delivered since this was asked for last.
@@ -532,6 +536,7 @@ impl State {
         }
         if let Step::Connected(from) = step {
             self.shown = self.shown.min(from);
+            self.connections += 1;
             self.beginning += 1;
         }
         // A stream that sends nothing must not fill the memory while a record before it is stuck: a later commit or
@@ -822,7 +827,7 @@ mod tests {
         let mut offset = StoredOffset::default();
         offset.connect.lsn_proc = Some(100);
         let progress = Progress::new(offset, 100_000);
-        assert_eq!(progress.shown(), Lsn(100));
+        assert_eq!(progress.shown(), (Lsn(100), 0));
         let record = Step::Record {
             position: Position::default(),
             message: "INSERT",
@@ -832,19 +837,19 @@ mod tests {
         // Left over from the connection before, and reached when the next has begun.
         let old = progress.push([record.clone(), Step::Idle(Lsn(120))]);
         progress.push([Step::Connected(Lsn(50))]);
-        assert_eq!(progress.shown(), Lsn(50));
+        assert_eq!(progress.shown(), (Lsn(50), 1));
         progress.settle(old);
-        assert_eq!(progress.shown(), Lsn(50), "that was another connection");
+        assert_eq!(progress.shown().0, Lsn(50), "that was another connection");
         let new = progress.push([record, Step::Idle(Lsn(70))]);
-        assert_eq!(progress.shown(), Lsn(50), "a record before it is under way");
+        assert_eq!(progress.shown().0, Lsn(50), "a record before it is under way");
         progress.settle(new);
-        assert_eq!(progress.shown(), Lsn(70));
+        assert_eq!(progress.shown().0, Lsn(70));
         let delivered = progress.delivered().expect("something is new");
         assert_eq!(delivered.offset().connect.lsn_proc, Some(120));
         let stored = Stored {
             processed: Lsn(120),
             start: Lsn(50),
         };
-        assert_eq!(stored.on_server(progress.shown()).confirmable(), Lsn(70));
+        assert_eq!(stored.on_server(progress.shown().0).confirmable(), Lsn(70));
     }
 }

@@ -147,7 +147,8 @@ where
             mend: gone.then(|| shown.causes.first()?.hint.clone()).flatten(),
             from,
             // Of two gaps, the end of the first stays what it is.
-            to: told.and_then(|gap| gap.to),
+            // While the server was quiet the stream may have gone on past it: then it is searched for again.
+            to: told.and_then(|gap| gap.to).filter(|&to| to >= from),
             since_us: told.map_or_else(crate::status::now_us, |gap| gap.since_us),
             refused: told.and_then(|gap| gap.refused.clone()),
             after_commit,
