@@ -94,6 +94,8 @@ pub(crate) struct Offset {
     /// How far the server has got on the present connection. The offset may say more, of another copy of the server: what this one
     /// has committed up to there is still to be delivered, and must not be confirmed before.
     pub(crate) shown: Lsn,
+    /// How many connections have begun.
+    pub(crate) connections: u64,
     /// Connections that have begun and whose beginning has not been reached yet: steps before it are of an earlier connection.
     beginning: u32,
     /// What the last change was that was delivered; becomes text only where the offset is asked for.
@@ -127,6 +129,7 @@ impl Offset {
                 Unstored::Nothing
             },
             shown: start.stream_start().unwrap_or_default(),
+            connections: 0,
             beginning: 0,
             delivered: start,
             message: None,
@@ -250,6 +253,7 @@ impl Account for Offset {
     fn pushed(&mut self, step: &Step) {
         if let Step::Connected(from) = step {
             self.shown = self.shown.min(*from);
+            self.connections += 1;
             self.beginning += 1;
         }
     }

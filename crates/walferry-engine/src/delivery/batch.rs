@@ -439,7 +439,7 @@ mod tests {
         let wait = Wait::new(Need::SchemaId {
             subject: topic.to_owned(),
         });
-        batch.hold(record, "public.t", Position::default(), "INSERT", wait);
+        batch.hold(record, None, wait, "public.t", Position::default(), "INSERT");
     }
 
     fn fill(batch: &mut Batch, is_sent: bool) {
@@ -447,7 +447,7 @@ mod tests {
         let mark = batch.mark();
         let topic = held.record.topic.clone();
         let parts = is_sent.then(|| parts(batch, &topic));
-        batch.fill(&held, mark, parts);
+        batch.fill(&held.place, mark, parts);
     }
 
     #[test]

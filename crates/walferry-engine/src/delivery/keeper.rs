@@ -223,9 +223,10 @@ impl<L: Listener> Keeper<'_, L> {
     /// Lets what is stored be confirmed, unless the server may be another one than it was stored for.
     fn confirm(&self) {
         let stored = *self.stored.borrow();
-        if let (Some(confirmable), Some(stored), true) = (self.confirmable, stored, self.gate.is_open()) {
+        let (shown, connection) = self.progress.shown();
+        if let (Some(confirmable), Some(stored), true) = (self.confirmable, stored, self.gate.is_open(connection)) {
             // It may have been stored for another copy of the server, which was further.
-            let stored = stored.on_server(self.progress.shown());
+            let stored = stored.on_server(shown);
             let is_news = confirmable.send_if_modified(|last| last.replace(stored) != Some(stored));
             if is_news {
                 let confirmed = &self.status.counters.confirmed_lsn;

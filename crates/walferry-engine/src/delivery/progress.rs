@@ -297,9 +297,11 @@ impl Progress {
         self.lock().ledger.ahead().to_stored()
     }
 
-    /// How far the server has got on the present connection, with everything before it delivered.
-    pub(crate) fn shown(&self) -> Lsn {
-        self.lock().ledger.behind().shown
+    /// How far the server has got on the present connection, with everything before it delivered, and which connection that is.
+    pub(crate) fn shown(&self) -> (Lsn, u64) {
+        let state = self.lock();
+        let behind = state.ledger.behind();
+        (behind.shown, behind.connections)
     }
 
     /// How many chunks of a snapshot have been delivered since this was asked for last.
@@ -473,7 +475,7 @@ mod tests {
         let mut offset = StoredOffset::default();
         offset.connect.lsn_proc = Some(100);
         let progress = Progress::new(offset, 100_000);
-        assert_eq!(progress.shown(), Lsn(100));
+        assert_eq!(progress.shown(), (Lsn(100), 0));
         let record = Step::Record {
             position: Position::default(),
             message: "INSERT",
@@ -483,19 +485,19 @@ mod tests {
         // Left over from the connection before, and reached when the next has begun.
         let old = progress.push([record.clone(), Step::Idle(Lsn(120))]);
         progress.push([Step::Connected(Lsn(50))]);
-        assert_eq!(progress.shown(), Lsn(50));
+        assert_eq!(progress.shown(), (Lsn(50), 1));
         progress.settle(old);
-        assert_eq!(progress.shown(), Lsn(50), "that was another connection");
+        assert_eq!(progress.shown().0, Lsn(50), "that was another connection");
         let new = progress.push([record, Step::Idle(Lsn(70))]);
-        assert_eq!(progress.shown(), Lsn(50), "a record before it is under way");
+        assert_eq!(progress.shown().0, Lsn(50), "a record before it is under way");
         progress.settle(new);
-        assert_eq!(progress.shown(), Lsn(70));
+        assert_eq!(progress.shown().0, Lsn(70));
         let delivered = progress.delivered().expect("something is new");
         assert_eq!(delivered.offset().connect.lsn_proc, Some(120));
         let stored = Stored {
             processed: Lsn(120),
             start: Lsn(50),
         };
-        assert_eq!(stored.on_server(progress.shown()).confirmable(), Lsn(70));
+        assert_eq!(stored.on_server(progress.shown().0).confirmable(), Lsn(70));
     }
 }

@@ -126,8 +126,10 @@ impl Gate {
     pub(crate) fn prove(&self, connection: u64) {
         self.0.proven.store(connection, Ordering::Release);
     }
-    pub(crate) fn is_open(&self) -> bool {
-        self.0.proven.load(Ordering::Acquire) >= self.0.wanted.load(Ordering::Acquire)
+    /// `reached` is the connection that progress is counted for. It may be an earlier one for a moment when the next one is proven.
+    pub(crate) fn is_open(&self, reached: u64) -> bool {
+        let wanted = self.0.wanted.load(Ordering::Acquire);
+        reached >= wanted && self.0.proven.load(Ordering::Acquire) >= wanted
     }
 }
 

@@ -174,7 +174,8 @@ where
             mend: gone.then(|| shown.causes.first()?.hint.clone()).flatten(),
             from,
             // Of two gaps, the end of the first stays what it is.
-            to: told.and_then(|gap| gap.to),
+            // While the server was quiet the stream may have gone on past it: then it is searched for again.
+            to: told.and_then(|gap| gap.to).filter(|&to| to >= from),
             since_us: told.map_or_else(crate::status::now_us, |gap| gap.since_us),
             refused: told.and_then(|gap| gap.refused.clone()),
             after_commit,
@@ -251,6 +252,7 @@ where
             stored,
             system_id,
             look,
+            sends,
             mut gap,
             ..
         } = finding;
@@ -259,7 +261,8 @@ where
             _ if choice.after_commit != gap.after_commit => {
                 Some("it was meant for another gap than the one that the connector is at now".to_owned())
             }
-            (_, None) => Some(match &gap.mend {
+            // It may have been there when the gap's end was found, and be gone again.
+            (_, to) if to.is_none() || !sends => Some(match &gap.mend {
                 Some(mend) => format!("{}: changes would go on missing. Make it first: {mend}", gap.what),
                 None => "the server does not send changes yet".to_owned(),
             }),

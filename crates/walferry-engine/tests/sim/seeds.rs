@@ -1,12 +1,15 @@
 //! Runs by seed. A run that fails tells its seed; `WALFERRY_SIM_SEED=<seed>` runs that one alone, and tells what happened.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use walferry_engine::store::StoredOffset;
 
 use crate::{
     random::Random,
-    world::{World, on_a_clock, plan::Plan},
+    world::{
+        World, on_a_clock,
+        plan::{Fault, Plan},
+    },
 };
 
 /// Names the seed that is to be run alone.
@@ -202,6 +205,114 @@ fn nothing_that_a_promoted_standby_commits_is_missed() {
             world.act_meanwhile(40);
         }
         world.some_steps(200).await;
+    });
+}
+
+/// Under load, on a disk that takes 10 ms for a write: only what was delivered less than 50 ms before a crash comes again.
+#[test]
+fn after_a_crash_under_load_no_more_comes_again_than_was_delivered_within_50_ms() {
+    let runs = Runs {
+        plan: Box::new(|random| Plan {
+            flush_interval: Duration::from_secs(60),
+            actions: 4_000,
+            heartbeats: random.once_in(4),
+            ..Plan::quiet("t", "", true)
+        }),
+        moments: 1,
+    };
+    runs.each(0..4, async |world, _| {
+        world.work(200, 10).await;
+        for _ in 0..2 {
+            let before = world.acknowledged();
+            let ms = 150 + world.below(60);
+            world.work(ms, 10).await;
+            world.expect(world.acknowledged() > before + 50, "there is no load");
+            world.forbid_repeats(Duration::from_millis(50));
+            world.kill();
+        }
+    });
+}
+
+/// While the disk is full records are delivered, and the slot stays. The offset is stored once the disk takes it.
+#[test]
+fn while_the_disk_is_full_changes_arrive_and_the_slot_stays() {
+    let runs = Runs {
+        plan: Box::new(|random| Plan {
+            faults: Vec::new(),
+            ..Plan::of(random)
+        }),
+        moments: 1,
+    };
+    runs.each(0..20, async |world, _| {
+        world
+            .steps_until(800, |offset| !offset.connect.is_unfinished_snapshot())
+            .await;
+        world.some_steps(200).await;
+        world.fill_disk(true);
+        world.work(20, 1).await;
+        let (slot, writes) = (world.slot(), world.writes());
+        world.act_meanwhile(60);
+        world.end_transactions();
+        world.work(3_000, 1).await;
+        if world
+            .offset()
+            .is_some_and(|offset| !offset.connect.is_unfinished_snapshot())
+        {
+            world.expect(world.is_all_delivered(), "delivery waits for the disk");
+        }
+        world.expect(world.writes() == writes, "the disk was not full");
+        world.expect(world.slot() == slot, "the slot moves though nothing is stored");
+        world.fill_disk(false);
+    });
+}
+
+/// Silent connections are made again, and those that say nothing while the server decodes are left alone in the end.
+#[test]
+fn a_server_that_says_nothing_is_asked_again_and_nothing_is_missed() {
+    let runs = Runs {
+        plan: Box::new(|random| Plan {
+            faults: vec![Fault::Silence],
+            ..Plan::of(random)
+        }),
+        moments: 1,
+    };
+    runs.each(0..30, async |world, _| {
+        world.some_steps(600).await;
+        if world.once_in(2) {
+            let seconds = 30 + world.below(300);
+            world.decode_for(Duration::from_secs(seconds));
+            world.act_meanwhile(40);
+        }
+        world.some_steps(400).await;
+    });
+}
+
+/// What was written without the publication cannot be sent. Nothing behind it is stored or confirmed until a person has said so.
+#[test]
+fn what_the_publication_left_out_is_told_and_nothing_else_is_missed() {
+    let runs = Runs {
+        plan: Box::new(|random| Plan {
+            // What is under way when the gap is met is delivered within the time that the end of a session has.
+            in_flight_bytes: 1 << 20,
+            queue: usize::MAX,
+            heartbeats: false,
+            ..Plan::of(random).without_snapshot()
+        }),
+        moments: 1,
+    };
+    runs.each(0..200, async |world, _| {
+        world.steps_until(800, |offset| offset.publication.is_some()).await;
+        for _ in 0..6 {
+            world.some_steps(120).await;
+            // At a first start a missing publication is a mistake.
+            if world.offset().is_some_and(|offset| offset.publication.is_some()) {
+                world.change_publication();
+            }
+            world.some_steps(60).await;
+            if world.once_in(3) {
+                world.attend();
+            }
+        }
     });
 }
 

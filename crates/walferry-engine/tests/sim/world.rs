@@ -31,6 +31,7 @@ use tokio::sync::watch;
 use walferry_engine::{
     Disposition, Failure, Pipeline, Target,
     connector::{Connector, Settings},
+    gap::{Choice, Way},
     start::Mismatch,
     status::Status,
     store::StoredOffset,
@@ -65,6 +66,12 @@ pub(crate) struct State {
     /// Where the stream has begun, each with the length of the log then. The last one counts.
     beginnings: Vec<(usize, Lsn)>,
     chunks_read: Vec<ChunkRead>,
+    /// Gaps that a person has chosen to skip.
+    skips: Vec<Skip>,
+    /// Memberships in the publication that a look has found.
+    seen_members: BTreeSet<u32>,
+    /// Records that must not come again.
+    not_again: BTreeSet<Record>,
     /// Records of what the server no longer has.
     gone: BTreeSet<Record>,
     /// Whether the server lacks something that another one had committed.
@@ -75,6 +82,15 @@ pub(crate) struct State {
     faults: Vec<String>,
     /// What happened, where somebody wants to know.
     trace: Option<Vec<String>>,
+}
+
+/// A gap as it was told when a person chose to skip it.
+#[derive(Debug, Clone, Copy)]
+struct Skip {
+    from: Lsn,
+    to: Lsn,
+    /// Where the server was when it was looked at.
+    seen: Lsn,
 }
 
 /// From the opening of a producer on.
@@ -191,6 +207,9 @@ impl World {
             session: Session::default(),
             beginnings: Vec::new(),
             chunks_read: Vec::new(),
+            skips: Vec::new(),
+            seen_members: BTreeSet::new(),
+            not_again: BTreeSet::new(),
             gone: BTreeSet::new(),
             lacks_units: false,
             has_failed_over: false,
@@ -217,11 +236,18 @@ impl World {
         self.shared.lock().trace.clone().unwrap_or_default()
     }
 
-    fn below(&self, bound: u64) -> u64 {
+    /// Something that must hold.
+    pub(crate) fn expect(&self, holds: bool, otherwise: &str) {
+        if !holds {
+            self.shared.lock().faults.push(otherwise.to_owned());
+        }
+    }
+
+    pub(crate) fn below(&self, bound: u64) -> u64 {
         self.shared.lock().random.below(bound)
     }
 
-    fn once_in(&self, times: u64) -> bool {
+    pub(crate) fn once_in(&self, times: u64) -> bool {
         self.below(times) == 0
     }
 
@@ -252,6 +278,11 @@ impl World {
             }
             self.steps(1).await;
         }
+    }
+
+    /// How often an offset was written.
+    pub(crate) fn writes(&self) -> u64 {
+        self.shared.lock().disk.writes
     }
 
     /// What is stored.
@@ -428,11 +459,15 @@ impl World {
     }
 
     fn acknowledge_in(&self, lane: usize) -> bool {
-        let producer = &mut self.shared.lock().kafka.producer;
-        let acknowledged = producer.as_mut().and_then(|open| open.acknowledge(lane));
-        let Some((acks, sequence)) = acknowledged else {
+        let acknowledged = {
+            let producer = &mut self.shared.lock().kafka.producer;
+            producer.as_mut().and_then(|open| open.acknowledge(lane))
+        };
+        let Some((acks, sequence, record)) = acknowledged else {
             return false;
         };
+        let now = tokio::time::Instant::now();
+        self.shared.lock().kafka.acknowledged.entry(record).or_insert(now);
         acks.delivered(sequence);
         true
     }
@@ -471,6 +506,11 @@ impl World {
         self.tell(&format!("{fault:?}"));
         match fault {
             Fault::Connection => self.shared.lock().server.cut(),
+            Fault::Silence => {
+                if let Some(connection) = &mut self.shared.lock().server.connection {
+                    connection.is_dead = true;
+                }
+            }
             Fault::Postgres => self.break_server(),
             Fault::Producer => self.fail_producer(),
             Fault::Broker => {
@@ -560,7 +600,8 @@ impl World {
         }
         for round in 0..2_000 {
             self.start();
-            self.go_on().await;
+            self.attend();
+            self.go_on(true).await;
             let ms = if round < 200 { 20 } else { 1_000 };
             tokio::time::advance(Duration::from_millis(ms)).await;
             self.poll().await;
@@ -573,8 +614,90 @@ impl World {
         checks::complete(&self.shared.lock())
     }
 
-    /// Each part once.
-    async fn go_on(&mut self) {
+    /// Somebody changes the publication.
+    pub(crate) fn change_publication(&mut self) {
+        let state = &mut *self.shared.lock();
+        state.database.change_publication(&mut state.random);
+        let publication = state.database.publication;
+        state.tell(|| format!("{publication:?}"));
+    }
+
+    /// A person who reads what is told: mends the publication, and chooses to skip the gap.
+    pub(crate) fn attend(&self) {
+        let state = &mut *self.shared.lock();
+        let Some(gap) = state.disk.gap.clone().filter(|_| state.disk.choice.is_none()) else {
+            return;
+        };
+        if state.database.publication.oid.is_none() {
+            state.database.mend_publication();
+        }
+        let Some(to) = gap.to else { return };
+        state.tell(|| "skip it".into());
+        state.skips.push(Skip {
+            from: gap.from,
+            to,
+            seen: gap.seen,
+        });
+        state.disk.choice = Some(Choice {
+            after_commit: gap.after_commit,
+            way: Way::Skip,
+        });
+    }
+
+    /// So many milliseconds under load, on a disk that takes so many for a write.
+    pub(crate) async fn work(&mut self, ms: u64, disk_ms: u64) {
+        for now in 0..ms {
+            self.start();
+            self.act();
+            self.go_on(now % disk_ms == 0).await;
+            tokio::time::advance(Duration::from_millis(1)).await;
+            self.poll().await;
+        }
+    }
+
+    /// What was acknowledged so long ago must not come again from here on.
+    pub(crate) fn forbid_repeats(&mut self, before: Duration) {
+        let state = &mut *self.shared.lock();
+        let kept = |(record, at): (&Record, &tokio::time::Instant)| (at.elapsed() >= before).then_some(*record);
+        state.not_again = state.kafka.acknowledged.iter().filter_map(kept).collect();
+        state.tell(|| "killed under load".into());
+    }
+
+    /// How many changes Kafka has acknowledged.
+    pub(crate) fn acknowledged(&self) -> usize {
+        self.shared.lock().kafka.acknowledged.len()
+    }
+
+    /// The disk has no room, or has some again.
+    pub(crate) fn fill_disk(&mut self, is_full: bool) {
+        self.shared.lock().disk.is_full = is_full;
+    }
+
+    /// Where the slot stands.
+    pub(crate) fn slot(&self) -> Option<Lsn> {
+        self.shared.lock().server.slot.map(|slot| slot.confirmed)
+    }
+
+    /// What was committed and is not in the topics.
+    pub(crate) fn is_all_delivered(&self) -> bool {
+        checks::all_delivered(&self.shared.lock())
+    }
+
+    /// The database rests.
+    pub(crate) fn end_transactions(&mut self) {
+        let state = &mut *self.shared.lock();
+        state.database.end_all(&mut state.random);
+        self.actions_left = 0;
+    }
+
+    /// From the server's end on, each new connection says nothing for so long: it decodes a transaction of which nothing is sent.
+    pub(crate) fn decode_for(&mut self, takes: Duration) {
+        let state = &mut *self.shared.lock();
+        state.server.decodes = Some((state.database.end, takes));
+    }
+
+    /// Each part once. Without the disk, a write that was begun goes on.
+    async fn go_on(&mut self, disk: bool) {
         self.open(Who::Source);
         self.poll().await;
         self.give_turn();
@@ -584,8 +707,10 @@ impl World {
             while self.acknowledge_in(lane) {}
         }
         self.poll().await;
-        self.open(Who::Store);
-        self.poll().await;
+        if disk {
+            self.open(Who::Store);
+            self.poll().await;
+        }
         self.shared.lock().confirm();
     }
 }
@@ -609,7 +734,7 @@ fn connector(
         mismatch: Mismatch::Refuse,
         tables: Arc::new(|_, name| TABLES.iter().any(|table| table.is_captured && table.name == name)),
         snapshot_tables: Arc::new(|_, _| true),
-        flush_interval: Duration::from_millis(10),
+        flush_interval: state.plan.flush_interval,
         in_flight_bytes: state.plan.in_flight_bytes,
         max_retries: None,
         confirm: true,

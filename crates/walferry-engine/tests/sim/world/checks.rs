@@ -8,7 +8,7 @@ use walferry_snapshot::Step;
 
 use super::{
     State,
-    database::{Change, Op, Row, TABLES, Unit},
+    database::{Change, Op, Row, Sending, TABLES, Unit},
     plan::Plan,
     record::{Entry, Record, What},
     wal,
@@ -67,8 +67,8 @@ fn made(unit: &Unit, plan: &Plan) -> Vec<Expected> {
         return records;
     }
     let mut last = Position::default();
-    for op in &unit.ops {
-        if plan.publishes(op.change) {
+    for op in unit.decodable() {
+        if plan.publishes(op) {
             let ordinal = if last.lsn == op.lsn { last.ordinal + 1 } else { 0 };
             last = Position {
                 unit: unit.commit_lsn,
@@ -125,10 +125,39 @@ impl State {
         units.flat_map(|unit| expected(unit, &self.plan))
     }
 
+    /// Whether it is part of what cannot be sent, or lies in a gap that somebody has chosen to skip.
+    fn is_lost(&self, expected: &Expected) -> bool {
+        let unit = expected.position.unit;
+        let is_broken = |unit: &&Unit| unit.decodable().len() < unit.ops.len();
+        self.skips.iter().any(|skip| (skip.from..skip.to).contains(&unit))
+            || self
+                .database
+                .units
+                .iter()
+                .filter(is_broken)
+                .any(|broken| broken.commit_lsn == unit)
+    }
+
+    /// What the server could not decode, was passed, and nobody has chosen to skip.
+    fn passed_gaps(&self, lsn: Lsn) -> Option<String> {
+        let since = self.since();
+        let is_passed = |unit: &&Unit| {
+            unit.commit_lsn >= since
+                && unit.end_lsn <= lsn
+                && unit.decodable().len() < unit.ops.len()
+                && !self
+                    .skips
+                    .iter()
+                    .any(|skip| (skip.from..skip.to).contains(&unit.commit_lsn))
+        };
+        let unit = self.database.units.iter().find(is_passed)?;
+        Some(format!("{lsn:?} is behind a gap that nobody has skipped: {unit:?}"))
+    }
+
     fn missing(&self, wanted: impl Fn(&Expected) -> bool) -> Vec<Record> {
         let lacks = |expected: &Expected| !self.kafka.written.contains(&expected.record);
         self.expected()
-            .filter(|e| wanted(e) && lacks(e))
+            .filter(|e| !self.is_lost(e) && wanted(e) && lacks(e))
             .map(|e| e.record)
             .collect()
     }
@@ -144,6 +173,9 @@ pub(crate) fn falls(state: &State, offset: &StoredOffset) -> bool {
 
 /// The position that is confirmed: nothing before it is asked for again.
 pub(crate) fn confirmed(state: &State, lsn: Lsn) -> Option<String> {
+    if let Some(fault) = state.passed_gaps(lsn) {
+        return Some(fault);
+    }
     let missing = state.missing(|expected| expected.end <= lsn);
     (!missing.is_empty()).then(|| format!("{lsn:?} is confirmed and not delivered: {missing:?}"))
 }
@@ -179,6 +211,7 @@ pub(crate) fn offset(state: &State, offset: &StoredOffset) -> Vec<String> {
         // It tells of a server that is no longer there, or nothing that was not stored before.
         return faults;
     }
+    faults.extend(state.passed_gaps(Lsn(processed)));
     let missing = state.missing(|e| e.end.0 <= processed || Some(e.position) <= offset.position);
     if !missing.is_empty() {
         faults.push(format!("stored and not delivered: {missing:?}"));
@@ -218,6 +251,12 @@ pub(crate) fn sent(state: &State, entry: &Entry) -> Vec<String> {
         return Vec::new();
     }
     let mut faults = Vec::new();
+    if state.not_again.contains(&entry.record) {
+        faults.push(format!(
+            "comes again though there was time to store it: {:?}",
+            entry.record
+        ));
+    }
     if state.session.sent.contains(&entry.record) {
         faults.push(format!("sent twice by one session: {:?}", entry.record));
     }
@@ -243,12 +282,15 @@ pub(crate) fn order(state: &State) -> Vec<String> {
     let mut faults = Vec::new();
     let mut committed: BTreeMap<_, Vec<What>> = BTreeMap::new();
     let mut commits: BTreeMap<_, Vec<Lsn>> = BTreeMap::new();
+    // Whether each was lost in a gap of the publication.
+    let mut lost: BTreeMap<_, Vec<bool>> = BTreeMap::new();
     let mut runs: BTreeMap<_, (usize, Option<usize>)> = BTreeMap::new();
     for unit in &state.database.units {
         for expected in made(unit, &state.plan) {
             let Record { table, id, what } = expected.record;
             committed.entry((table, id)).or_default().push(what);
             commits.entry((table, id)).or_default().push(unit.commit_lsn);
+            lost.entry((table, id)).or_default().push(state.is_lost(&expected));
         }
     }
     let mut beginnings = state.beginnings.iter().peekable();
@@ -284,9 +326,10 @@ pub(crate) fn order(state: &State) -> Vec<String> {
             continue;
         };
         // What is not sent may be passed over.
+        let lost = lost.get(&(table, id)).map_or(&[][..], Vec::as_slice);
         let next = |from: usize| {
-            let is_sent = |what: &What| !matches!(what, What::Change(UNSENT, ..));
-            from + order[from..].iter().position(is_sent).unwrap_or_default()
+            let is_sent = |&at: &usize| !lost[at] && !matches!(order[at], What::Change(UNSENT, ..));
+            (from..order.len()).find(is_sent).unwrap_or(order.len())
         };
         let in_order = match what {
             What::Read(_) => at + 1 >= *furthest,
@@ -311,6 +354,11 @@ impl What {
     }
 }
 
+/// Whether nothing that was committed is missing in the topics.
+pub(crate) fn all_delivered(state: &State) -> bool {
+    state.missing(|_| true).is_empty()
+}
+
 /// When everything has come to rest: all that was committed is in the topics, and the slot has moved to the server's end.
 pub(crate) fn complete(state: &State) -> Vec<String> {
     let mut faults = Vec::new();
@@ -326,6 +374,17 @@ pub(crate) fn complete(state: &State) -> Vec<String> {
                         .err()
                         .map(|what| format!("row {} of {} has never arrived: {what}", row.id, table.name)),
                 );
+            }
+        }
+    }
+    // Rows that were left out since a look had found their table in the publication: somebody was told.
+    for unit in &state.database.units {
+        for op in unit.ops.iter().filter(|op| TABLES[op.table].is_captured) {
+            let Sending::LeftOut(lost) = op.sending else { continue };
+            let removed = state.database.removals[&lost];
+            let is_told = state.skips.iter().any(|skip| skip.seen >= removed);
+            if unit.commit_lsn >= state.since() && state.seen_members.contains(&lost) && !is_told {
+                faults.push(format!("left out, and nobody was told: {op:?}"));
             }
         }
     }

@@ -69,6 +69,24 @@ pub(crate) struct Op {
     pub(crate) table: usize,
     pub(crate) lsn: Lsn,
     pub(crate) change: Change,
+    pub(crate) sending: Sending,
+}
+
+/// What the publication made of a change when it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sending {
+    Sent,
+    /// Its table was not in the publication: it has lost this membership.
+    LeftOut(u32),
+    /// There was no publication.
+    Impossible,
+}
+
+/// The publication: its oid, and those of the tables' memberships.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Publication {
+    pub(crate) oid: Option<u32>,
+    pub(crate) members: [Result<u32, u32>; TABLES.len()],
 }
 
 /// A committed transaction, or a message outside one.
@@ -86,6 +104,13 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
+    /// The changes before the first that cannot be decoded.
+    pub(crate) fn decodable(&self) -> &[Op] {
+        let is_lost = |op: &Op| op.sending == Sending::Impossible;
+        let end = self.ops.iter().position(is_lost).unwrap_or(self.ops.len());
+        &self.ops[..end]
+    }
+
     /// When it was committed, microseconds since 1970. No two servers commit at the same time.
     pub(crate) const fn time_us(&self) -> i64 {
         1_700_000_000_000_000 + 8 * self.commit_lsn.0 as i64 + self.server as i64
@@ -123,6 +148,10 @@ pub(crate) struct Database {
     /// Tables that a snapshot reads: they cannot be rewritten.
     pub(crate) read_by_snapshot: BTreeSet<usize>,
     writers: Vec<Writer>,
+    pub(crate) publication: Publication,
+    /// Where tables were taken out of it, by the membership that was lost.
+    pub(crate) removals: BTreeMap<u32, Lsn>,
+    last_oid: u32,
     /// Whether messages are written outside of transactions.
     pub(crate) has_messages: bool,
     /// How many servers have taken the place of another one.
@@ -192,6 +221,12 @@ impl Database {
             past: Vec::new(),
             read_by_snapshot: BTreeSet::new(),
             writers: Vec::new(),
+            publication: Publication {
+                oid: Some(1),
+                members: [Ok(2), Ok(3), Ok(4)],
+            },
+            removals: BTreeMap::new(),
+            last_oid: 4,
             has_messages: true,
             forks: 0,
             xid: 700,
@@ -316,7 +351,60 @@ impl Database {
 
     fn write(&mut self, writer: usize, table: usize, change: Change) {
         let lsn = self.record();
-        self.writers[writer].ops.push(Op { table, lsn, change });
+        let sending = self.sending(table);
+        self.writers[writer].ops.push(Op {
+            table,
+            lsn,
+            change,
+            sending,
+        });
+    }
+
+    fn sending(&self, table: usize) -> Sending {
+        match (self.publication.oid, self.publication.members[table]) {
+            (None, _) => Sending::Impossible,
+            (Some(_), Ok(_)) => Sending::Sent,
+            (Some(_), Err(lost)) => Sending::LeftOut(lost),
+        }
+    }
+
+    fn oid(&mut self) -> u32 {
+        self.last_oid += 1;
+        self.last_oid
+    }
+
+    /// Somebody drops the publication or makes it again, or takes a table out or puts it back.
+    pub(crate) fn change_publication(&mut self, random: &mut Random) {
+        let table = random.below(2) as usize;
+        if self.publication.oid.is_none() {
+            return self.mend_publication();
+        }
+        let lsn = self.record();
+        if random.once_in(3) {
+            self.publication.oid = None;
+            return;
+        }
+        self.publication.members[table] = match self.publication.members[table] {
+            Ok(member) => {
+                self.removals.insert(member, lsn);
+                Err(member)
+            }
+            Err(_) => Ok(self.oid()),
+        };
+    }
+
+    /// It is there again, and all tables are in it.
+    pub(crate) fn mend_publication(&mut self) {
+        self.record();
+        if self.publication.oid.is_none() {
+            self.publication.oid = Some(self.oid());
+            self.publication.members = [(); TABLES.len()].map(|()| Ok(self.oid()));
+        }
+        for table in 0..TABLES.len() {
+            if self.publication.members[table].is_err() {
+                self.publication.members[table] = Ok(self.oid());
+            }
+        }
     }
 
     fn change(&mut self, writer: usize, random: &mut Random) {
@@ -363,7 +451,13 @@ impl Database {
         for id in ids.filter(|&id| id < KEYS as i32) {
             if !self.is_locked_for(writer, table, id) && self.seen_by(writer, table, id).is_none() {
                 let change = Change::Insert(self.row(id));
-                self.writers[writer].ops.push(Op { table, lsn, change });
+                let sending = self.sending(table);
+                self.writers[writer].ops.push(Op {
+                    table,
+                    lsn,
+                    change,
+                    sending,
+                });
             }
         }
     }
@@ -407,7 +501,13 @@ impl Database {
         let (writer, lsn) = (self.begin(), self.record());
         for table in tables {
             let change = Change::Truncate;
-            self.writers[writer].ops.push(Op { table, lsn, change });
+            let sending = self.sending(table);
+            self.writers[writer].ops.push(Op {
+                table,
+                lsn,
+                change,
+                sending,
+            });
         }
         self.commit(writer, random);
     }

@@ -2,6 +2,7 @@
 
 use walferry_engine::{
     Failure,
+    gap::{Choice, Gap},
     store::{OffsetStore, StoredOffset},
 };
 
@@ -17,6 +18,9 @@ pub(crate) struct Disk {
     /// What is being written.
     pub(crate) writing: Option<StoredOffset>,
     pub(crate) is_full: bool,
+    /// What was told of a gap, and what a person has chosen.
+    pub(crate) gap: Option<Gap>,
+    pub(crate) choice: Option<Choice>,
     /// How often an offset was written.
     pub(crate) writes: u64,
     /// Positions may fall once: what they were of is gone.
@@ -42,6 +46,32 @@ impl OffsetStore for Store {
         state.store(offset);
         Ok(())
     }
+
+    async fn tell_gap(&mut self, gap: Option<&Gap>) -> Result<(), Failure> {
+        let state = &mut *self.0.lock();
+        state.tell(|| format!("told of the gap {gap:?}"));
+        state.disk.gap = gap.cloned();
+        if gap.is_none() {
+            state.disk.choice = None;
+        }
+        Ok(())
+    }
+
+    async fn told_gap(&mut self) -> Result<Option<Gap>, Failure> {
+        Ok(self.0.lock().disk.gap.clone())
+    }
+
+    async fn settle_choice(&mut self) -> Result<(), Failure> {
+        let state = &mut *self.0.lock();
+        if state.disk.choice.take().is_some() {
+            state.skips.pop();
+        }
+        Ok(())
+    }
+
+    async fn choice(&mut self) -> Result<Option<Choice>, Failure> {
+        Ok(self.0.lock().disk.choice)
+    }
 }
 
 impl super::State {
@@ -56,6 +86,8 @@ impl super::State {
             )
         });
         self.disk.writes += 1;
+        let members = offset.publication.iter().flat_map(|known| known.tables.values());
+        self.seen_members.extend(members);
         if checks::falls(self, &offset) {
             self.disk.may_fall = false;
         }

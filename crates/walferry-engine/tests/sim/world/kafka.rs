@@ -1,7 +1,8 @@
 //! The simulated broker and its producers.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use tokio::time::Instant;
 use walferry_engine::{
     Failure,
     sink::{Acks, Outgoing, Sink, Sinks},
@@ -25,6 +26,8 @@ pub(crate) struct Kafka {
     /// Records that are in the log, but those that came late.
     pub(crate) written: BTreeSet<Record>,
     pub(crate) is_down: bool,
+    /// When each change was acknowledged first.
+    pub(crate) acknowledged: BTreeMap<Record, Instant>,
     /// The producer that is open.
     pub(crate) producer: Option<Open>,
     /// Requests of producers that are dead, which the broker still has queued.
@@ -40,7 +43,7 @@ pub(crate) struct Open {
     acks: Acks,
     queued: [VecDeque<(u64, Entry)>; LANES],
     /// Written and not yet acknowledged.
-    unacknowledged: [VecDeque<u64>; LANES],
+    unacknowledged: [VecDeque<(u64, Record)>; LANES],
 }
 
 impl Open {
@@ -54,9 +57,9 @@ impl Open {
     }
 
     /// Takes the next acknowledgement of a lane.
-    pub(crate) fn acknowledge(&mut self, lane: usize) -> Option<(Acks, u64)> {
-        let sequence = self.unacknowledged[lane].pop_front()?;
-        Some((self.acks.clone(), sequence))
+    pub(crate) fn acknowledge(&mut self, lane: usize) -> Option<(Acks, u64, Record)> {
+        let (sequence, record) = self.unacknowledged[lane].pop_front()?;
+        Some((self.acks.clone(), sequence, record))
     }
 
     pub(crate) fn acks(&self) -> Acks {
@@ -73,9 +76,10 @@ impl Kafka {
         let Some((sequence, entry)) = self.producer.as_mut().and_then(|open| open.queued[lane].pop_front()) else {
             return false;
         };
+        let record = entry.record;
         self.append(entry);
         if let Some(open) = &mut self.producer {
-            open.unacknowledged[lane].push_back(sequence);
+            open.unacknowledged[lane].push_back((sequence, record));
         }
         true
     }

@@ -1,9 +1,11 @@
 //! What a seed chooses once: how the connector is configured, and what may happen to it.
 
+use std::time::Duration;
+
 use walferry_config::Connector;
 use walferry_engine::start::SnapshotPolicy;
 
-use super::database::{Change, Op, TABLES};
+use super::database::{Change, Op, Sending, TABLES};
 use crate::{fixture, random::Random};
 
 /// The choices of a run.
@@ -29,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) messages: bool,
     /// Whether a person accepts a server that has another history.
     pub(crate) accepts_history: bool,
+    /// `offset.flush.interval.ms`
+    pub(crate) flush_interval: Duration,
     /// How much happens in the database.
     pub(crate) actions: u64,
     pub(crate) faults: Vec<Fault>,
@@ -39,6 +43,8 @@ pub(crate) struct Plan {
 pub(crate) enum Fault {
     /// A connection is cut.
     Connection,
+    /// A connection brings nothing any more, and nobody tells.
+    Silence,
     /// Postgres stops and comes back.
     Postgres,
     /// A producer fails, and another replays.
@@ -54,8 +60,9 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Connection,
+        Self::Silence,
         Self::Postgres,
         Self::Producer,
         Self::Broker,
@@ -120,10 +127,19 @@ impl Plan {
             chunk_blocks: 2,
             is_ordered: true,
             skips_empty_transactions: true,
+            flush_interval: Duration::from_millis(10),
             messages: true,
             accepts_history: false,
             actions: 60,
             faults: Vec::new(),
+        }
+    }
+
+    /// The same without existing rows.
+    pub(crate) fn without_snapshot(self) -> Self {
+        Self {
+            policy: NO_SNAPSHOT,
+            ..self
         }
     }
 
@@ -135,14 +151,14 @@ impl Plan {
         }
     }
 
-    /// Whether the publication has it.
-    pub(crate) fn publishes(&self, change: Change) -> bool {
-        !self.unpublished.contains(change.letter())
+    /// Whether the server sends it.
+    pub(crate) fn publishes(&self, op: &Op) -> bool {
+        op.sending == Sending::Sent && !self.unpublished.contains(op.change.letter())
     }
 
     /// Whether the topics get a record of this kind that comes of a change.
     pub(crate) fn sends(&self, op: &Op, letter: char) -> bool {
-        TABLES[op.table].is_captured && self.publishes(op.change) && !self.skipped.contains(letter)
+        TABLES[op.table].is_captured && self.publishes(op) && !self.skipped.contains(letter)
     }
 
     /// Whether updates of rows do not reach the topics.

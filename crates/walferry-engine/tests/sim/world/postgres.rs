@@ -4,11 +4,15 @@ use std::{
     future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Poll,
+    time::Duration,
 };
 
+use tokio::time::{Instant, timeout_at};
 use walferry_engine::{
-    Failure,
+    Exit, Failure,
+    gap::{CHANGED, MISSING},
     progress::Transaction,
+    published::{Look, Published},
     source::{
         Chunk, ChunkSender, Control, CreatedSlot, Found, FoundSlot, Frame, Parts, Phase, Port, Rows, SnapshotPlan,
         SnapshotTable, Source, Stream, TableFilter,
@@ -33,6 +37,7 @@ pub(crate) struct Part {
     /// The replication connection that was opened by a look at the server, and that the next stream uses. What has been cut
     /// before then.
     link: Arc<Mutex<Option<u64>>>,
+    patience: Patience,
 }
 
 /// The source of one process.
@@ -48,6 +53,7 @@ impl Postgres {
         let part = || Part {
             shared: shared.clone(),
             link: link.clone(),
+            patience: Patience::default(),
         };
         Self {
             control: part(),
@@ -68,6 +74,27 @@ impl Source for Postgres {
     }
 }
 
+const CREATE: &str = "CREATE PUBLICATION dbz";
+
+/// How long the server may say nothing, as in the edge.
+#[derive(Debug, Default)]
+struct Patience {
+    in_a_row: u32,
+    furthest: Lsn,
+}
+
+impl Patience {
+    fn limit(&self) -> Duration {
+        Duration::from_secs(60) * (1 << self.in_a_row.min(10))
+    }
+
+    fn heard(&mut self, position: Lsn) {
+        if position > self.furthest {
+            (self.furthest, self.in_a_row) = (position, 0);
+        }
+    }
+}
+
 const SYSTEM_ID: u64 = 7;
 
 impl Part {
@@ -84,16 +111,8 @@ impl Part {
     }
 
     /// Ends when the connection is cut.
-    async fn cut(&self) -> Failure {
-        poll_fn(|_| {
-            self.shared
-                .lock()
-                .server
-                .broken
-                .take()
-                .map_or(Poll::Pending, Poll::Ready)
-        })
-        .await
+    async fn cut(shared: &Shared) -> Failure {
+        poll_fn(|_| shared.lock().server.broken.take().map_or(Poll::Pending, Poll::Ready)).await
     }
 
     fn export(state: &mut State) -> Lsn {
@@ -104,6 +123,15 @@ impl Part {
 }
 
 impl Control for Part {
+    async fn published(&mut self, known: Option<Arc<Published>>, _: TableFilter) -> Result<Option<Look>, Failure> {
+        // On a connection of its own, beside the stream.
+        let state = self.shared.lock();
+        if state.server.is_down {
+            return Err(unreachable());
+        }
+        Ok(Some(state.look(known.as_deref())))
+    }
+
     async fn inspect(&mut self) -> Result<Found, Failure> {
         *self.link() = None;
         let (found, link) = self
@@ -124,9 +152,10 @@ impl Control for Part {
                     sends: "dbz".into(),
                     ..Found::default()
                 };
-                (found, state.server.cuts)
+                (state.database.publication.oid.map(|_| found), state.server.cuts)
             })
             .await?;
+        let found = found.ok_or_else(|| Failure::stop(Exit::Setup, MISSING, "no publication", CREATE))?;
         *self.link() = Some(link);
         Ok(found)
     }
@@ -222,12 +251,13 @@ impl Stream for Part {
         self.shared.turn(Who::Source).await;
         let until = port.until;
         let link = self.link().take();
+        let shared = self.shared.clone();
         let begins = self
             .shared
             .lock()
             .server
             .start(link, from, until, port.confirmable.clone())?;
-        let connected = Connected(&self.shared);
+        let connected = Connected(&shared);
         self.shared
             .lock()
             .tell(|| format!("stream from {from:?} until {until:?}"));
@@ -241,16 +271,30 @@ impl Stream for Part {
                 .send(Chunk::new(bytes::Bytes::new(), vec![Frame::Begin { from: begins }]))
                 .await
                 .map_err(ended)?;
+            let patience = &mut self.patience;
+            let mut heard = Instant::now();
             loop {
-                self.shared.turn(Who::Source).await;
-                let Some(read) = self.shared.lock().read()? else {
+                // While nobody takes what has come, the server is not waited for.
+                if timeout_at(heard + patience.limit(), shared.turn(Who::Source))
+                    .await
+                    .is_err()
+                {
+                    patience.in_a_row += 1;
+                    return Err(Failure::retry("silent", "the server says nothing"));
+                }
+                let Some(read) = shared.lock().read()? else {
                     return Ok::<(), Failure>(());
                 };
                 if !read.is_empty() {
                     let told = read.iter().filter_map(wal::Sent::tells).max().unwrap_or_default();
+                    patience.heard(told);
                     port.server_end
                         .send_if_modified(|end| std::mem::replace(end, told.max(*end)) < told);
                     port.chunks.send(wal::chunk(read)).await.map_err(ended)?;
+                    heard = Instant::now();
+                } else if heard.elapsed() >= patience.limit() {
+                    patience.in_a_row += 1;
+                    return Err(Failure::retry("silent", "the server says nothing"));
                 }
             }
         };
@@ -269,7 +313,7 @@ impl Stream for Part {
         };
         tokio::select! {
             biased;
-            failure = self.cut() => return Err(failure),
+            failure = Self::cut(&shared) => return Err(failure),
             ended = attended => ended?,
         }
         self.shared.lock().confirm();
@@ -295,7 +339,16 @@ struct Connected<'a>(&'a Shared);
 
 impl Drop for Connected<'_> {
     fn drop(&mut self) {
-        self.0.lock().server.connection = None;
+        let state = &mut *self.0.lock();
+        if state
+            .server
+            .connection
+            .take()
+            .is_some_and(|connection| connection.is_dead)
+        {
+            let ms = state.random.below(90_000);
+            state.server.held_until = Some(Instant::now() + Duration::from_millis(ms));
+        }
     }
 }
 
@@ -395,7 +448,46 @@ impl State {
     /// What the connection reads next.
     fn read(&mut self) -> Result<Option<Vec<wal::Sent>>, Failure> {
         let connection = self.server.connection.as_mut().ok_or_else(unreachable)?;
-        Ok(connection.next(&self.database, &self.plan, &mut self.random))
+        let decodes = self.server.decodes;
+        connection.next(&self.database, decodes, &self.plan, &mut self.random)
+    }
+
+    /// A look at the publication.
+    fn look(&self, known: Option<&Published>) -> Look {
+        let (publication, lsn) = (self.database.publication, self.database.end);
+        let members = TABLES
+            .iter()
+            .zip(publication.members)
+            .filter(|(table, _)| table.is_captured);
+        let tables = members
+            .filter_map(|(table, member)| Some((table.oid.0, member.ok()?)))
+            .collect();
+        let published = publication.oid.map(|oid| {
+            Arc::new(Published {
+                lsn,
+                oid,
+                operations: "iudt".into(),
+                tables,
+                ..Published::default()
+            })
+        });
+        let changed = |known: &Published, now: &Published| {
+            known.oid != now.oid
+                || known
+                    .tables
+                    .iter()
+                    .any(|(table, member)| now.tables.get(table) != Some(member))
+        };
+        let gap = match (known, &published) {
+            (Some(_), None) => {
+                let mut missing = Failure::retry(MISSING, "there is no publication");
+                missing.causes[0].hint = Some(CREATE.into());
+                Some(missing)
+            }
+            (Some(known), Some(now)) if changed(known, now) => Some(Failure::retry(CHANGED, "it was changed")),
+            _ => None,
+        };
+        Look { published, gap, lsn }
     }
 
     /// Where chunks are read by several at a time, they come in any order.
@@ -409,7 +501,7 @@ impl State {
 
     /// The status update of the stream.
     pub(crate) fn confirm(&mut self) {
-        let Some(connection) = &self.server.connection else {
+        let Some(connection) = self.server.connection.as_ref().filter(|connection| !connection.is_dead) else {
             return;
         };
         let Some(stored) = *connection.confirmable.borrow() else {
@@ -423,6 +515,13 @@ impl State {
             ));
         }
         self.faults.extend(checks::confirmed(self, stored.confirmable()));
+        if self
+            .server
+            .slot
+            .is_some_and(|slot| slot.confirmed < stored.confirmable())
+        {
+            self.tell(|| format!("confirmed {:?}", stored.confirmable()));
+        }
         if let Some(slot) = &mut self.server.slot {
             slot.confirmed = slot.confirmed.max(stored.confirmable());
         }

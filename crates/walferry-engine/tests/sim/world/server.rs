@@ -1,10 +1,14 @@
 //! The simulated server beside its tables: slot, connection, exported snapshots.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use walferry_engine::{
     Failure,
+    gap::GAP,
     history::{Lineage, Switch},
     progress::Stored,
 };
@@ -33,6 +37,10 @@ pub(crate) struct Server {
     pub(crate) connection: Option<Connection>,
     /// What ends the statement or stream that is under way.
     pub(crate) broken: Option<Failure>,
+    /// The walsender of a connection that nobody has closed keeps the slot until it has noticed.
+    pub(crate) held_until: Option<Instant>,
+    /// The server decodes a transaction of which nothing is sent: from there on each connection waits for so long.
+    pub(crate) decodes: Option<(Lsn, Duration)>,
     /// How often all connections were cut.
     pub(crate) cuts: u64,
 }
@@ -73,9 +81,12 @@ pub(crate) struct Connection {
     from: Lsn,
     /// Where to end.
     until: Option<Lsn>,
+    begun: Instant,
     described: BTreeSet<usize>,
     coming: VecDeque<Sent>,
     told: Lsn,
+    /// Nothing comes through any more.
+    pub(crate) is_dead: bool,
 }
 
 impl Server {
@@ -167,15 +178,20 @@ impl Server {
         if link.is_some_and(|cuts| cuts != self.cuts) {
             return Err(unreachable());
         }
+        if self.held_until.is_some_and(|until| Instant::now() < until) {
+            return Err(Failure::retry("slot_in_use", "a walsender has the slot"));
+        }
         let slot = self.slot.ok_or_else(|| Failure::retry("slot_missing", "no slot"))?;
         let from = from.max(slot.confirmed);
         self.connection = Some(Connection {
             confirmable,
             from,
             until,
+            begun: Instant::now(),
             described: BTreeSet::new(),
             coming: VecDeque::new(),
             told: Lsn::INVALID,
+            is_dead: false,
         });
         Ok(from)
     }
@@ -183,16 +199,29 @@ impl Server {
 
 impl Connection {
     /// What is read from the socket next; `None` once everything before [`Connection::until`] has been.
-    pub(crate) fn next(&mut self, database: &Database, plan: &Plan, random: &mut Random) -> Option<Vec<Sent>> {
+    pub(crate) fn next(
+        &mut self,
+        database: &Database,
+        decodes: Option<(Lsn, Duration)>,
+        plan: &Plan,
+        random: &mut Random,
+    ) -> Result<Option<Vec<Sent>>, Failure> {
+        if self.is_dead || decodes.is_some_and(|(from, takes)| self.from >= from && self.begun.elapsed() < takes) {
+            return Ok(Some(Vec::new()));
+        }
         let most = 1 + random.below(6);
         let mut read = Vec::new();
         for _ in 0..most {
             if self.coming.is_empty() && !self.fetch(database, plan, random) {
-                return (!read.is_empty()).then_some(read);
+                return Ok((!read.is_empty()).then_some(read));
+            }
+            if matches!(self.coming.front(), Some(Sent::Gap)) {
+                let gap = Failure::retry(GAP, "there was no publication");
+                return if read.is_empty() { Err(gap) } else { Ok(Some(read)) };
             }
             read.extend(self.coming.pop_front());
         }
-        Some(read)
+        Ok(Some(read))
     }
 
     /// Goes on to the next transaction, or tells where the server is. Returns false where the stream is to end.

@@ -22,6 +22,8 @@ pub(crate) enum Sent {
     Keepalive(Lsn),
     /// What the reader looks up when a relation is described.
     Catalog(usize),
+    /// The server finds no publication for what comes next.
+    Gap,
 }
 
 impl Sent {
@@ -29,7 +31,7 @@ impl Sent {
     pub(crate) const fn tells(&self) -> Option<Lsn> {
         match self {
             Self::Wal(lsn, _) | Self::Keepalive(lsn) => Some(*lsn),
-            Self::Catalog(_) => None,
+            Self::Catalog(_) | Self::Gap => None,
         }
     }
 }
@@ -54,8 +56,13 @@ pub(crate) fn messages(unit: &Unit, described: &mut BTreeSet<usize>, plan: &Plan
         out.push_back(sent(unit.end_lsn, &Message::Logical(message)));
         return;
     }
-    let ops: Vec<&Op> = unit.ops.iter().filter(|op| plan.publishes(op.change)).collect();
-    if ops.is_empty() && plan.skips_empty_transactions {
+    let decodable = unit.decodable();
+    let ops: Vec<&Op> = decodable.iter().filter(|op| plan.publishes(op)).collect();
+    let is_whole = decodable.len() == unit.ops.len();
+    if ops.is_empty() && (plan.skips_empty_transactions || !is_whole) {
+        if !is_whole {
+            out.push_back(Sent::Gap);
+        }
         return;
     }
     let begin = Begin {
@@ -88,6 +95,10 @@ pub(crate) fn messages(unit: &Unit, described: &mut BTreeSet<usize>, plan: &Plan
         } else {
             out.push_back(change(op));
         }
+    }
+    if !is_whole {
+        out.push_back(Sent::Gap);
+        return;
     }
     let commit = Commit {
         commit_lsn: unit.commit_lsn,
@@ -227,6 +238,7 @@ pub(crate) fn chunk(messages: impl IntoIterator<Item = Sent>) -> Chunk {
             }
             Sent::Keepalive(wal_end) => Frame::Keepalive { wal_end },
             Sent::Catalog(table) => Frame::Catalog(Box::new(catalog(&TABLES[table]))),
+            Sent::Gap => unreachable!("it ends the connection"),
         });
     }
     Chunk::new(Bytes::from(bytes), frames)
