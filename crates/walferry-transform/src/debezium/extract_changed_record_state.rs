@@ -53,6 +53,19 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 #[derive(Debug, thiserror::Error)]
+#[error("the change event has no field {0}")]
+struct NoField(&'static str);
+
+impl Problem for NoField {
+    fn hint(&self) -> Option<String> {
+        Some(format!(
+            "leave {} in the event, or put ExtractChangedRecordState before the transform that drops it",
+            self.0
+        ))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
 #[error("the row before the change has no field {0}, which the row after it has")]
 struct NotBefore(String);
 
@@ -68,8 +81,8 @@ impl Transform for ExtractChangedRecordState {
             return Ok(Outcome::Record(record));
         };
         let (mut changed, mut unchanged) = (Vec::new(), Vec::new());
-        let row = |name| envelope.get(name).and_then(Value::as_struct);
-        if let (Some(before), Some(after)) = (row("before"), row("after")) {
+        let row = |name: &'static str| envelope.get(name).map(Value::as_struct).ok_or(NoField(name));
+        if let (Some(before), Some(after)) = (row("before")?, row("after")?) {
             for (field, value) in after.schema().fields().iter().zip(after.values()) {
                 let name = Value::string(field.name.to_string());
                 // As Java's equals has it: NaN is itself, and 0.0 is not -0.0.
