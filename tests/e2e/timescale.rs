@@ -86,12 +86,12 @@ fn changes_of_chunks_go_to_the_topic_of_their_hypertable() {
     sql.run("insert into _timescaledb_internal.bgw_job values (11)");
     let records = world.kafka.wait_for_records(&rows, 3);
     let expected = [(1, 1), (2, 1), (3, 2)].map(|(id, chunk)| {
-        format!(
-            "{id} public conditions chunk_table=_hyper_1_{chunk}_chunk chunk_schema=_timescaledb_internal"
-        )
+        format!("{id} public conditions chunk_table=_hyper_1_{chunk}_chunk chunk_schema=_timescaledb_internal")
     });
     assert_eq!(records.iter().map(told).collect::<Vec<_>>(), expected);
-    let records = world.kafka.wait_for_records(&outbox.topic("ts.public.conditions_by_day"), 1);
+    let records = world
+        .kafka
+        .wait_for_records(&outbox.topic("ts.public.conditions_by_day"), 1);
     assert_eq!(
         records.iter().map(told).collect::<Vec<_>>(),
         [
@@ -115,7 +115,10 @@ fn changes_of_chunks_go_to_the_topic_of_their_hypertable() {
         .wait_for_records(&outbox.topic("_timescaledb_internal._hyper_1_1_chunk"), 1);
     assert_eq!(tombstones[0].value, None);
     let records = world.kafka.wait_for_records(&rows, 4);
-    assert_eq!(records[3].header_text("__debezium_timescaledb_chunk_table"), Some("_hyper_1_1_chunk"));
+    assert_eq!(
+        records[3].header_text("__debezium_timescaledb_chunk_table"),
+        Some("_hyper_1_1_chunk")
+    );
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
 
@@ -183,7 +186,11 @@ fn without_timescaledbs_catalog_the_start_is_refused() {
     let mut walferry = Walferry::start(outbox.options(config(&outbox)));
     assert_eq!(walferry.wait(), Some(2), "{}", walferry.output());
     let output = walferry.output();
-    for part in ["TimescaleDB's catalog", "does not exist", "CREATE EXTENSION timescaledb"] {
+    for part in [
+        "TimescaleDB's catalog",
+        "does not exist",
+        "CREATE EXTENSION timescaledb",
+    ] {
         assert!(output.contains(part), "{part:?} is missing in:\n{output}");
     }
     let slots = outbox
