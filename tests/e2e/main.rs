@@ -19,5 +19,6 @@ mod servers;
 mod show;
 mod snapshot;
 mod start;
+mod timescale;
 mod versions;
 mod world;

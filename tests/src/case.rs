@@ -113,7 +113,12 @@ impl Case {
         let mut config: BTreeMap<&str, &str> = usual.into_iter().collect();
         config.extend(self.config.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let set = config.into_iter().filter(|(_, value)| !value.is_empty());
-        let value = |text: &str| text.replace("@engine@", engine).replace("@database@", database).into();
+        let port = postgres_port.to_string();
+        let names = [("@engine@", engine), ("@database@", database), ("@port@", &port)];
+        let value = |text: &str| {
+            let filled = |text: String, (name, value): &(&str, &str)| text.replace(name, value);
+            names.iter().fold(text.to_owned(), filled).into()
+        };
         set.map(|(name, text)| (name.into(), value(text))).collect()
     }
 }

@@ -40,7 +40,9 @@ JOIN _timescaledb_catalog.hypertable h ON h.id OPERATOR(pg_catalog.=) a.mat_hype
 /// [`Error::NoTimescale`] where the database has no such catalog.
 pub(crate) async fn hypertables(sql: &Sql) -> Result<Hypertables, Error> {
     let rows = sql.rows(DOING, QUERY, &[]).await.map_err(|error| match error {
-        Error::Server { source, .. } if matches!(source.code.as_str(), "42P01" | "3F000") => Error::NoTimescale { source },
+        Error::Server { source, .. } if matches!(source.code.as_str(), "42P01" | "3F000") => {
+            Error::NoTimescale { source }
+        }
         other => other,
     })?;
     let mut found = Hypertables::default();

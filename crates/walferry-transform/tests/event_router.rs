@@ -110,6 +110,7 @@ fn run(case: &Json) -> Json {
         .map(|record| match chain.apply(table.record(record)) {
             Ok(Outcome::Dropped(_)) => json!({"dropped": true}),
             Ok(Outcome::Record(result)) => shown(&result, table.name),
+            Ok(Outcome::Waits(_)) => json!("waits"),
             Err(_) => json!("error"),
         })
         .collect()

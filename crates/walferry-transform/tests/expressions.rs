@@ -92,6 +92,7 @@ fn is_kept(chain: &mut Chain, record: Record<'static>) -> bool {
             assert_eq!(reason, DropReason::Filtered);
             false
         }
+        Outcome::Waits(waiting) => panic!("waits for {}", waiting.wait.need()),
     }
 }
 
@@ -102,6 +103,7 @@ fn topic(chain: &mut Chain, record: Record<'static>) -> String {
             record.topic.into_owned()
         }
         Outcome::Dropped(reason) => panic!("dropped: {reason}"),
+        Outcome::Waits(waiting) => panic!("waits for {}", waiting.wait.need()),
     }
 }
 

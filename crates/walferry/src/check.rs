@@ -13,7 +13,7 @@ use walferry_offset::FileStore;
 use walferry_postgres::Postgres;
 
 use crate::{
-    assemble::{captured, kafka, partition, pipelines, timescale, snapshot_policy},
+    assemble::{captured, kafka, partition, pipelines, snapshot_policy, timescale},
     cli::CheckArgs,
     error::Error,
     listen,

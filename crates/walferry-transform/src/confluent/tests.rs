@@ -72,6 +72,7 @@ fn result(class: &str, options: &[(&str, &str)], record: Record<'static>) -> Str
     match chain.apply(record) {
         Ok(Outcome::Record(record)) => record.topic.into_owned(),
         Ok(Outcome::Dropped(reason)) => format!("dropped: {reason}"),
+        Ok(Outcome::Waits(_)) => "waits".to_owned(),
         Err(error) => format!("failed: {}", error.error),
     }
 }
