@@ -176,7 +176,7 @@ fn nothing_that_a_copy_on_the_same_timeline_commits_is_missed() {
         }),
         moments: 1,
     };
-    runs.each(0..100, async |world, _| {
+    runs.each(0..250, async |world, _| {
         let is_provable = |offset: &StoredOffset| {
             let history = offset.history.as_ref();
             history.is_some_and(|history| {

@@ -129,7 +129,10 @@ impl State {
         if is_accepted {
             self.tell(|| format!("accepted: {failure}"));
             let history = self.disk.offset.as_mut().and_then(|offset| offset.history.as_mut());
-            history.expect("it was compared").accepted = true;
+            // Without an offset there is nothing to accept.
+            if let Some(history) = history {
+                history.accepted = true;
+            }
             self.disk.may_fall = true;
         }
         is_accepted
@@ -303,15 +306,15 @@ impl World {
     pub(crate) fn fail_over(&mut self, is_promoted: bool) {
         let state = &mut *self.shared.lock();
         let Some(slot) = state.server.slot else { return };
-        let span = (state.database.end.0 - slot.confirmed.0) / 8;
-        let at = Lsn(slot.confirmed.0 + 8 * state.random.below(span + 1));
-        // A server has no part of a record.
-        let at = state.database.boundary(at).max(slot.confirmed);
         let confirmed = if state.random.once_in(2) {
             slot.on_disk
         } else {
             slot.confirmed
         };
+        let span = (state.database.end.0 - confirmed.0) / 8;
+        let at = Lsn(confirmed.0 + 8 * state.random.below(span + 1));
+        // A server has no part of a record.
+        let at = state.database.boundary(at).max(confirmed);
         let on_disk = confirmed;
         let was_connected = state.server.connection.is_some();
         let gone = state.database.fork(at);

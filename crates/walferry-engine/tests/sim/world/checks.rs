@@ -211,6 +211,12 @@ pub(crate) fn offset(state: &State, offset: &StoredOffset) -> Vec<String> {
         // It tells of a server that is no longer there, or nothing that was not stored before.
         return faults;
     }
+    // What was dealt with because a server was quiet says nothing of another one.
+    let settled = offset.history.as_ref().map(|history| history.settled.0);
+    let processed = match settled {
+        Some(settled) if state.has_failed_over => settled.min(processed),
+        _ => processed,
+    };
     faults.extend(state.passed_gaps(Lsn(processed)));
     let missing = state.missing(|e| e.end.0 <= processed || Some(e.position) <= offset.position);
     if !missing.is_empty() {
