@@ -140,7 +140,7 @@ impl Offset {
     }
 
     /// As it is stored.
-    pub(crate) fn to_stored(&mut self) -> StoredOffset {
+    pub(crate) fn stored_form(&mut self) -> StoredOffset {
         if let Some(message) = self.message.take() {
             self.delivered.connect.message_type = Some(message.to_owned());
         }

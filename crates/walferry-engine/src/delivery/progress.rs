@@ -286,7 +286,7 @@ impl Progress {
         let account = state.ledger.behind_mut();
         let unstored = std::mem::replace(&mut account.unstored, Unstored::Nothing);
         (unstored > Unstored::Nothing).then(|| Delivered {
-            offset: account.to_stored(),
+            offset: account.stored_form(),
             processed: account.processed(),
         })
     }
@@ -294,7 +294,7 @@ impl Progress {
     /// The offset that belongs to all records that were pushed so far, whether Kafka has acknowledged them or not. It may be committed
     /// together with them, and with no fewer.
     pub fn ahead(&self) -> StoredOffset {
-        self.lock().ledger.ahead().to_stored()
+        self.lock().ledger.ahead().stored_form()
     }
 
     /// How far the server has got on the present connection, with everything before it delivered, and which connection that is.
