@@ -402,7 +402,10 @@ mod tests {
                 "column.mask.hash.MD5.with.salthunter2",
                 "column.mask.hash.MD5.with.salt********",
             ),
-            ("column.mask.MD5.with.salts.hunter2", "column.mask.MD5.with.salt********"),
+            (
+                "column.mask.MD5.with.salts.hunter2",
+                "column.mask.MD5.with.salt********",
+            ),
             ("column.masking.hash.MD5.hunter2", "column.masking.hash.********"),
             ("column.hash.MD5.with.hunter2", "column.hash.********"),
             ("column.mask.hash.MD5.hunter2", "column.mask.hash.********"),
