@@ -121,8 +121,12 @@ impl Providers {
         while let Some(reference) = Reference::first_in(rest) {
             resolved.push_str(&rest[..reference.start]);
             let written = &rest[reference.start..reference.end];
-            // What a shell takes for a default may be the password.
-            let shown = match reference.has_default() {
+            // What a shell or Spring takes for a default may be the password.
+            let is_default = match self.0.get(reference.provider) {
+                Some(Provider::Env { .. }) => !reference.path.is_empty(),
+                _ => reference.has_default(),
+            };
+            let shown = match is_default {
                 true => format!("${{{}:{}:…}}", reference.provider, reference.path),
                 false => written.to_owned(),
             };
@@ -167,13 +171,9 @@ impl Providers {
                  mounted as a file or set as a variable"
                     .to_owned(),
             ),
-            Some(Provider::Env { .. }) if reference.has_default() => failed(
-                "a reference has no default".to_owned(),
-                format!("write ${{{provider}:{path}}}, and set the variable {path}"),
-            ),
             Some(Provider::Env { .. }) if !path.is_empty() => failed(
-                "an environment variable has no path".to_owned(),
-                format!("write ${{{provider}:{key}}}"),
+                "a reference to a variable has neither a path nor a default".to_owned(),
+                format!("write ${{{provider}:NAME}}, with the name of the variable alone, and set that variable"),
             ),
             Some(Provider::Env { allowed }) if !allowed.matches(key) => failed(
                 format!("allowlist.pattern of the worker hides the variable {key}"),
@@ -438,7 +438,7 @@ pub(crate) mod tests {
             ),
             (
                 "${env:PGPASSWORD:-p}",
-                "Problem: cannot resolve ${env:PGPASSWORD:…}: a reference has no default",
+                "Problem: cannot resolve ${env:PGPASSWORD:…}: a reference to a variable has neither a path nor a default",
             ),
             (
                 "${dir:/run/secrets:x}",
@@ -458,7 +458,7 @@ pub(crate) mod tests {
             ),
             (
                 "${env:a:PGPASSWORD}",
-                "Problem: cannot resolve ${env:a:PGPASSWORD}: an environment variable has no path",
+                "Problem: cannot resolve ${env:a:…}: a reference to a variable has neither a path nor a default",
             ),
         ];
         for (text, expected) in cases {

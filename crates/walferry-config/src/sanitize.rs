@@ -81,7 +81,6 @@ impl Sanitizer {
 /// A few names hold a secret: the salt of `column.mask.hash.<algorithm>.with.salt.<salt>`, also where the rest is misspelt. And
 /// what a broken file has in the place of a name may be anything, such as a line of a private key.
 pub fn shown_name(name: &str) -> Cow<'_, str> {
-    const SALT: &str = "salt.";
     const HASH: &str = "column.mask.hash.";
     let lower = name.to_ascii_lowercase();
     // What stands in the place of the algorithm may be the salt.
@@ -91,16 +90,22 @@ pub fn shown_name(name: &str) -> Cow<'_, str> {
             return Cow::Owned(format!("{HASH}{HIDDEN}"));
         }
     }
-    if let Some(at) = lower.find(SALT)
-        && at + SALT.len() < name.len()
+    if let Some(end) = ["salt.", ".salt", "_salt", "-salt"]
+        .iter()
+        .filter_map(|word| Some(lower.find(word)? + word.len()))
+        .max()
+        && end < name.len()
         && !lower.ends_with("salt.<salt>")
     {
-        let before = shown_name(&name[..at + SALT.len()]);
+        let before = shown_name(&name[..end]);
         return Cow::Owned(format!("{}{HIDDEN}", before.trim_end_matches(HIDDEN)));
     }
-    // Behind `column.mask.hash` whatever is no word of the pattern may be a salt without its word.
-    if lower.starts_with(HASH) && !lower.contains(".with.salt") {
-        return Cow::Owned(format!("{HASH}{HIDDEN}"));
+    // Behind `hash` whatever is no word of the pattern may be a salt without its word, also where the words before are misspelt.
+    if lower.starts_with("col")
+        && !lower.contains(".with.salt")
+        && let Some(hash) = lower.find("hash.")
+    {
+        return Cow::Owned(format!("{}{HIDDEN}", &name[..hash + "hash.".len()]));
     }
     if looks_like_a_name(name) {
         Cow::Borrowed(name)
@@ -393,6 +398,16 @@ mod tests {
                 "colum.mask.hash.MD5.with.SALT.hunter2",
                 "colum.mask.hash.MD5.with.SALT.********",
             ),
+            (
+                "column.mask.hash.MD5.with.salthunter2",
+                "column.mask.hash.MD5.with.salt********",
+            ),
+            (
+                "column.mask.MD5.with.salts.hunter2",
+                "column.mask.MD5.with.salt********",
+            ),
+            ("column.masking.hash.MD5.hunter2", "column.masking.hash.********"),
+            ("column.hash.MD5.with.hunter2", "column.hash.********"),
             ("column.mask.hash.MD5.hunter2", "column.mask.hash.********"),
             ("column.mask.hash.MD5.salt.hunter2", "column.mask.hash.********"),
             (

@@ -79,7 +79,7 @@ impl Reporter {
                         facility,
                         message,
                     } => {
-                        debug!(level, facility, message, "librdkafka");
+                        debug!(level, facility, text = message, "librdkafka");
                         // A connection that the broker closes is told of here only.
                         if facility == "FAIL" {
                             let reason = message.split_once("]: ").map_or(message, |(_thread, reason)| reason);

@@ -27,25 +27,38 @@ pub(crate) fn address(listeners: &[String]) -> Result<SocketAddr, Error> {
         let (scheme, rest) = listener.trim().split_once("://")?;
         scheme.eq_ignore_ascii_case("http").then_some(rest)
     });
+    let failed = |what: String, hint: &str| {
+        Err(Error::setup("the admin endpoint did not start").cause(what, Some(hint.to_owned())))
+    };
     let Some(text) = text else {
-        let hint =
-            "give an address such as http://127.0.0.1:8083, and put a proxy that speaks TLS before it".to_owned();
-        return Err(
-            Error::setup("the admin endpoint did not start").cause("listeners has no address without TLS", Some(hint))
-        );
+        let without_scheme = listeners.iter().find(|listener| !listener.contains("://"));
+        return match without_scheme {
+            Some(listener) => failed(
+                format!(
+                    "listeners names {:?}, which begins with no http://",
+                    shown_text(listener)
+                ),
+                "write it as http://127.0.0.1:8083",
+            ),
+            None => failed(
+                "listeners has no address without TLS".to_owned(),
+                "give an address such as http://127.0.0.1:8083, and put a proxy that speaks TLS before it",
+            ),
+        };
     };
     // Without a host Kafka Connect listens on every address.
     let every = if text.starts_with(':') { "0.0.0.0" } else { "" };
     let found = format!("{every}{}", text.trim_end_matches('/')).to_socket_addrs();
-    found.ok().and_then(|mut found| found.next()).ok_or_else(|| {
-        Error::setup("the admin endpoint did not start").cause(
+    match found.ok().and_then(|mut found| found.next()) {
+        Some(address) => Ok(address),
+        None => failed(
             format!(
                 "listeners names {:?}, which is no address with a port",
                 shown_text(text)
             ),
-            Some("write it as http://127.0.0.1:8083".into()),
-        )
-    })
+            "write it as http://127.0.0.1:8083",
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +81,25 @@ mod tests {
             let listeners: Vec<String> = listeners.iter().map(|text| (*text).to_owned()).collect();
             let expected = expected.map(|text| text.parse().expect("an address"));
             assert_eq!(address(&listeners).ok(), expected, "{listeners:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_listeners_is_said_of_the_listener() {
+        let cases = [
+            (
+                "127.0.0.1:9000",
+                "listeners names \"127.0.0.1:9000\", which begins with no http://",
+            ),
+            ("https://:8443", "listeners has no address without TLS"),
+            (
+                "http://127.0.0.1",
+                "listeners names \"127.0.0.1\", which is no address with a port",
+            ),
+        ];
+        for (listener, expected) in cases {
+            let error = format!("{:?}", address(&[listener.to_owned()]).unwrap_err());
+            assert!(error.contains(&format!("{expected:?}")), "{error}");
         }
     }
 }

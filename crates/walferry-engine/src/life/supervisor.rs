@@ -20,6 +20,10 @@ use crate::{
     status::{Phase, Status},
 };
 
+/// Stack of a connector's thread, as much as a main thread has. A run is one large future: a build without optimization needs
+/// more than the 2 MiB that threads have otherwise, and a stack that overflows ends the whole process. Only what is used takes memory.
+const STACK_BYTES: usize = 8 * 1024 * 1024;
+
 /// One run of a connector, from its start until its target is [`Target::Stopped`] or it fails for good. It has its thread for
 /// itself, tells its status and the log how it ends, and may be called again for another run.
 pub type Body = Arc<dyn Fn(watch::Receiver<Target>) -> Result<(), Failure> + Send + Sync>;
@@ -406,6 +410,27 @@ mod tests {
             assert_eq!(supervisor.stop_all().await, Ok(()));
             assert_eq!((a.runs.load(Relaxed), b.runs.load(Relaxed)), (2, 1));
         }
+    }
+
+    #[tokio::test]
+    async fn a_run_has_as_much_stack_as_on_the_main_thread() {
+        fn use_stack(bytes: usize, bottom: usize) {
+            let frame = std::hint::black_box([0u8; 4096]);
+            let used = bottom.abs_diff(std::ptr::from_ref(&frame).addr());
+            if used < bytes {
+                use_stack(bytes, bottom);
+            }
+            std::hint::black_box(frame);
+        }
+        let supervisor = Supervisor::default();
+        // A thread that has less ends the whole process.
+        let body: Body = Arc::new(|_| {
+            let bottom = 0u8;
+            use_stack(STACK_BYTES - 256 * 1024, std::ptr::from_ref(&bottom).addr());
+            Ok(())
+        });
+        supervisor.add(Arc::new(Status::new("deep", "s")), body);
+        assert_eq!(supervisor.stop_all().await, Ok(()));
     }
 
     #[tokio::test]

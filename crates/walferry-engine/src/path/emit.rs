@@ -1,6 +1,6 @@
 //! The second half of a row's path: record → transforms → converters → batch.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
@@ -65,6 +65,19 @@ pub(crate) struct Provenance<'a> {
     pub(crate) position: Position,
     /// Debezium's word for the message.
     pub(crate) message: &'static str,
+}
+
+impl Provenance<'_> {
+    /// What an error says of the record.
+    fn subject(&self) -> Cow<'_, str> {
+        match (self.table, self.message) {
+            ("", "HEARTBEAT") => "a heartbeat".into(),
+            ("", "MESSAGE") => "a logical message".into(),
+            ("", "TRANSACTION") => "a record of a transaction's edge".into(),
+            ("", _) => "a record of no table".into(),
+            (table, _) => format!("a row of {table}").into(),
+        }
+    }
 }
 
 impl Emit {
@@ -281,7 +294,7 @@ impl Emit {
     ) -> Result<Option<Parts>, Failure> {
         let at = Lsn::to_string(&from.position.lsn);
         let Some(log) = aside else {
-            let what = format!("a row of {} at LSN {at} cannot be sent: {}", from.table, failed.what);
+            let what = format!("{} at LSN {at} cannot be sent: {}", from.subject(), failed.what);
             let hint = failed.hint.unwrap_or_else(|| {
                 "mend the row's configuration, or set `errors.tolerance=all` (with `errors.deadletterqueue.topic.name` to keep \
                  what is set aside)"
@@ -436,5 +449,29 @@ fn written(
                 what: Failure::chain(&error),
             }),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_the_record_is_also_where_it_comes_from_no_table() {
+        let cases = [
+            ("public.orders", "INSERT", "a row of public.orders"),
+            ("", "MESSAGE", "a logical message"),
+            ("", "HEARTBEAT", "a heartbeat"),
+            ("", "TRANSACTION", "a record of a transaction's edge"),
+        ];
+        for (table, message, expected) in cases {
+            let position = Position::default();
+            let from = Provenance {
+                table,
+                position,
+                message,
+            };
+            assert_eq!(from.subject(), expected);
+        }
     }
 }

@@ -31,6 +31,7 @@ pub(super) fn path(text: &str) -> Result<JsonPath, PathError> {
     let mut parser = Parser {
         chars: text.chars().collect(),
         at: 0,
+        depth: 0,
     };
     match parser.peek() {
         None => return Err(parser.error("there is no path", SYNTAX)),
@@ -44,9 +45,13 @@ pub(super) fn path(text: &str) -> Result<JsonPath, PathError> {
     parser.rest_of_path(Vec::new())
 }
 
+/// How deep conditions stand in each other at most. Deeper ones, which nobody writes, would overflow the stack.
+const MOST_NESTED: usize = 100;
+
 struct Parser {
     chars: Vec<char>,
     at: usize,
+    depth: usize,
 }
 
 impl Parser {
@@ -251,6 +256,20 @@ impl Parser {
 
     /// Something between `&&` and `||`, with the blanks around it.
     fn term(&mut self) -> Result<Condition, PathError> {
+        if self.depth == MOST_NESTED {
+            let reason = format!("conditions are nested more than {MOST_NESTED} deep");
+            return Err(self.error(
+                reason,
+                "write it with fewer brackets, !( ) and conditions in conditions",
+            ));
+        }
+        self.depth += 1;
+        let term = self.nested_term();
+        self.depth -= 1;
+        term
+    }
+
+    fn nested_term(&mut self) -> Result<Condition, PathError> {
         self.blanks();
         let term = match self.peek() {
             Some('!') => {

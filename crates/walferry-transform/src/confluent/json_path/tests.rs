@@ -260,3 +260,28 @@ fn what_is_wrong_or_not_supported_is_refused_with_its_place() {
         assert_eq!(found(path), format!("refused: {expected}"), "{path}");
     }
 }
+
+#[test]
+fn conditions_nested_so_deep_that_reading_them_would_overflow_the_stack_are_refused() {
+    let nested = |begin: &str, inner: &str, end: &str, times: usize| {
+        format!("$[?({}{inner}{})]", begin.repeat(times), end.repeat(times))
+    };
+    for (begin, inner, end) in [("(", "@.n == 5", ")"), ("!", "@.n", ""), ("@.a[?(", "@.n", ")].b")] {
+        // A condition within a condition's path is refused however deep it is.
+        let is_path = begin.starts_with('@');
+        assert_eq!(
+            JsonPath::new(&nested(begin, inner, end, 50)).is_err(),
+            is_path,
+            "{begin}"
+        );
+        for times in [200, 100_000] {
+            let error = JsonPath::new(&nested(begin, inner, end, times)).err().unwrap();
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("conditions are nested more than 100 deep at character"),
+                "{error}"
+            );
+        }
+    }
+}
