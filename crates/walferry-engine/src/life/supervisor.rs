@@ -58,10 +58,6 @@ pub trait Connectors: fmt::Debug + Send + Sync {
     fn restart(&self, name: &str, only_failed: bool) -> Result<(), UnknownConnector>;
 }
 
-/// What the main thread has. The futures of a session are large in a build without optimisation, and overflow the two megabytes that
-/// other threads have. Only what is touched takes memory.
-const STACK_BYTES: usize = 8 * 1024 * 1024;
-
 /// There is no connector of this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no connector {0:?}")]
