@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
@@ -68,6 +68,7 @@ fn table(row: &Row, place: usize) -> Result<TableId, Error> {
 pub struct TimescaleCatalog {
     lookup: Arc<Mutex<Lookup>>,
     runtime: Handle,
+    begun: Instant,
 }
 
 impl TimescaleCatalog {
@@ -80,6 +81,7 @@ impl TimescaleCatalog {
         Self {
             lookup: Arc::new(Mutex::new(Lookup::new(endpoint))),
             runtime: Handle::current(),
+            begun: Instant::now(),
         }
     }
 
@@ -132,6 +134,10 @@ impl HypertableReader for TimescaleCatalog {
         self.runtime
             .spawn(self.clone().try_until_read(Arc::downgrade(&reading)));
         reading
+    }
+
+    fn clock(&self) -> Duration {
+        self.begun.elapsed()
     }
 }
 

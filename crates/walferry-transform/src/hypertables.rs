@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use walferry_record::{Need, Wait};
 
@@ -45,6 +46,9 @@ pub struct Hypertables {
 pub trait HypertableReader: Send + Sync {
     /// Begins to read the catalog as it is now, and answers at once.
     fn read(&self) -> Arc<Reading>;
+
+    /// The time on a clock that only goes forward, since some beginning.
+    fn clock(&self) -> Duration;
 }
 
 /// The catalog while it is being read, and after that.
@@ -94,5 +98,9 @@ impl HypertableReader for ReadBefore {
         let reading = Reading::default();
         reading.finish(self.0.clone());
         Arc::new(reading)
+    }
+
+    fn clock(&self) -> Duration {
+        Duration::ZERO
     }
 }

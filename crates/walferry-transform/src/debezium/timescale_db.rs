@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::mem::take;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tracing::warn;
 use walferry_config::{Group, Property, Reader, Support, properties};
@@ -100,8 +100,8 @@ struct Chunk {
 /// Where changes of a table go.
 enum Place {
     Route(Route),
-    /// It is no chunk, as of then.
-    Nowhere(Instant),
+    /// It is no chunk, as of then on the reader's clock.
+    Nowhere(Duration),
 }
 
 struct Route {
@@ -166,7 +166,7 @@ impl Transform for TimescaleDb {
         if !self.schemas.iter().any(|known| known == schema) {
             return Ok(Outcome::Record(record));
         }
-        if !plan.knows(schema, table, self.catalog.generation) {
+        if !plan.knows(schema, table, &self.catalog) {
             let id = TableId::new(schema, table);
             let place = match self.catalog.find(&id, plan.chunk.take(), &self.prefix)? {
                 Ok(place) => place,
@@ -222,13 +222,13 @@ impl Plan {
     }
 
     /// Whether it is known where changes of a table go.
-    fn knows(&self, schema: &str, table: &str, generation: u64) -> bool {
+    fn knows(&self, schema: &str, table: &str, catalog: &Catalog) -> bool {
         self.chunk.as_ref().is_some_and(|chunk| {
             let holds = match chunk.place {
                 Place::Route(_) => true,
-                Place::Nowhere(since) => since.elapsed() < NO_CHUNK_HOLDS,
+                Place::Nowhere(since) => catalog.holds(since),
             };
-            holds && chunk.generation == generation && chunk.id.schema == schema && chunk.id.name == table
+            holds && chunk.generation == catalog.generation && chunk.id.schema == schema && chunk.id.name == table
         })
     }
 }
@@ -250,13 +250,13 @@ impl Catalog {
             return Ok(Ok(Place::Route(route)));
         }
         if is_new {
-            return Ok(Ok(Place::Nowhere(Instant::now())));
+            return Ok(Ok(Place::Nowhere(self.clock())));
         }
         // Another table has had the catalog read again; that this one is no chunk was seen a moment ago.
         if let Some(Chunk { id: known, place, .. }) = before
             && known == *id
             && let Place::Nowhere(since) = place
-            && since.elapsed() < NO_CHUNK_HOLDS
+            && self.holds(since)
         {
             return Ok(Ok(place));
         }
@@ -269,8 +269,17 @@ impl Catalog {
         self.take(reading);
         Ok(Ok(match self.route(id, prefix) {
             Some(route) => Place::Route(route),
-            None => Place::Nowhere(Instant::now()),
+            None => Place::Nowhere(self.clock()),
         }))
+    }
+
+    fn clock(&self) -> Duration {
+        self.reader.as_ref().map_or(Duration::ZERO, |reader| reader.clock())
+    }
+
+    /// Whether what was no chunk then still counts as none.
+    fn holds(&self, since: Duration) -> bool {
+        self.clock().saturating_sub(since) < NO_CHUNK_HOLDS
     }
 
     fn take(&mut self, reading: Arc<Reading>) {
