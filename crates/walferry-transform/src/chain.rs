@@ -10,7 +10,7 @@ use crate::contract::{Predicate, Requirement, Row, Side};
 use crate::foreign::instead_of;
 use crate::hypertables::HypertableReader;
 use crate::outbox::{OutboxColumns, Table, check_tables, nearest};
-use crate::registry::{self, Class, LATER, PREDICATES, TRANSFORMS};
+use crate::registry::{self, Class, PREDICATES, TRANSFORMS};
 use crate::{Error, Outcome, Transform, Waiting};
 
 /// An option of every class, since Kafka Connect 4.1.
@@ -254,7 +254,7 @@ impl Gate {
 }
 
 fn build_transform(spec: &TransformPlugin) -> (Option<Box<dyn Transform>>, Findings) {
-    let class = registry::find(&spec.class, TRANSFORMS, LATER);
+    let class = registry::find(&spec.class, TRANSFORMS);
     match known(class, &spec.options, &spec.class, "transform") {
         Ok((row, side)) => build(row, side, &spec.options),
         Err(findings) => (None, findings),
@@ -262,7 +262,7 @@ fn build_transform(spec: &TransformPlugin) -> (Option<Box<dyn Transform>>, Findi
 }
 
 fn build_predicate(spec: &PredicatePlugin) -> (Option<Box<dyn Predicate>>, Findings) {
-    let class = registry::find(&spec.class, PREDICATES, &[]);
+    let class = registry::find(&spec.class, PREDICATES);
     match known(class, &spec.options, &spec.class, "predicate") {
         Ok((row, side)) => build(row, side, &spec.options),
         Err(findings) => (None, findings),
@@ -311,14 +311,6 @@ fn known<T: ?Sized>(
                 .hint(format!(
                     "write {full}$Key for the key of a record, or {full}$Value for its value"
                 ));
-        }
-        Class::Later(full) => {
-            findings
-                .problem(
-                    property,
-                    format!("is {full}, which this version of Walferry does not have yet"),
-                )
-                .hint("leave the transform out, or keep this connector on Kafka Connect for now");
         }
         Class::Absent(absent) => {
             findings
@@ -465,12 +457,7 @@ mod tests {
             predicate("unused", "HasHeaderKey", &[]),
         ];
         let transforms = [
-            transform(
-                "a",
-                "io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb",
-                &[],
-                None,
-            ),
+            transform("a", "io.debezium.transforms.ToLogicalTopicRouter", &[], None),
             transform("b", "com.example.Mine", &[], None),
             transform("c", "EventRooter", &[], Some(("unsed", false))),
             transform(
@@ -487,8 +474,8 @@ mod tests {
             "predicates.p.type is \"TopicNameMatch\", which is no predicate that Walferry has; classes of one's own cannot be \
              loaded (did you mean org.apache.kafka.connect.transforms.predicates.TopicNameMatches?)",
             "predicates.unused.name is required (set predicates.unused.name: name of the header that the record has to have at least once)",
-            "transforms.a.type is io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb, which this version of Walferry does not have yet \
-             (leave the transform out, or keep this connector on Kafka Connect for now)",
+            "transforms.a.type is \"io.debezium.transforms.ToLogicalTopicRouter\", which comes with Debezium 3.7; Walferry has the transforms of 3.6 \
+             (use io.debezium.transforms.ByLogicalTableRouter, which has the same options and puts another field into keys)",
             "transforms.b.type is \"com.example.Mine\", which is no transform that Walferry has; classes of one's own cannot be loaded (leave the transform out, or keep this connector on Kafka Connect)",
             "transforms.c.predicate is \"unsed\", which predicates does not list (did you mean unused?)",
             "transforms.c.type is \"EventRooter\", which is no transform that Walferry has; classes of one's own cannot be loaded \

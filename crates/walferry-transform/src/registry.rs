@@ -55,9 +55,6 @@ pub(crate) const PREDICATES: &[Row<dyn Predicate>] = &[
     predicates::record_is_tombstone::ROW,
 ];
 
-/// Transforms of Debezium that are not there yet, so that the refusal need not guess.
-pub(crate) const LATER: &[&str] = &[];
-
 /// A transform that people look for and that Debezium 3.6 does not have for Postgres.
 pub(crate) struct Absent {
     pub(crate) class: &'static str,
@@ -137,8 +134,6 @@ pub(crate) enum Class<T: ?Sized + 'static> {
     Known(&'static Row<T>, Side),
     /// One that is there as `$Key` and as `$Value`, without saying which.
     NoSide(&'static str),
-    /// One that is known and not there yet.
-    Later(&'static str),
     /// One that Debezium does not have.
     Absent(&'static Absent),
     /// None, with the nearest one that is there.
@@ -146,7 +141,7 @@ pub(crate) enum Class<T: ?Sized + 'static> {
 }
 
 /// What a class name means. Connect takes the full name of a class and the name without its package.
-pub(crate) fn find<T: ?Sized>(class: &str, known: &'static [Row<T>], later: &[&'static str]) -> Class<T> {
+pub(crate) fn find<T: ?Sized>(class: &str, known: &'static [Row<T>]) -> Class<T> {
     let means = |full: &str, class: &str| full == class || simple(full) == class;
     for row in known {
         let named = |suffix: &str| class.strip_suffix(suffix).is_some_and(|class| means(row.class, class));
@@ -159,9 +154,6 @@ pub(crate) fn find<T: ?Sized>(class: &str, known: &'static [Row<T>], later: &[&'
     }
     if let Some(row) = known.iter().find(|row| row.sides && means(row.class, class)) {
         return Class::NoSide(row.class);
-    }
-    if let Some(full) = later.iter().find(|full| means(full, class)) {
-        return Class::Later(full);
     }
     if let Some(absent) = ABSENT.iter().find(|absent| means(absent.class, class)) {
         return Class::Absent(absent);
@@ -190,11 +182,10 @@ mod tests {
     use super::*;
 
     fn meaning(class: &str) -> String {
-        match find(class, TRANSFORMS, LATER) {
+        match find(class, TRANSFORMS) {
             Class::Known(row, side) if row.sides => format!("{side:?} {}", row.class),
             Class::Known(row, _) => row.class.to_owned(),
             Class::NoSide(class) => format!("no side {class}"),
-            Class::Later(class) => format!("later {class}"),
             Class::Absent(absent) => format!("absent {}", absent.class),
             Class::Unknown(near) => format!("unknown {}", near.unwrap_or_default()),
         }
@@ -237,7 +228,6 @@ mod tests {
     fn each_class_and_each_title_is_there_once() {
         let mut names: Vec<&str> = TRANSFORMS.iter().map(|row| row.class).collect();
         names.extend(PREDICATES.iter().map(|row| row.class));
-        names.extend(LATER);
         names.extend(ABSENT.iter().map(|absent| absent.class));
         names.extend(GROUPS.iter().map(|group| group.title));
         let count = names.len();

@@ -69,12 +69,10 @@ fn unreachable() -> Failure {
     Failure::retry("unreachable", "connection refused")
 }
 
-/// A connector of these edges.
-fn connector(
-    edges: &Edges,
-    settings: Settings,
-    status: &Arc<Status>,
-) -> Connector<Server, Edges, Edges, fn(&StoredOffset) -> Result<Pipeline, Failure>> {
+/// A connector of the scene's edges.
+type Life = Connector<Server, Edges, Edges, fn(&StoredOffset) -> Result<Pipeline, Failure>>;
+
+fn connector(edges: &Edges, settings: Settings, status: &Arc<Status>) -> Life {
     Connector {
         settings,
         source: edges.server(),
