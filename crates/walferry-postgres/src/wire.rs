@@ -33,6 +33,8 @@ pub(crate) type TextRow = Vec<Option<String>>;
 const COPY_BOTH_RESPONSE: u8 = b'W';
 /// How long the server may take to answer a command that waits for nobody.
 const ANSWER: Duration = Duration::from_secs(60);
+/// What an answer to a command may have at most. The largest are histories of timelines and rows of the catalog.
+const LONGEST_ANSWER_BYTES: u32 = 64 * 1024 * 1024;
 /// Tag byte and length word.
 pub(crate) const HEADER_BYTES: usize = 5;
 
@@ -100,6 +102,7 @@ impl Wire {
             if self.take_copy_both() {
                 return Ok(Answer::CopyBoth);
             }
+            self.refuse_impossible(doing)?;
             let is_copy_both = self.inbound.first() == Some(&COPY_BOTH_RESPONSE);
             let parsed = match is_copy_both {
                 // It has not come whole yet.
@@ -121,6 +124,21 @@ impl Wire {
                 None => self.fill(doing).await?,
             }
         }
+    }
+
+    /// Refuses a message that claims to be longer than an answer can be, before memory is set aside for it.
+    fn refuse_impossible(&self, doing: &'static str) -> Result<(), Error> {
+        let Some(&[_, a, b, c, d]) = self.inbound.first_chunk::<HEADER_BYTES>() else {
+            return Ok(());
+        };
+        let length = u32::from_be_bytes([a, b, c, d]);
+        if length <= LONGEST_ANSWER_BYTES {
+            return Ok(());
+        }
+        Err(Error::Protocol {
+            doing,
+            problem: format!("a message claims to have {length} bytes"),
+        })
     }
 
     /// Takes a whole CopyBothResponse out of what was read.
@@ -271,6 +289,16 @@ mod tests {
             tagged(b'A', b"\0\0\0\x07channel\0payload\0"),
         ]
         .concat()
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_impossible_length_is_refused_before_memory_is_set_aside() {
+        let (mut wire, mut server) = pair().await;
+        server.write_all(b"T\xff\xff\xff\xff").await.unwrap();
+        let Err(Error::Protocol { problem, .. }) = wire.message("asking").await else {
+            panic!("it is taken");
+        };
+        assert_eq!(problem, "a message claims to have 4294967295 bytes");
     }
 
     #[tokio::test]
