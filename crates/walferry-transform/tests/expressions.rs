@@ -220,6 +220,9 @@ fn what_cannot_be_evaluated_is_refused_before_the_start() {
             "begins a text that does not end",
         ),
         ([("condition", "true"), ("language", "groovy")], "write `jsr223.groovy`"),
+        ([("condition", ""), ("language", "jsr223.groovy")], "condition"),
+        ([("condition", " "), ("language", "jsr223.groovy")], "condition"),
+        ([("condition", "true"), ("language", "")], "language"),
         (
             [("condition", "true"), ("language", "wasm.chicory")],
             "Groovy (`jsr223.groovy`) or JavaScript",
