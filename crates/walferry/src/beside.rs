@@ -54,7 +54,7 @@ pub(crate) async fn tell_tables(loaded: Loaded) {
     match names.as_slice() {
         [] => warn!(
             hint = "compare `schema.include.list` and `table.include.list` with the tables of the database; patterns are SCHEMA.TABLE",
-            "no table of the database passes the filters: nothing is captured until one does"
+            "no table of the database passes the filters: no change of a row is captured until one does"
         ),
         [only] => info!(tables = 1, "1 table is captured: {only}"),
         [first, ..] => {
