@@ -58,7 +58,7 @@ fn a_run_says_at_its_start_which_tables_are_captured() {
     wait_for("the lack to be told", || {
         walferry
             .output()
-            .contains("no table of the database passes the filters: nothing is captured")
+            .contains("no table of the database passes the filters: no change of a row is captured until one does")
             .then_some(())
     });
 }
