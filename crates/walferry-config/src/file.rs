@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use java_properties::LineContent;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::finding::Findings;
 use crate::foreign::{self, Foreign};
-use crate::sanitize::shown_name;
+use crate::sanitize::{may_be_shown, shown_name};
 
 /// The properties of a file as its author wrote them: nothing trimmed, resolved or left out.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -142,8 +143,19 @@ impl Submitted {
     pub fn from_properties(text: &str) -> Result<(Self, Findings), FileError> {
         let mut submitted = Self::default();
         let mut findings = Findings::default();
-        for (name, value) in properties(text)? {
-            submitted.set(name, value, &mut findings);
+        let lines: Vec<&str> = text.lines().collect();
+        for (line, name, value) in numbered_properties(text)? {
+            let signs = lines.get(line - 1).is_some_and(|line| line.contains(['=', ':']));
+            if signs || looks_like_a_property(&name) {
+                submitted.set(name, value, &mut findings);
+            } else {
+                // To Java it is a name. It may be a password that was pasted, so it is not repeated.
+                let finding = findings.warning(
+                    format!("line {line}"),
+                    "has no = in it: it is left out, being neither a property nor a comment",
+                );
+                finding.hint("write NAME=VALUE, or begin the line with #");
+            }
         }
         submitted.name = submitted.get("name").map(|name| name.trim().to_owned());
         Ok((submitted, findings))
@@ -200,18 +212,30 @@ impl fmt::Debug for Submitted {
     }
 }
 
-/// The pairs of a `.properties` text, in order and with repetitions.
-pub(crate) fn properties(text: &str) -> Result<Vec<(String, String)>, FileError> {
+/// The pairs of a `.properties` text with the numbers of their lines, in order and with repetitions.
+fn numbered_properties(text: &str) -> Result<Vec<(usize, String, String)>, FileError> {
     let mut pairs = Vec::new();
-    java_properties::PropertiesIter::new_with_encoding(text.as_bytes(), encoding_rs::UTF_8)
-        .read_into(|name, value| pairs.push((name, value)))
-        .map_err(|error| FileError::Properties(error.to_string()))?;
+    for line in java_properties::PropertiesIter::new_with_encoding(text.as_bytes(), encoding_rs::UTF_8) {
+        let line = line.map_err(|error| FileError::Properties(error.to_string()))?;
+        let number = line.line_number();
+        if let LineContent::KVPair(name, value) = line.consume_content() {
+            pairs.push((number, name, value));
+        }
+    }
     Ok(pairs)
+}
+
+/// Whether a line without a sign is a property whose value stands behind a blank, or is empty.
+fn looks_like_a_property(name: &str) -> bool {
+    name == "name" || name.starts_with('_') || (name.contains('.') && may_be_shown("string", &[], name))
 }
 
 /// The value of one key of a `.properties` text; the last one counts.
 pub(crate) fn property(text: &str, key: &str) -> Result<Option<String>, FileError> {
-    let pairs: BTreeMap<String, String> = properties(text)?.into_iter().collect();
+    let pairs: BTreeMap<String, String> = numbered_properties(text)?
+        .into_iter()
+        .map(|(_, name, value)| (name, value))
+        .collect();
     Ok(pairs.get(key).cloned())
 }
 
@@ -335,12 +359,12 @@ mod tests {
 
     #[test]
     fn properties_are_read_as_java_reads_them() {
-        let text = "# comment\nname = orders\na: b\\\n   c\nd e\n\\u0061b=\\u00e9 é\nempty=\ntrailing = x \n";
+        let text = "# comment\nname = orders\na: b\\\n   c\nd.x e\n\\u0061b=\\u00e9 é\nempty=\ntrailing = x \n";
         let (submitted, findings) = read(text);
         let expected = [
             ("name", "orders"),
             ("a", "bc"),
-            ("d", "e"),
+            ("d.x", "e"),
             ("ab", "é é"),
             ("empty", ""),
             ("trailing", "x "),

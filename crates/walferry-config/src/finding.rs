@@ -92,6 +92,11 @@ impl Findings {
         }
     }
 
+    /// All of them, to hide what must not be shown.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Finding> {
+        self.0.iter_mut()
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Finding> {
         self.0.iter()
@@ -123,7 +128,7 @@ impl Findings {
 }
 
 /// The text with [`HIDDEN`] in place of each occurrence of a word.
-fn without(text: &str, word: &str) -> String {
+pub(crate) fn without(text: &str, word: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
     while let Some(at) = rest.find(word) {

@@ -8,6 +8,7 @@ use crate::file;
 use crate::finding::Findings;
 use crate::reader::Options;
 use crate::regex::JavaRegex;
+use crate::sanitize::may_be_shown;
 
 /// What a provider needs from outside; the program implements it, so that this crate sees no file and no environment.
 pub trait Lookup {
@@ -126,9 +127,11 @@ impl Providers {
                 Some(Provider::Env { .. }) => !reference.path.is_empty(),
                 _ => reference.has_default(),
             };
-            let shown = match is_default {
-                true => format!("${{{}:{}:…}}", reference.provider, reference.path),
-                false => written.to_owned(),
+            // What stands behind a provider that is not there may be anything, such as a password with a colon in it.
+            let shown = match self.0.get(reference.provider) {
+                None | Some(Provider::Unknown { .. }) => format!("${{{}:…}}", shown_word(reference.provider)),
+                Some(_) if is_default => format!("${{{}:{}:…}}", reference.provider, reference.path),
+                Some(_) => written.to_owned(),
             };
             match self.value(&reference, lookup) {
                 Ok(value) => {
@@ -137,8 +140,8 @@ impl Providers {
                     values.push(value);
                 }
                 Err(Unresolved::NoProvider) => {
-                    let provider = reference.provider;
-                    let message = format!("keeps {written} as it stands: there is no config provider {provider:?}");
+                    let provider = shown_word(reference.provider);
+                    let message = format!("keeps {shown} as it stands: there is no config provider {provider}");
                     findings.warning(name, message).hint(format!(
                         "if it is a reference, name {provider} in config.providers of the worker file and give that with --worker; as \
                          it is, Kafka Connect would hand it on, too"
@@ -223,6 +226,14 @@ impl Providers {
                 Err(error) => Err(Unresolved::unreadable(path, &error)),
             },
         }
+    }
+}
+
+/// The name of a provider, unless it does not look like one.
+fn shown_word(provider: &str) -> &str {
+    match may_be_shown("string", &[], provider) {
+        true => provider,
+        false => "…",
     }
 }
 
@@ -422,7 +433,7 @@ pub(crate) mod tests {
         let cases = [
             (
                 "${vault:a:b}",
-                "Warning: keeps ${vault:a:b} as it stands: there is no config provider \"vault\"",
+                "Warning: keeps ${vault:…} as it stands: there is no config provider vault",
             ),
             (
                 "${env:NOPE}",
@@ -515,7 +526,7 @@ pub(crate) mod tests {
         assert_eq!(
             resolve(&providers, "${secrets:ns/s:k}").1,
             [
-                "Problem: cannot resolve ${secrets:ns/s:k}: Walferry has no config provider io.strimzi.kafka.KubernetesSecretConfigProvider"
+                "Problem: cannot resolve ${secrets:…}: Walferry has no config provider io.strimzi.kafka.KubernetesSecretConfigProvider"
             ]
         );
         assert_eq!(resolve(&providers, "${env:PGPASSWORD}").0.as_deref(), Some("s3cret"));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::choice::nearest_name;
 use crate::finding::{Finding, Findings};
 use crate::property::{Declaration, Property, Support};
-use crate::sanitize::{Sanitizer, quoted, shown_name, shown_text};
+use crate::sanitize::{Sanitizer, may_be_shown, quoted, shown_name, shown_text};
 use crate::secret::HIDDEN;
 use crate::value::{Value, ValueError};
 
@@ -112,8 +112,54 @@ impl Options {
                 written: Some(written), ..
             }) => shown_text(written).into_owned(),
             Some(entry) if entry.secret || Sanitizer::default().is_secret(&self.full_name(name)) => HIDDEN.to_owned(),
-            Some(entry) => quoted(entry.text.trim()),
+            Some(entry) => {
+                let text = entry.text.trim();
+                let shown = ["string", "int", kind_by_name(name)]
+                    .iter()
+                    .any(|kind| may_be_shown(kind, &[], text));
+                if shown { quoted(text) } else { HIDDEN.to_owned() }
+            }
             None => quoted(""),
+        }
+    }
+
+    /// Hides in findings what they repeat of the values of their properties, where that may be a secret: what a config provider has
+    /// handed out, and what does not look like a value of the property's type.
+    pub(crate) fn guard(&self, findings: &mut Findings, declarations: &[&Declaration]) {
+        let entries: BTreeMap<_, _> = self
+            .entries
+            .iter()
+            .map(|(name, entry)| (shown_name(name), (name, entry)))
+            .collect();
+        for finding in findings.iter_mut() {
+            let Some((name, entry)) = entries.get(finding.property.as_str()) else {
+                continue;
+            };
+            let declared = declarations.iter().find(|declaration| declaration.name == *name);
+            let kind = declared.map_or_else(|| kind_by_name(name), |declaration| declaration.type_word);
+            let secret = self.is_secret(name);
+            // Of these, only a word that has been understood is told anywhere but in `complaint`.
+            let understood = matches!(kind, "enum" | "boolean");
+            let written = entry.written.as_deref().unwrap_or_default();
+            let lower = entry.text.to_lowercase();
+            let hidden = |piece: &str| {
+                let found = lower.contains(&piece.to_lowercase()) && !written.contains(piece);
+                let own = piece.len() > 2 && (found || piece.contains(HIDDEN));
+                own && (secret || !understood && !may_be_shown(kind, &[], piece))
+            };
+            let whole = entry.text.trim();
+            for text in [&mut finding.message].into_iter().chain(finding.hint.as_mut()) {
+                *text = without_pieces(text, &hidden);
+                if whole.len() > 3 && hidden(whole) {
+                    *text = text.replace(whole, HIDDEN);
+                }
+            }
+            // A hint may be made of parts of what was hidden.
+            if let Some(hint) = finding.hint.as_mut().filter(|_| finding.message.contains(HIDDEN)) {
+                for part in whole.split(|c: char| !c.is_alphanumeric()).filter(|part| hidden(part)) {
+                    *hint = hint.replace(part, HIDDEN);
+                }
+            }
         }
     }
 
@@ -141,6 +187,40 @@ impl Options {
     }
 }
 
+/// What a property holds that transforms and converters declare, as far as its name says.
+fn kind_by_name(name: &str) -> &'static str {
+    let class = ["type", "class", "converter"].iter().any(|end| name.ends_with(end));
+    if class { "class" } else { "string" }
+}
+
+/// The text with [`HIDDEN`] in place of each part in quotes that is to be hidden. Quotes are as `{:?}` writes them.
+fn without_pieces(text: &str, hidden: &dyn Fn(&str) -> bool) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, quoted)) = rest.split_once('"') {
+        shown.push_str(before);
+        let mut escaped = false;
+        let end = quoted.char_indices().find(|(_, c)| {
+            let ends = *c == '"' && !escaped;
+            escaped = *c == '\\' && !escaped;
+            ends
+        });
+        let Some((end, _)) = end else {
+            shown.push('"');
+            rest = quoted;
+            break;
+        };
+        let piece = &quoted[..end];
+        match hidden(&piece.replace("\\\"", "\"").replace("\\\\", "\\")) {
+            true => shown.push_str(HIDDEN),
+            false => shown.push_str(&format!("\"{piece}\"")),
+        }
+        rest = &quoted[end + 1..];
+    }
+    shown.push_str(rest);
+    shown
+}
+
 /// Names only: any value may be a secret.
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -164,7 +244,7 @@ impl std::fmt::Debug for Options {
 ///     const ROUTE_BY_FIELD: Property<String> = Property::new("route.by.field").default("aggregatetype").text("…");
 ///     const NEGATE: Property<bool> = Property::new("negate").default("false").text("…");
 /// }
-/// let entries = BTreeMap::from([("negate".to_owned(), "maybe".to_owned())]);
+/// let entries = BTreeMap::from([("negate".to_owned(), "yes".to_owned())]);
 /// let options = Options::new("transforms.outbox.", entries);
 ///
 /// let mut reader = Reader::new(&options, DECLARATIONS);
@@ -173,7 +253,7 @@ impl std::fmt::Debug for Options {
 /// assert!(read.is_none());
 /// let problem = findings.problems().next().unwrap();
 /// assert_eq!(problem.property, "transforms.outbox.negate");
-/// assert_eq!(problem.message, "is \"maybe\", which is not true or false");
+/// assert_eq!(problem.message, "is \"yes\", which is not true or false");
 /// ```
 #[derive(Debug)]
 pub struct Reader<'a> {
@@ -287,7 +367,7 @@ impl<'a> Reader<'a> {
             if !self.findings.problems().any(|problem| problem.property == full_name) {
                 let message = self.complaint::<T>(name, text, &error);
                 // A guess is near to what was written.
-                let secret = T::SECRET || self.options.is_secret(name) || shown_text(text) != text;
+                let secret = T::SECRET || self.options.is_secret(name);
                 let guess = (!secret).then(|| error.hint.or_else(|| T::remedy(text))).flatten();
                 let plain = matches!(
                     T::TYPE,
@@ -315,8 +395,15 @@ impl<'a> Reader<'a> {
             Some(written) => format!("is {}, whose value cannot be read as {}", shown_text(written), T::TYPE),
             None if T::SECRET || self.options.is_secret(name) => format!("cannot be read as {}", T::TYPE),
             None if text.is_empty() => format!("is empty, which {error}"),
-            None => format!("is {}, which {error}", quoted(text)),
+            None if self.may_be_shown::<T>(name, text) => format!("is {}, which {error}", quoted(text)),
+            None => error.to_string(),
         }
+    }
+
+    /// Whether an error may repeat a text that is no value of the type.
+    fn may_be_shown<T: Value>(&self, name: &str, text: &str) -> bool {
+        let secret = T::SECRET || self.options.is_secret(name) || shown_text(text) != text;
+        !secret && may_be_shown(T::TYPE, T::VALUES, text)
     }
 
     fn check_support(&mut self, name: &str, text: &str, declaration: &Declaration) {
@@ -419,12 +506,12 @@ mod tests {
 
     #[test]
     fn all_problems_are_reported_at_once() {
-        let (read, findings) = read(&[("port", "x"), ("mode", "B")]);
+        let (read, findings) = read(&[("port", "99999"), ("mode", "B")]);
         assert_eq!(read, None);
         let expected = [
             "Problem: x.mode is \"B\", which Walferry does not support (use a)",
             "Problem: x.host is required (set x.host)",
-            "Problem: x.port is \"x\", which is not a whole number from 0 to 65535 (leave it out for the default, 5432)",
+            "Problem: x.port is \"99999\", which is not a whole number from 0 to 65535 (leave it out for the default, 5432)",
         ];
         assert_eq!(findings, expected);
     }

@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use crate::choice::nearest;
+use crate::finding::without;
 use crate::regex::{JavaRegex, limited};
-use crate::secret::HIDDEN;
+use crate::secret::{HIDDEN, Secret};
 
 /// Hides the values of properties that look like secrets: by Debezium's default names and a few more, and by
 /// `custom.sanitize.pattern`, which adds to them here instead of replacing them.
@@ -107,7 +109,9 @@ pub fn shown_name(name: &str) -> Cow<'_, str> {
     {
         return Cow::Owned(format!("{}{HIDDEN}", &name[..hash + "hash.".len()]));
     }
-    if looks_like_a_name(name) {
+    // A password that stands where a name belongs mixes letters and digits; names of properties do not, without a dot.
+    let word = !name.contains(['.', '_', '-', ' ', '/', '[', '<']) && !is_word(name) && !name.is_empty();
+    if looks_like_a_name(name) && !word {
         Cow::Borrowed(name)
     } else {
         Cow::Owned(format!("(a name of {} characters that is none)", name.chars().count()))
@@ -128,17 +132,103 @@ pub fn shown_text(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(HIDDEN);
     }
     let mut shown = Cow::Borrowed(text);
+    if text.contains('%') && decoded(text) != text {
+        shown = Cow::Owned(without_encoded_credentials(text));
+    }
     if text.contains(":-") && text.contains("${") {
-        shown = Cow::Owned(without_defaults(text));
+        shown = Cow::Owned(without_defaults(&shown));
     }
     if text.contains('@') || text.contains("://") {
         shown = Cow::Owned(without_credentials(&shown));
+    }
+    let lower = shown.to_ascii_lowercase();
+    if lower.contains("basic ") || lower.contains("bearer ") {
+        shown = Cow::Owned(without_authorization(&shown));
     }
     let lower = shown.to_ascii_lowercase();
     if SECRET_WORDS.iter().any(|word| lower.contains(word)) {
         shown = Cow::Owned(without_assignments(&shown, &lower));
     }
     shown
+}
+
+/// What a server has answered, without the secrets that were `sent` to it: some servers and proxies repeat them.
+pub fn shown_answer(text: &str, sent: &[Secret]) -> String {
+    let mut sent: Vec<&str> = sent
+        .iter()
+        .map(Secret::expose)
+        .filter(|secret| !secret.is_empty())
+        .collect();
+    // A longer one may have a shorter one in it.
+    sent.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+    let without_sent = sent
+        .into_iter()
+        .fold(text.to_owned(), |text, secret| match secret.len() {
+            // So short a one may be a part of other words.
+            ..4 => without(&text, secret),
+            _ => text.replace(secret, HIDDEN),
+        });
+    shown_text(&without_sent).into_owned()
+}
+
+/// Hides what stands behind `Basic` and `Bearer`, as in the header of a request.
+fn without_authorization(text: &str) -> String {
+    let mut shown = String::new();
+    let mut scheme = false;
+    for word in text.split_inclusive(char::is_whitespace) {
+        let plain = word.trim_end();
+        let token = plain.trim_matches(|c: char| !c.is_alphanumeric() && c != '=');
+        let looks_like_one = token.len() >= 4 && (!is_word(token) || token.chars().skip(1).any(char::is_uppercase));
+        match scheme && looks_like_one {
+            true => shown.push_str(&word.replacen(token, HIDDEN, 1)),
+            false => shown.push_str(word),
+        }
+        let name = plain
+            .rsplit(|c: char| !c.is_ascii_alphanumeric())
+            .next()
+            .unwrap_or_default();
+        scheme = name.eq_ignore_ascii_case("basic") || name.eq_ignore_ascii_case("bearer");
+    }
+    shown
+}
+
+/// The signs of a URL that a percent sign and two digits stand for, also where the percent sign itself is written so.
+fn decoded(text: &str) -> String {
+    let mut plain = text.to_owned();
+    while plain.contains("%25") {
+        plain = plain.replace("%25", "%");
+    }
+    for (code, sign) in [
+        ("%40", "@"),
+        ("%3a", ":"),
+        ("%3A", ":"),
+        ("%2f", "/"),
+        ("%2F", "/"),
+        ("%3d", "="),
+        ("%3D", "="),
+    ] {
+        plain = plain.replace(code, sign);
+    }
+    plain
+}
+
+/// Hides whole words that would show credentials to somebody who decodes them.
+fn without_encoded_credentials(text: &str) -> String {
+    let words =
+        text.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | '(' | ')'));
+    let hide = |word: &str| {
+        let plain = decoded(word);
+        match plain != word && shown_text(&plain) != plain {
+            true => {
+                let end = word.trim_end_matches(|c: char| {
+                    c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | '(' | ')')
+                });
+                format!("{HIDDEN}{}", &word[end.len()..])
+            }
+            false => word.to_owned(),
+        }
+    };
+    words.map(hide).collect()
 }
 
 /// Hides the default of `${NAME:-default}`, as a shell has it: it may be the password.
@@ -157,6 +247,97 @@ fn without_defaults(text: &str) -> String {
     }
     shown.push_str(rest);
     shown
+}
+
+/// Whether an error may repeat a value, or a part of one, that is no value of its property's type.
+///
+/// A password may have been written into any property. So what is shown has to look like a value of that type: a number, a word
+/// that is near to one of the `allowed` ones, or else a name made of whole words.
+pub(crate) fn may_be_shown(kind: &str, allowed: &[&str], text: &str) -> bool {
+    match kind {
+        // A sign or two, such as a bracket that is not closed.
+        _ if text.len() <= 2 => true,
+        "int" | "long" | "milliseconds" | "seconds" | "bytes" => looks_like_a_number(text),
+        "boolean" | "enum" => {
+            const WORDS: &[&str] = &[
+                "true",
+                "false",
+                "yes",
+                "no",
+                "on",
+                "off",
+                "1",
+                "0",
+                "y",
+                "n",
+                "enabled",
+                "disabled",
+                "enable",
+                "disable",
+                "none",
+                "all",
+                "null",
+                "default",
+                "auto",
+                "string",
+                "wal2json",
+                "decoderbufs",
+            ];
+            WORDS.iter().any(|word| text.eq_ignore_ascii_case(word)) || nearest(text, allowed.iter().copied()).is_some()
+        }
+        "class" => {
+            let words = text.split(['.', '$']);
+            (text.contains('.') || text.starts_with(char::is_uppercase)) && words.clone().all(is_word)
+        }
+        _ => {
+            text.len() <= MOST_SHOWN
+                && text
+                    .split(['.', '_', '-', '$'])
+                    .all(|part| part.is_empty() || is_word(part))
+        }
+    }
+}
+
+/// A host with a port, or a list of them, in quotes; asterisks where the text does not look like one. A host alone may be a password.
+pub fn shown_address(text: &str) -> String {
+    let is_address = |entry: &str| {
+        let rest = entry.split_once("://").map_or(entry, |(_, rest)| rest);
+        let host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']' | '/');
+        let port = rest
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        (port || rest.parse::<std::net::IpAddr>().is_ok()) && rest.chars().all(host)
+    };
+    match text.len() <= MOST_SHOWN && text.split(',').all(|entry| is_address(entry.trim())) {
+        true => format!("{text:?}"),
+        false => HIDDEN.to_owned(),
+    }
+}
+
+/// The name of a class that is not there, in quotes; asterisks where it does not look like one.
+pub fn shown_class(text: &str) -> String {
+    match may_be_shown("class", &[], text) {
+        true => quoted(text),
+        false => HIDDEN.to_owned(),
+    }
+}
+
+/// A number, also with signs between its digits and a unit behind it: `10,000`, `3.0`, `10 s`, `512MB`.
+fn looks_like_a_number(text: &str) -> bool {
+    const LONGEST: usize = 12;
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let fits = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | '_' | '\'' | ' ' | '-' | '+');
+    text.len() <= LONGEST
+        && text.len() - number.len() <= 2
+        && number.contains(|c: char| c.is_ascii_digit())
+        && number.chars().all(fits)
+}
+
+/// Letters alone, or digits alone: a password mixes them.
+fn is_word(part: &str) -> bool {
+    const LONGEST: usize = 40;
+    let letters = part.chars().all(|c| c.is_ascii_alphabetic());
+    (letters || part.chars().all(|c| c.is_ascii_digit())) && (1..=LONGEST).contains(&part.len())
 }
 
 /// A value in quotes, as an error shows it: without secrets, and not longer than a person reads.
@@ -357,6 +538,18 @@ mod tests {
             ),
             ("a.PlainLoginModule required username=\"u\" pass=\"hunter2\";", HIDDEN),
             ("-----BEGIN PRIVATE KEY-----\nhunter2", HIDDEN),
+            (
+                "Authorization: Basic dTpodW50ZXIy, x",
+                "Authorization: Basic ********, x",
+            ),
+            (
+                "{\"authorization\":\"Bearer hunter2\"}",
+                "{\"authorization\":\"Bearer ********\"}",
+            ),
+            ("HTTP Basic authentication failed", "HTTP Basic authentication failed"),
+            ("app%3Ahunter2%40db", HIDDEN),
+            ("is \"http://app%253ahunter2%2540db\".", "is \"********\"."),
+            ("100%25 of public.a%2Fb", "100%25 of public.a%2Fb"),
             ("password=${env:PGPASSWORD}", "password=${env:PGPASSWORD}"),
             ("${PGPASSWORD:-hunter2} x", "${PGPASSWORD:-********} x"),
             ("${file:/secrets/password:key}", "${file:/secrets/password:key}"),

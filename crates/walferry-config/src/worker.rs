@@ -271,6 +271,7 @@ impl Worker {
         let worker = Self::from_reader(&mut reader, providers);
         let (worker, more) = reader.finish(worker);
         findings.extend(more);
+        options.guard(&mut findings, &DECLARATIONS.iter().collect::<Vec<_>>());
         hide_values(&mut findings, &values);
         (worker.filter(|_| !findings.has_problems()), findings)
     }

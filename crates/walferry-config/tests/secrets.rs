@@ -42,8 +42,35 @@ fn texts() -> Vec<String> {
         "x${env:SECRET}(".to_owned(),
         "${file:/broken:password}".to_owned(),
         format!("${{env:NOPE:-{SECRET}}}"),
+        format!("app:{SECRET}@"),
+        format!("app%3A{SECRET}%40db"),
+        format!("postgres%3A%2F%2Fapp%3A{SECRET}%40db%2Fshop"),
+        format!("app%253a{SECRET}%2540db"),
+        format!("${{vault:{SECRET}/path:{SECRET}}}"),
+        format!("${{vault:{SECRET}}}"),
+        format!("x(${{vault:secret/path:{SECRET}}}"),
     ]
 }
+
+/// Passwords that stand alone, with nothing around them that tells what they are.
+const PASSWORDS: &[&str] = &[
+    "hunter2",
+    "Hunter2",
+    "hunter2!",
+    "hunter2-\u{dc}nd",
+    "x-hunter2.y",
+    "hunter2,7",
+    "4711hunter2",
+];
+
+/// Properties whose values become parts of names, which a user has to recognise.
+const NAMES: &[&str] = &[
+    "name",
+    "transforms",
+    "predicates",
+    "topic.creation.groups",
+    "config.providers",
+];
 
 /// The name of a property, with something in the place of its variable parts.
 fn named(declaration: &Declaration) -> String {
@@ -129,6 +156,19 @@ fn no_declared_property_shows_a_secret() {
 }
 
 #[test]
+fn no_property_shows_a_password_that_is_its_whole_value() {
+    let declared = |groups: &'static [Group]| groups.iter().flat_map(|group| group.declarations);
+    for password in PASSWORDS {
+        for declaration in declared(CONNECTOR_GROUPS).filter(|declaration| !NAMES.contains(&declaration.name)) {
+            check(&named(declaration), password);
+        }
+        for declaration in declared(WORKER_GROUPS).filter(|declaration| !NAMES.contains(&declaration.name)) {
+            check_worker(&named(declaration), password);
+        }
+    }
+}
+
+#[test]
 fn no_name_and_no_unknown_property_shows_a_secret() {
     let names = [
         format!("column.mask.hash.SHA-256.with.salt.{SECRET}"),
@@ -191,6 +231,13 @@ fn no_broken_file_shows_a_secret() {
         format!("{{\"name\": {{\"password\": \"{SECRET}\"}}, \"config\": {{}}}}"),
         format!("database.password={SECRET}\\u00"),
         format!("- CONNECT_PASSWORD={SECRET}"),
+        format!("database.port=x\n{SECRET}\n"),
+        "database.port=x\nhunter2".to_owned(),
+        "database.port=x\nMyhunter2Pass word\n".to_owned(),
+        "database.port=x\ndatabase.password hunter2\n".to_owned(),
+        "database.port=x\nmy.hunter2.pass\n".to_owned(),
+        "database.port=x\nhunter2=\n".to_owned(),
+        "{\"hunter2\": \"\"}".to_owned(),
         format!("services:\n  connect:\n    environment:\n      PASSWORD: {SECRET}\n"),
     ];
     for text in files {

@@ -1,6 +1,6 @@
 //! Converters by the class names of a configuration.
 
-use walferry_config::{Findings, Group, Options, Reader, ValueError};
+use walferry_config::{Findings, Group, Options, Reader, ValueError, shown_class};
 
 use crate::others;
 use crate::raw::Buffers;
@@ -180,7 +180,11 @@ pub fn converter(class: &str, role: Role, options: &Options) -> (Option<Box<dyn 
                 "classes of one's own cannot be loaded: use one of these, or keep this connector on Kafka Connect"
                     .to_owned()
             });
-            refuse(options, format!("is {class:?}, which {error}"), Some(hint))
+            refuse(
+                options,
+                format!("is {}, which {error}", shown_class(class.trim())),
+                Some(hint),
+            )
         }
     }
 }

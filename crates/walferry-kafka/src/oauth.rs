@@ -9,7 +9,7 @@ use ureq::{
     tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem},
 };
 
-use walferry_config::shown_text;
+use walferry_config::{Secret, shown_answer, shown_text};
 
 use crate::{client::OAuth, native::Token};
 
@@ -41,11 +41,11 @@ pub(crate) fn fetch(oauth: &OAuth, now_ms: i64) -> Result<Token, String> {
     if !status.is_success() {
         // RFC 6749 5.2: a word, and perhaps a sentence.
         let text = |name: &str| body[name].as_str().unwrap_or_default();
-        return Err(failed(format!(
-            "it answers {status} {} {}",
-            text("error"),
-            text("error_description")
-        )));
+        let words = format!("it answers {status} {} {}", text("error"), text("error_description"));
+        // Some servers repeat what they were sent.
+        let secret = oauth.client_secret.expose();
+        let sent = [secret.to_owned(), escape(secret), credentials(oauth)].map(Secret::new);
+        return Err(failed(shown_answer(&words, &sent)));
     }
     let value = body["access_token"]
         .as_str()
@@ -121,8 +121,6 @@ mod tests {
         net::TcpListener,
         thread,
     };
-
-    use walferry_config::Secret;
 
     use super::*;
 

@@ -1,6 +1,7 @@
 //! What each registry is asked, and what its answers mean.
 
 use serde_json::{Value as Json, json};
+use walferry_config::shown_text;
 use walferry_converter::registry::{Api, Ids, Lookup, Refusal, Request, Subject, same_bytes};
 use walferry_record::wait::Trouble;
 
@@ -297,6 +298,8 @@ fn words(reply: &Reply) -> String {
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         words.push_str(&format!("; {}", parts.join(" at ")));
     }
+    // Before it is cut: half of a secret is one, too.
+    let mut words = reply.shown(&words);
     if words.chars().count() > MOST_WORDS {
         words = words.chars().take(MOST_WORDS).collect();
         words.push('…');
@@ -308,7 +311,7 @@ fn odd(reply: &Reply) -> Trouble {
     Trouble {
         what: format!(
             "the schema registry at {} answers {} {}",
-            reply.url,
+            shown_text(&reply.url),
             reply.status,
             words(reply)
         ),

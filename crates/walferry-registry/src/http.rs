@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use ureq::http::Response;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body};
-use walferry_config::{Secret, shown_text};
+use walferry_config::{Secret, shown_answer, shown_text};
 use walferry_converter::registry::{Auth, OAuth, Settings, Store, Tls};
 use walferry_keystore::{self as keystore, StoreError};
 use walferry_record::wait::Trouble;
@@ -43,11 +43,18 @@ pub(crate) struct Reply {
     pub(crate) body: String,
     /// Where it came from.
     pub(crate) url: String,
+    /// What was sent in secret; an answer may repeat it.
+    sent: Vec<Secret>,
 }
 
 impl Reply {
     pub(crate) fn json(&self) -> Json {
         serde_json::from_str(&self.body).unwrap_or_default()
+    }
+
+    /// A part of the answer as it may be told.
+    pub(crate) fn shown(&self, words: &str) -> String {
+        shown_answer(words, &self.sent)
     }
 }
 
@@ -131,7 +138,27 @@ impl Http {
             status: response.status().as_u16(),
             body: response.body_mut().read_to_string()?,
             url: url.to_owned(),
+            sent: self.sent(authorization),
         })
+    }
+
+    /// What a request has that nobody may see, in the forms that an answer may repeat.
+    fn sent(&self, authorization: Option<&Secret>) -> Vec<Secret> {
+        let mut sent: Vec<Secret> = self.settings.headers.iter().map(|(_, value)| value.clone()).collect();
+        if let Some(authorization) = authorization {
+            let credentials = authorization
+                .expose()
+                .split_once(' ')
+                .map(|(_, credentials)| Secret::new(credentials));
+            sent.extend(credentials);
+            sent.push(authorization.clone());
+        }
+        match &self.settings.auth {
+            Auth::Basic { password, .. } => sent.push(password.clone()),
+            Auth::OAuth(oauth) => sent.push(oauth.client_secret.clone()),
+            Auth::None | Auth::Bearer(_) => {}
+        }
+        sent
     }
 
     fn headers<'a>(
@@ -187,7 +214,8 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Troubl
     let text = |name: &str| body[name].as_str().unwrap_or_default();
     if !status.is_success() {
         let words = format!("it answers {status} {} {}", text("error"), text("error_description"));
-        return Err(failed(words.trim_end().to_owned()));
+        let sent = [oauth.client_secret.clone(), Secret::new(pair)];
+        return Err(failed(shown_answer(words.trim_end(), &sent)));
     }
     let life = body["expires_in"].as_u64().map_or(TOKEN_LIFE, Duration::from_secs);
     match text("access_token") {

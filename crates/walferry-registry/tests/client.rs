@@ -274,6 +274,88 @@ fn name_and_password_and_tokens_are_sent() {
     assert_eq!(body, "grant_type=client_credentials&scope=registry");
 }
 
+/// Proxies repeat the header of a request, and registries the URL that they were given.
+#[test]
+fn no_answer_shows_what_was_sent_in_secret() {
+    let pair = "bWU6aHVudGVyMg==";
+    let answers = [
+        (
+            409,
+            format!(r#"{{"error_code":409,"message":"Authorization: Basic {pair} may not"}}"#),
+        ),
+        (
+            422,
+            format!(
+                r#"{{"message":"{pair}","causes":[{{"description":"hunter2 is wrong","context":"x-key=k-hunter2"}}]}}"#
+            ),
+        ),
+        (
+            422,
+            "<html>the header is basic bWU6aHVudGVyMg== and x-key k-hunter2</html>".to_owned(),
+        ),
+        (
+            422,
+            r#"{"message":"not reached: http:\/\/me:hunter2@registry:8081\/subjects"}"#.to_owned(),
+        ),
+        (422, format!("{}hunter2", "x".repeat(1_490))),
+        (
+            401,
+            format!(r#"{{"error_code":401,"message":"unknown user me:hunter2, {pair}"}}"#),
+        ),
+        (500, format!("Bearer hunter2 or Basic {pair}")),
+    ];
+    for (status, text) in answers {
+        let (fake, url) = Fake::start();
+        fake.answer(REGISTER, status, &text);
+        let settings = Settings {
+            auth: Auth::Basic {
+                user: "me".to_owned(),
+                password: Secret::new("hunter2"),
+            },
+            headers: vec![("x-key".to_owned(), Secret::new("k-hunter2"))],
+            ..settings(Api::Confluent, vec![url])
+        };
+        let told = told(&*Registries::default().of(&settings), &register());
+        assert!(!told.contains("hunter") && !told.contains("bWU6"), "{text}: {told}");
+        assert!(told.contains("********"), "{text}: {told}");
+    }
+    // And where tokens are handed out.
+    let (fake, url) = Fake::start();
+    let answer = r#"{"error":"invalid_client","error_description":"id:hunter2 (aWQ6aHVudGVyMg==) is unknown"}"#;
+    fake.answer("POST /token", 401, answer);
+    let settings = Settings {
+        auth: Auth::OAuth(OAuth {
+            token_url: format!("{url}/token"),
+            client_id: "id".to_owned(),
+            client_secret: Secret::new("hunter2"),
+            scope: None,
+        }),
+        ..settings(Api::Confluent, vec![url])
+    };
+    let told = told(&*Registries::default().of(&settings), &register());
+    assert!(
+        !told.contains("hunter2") && !told.contains("aWQ6") && told.contains("invalid_client"),
+        "{told}"
+    );
+}
+
+/// What the client tells of a request that does not succeed.
+#[track_caller]
+fn told(client: &dyn Registry, request: &Request) -> String {
+    let until = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < until {
+        match client.ids(request) {
+            Answer::Known(ids) => panic!("{ids:?}"),
+            Answer::Refused(refusal) => return format!("{refusal:?}"),
+            Answer::Wait(wait) => match wait.trouble() {
+                Some(trouble) => return format!("{trouble:?}"),
+                None => drop(wait.wait_for(Duration::from_millis(10))),
+            },
+        }
+    }
+    panic!("no answer");
+}
+
 #[test]
 fn apicurios_interfaces_are_spoken() {
     let (fake, url) = Fake::start();

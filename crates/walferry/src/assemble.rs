@@ -273,6 +273,143 @@ mod tests {
         }
     }
 
+    /// All that reading a file tells, with one text as the value of each option of a class, or of each of several properties.
+    fn told(pairs: impl IntoIterator<Item = (String, String)>, worker: &Worker) -> String {
+        let submitted = Submitted {
+            name: Some("c".to_owned()),
+            properties: pairs.into_iter().collect(),
+        };
+        let (_, findings) = Config::read(&submitted, None, worker, &Nowhere, &|plugins| check(worker, plugins));
+        findings.iter().map(|finding| format!("{finding}\n")).collect()
+    }
+
+    #[test]
+    fn no_option_of_a_transform_a_converter_or_a_client_shows_a_secret() {
+        let texts = [
+            "hunter2",
+            "Hunter2!",
+            "hunter2,x:hunter2;y=hunter2",
+            "x:hunter2:y",
+            "postgres://app:hunter2@db/shop",
+            "http://app%3Ahunter2%40registry:8081",
+            "app:hunter2@",
+            "password=hunter2",
+            "(hunter2",
+            "${vault:hunter2/path:hunter2}",
+            "${secret:x}",
+            "hunter2 required password=hunter2;",
+            "{\"token\": \"hunter2\"",
+        ];
+        let options = |prefix: &str, group: &walferry_config::Group, text: &str| -> Vec<_> {
+            let names = group
+                .declarations
+                .iter()
+                .map(|declaration| declaration.name.replace(['<', '>'], ""));
+            names.map(|name| (format!("{prefix}{name}"), text.to_owned())).collect()
+        };
+        let client = [
+            "acks",
+            "linger.ms",
+            "batch.size",
+            "bootstrap.servers",
+            "compression.type",
+            "client.id",
+            "partitioner.class",
+            "sasl.mechanism",
+            "security.protocol",
+            "sasl.jaas.config",
+            "sasl.login.callback.handler.class",
+            "sasl.oauthbearer.token.endpoint.url",
+            "sasl.oauthbearer.jwt.retriever.class",
+            "sasl.kerberos.service.name",
+            "ssl.truststore.location",
+            "ssl.truststore.type",
+            "ssl.truststore.certificates",
+            "ssl.keystore.location",
+            "ssl.keystore.type",
+            "ssl.keystore.key",
+            "ssl.endpoint.identification.algorithm",
+            "ssl.protocol",
+            "ssl.enabled.protocols",
+            "ssl.cipher.suites",
+            "max.request.size",
+            "interceptor.classes",
+            "no.such.property",
+            "enable.idempotence",
+            "request.timeout.ms",
+            "transactional.id",
+            "metric.reporters",
+        ];
+        for text in texts {
+            let mut cases: Vec<(String, Vec<(String, String)>)> = Vec::new();
+            for transform in walferry_transform::all_transforms() {
+                for side in if transform.sides {
+                    &["$Key", "$Value"][..]
+                } else {
+                    &[""]
+                } {
+                    let mut pairs = options("transforms.t.", &transform.options, text);
+                    pairs.push(("transforms".to_owned(), "t".to_owned()));
+                    pairs.push(("transforms.t.type".to_owned(), format!("{}{side}", transform.class)));
+                    cases.push((transform.class.to_owned(), pairs));
+                }
+            }
+            for predicate in walferry_transform::all_predicates() {
+                let mut pairs = options("predicates.p.", &predicate.options, text);
+                pairs.push(("predicates".to_owned(), "p".to_owned()));
+                pairs.push(("predicates.p.type".to_owned(), predicate.class.to_owned()));
+                cases.push((predicate.class.to_owned(), pairs));
+            }
+            for (class, group) in walferry_converter::classes() {
+                for property in ["key.converter", "value.converter", "header.converter"] {
+                    let mut pairs = group.map_or_else(Vec::new, |group| options(&format!("{property}."), group, text));
+                    pairs.push((property.to_owned(), class.to_owned()));
+                    cases.push((format!("{property}={class}"), pairs));
+                }
+            }
+            for property in [
+                "key.converter",
+                "transforms.t.type",
+                "predicates.p.type",
+                "transforms.t.predicate",
+                "transforms.t.negate",
+            ] {
+                let names = [("transforms", "t"), ("predicates", "p"), (property, text)];
+                let pairs = names.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
+                cases.push((property.to_owned(), pairs));
+            }
+            for prefix in [
+                "producer.override.",
+                "admin.override.",
+                "consumer.override.",
+                "producer.",
+                "",
+            ] {
+                let pairs = client.map(|property| (format!("{prefix}{property}"), text.to_owned()));
+                cases.push((prefix.to_owned(), pairs.to_vec()));
+            }
+            for (case, pairs) in cases {
+                let told = told(pairs, &Worker::default());
+                assert!(!told.contains("hunter2"), "{case}, {text}: {told}");
+            }
+            for prefix in ["", "producer.", "admin."] {
+                let pairs = client.map(|property| (format!("{prefix}{property}"), text.to_owned()));
+                let (worker, findings) = worker_of(pairs.to_vec());
+                let told = format!("{findings:?}{}", told([], &worker.unwrap_or_default()));
+                assert!(!told.contains("hunter2"), "{prefix} of the worker, {text}: {told}");
+            }
+            for property in ["key.converter", "value.converter", "header.converter"] {
+                let (worker, findings) = worker_of(vec![(property.to_owned(), text.to_owned())]);
+                let told = format!("{findings:?}{:?}", worker.map(|worker| unknown_converters(&worker)));
+                assert!(!told.contains("hunter2"), "{property} of the worker, {text}: {told}");
+            }
+        }
+    }
+
+    fn worker_of(properties: Vec<(String, String)>) -> (Option<Worker>, Findings) {
+        Worker::read(&Submitted { name: None, properties }, &Nowhere)
+    }
+
     fn policy(mode: &str) -> SnapshotPolicy {
         let text = format!(
             r#"{{"name": "c", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-use walferry_config::shown_text;
+use walferry_config::shown_address;
 
 use crate::{error::Error, load::Loaded};
 
@@ -35,8 +35,8 @@ pub(crate) fn address(listeners: &[String]) -> Result<SocketAddr, Error> {
         return match without_scheme {
             Some(listener) => failed(
                 format!(
-                    "listeners names {:?}, which begins with no http://",
-                    shown_text(listener)
+                    "listeners names {}, which begins with no http://",
+                    shown_address(listener)
                 ),
                 "write it as http://127.0.0.1:8083",
             ),
@@ -53,8 +53,8 @@ pub(crate) fn address(listeners: &[String]) -> Result<SocketAddr, Error> {
         Some(address) => Ok(address),
         None => failed(
             format!(
-                "listeners names {:?}, which is no address with a port",
-                shown_text(text)
+                "listeners names {}, which is no address with a port",
+                shown_address(text)
             ),
             "write it as http://127.0.0.1:8083",
         ),

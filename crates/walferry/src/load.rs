@@ -6,7 +6,7 @@ use std::{
 };
 
 use tracing::{info, warn};
-use walferry_config::{Connector, FileError, Findings, Lookup, Submitted, Worker, shown_text};
+use walferry_config::{Connector, FileError, Findings, Lookup, Submitted, Worker, shown_address, shown_text};
 
 use crate::{
     assemble,
@@ -73,11 +73,13 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
             Some("give `--bootstrap-servers host:port`, or a worker file that has it with `--worker FILE`".into()),
         );
     }
-    if let Some(servers) = servers.as_ref().filter(|servers| servers.contains('@')) {
+    // Anything but a list of hosts may have credentials in it, which every error about the brokers would repeat.
+    let no_list = |servers: &&String| servers.contains('@') || shown_text(servers) != servers.as_str();
+    if let Some(servers) = servers.as_ref().filter(no_list) {
         problems.push(
             format!(
-                "bootstrap.servers is {:?}, which is no list of hosts with ports",
-                shown_text(servers)
+                "bootstrap.servers is {}, which is no list of hosts with ports",
+                shown_address(servers)
             ),
             Some("write host:port,host:port; user and password belong into sasl.jaas.config".into()),
         );

@@ -312,10 +312,10 @@ fn a_file_of_another_kind_is_told_with_its_path() {
 
 #[test]
 fn an_error_is_told_once_and_as_json_where_json_is_asked_for() {
-    let scene = Scene::new(&[("snapshot.mode", "sometimes")]);
+    let scene = Scene::new(&[("snapshot.mode", "initialy")]);
     let text = scene.check(&[]);
     assert_eq!(
-        text.all().matches("snapshot.mode is \"sometimes\"").count(),
+        text.all().matches("snapshot.mode is \"initialy\"").count(),
         1,
         "{}",
         text.all()

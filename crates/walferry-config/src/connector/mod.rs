@@ -137,6 +137,7 @@ impl Connector {
         connector.force_heartbeat(&mut reader);
         let (connector, more) = reader.finish(connector);
         findings.extend(more);
+        options.guard(&mut findings, &declarations().collect::<Vec<_>>());
         hide_values(&mut findings, &values);
         (connector.filter(|_| !findings.has_problems()), findings)
     }

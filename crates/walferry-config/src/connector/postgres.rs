@@ -198,8 +198,10 @@ pub(super) const GROUP: Group = Group {
 /// A name that is a URL or a connection string has a password in it, which every error about that name would show.
 fn no_url(reader: &mut Reader<'_>, property: &Property<String>) -> String {
     let name = reader.get(property);
-    let lower = name.to_ascii_lowercase();
-    if name.contains("://") || lower.contains("password=") {
+    let lower = name.to_ascii_lowercase().replace("%3a", ":").replace("%40", "@");
+    // A role of Azure's may be `app@server`; with a colon before the sign, a password stands between the two.
+    let credentials = lower.rsplit_once('@').is_some_and(|(before, _)| before.contains(':'));
+    if lower.contains("://") || lower.contains("password=") || credentials {
         let shown = reader.options().shown(property.name());
         reader
             .problem(property.name(), format!("is {shown}, a whole address and no name"))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::property::{Group, Property, Support};
 use crate::reader::Reader;
 use crate::regex::RegexList;
-use crate::sanitize::shown_text;
+use crate::sanitize::may_be_shown;
 use crate::{choices, properties};
 
 /// The initial snapshot.
@@ -233,17 +233,41 @@ fn select_overrides(reader: &mut Reader<'_>) -> BTreeMap<String, String> {
             }
         }
     }
-    for table in listed.iter().filter(|table| parts_of_table_id(table).is_none()) {
-        let message = format!("names {table}, which is no table's name to Debezium; it is taken as it is written");
+    // A password that stands here by mistake does not look like the name of a table.
+    let entry = |at: usize, table: &str| match may_be_shown("list", &[], table) {
+        true => table.to_owned(),
+        false => format!("a table in its entry {}", at + 1),
+    };
+    for (at, table) in listed
+        .iter()
+        .enumerate()
+        .filter(|(_, table)| parts_of_table_id(table).is_none())
+    {
+        let message = format!(
+            "names {}, which is no table's name to Debezium; it is taken as it is written",
+            entry(at, table)
+        );
         reader
             .warning(OVERRIDES.name(), message)
             .hint("write schema.table, with \" around a part that has blanks or dots");
     }
-    for table in listed.iter().filter(|table| !statements.contains_key(&table_id(table))) {
-        let message = format!("names {table}, for which there is no statement; all its rows are read");
+    for (at, table) in listed
+        .iter()
+        .enumerate()
+        .filter(|(_, table)| !statements.contains_key(&table_id(table)))
+    {
+        let message = format!(
+            "names {}, for which there is no statement; all its rows are read",
+            entry(at, table)
+        );
+        let shown = if may_be_shown("list", &[], table) {
+            table.as_str()
+        } else {
+            "<schema.table>"
+        };
         reader
             .warning(OVERRIDES.name(), message)
-            .hint(format!("set {}.{}", OVERRIDES.name(), shown_text(table)));
+            .hint(format!("set {}.{shown}", OVERRIDES.name()));
     }
     statements
 }

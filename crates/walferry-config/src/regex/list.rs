@@ -37,11 +37,12 @@ impl Value for RegexList {
             .into_iter()
             .map(|entry| entry.trim().replace("\\,", ","))
             .filter(|entry| !entry.is_empty());
-        let compiled = entries.map(|entry| {
+        let compiled = entries.zip(1..).map(|(entry, number)| {
             JavaRegex::ignoring_case(&entry).map_err(|error| {
                 let error = not_a_regex(&error);
                 ValueError {
-                    expected: format!("{} of {entry:?}", error.expected),
+                    // The entry itself is not told: it may be a password that was written into the wrong place.
+                    expected: format!("{} of entry {number}", error.expected),
                     hint: error.hint,
                 }
             })
@@ -102,7 +103,7 @@ mod tests {
     fn the_wrong_entry_and_the_place_in_it_are_named() {
         assert_eq!(
             RegexList::parse("public.a,public.(b").unwrap_err().expected,
-            "a regular expression that Walferry can use: group that is never closed at character 8 of \"public.(b\""
+            "a regular expression that Walferry can use: group that is never closed at character 8 of entry 2"
         );
     }
 }

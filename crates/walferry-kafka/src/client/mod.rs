@@ -208,7 +208,8 @@ impl Translation {
         let named = ["password", "secret", ".pem", "key", "jaas", "token"]
             .iter()
             .any(|part| name.contains(part));
-        let from_secret = |entry: &Entry| entry.secret && entry.text.trim() == value;
+        let hidden = |entry: &Entry| entry.secret || !entry.shown.contains(entry.text.trim());
+        let from_secret = |entry: &Entry| hidden(entry) && entry.text.trim().eq_ignore_ascii_case(value);
         named || self.given.0.get(name).is_some_and(|entry| entry.secret) || self.given.0.values().any(from_secret)
     }
 
