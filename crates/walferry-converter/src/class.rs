@@ -6,8 +6,9 @@ use crate::others;
 use crate::raw::Buffers;
 use crate::{
     AvroConverter, BinaryDataConverter, BooleanConverter, ByteArrayConverter, CloudEventsConverter, Converter,
-    ExtJsonConverter, JsonConverter, JsonSchemaConverter, NumberConverter, Role, SimpleHeaderConverter, StringConverter,
-    avro, cloud_events, ext_json, json, json_schema, raw, registry, string,
+    ExtJsonConverter, JsonConverter, JsonSchemaConverter, NumberConverter, ProtobufConverter, Role,
+    SimpleHeaderConverter, StringConverter, avro, cloud_events, ext_json, json, json_schema, protobuf, raw, registry,
+    string,
 };
 
 /// The options of all converters, for the reference page. They stand behind `key.converter.`, `value.converter.` or
@@ -45,6 +46,13 @@ pub const GROUPS: &[Group] = &[
         declarations: json_schema::DECLARATIONS,
     },
     Group {
+        title: "ProtobufConverter",
+        text: "Writes Protocol Buffers and registers their schema. How the registry is reached is told by the options of Confluent's converters \
+               below.",
+        prefix: "value.converter.",
+        declarations: protobuf::DECLARATIONS,
+    },
+    Group {
         title: "ExtJsonConverter",
         text: "Writes JSON that carries the id of its schema, which is that of JsonConverter. How the registry is reached is told by the options \
                of Apicurio's converters below.",
@@ -53,7 +61,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         title: REGISTRY_OF_CONFLUENT,
-        text: "How `io.confluent.connect.…` converters (AvroConverter, JsonSchemaConverter) reach the schema registry, and what it is asked.",
+        text: "How `io.confluent.connect.…` converters (AvroConverter, JsonSchemaConverter, ProtobufConverter) reach the schema registry, and what it is asked.",
         prefix: "value.converter.",
         declarations: registry::CONFLUENT,
     },
@@ -86,6 +94,7 @@ enum Class {
     CloudEvents,
     Avro(avro::Family),
     JsonSchema,
+    Protobuf,
     ExtJson,
     /// Known, and refused by name.
     Planned,
@@ -94,7 +103,10 @@ enum Class {
 impl Class {
     /// Whether it can be a `header.converter`. What waits for a registry cannot.
     const fn writes_headers(self) -> bool {
-        !matches!(self, Self::CloudEvents | Self::Avro(_) | Self::JsonSchema | Self::ExtJson)
+        !matches!(
+            self,
+            Self::CloudEvents | Self::Avro(_) | Self::JsonSchema | Self::Protobuf | Self::ExtJson
+        )
     }
 }
 
@@ -148,7 +160,7 @@ const CLASSES: &[(&str, Class)] = &[
         Class::Avro(avro::Family::Confluent),
     ),
     ("io.confluent.connect.json.JsonSchemaConverter", Class::JsonSchema),
-    ("io.confluent.connect.protobuf.ProtobufConverter", Class::Planned),
+    ("io.confluent.connect.protobuf.ProtobufConverter", Class::Protobuf),
     (
         "io.apicurio.registry.utils.converter.AvroConverter",
         Class::Avro(avro::Family::Apicurio),
@@ -194,6 +206,7 @@ pub fn converter(class: &str, role: Role, options: &Options) -> (Option<Box<dyn 
         ),
         Some(Class::Avro(family)) => boxed(AvroConverter::from_options(family, role, options)),
         Some(Class::JsonSchema) => boxed(JsonSchemaConverter::from_options(role, options)),
+        Some(Class::Protobuf) => boxed(ProtobufConverter::from_options(role, options)),
         Some(Class::ExtJson) => boxed(ExtJsonConverter::from_options(role, options)),
         Some(Class::CloudEvents) => boxed(CloudEventsConverter::from_options(options)),
         Some(Class::Planned) => refuse(
@@ -319,7 +332,9 @@ mod tests {
                     _ => Role::Value,
                 };
                 let required: &[Setting] = match kind {
-                    Class::Avro(avro::Family::Confluent) | Class::JsonSchema => &[("schema.registry.url", "http://registry:8081")],
+                    Class::Avro(avro::Family::Confluent) | Class::JsonSchema | Class::Protobuf => {
+                        &[("schema.registry.url", "http://registry:8081")]
+                    }
                     Class::Avro(avro::Family::Apicurio) | Class::ExtJson => {
                         &[("apicurio.registry.url", "http://registry:8080/apis/registry/v2")]
                     }
@@ -347,8 +362,8 @@ mod tests {
             ),
             ("JsonConvertor", "(did you mean JsonConverter?)"),
             (
-                "io.confluent.connect.protobuf.ProtobufConverter",
-                "value.converter is \"io.confluent.connect.protobuf.ProtobufConverter\", which Walferry does not support yet (use one of JsonConverter, ",
+                "io.apicurio.registry.utils.converter.ProtobufConverter",
+                "value.converter is \"io.apicurio.registry.utils.converter.ProtobufConverter\", which Walferry does not support yet (use one of JsonConverter, ",
             ),
             (
                 "org.apache.kafka.connect.storage.SimpleHeaderConverter",

@@ -30,6 +30,7 @@ mod json;
 mod json_schema;
 mod number;
 mod others;
+mod protobuf;
 mod raw;
 #[cfg(test)]
 mod recorded;
@@ -50,6 +51,7 @@ pub use ext_json::ExtJsonConverter;
 pub use json::{DecimalFormat, JsonConverter};
 pub use json_schema::JsonSchemaConverter;
 pub use number::{BooleanConverter, NumberConverter};
+pub use protobuf::ProtobufConverter;
 pub use raw::{BinaryDataConverter, ByteArrayConverter};
 pub use simple_header::SimpleHeaderConverter;
 pub use string::StringConverter;

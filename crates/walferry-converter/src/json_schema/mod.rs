@@ -44,7 +44,12 @@ impl JsonSchemaConverter {
 
     /// A converter for keys or values, unless an option is wrong.
     pub(crate) fn from_options(role: Role, options: &Options) -> (Option<Self>, Findings) {
-        let declared = |name: &str| DECLARATIONS.iter().chain(registry::CONFLUENT).any(|own| own.name == name);
+        let declared = |name: &str| {
+            DECLARATIONS
+                .iter()
+                .chain(registry::CONFLUENT)
+                .any(|own| own.name == name)
+        };
         let others = others::of_json().filter(|other| !declared(other.name));
         let mut reader = Reader::new(options, DECLARATIONS.iter().chain(registry::CONFLUENT).chain(others));
         let style = options::style(&mut reader);

@@ -117,7 +117,10 @@ impl Style {
         if let Some(connect_type) = connect_type {
             members.text("connect.type", connect_type);
         }
-        let parameters = schema.parameters.iter().filter(|(name, _)| !name.starts_with(NAMESPACE));
+        let parameters = schema
+            .parameters
+            .iter()
+            .filter(|(name, _)| !name.starts_with(NAMESPACE));
         let parameters: Vec<(&str, &str)> = parameters.map(|(name, value)| (&**name, &**value)).collect();
         if !parameters.is_empty() {
             members.add("connect.parameters", |out| write_parameters(out, &parameters));
@@ -153,9 +156,11 @@ impl Style {
             }),
             Shape::Map(keys, values) => members.add("items", |out| {
                 out.push_str(r#"{"type":"object","properties":"#);
-                let written = write_object(out, &[("key", (0, keys)), ("value", (1, values))], |out, &(index, schema)| {
-                    self.write(out, schema, Some(index), Null::AsTold)
-                });
+                let written = write_object(
+                    out,
+                    &[("key", (0, keys)), ("value", (1, values))],
+                    |out, &(index, schema)| self.write(out, schema, Some(index), Null::AsTold),
+                );
                 out.push('}');
                 written.map_err(Failure::in_element)
             }),
@@ -204,7 +209,9 @@ impl Style {
             (_, Value::Float64(n)) => each(push_number(out, n.is_finite(), |text| float::push_f64(text, *n))),
             (_, Value::Float32(n)) => each(push_number(out, n.is_finite(), |text| float::push_f32(text, *n))),
             (_, Value::Decimal(number)) if self.values.decimals == DecimalFormat::Numeric => {
-                each(push_number(out, true, |text| text.extend_from_slice(number.to_string().as_bytes())));
+                each(push_number(out, true, |text| {
+                    text.extend_from_slice(number.to_string().as_bytes())
+                }));
             }
             (_, Value::String(text)) => push_text(out, text),
             (Shape::Array(items), Value::Array(values)) => {
@@ -331,7 +338,11 @@ impl<'a> Members<'a> {
 }
 
 /// An object in the order of a Java `HashMap`.
-fn write_object<T>(out: &mut String, members: &[(&str, T)], mut write: impl FnMut(&mut String, &T) -> Written) -> Written {
+fn write_object<T>(
+    out: &mut String,
+    members: &[(&str, T)],
+    mut write: impl FnMut(&mut String, &T) -> Written,
+) -> Written {
     let places = members.iter().enumerate();
     let places = places.map(|(index, (name, _))| (Value::str(name), Value::Int64(index as i64)));
     let Value::Map(places) = JavaHashMap::filled(places.collect()).into_value() else {
@@ -351,7 +362,9 @@ fn write_object<T>(out: &mut String, members: &[(&str, T)], mut write: impl FnMu
 
 /// Java collects parameters in a `HashMap`, and org.json copies that into one of their number.
 fn write_parameters(out: &mut String, parameters: &[(&str, &str)]) {
-    let pairs = parameters.iter().map(|(name, value)| (Value::str(name), Value::str(value)));
+    let pairs = parameters
+        .iter()
+        .map(|(name, value)| (Value::str(name), Value::str(value)));
     let mut copy = JavaHashMap::with_capacity(parameters.len());
     if let Value::Map(pairs) = JavaHashMap::filled(pairs.collect()).into_value() {
         pairs.into_iter().for_each(|(name, value)| copy.put(name, value));
