@@ -6,8 +6,9 @@ use crate::others;
 use crate::raw::Buffers;
 use crate::{
     AvroConverter, BinaryDataConverter, BooleanConverter, ByteArrayConverter, CloudEventsConverter, Converter,
-    JsonConverter, NumberConverter, Role, SimpleHeaderConverter, StringConverter, avro, cloud_events, json, raw,
-    registry, string,
+    ExtJsonConverter, JsonConverter, JsonSchemaConverter, NumberConverter, ProtobufConverter, Role,
+    SimpleHeaderConverter, StringConverter, avro, cloud_events, ext_json, json, json_schema, protobuf, raw, registry,
+    string,
 };
 
 /// The options of all converters, for the reference page. They stand behind `key.converter.`, `value.converter.` or
@@ -39,14 +40,34 @@ pub const GROUPS: &[Group] = &[
         declarations: avro::DECLARATIONS,
     },
     Group {
-        title: "AvroConverter of Confluent",
-        text: "`io.confluent.connect.avro.AvroConverter`: how the schema registry is reached and what it is asked.",
+        title: "JsonSchemaConverter",
+        text: "Writes JSON and registers a JSON Schema. How the registry is reached is told by the options of Confluent's converters below.",
+        prefix: "value.converter.",
+        declarations: json_schema::DECLARATIONS,
+    },
+    Group {
+        title: "ProtobufConverter",
+        text: "Writes Protocol Buffers and registers their schema. How the registry is reached is told by the options of Confluent's converters \
+               below.",
+        prefix: "value.converter.",
+        declarations: protobuf::DECLARATIONS,
+    },
+    Group {
+        title: "ExtJsonConverter",
+        text: "Writes JSON that carries the id of its schema, which is that of JsonConverter. How the registry is reached is told by the options \
+               of Apicurio's converters below.",
+        prefix: "value.converter.",
+        declarations: ext_json::DECLARATIONS,
+    },
+    Group {
+        title: REGISTRY_OF_CONFLUENT,
+        text: "How `io.confluent.connect.…` converters (AvroConverter, JsonSchemaConverter, ProtobufConverter) reach the schema registry, and what it is asked.",
         prefix: "value.converter.",
         declarations: registry::CONFLUENT,
     },
     Group {
-        title: "AvroConverter of Apicurio",
-        text: "`io.apicurio.registry.utils.converter.AvroConverter`: how the registry is reached and what it is asked.",
+        title: REGISTRY_OF_APICURIO,
+        text: "How `io.apicurio.registry.utils.converter.…` (AvroConverter, ExtJsonConverter) reach the registry, and what it is asked.",
         prefix: "value.converter.",
         declarations: registry::APICURIO,
     },
@@ -57,6 +78,9 @@ pub const GROUPS: &[Group] = &[
         declarations: cloud_events::DECLARATIONS,
     },
 ];
+
+const REGISTRY_OF_CONFLUENT: &str = "Confluent's converters";
+const REGISTRY_OF_APICURIO: &str = "Apicurio's converters";
 
 #[derive(Debug, Clone, Copy)]
 enum Class {
@@ -69,8 +93,21 @@ enum Class {
     SimpleHeader,
     CloudEvents,
     Avro(avro::Family),
+    JsonSchema,
+    Protobuf,
+    ExtJson,
     /// Known, and refused by name.
     Planned,
+}
+
+impl Class {
+    /// Whether it can be a `header.converter`. What waits for a registry cannot.
+    const fn writes_headers(self) -> bool {
+        !matches!(
+            self,
+            Self::CloudEvents | Self::Avro(_) | Self::JsonSchema | Self::Protobuf | Self::ExtJson
+        )
+    }
 }
 
 const BYTE_BUFFER: &str = "io.debezium.converters.ByteBufferConverter";
@@ -122,13 +159,13 @@ const CLASSES: &[(&str, Class)] = &[
         "io.confluent.connect.avro.AvroConverter",
         Class::Avro(avro::Family::Confluent),
     ),
-    ("io.confluent.connect.json.JsonSchemaConverter", Class::Planned),
-    ("io.confluent.connect.protobuf.ProtobufConverter", Class::Planned),
+    ("io.confluent.connect.json.JsonSchemaConverter", Class::JsonSchema),
+    ("io.confluent.connect.protobuf.ProtobufConverter", Class::Protobuf),
     (
         "io.apicurio.registry.utils.converter.AvroConverter",
         Class::Avro(avro::Family::Apicurio),
     ),
-    ("io.apicurio.registry.utils.converter.ExtJsonConverter", Class::Planned),
+    ("io.apicurio.registry.utils.converter.ExtJsonConverter", Class::ExtJson),
     ("io.apicurio.registry.utils.converter.ProtobufConverter", Class::Planned),
     ("io.debezium.converters.CloudEventsConverter", Class::CloudEvents),
 ];
@@ -162,12 +199,15 @@ pub fn converter(class: &str, role: Role, options: &Options) -> (Option<Box<dyn 
             format!("is {class:?}, which writes headers only"),
             Some("use StringConverter or JsonConverter".to_owned()),
         ),
-        Some(Class::CloudEvents | Class::Avro(_)) if role == Role::Header => refuse(
+        Some(known) if role == Role::Header && !known.writes_headers() => refuse(
             options,
             format!("is {class:?}, which writes no headers"),
             Some("use SimpleHeaderConverter or JsonConverter".to_owned()),
         ),
         Some(Class::Avro(family)) => boxed(AvroConverter::from_options(family, role, options)),
+        Some(Class::JsonSchema) => boxed(JsonSchemaConverter::from_options(role, options)),
+        Some(Class::Protobuf) => boxed(ProtobufConverter::from_options(role, options)),
+        Some(Class::ExtJson) => boxed(ExtJsonConverter::from_options(role, options)),
         Some(Class::CloudEvents) => boxed(CloudEventsConverter::from_options(options)),
         Some(Class::Planned) => refuse(
             options,
@@ -195,8 +235,8 @@ pub fn classes() -> impl Iterator<Item = (&'static str, Option<&'static Group>)>
     there.map(|(name, class)| {
         let title = match class {
             Class::BinaryData(_) => "BinaryDataConverter",
-            Class::Avro(avro::Family::Confluent) => "AvroConverter of Confluent",
-            Class::Avro(avro::Family::Apicurio) => "AvroConverter of Apicurio",
+            Class::Avro(avro::Family::Confluent) => REGISTRY_OF_CONFLUENT,
+            Class::Avro(avro::Family::Apicurio) => REGISTRY_OF_APICURIO,
             _ => simple_name(name),
         };
         (*name, GROUPS.iter().find(|group| group.title == title))
@@ -233,8 +273,7 @@ fn offered(role: Role) -> Vec<&'static str> {
     let works = |class: &Class| match class {
         Class::Planned => false,
         Class::SimpleHeader => role == Role::Header,
-        Class::CloudEvents | Class::Avro(_) => role != Role::Header,
-        _ => true,
+        _ => role != Role::Header || class.writes_headers(),
     };
     let mut names: Vec<&str> = Vec::new();
     for (class, _) in CLASSES
@@ -297,8 +336,10 @@ mod tests {
                     _ => Role::Value,
                 };
                 let required: &[Setting] = match kind {
-                    Class::Avro(avro::Family::Confluent) => &[("schema.registry.url", "http://registry:8081")],
-                    Class::Avro(avro::Family::Apicurio) => {
+                    Class::Avro(avro::Family::Confluent) | Class::JsonSchema | Class::Protobuf => {
+                        &[("schema.registry.url", "http://registry:8081")]
+                    }
+                    Class::Avro(avro::Family::Apicurio) | Class::ExtJson => {
                         &[("apicurio.registry.url", "http://registry:8080/apis/registry/v2")]
                     }
                     _ => &[],
@@ -325,8 +366,8 @@ mod tests {
             ),
             ("JsonConvertor", "(did you mean JsonConverter?)"),
             (
-                "io.confluent.connect.protobuf.ProtobufConverter",
-                "value.converter is \"io.confluent.connect.protobuf.ProtobufConverter\", which Walferry does not support yet (use one of JsonConverter, ",
+                "io.apicurio.registry.utils.converter.ProtobufConverter",
+                "value.converter is \"io.apicurio.registry.utils.converter.ProtobufConverter\", which Walferry does not support yet (use one of JsonConverter, ",
             ),
             (
                 "org.apache.kafka.connect.storage.SimpleHeaderConverter",

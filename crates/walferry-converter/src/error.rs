@@ -60,7 +60,20 @@ impl Error {
             Problem::AvroName { .. } => Some(
                 "set schema.name.adjustment.mode=avro and field.name.adjustment.mode=avro, or rename it with a transform",
             ),
-            Problem::AvroRedefined { .. } => {
+            Problem::ProtobufName { .. } => Some(
+                "set scrub.invalid.names=true for the converter, or field.name.adjustment.mode=avro and schema.name.adjustment.mode=avro, or \
+                 rename it with a transform",
+            ),
+            Problem::ProtobufRoot { .. } => {
+                Some("let a transform put it into a struct, or use JsonConverter or StringConverter")
+            }
+            Problem::ProtobufNull | Problem::ProtobufLists => Some(
+                "leave the column out (column.exclude.list), or use a converter that has such lists, such as AvroConverter",
+            ),
+            Problem::ProtobufTimestamp { .. } => {
+                Some("set time.precision.mode=adaptive, which writes times as numbers")
+            }
+            Problem::AvroRedefined { .. } | Problem::ProtobufRedefined { .. } => {
                 Some("give one of the two another name, for example with SetSchemaMetadata")
             }
             Problem::NoTraceparent => {
@@ -204,7 +217,7 @@ pub enum Problem {
     #[error("no schema registry is connected")]
     NoRegistry,
     /// A value without a schema.
-    #[error("the value has no schema, and Avro needs one")]
+    #[error("the value has no schema, and a converter with a schema registry needs one")]
     NoSchema,
     /// Null where an Avro schema allows none.
     #[error("Found null value for non-optional schema")]
@@ -235,6 +248,36 @@ pub enum Problem {
         expected: usize,
         /// Length of the value.
         have: usize,
+    },
+    /// A value alone that Protobuf has no message for.
+    #[error("Unsupported root schema: {what} alone is no message of Protobuf")]
+    ProtobufRoot {
+        /// What it is.
+        what: &'static str,
+    },
+    /// A name that Protobuf does not allow.
+    #[error("\"{name}\" is not a valid identifier")]
+    ProtobufName {
+        /// The name.
+        name: String,
+    },
+    /// One name for two messages.
+    #[error("\"{name}\" is already defined: two types of this name stand in one message and differ")]
+    ProtobufRedefined {
+        /// The name.
+        name: String,
+    },
+    /// A list of lists.
+    #[error("Array cannot be nested")]
+    ProtobufLists,
+    /// A null among the elements of a list.
+    #[error("the array has an element that is null, and Protobuf has no null in a list")]
+    ProtobufNull,
+    /// A time outside of the years 1 to 9999.
+    #[error("Timestamp is not valid: {seconds} seconds since 1970 lie outside of the years 1 to 9999")]
+    ProtobufTimestamp {
+        /// Since 1970.
+        seconds: i64,
     },
     /// Something that is not binary, and no converter to hand it to.
     #[error("A value of class {class} requires a delegate.converter.type to be configured")]

@@ -99,6 +99,11 @@ impl Decimal {
         out.extend_from_slice(&self.unscaled_bytes(&mut [0; 8]));
     }
 
+    /// How many digits the unscaled number has, as `BigDecimal.precision` tells; zero has one.
+    pub fn precision(&self) -> usize {
+        self.digits(&mut [0; 20]).len()
+    }
+
     /// The same number at another scale, `None` where digits would be lost.
     pub fn rescale(&self, scale: i32) -> Option<Self> {
         if scale == self.scale {

@@ -5,26 +5,7 @@ use walferry_record::{Schema, Shape, Value, value::or_default};
 
 use super::Style;
 use crate::error::{Failure, Problem};
-
-/// Appends a string in quotes. Unlike JsonConverter's, text beyond U+FFFF stands as it is: Jackson escapes it only where it
-/// writes bytes.
-pub(super) fn push_string(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            '\r' => out.push_str("\\r"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            c if c < ' ' => out.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-}
+pub(super) use crate::json::push_text as push_string;
 
 /// The text as a JSON string.
 pub(super) fn string(text: &str) -> String {

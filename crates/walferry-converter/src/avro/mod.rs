@@ -6,7 +6,7 @@ mod json;
 mod options;
 mod plan;
 mod schema;
-mod style;
+pub(crate) mod style;
 
 #[cfg(test)]
 mod tests;

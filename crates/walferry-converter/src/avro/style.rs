@@ -101,7 +101,7 @@ pub(super) fn parameter<'a>(schema: &'a Schema, wanted: &str) -> Option<&'a str>
 }
 
 /// A name that Avro takes: encoded as in a URL, with an underscore for what is still illegal.
-fn scrubbed(name: &str) -> String {
+pub(crate) fn scrubbed(name: &str) -> String {
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.chars().all(legal) && !name.starts_with(|c: char| c.is_ascii_digit()) {
         return name.to_owned();

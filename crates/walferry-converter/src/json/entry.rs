@@ -58,6 +58,7 @@ mod tests {
         let style = Style {
             decimals: DecimalFormat::Base64,
             replace_null_with_default: true,
+            dialect: crate::json::Dialect::Connect,
         };
         let entry = Entry::new(&schema, style, true);
         assert!(entry.opening().is_err());

@@ -1,7 +1,7 @@
 //! `org.apache.kafka.connect.json.JsonConverter`.
 
 mod entry;
-mod options;
+pub(crate) mod options;
 mod plan;
 mod schema;
 mod text;
@@ -15,7 +15,9 @@ use crate::{Converter, Encoded, Error, Part};
 
 pub(crate) use entry::Entry;
 pub(crate) use options::DECLARATIONS;
-pub(crate) use text::{push_base64, push_integer, push_string};
+pub(crate) use plan::{Plan, is_union};
+pub(crate) use schema::text as schema_text;
+pub(crate) use text::{push_base64, push_integer, push_string, push_text};
 
 /// Writes JSON, with the schema in front of it or without.
 ///
@@ -31,8 +33,20 @@ pub struct JsonConverter {
 /// How values become JSON.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
-    decimals: DecimalFormat,
-    replace_null_with_default: bool,
+    pub(crate) decimals: DecimalFormat,
+    pub(crate) replace_null_with_default: bool,
+    pub(crate) dialect: Dialect,
+}
+
+/// Whose JSON it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Dialect {
+    /// JsonConverter's.
+    #[default]
+    Connect,
+    /// That of Confluent's JsonSchemaConverter: a map without plain texts as keys is an array of objects, and a struct that stands
+    /// for a union is the one of its fields that is set.
+    JsonSchema,
 }
 
 walferry_config::choices! {
@@ -55,6 +69,7 @@ impl JsonConverter {
         let style = Style {
             decimals: reader.get(&options::DECIMAL_FORMAT),
             replace_null_with_default: reader.get(&options::REPLACE_NULL_WITH_DEFAULT),
+            dialect: Dialect::Connect,
         };
         let schemas_enable = reader.get(&options::SCHEMAS_ENABLE);
         reader.get(&options::SCHEMAS_CACHE_SIZE);

@@ -8,10 +8,10 @@ properties! {
     pub(super) const SCHEMAS_ENABLE: Property<bool> = Property::new("schemas.enable")
         .default("true")
         .text("Writes every key, value or header as an object of its schema and its payload; without it the payload stands alone.");
-    pub(super) const DECIMAL_FORMAT: Property<DecimalFormat> = Property::new("decimal.format")
+    pub(crate) const DECIMAL_FORMAT: Property<DecimalFormat> = Property::new("decimal.format")
         .default("BASE64")
         .text("How numbers of Connect's Decimal type are written: as the base64 of their unscaled bytes, or as JSON numbers.");
-    pub(super) const REPLACE_NULL_WITH_DEFAULT: Property<bool> = Property::new("replace.null.with.default")
+    pub(crate) const REPLACE_NULL_WITH_DEFAULT: Property<bool> = Property::new("replace.null.with.default")
         .default("true")
         .text("Writes the default of a field in place of its null. With false a null stays null, as it stands in the database.");
     pub(super) const SCHEMAS_CACHE_SIZE: Property<i32> = Property::new("schemas.cache.size")

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use walferry_record::{Decimal, Schema, SchemaRef, Shape, Struct, Value};
 
 use super::text::{push_bool, push_bytes, push_f32, push_f64, push_integer, push_string};
-use super::{DecimalFormat, Style};
+use super::{DecimalFormat, Dialect, Style};
 use crate::error::{Failure, Problem, java_class, schema_type};
 use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
 
@@ -35,6 +35,8 @@ enum Kind {
     Array(Box<Plan>),
     Map(Box<MapPlan>),
     Struct(Box<[FieldPlan]>),
+    /// A struct that stands for the one of its fields that is set.
+    Union(Box<[Plan]>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -48,10 +50,19 @@ enum DecimalForm {
 
 #[derive(Debug)]
 struct MapPlan {
-    /// An object, as JSON has text for names; otherwise an array of pairs.
-    object: bool,
+    form: MapForm,
     keys: Plan,
     values: Plan,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum MapForm {
+    /// An object, as JSON has text for names.
+    Object,
+    /// An array of arrays of a key and a value.
+    Pairs,
+    /// An array of objects of a key and a value.
+    Entries,
 }
 
 #[derive(Debug)]
@@ -71,7 +82,7 @@ enum OnNull {
 
 impl Plan {
     /// Makes a schema ready. What cannot be written is an error only when a value needs it.
-    pub(super) fn new(schema: &SchemaRef, style: Style) -> Self {
+    pub(crate) fn new(schema: &SchemaRef, style: Style) -> Self {
         let mut plan = Self {
             schema: schema.clone(),
             kind: Kind::of(schema, style),
@@ -133,6 +144,7 @@ impl Plan {
                 return write_array(values, out, |value, out| items.write(value, out));
             }
             (Kind::Map(map), Value::Map(pairs)) => return map.write(pairs, out),
+            (Kind::Union(branches), Value::Struct(value)) => return self.write_union(branches, value, out),
             _ => return Err(self.wrong_type(value)),
         }
         Ok(())
@@ -161,6 +173,19 @@ impl Plan {
         }
         out.push(b'}');
         Ok(())
+    }
+
+    fn write_union(&self, branches: &[Self], value: &Struct<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+        if self.schema != *value.schema() {
+            return Err(Problem::Mismatch.into());
+        }
+        let mut set = value.values().iter().zip(branches).enumerate();
+        match set.find(|(_, (value, _))| !value.is_null()) {
+            Some((index, (value, branch))) => branch
+                .write(value, out)
+                .map_err(|failure| failure.in_field(&self.schema.fields()[index].name)),
+            None => self.write_null(out),
+        }
     }
 
     fn write_logical(&self, logical: Logical, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
@@ -222,10 +247,17 @@ impl Kind {
             Shape::Bytes => Self::Bytes,
             Shape::Array(items) => Self::Array(Box::new(Plan::new(items, style))),
             Shape::Map(keys, values) => Self::Map(Box::new(MapPlan {
-                object: keys.shape == Shape::String,
+                form: match (style.dialect, keys.shape == Shape::String, keys.optional) {
+                    (Dialect::Connect, true, _) | (Dialect::JsonSchema, true, false) => MapForm::Object,
+                    (Dialect::Connect, false, _) => MapForm::Pairs,
+                    (Dialect::JsonSchema, ..) => MapForm::Entries,
+                },
                 keys: Plan::new(keys, style),
                 values: Plan::new(values, style),
             })),
+            Shape::Struct(fields) if style.dialect == Dialect::JsonSchema && is_union(schema) => {
+                Self::Union(fields.iter().map(|field| Plan::new(&field.schema, style)).collect())
+            }
             Shape::Struct(fields) => {
                 let before = std::iter::once(b'{').chain(std::iter::repeat(b','));
                 let plans = fields.iter().zip(before).map(|(field, opening)| FieldPlan {
@@ -272,10 +304,11 @@ fn write_decimal(form: &Result<DecimalForm, Problem>, number: &Decimal, out: &mu
 impl MapPlan {
     fn write(&self, pairs: &[(Value<'_>, Value<'_>)], out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
         let value = |value: &Value<'_>, out: &mut Vec<u8>| self.values.write(value, out);
-        if self.object {
-            write_object(pairs, out, |key, out| self.write_name(key, out), value)
-        } else {
-            write_pairs(pairs, out, |key, out| self.keys.write(key, out), value)
+        let key = |key: &Value<'_>, out: &mut Vec<u8>| self.keys.write(key, out);
+        match self.form {
+            MapForm::Object => write_object(pairs, out, |key, out| self.write_name(key, out), value),
+            MapForm::Pairs => write_pairs(pairs, out, (b"[", b",", b"]"), key, value),
+            MapForm::Entries => write_pairs(pairs, out, (b"{\"key\":", b",\"value\":", b"}"), key, value),
         }
     }
 
@@ -308,7 +341,9 @@ pub(super) fn write_schemaless(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(
         Value::Map(pairs) if pairs.iter().all(|(key, _)| matches!(key, Value::String(_))) => {
             return write_object(pairs, out, write_schemaless, write_schemaless);
         }
-        Value::Map(pairs) => return write_pairs(pairs, out, write_schemaless, write_schemaless),
+        Value::Map(pairs) => {
+            return write_pairs(pairs, out, (b"[", b",", b"]"), write_schemaless, write_schemaless);
+        }
         Value::Decimal(_) => {
             let class = java_class(value, None);
             return Err(Problem::NoSchemaType { class }.into());
@@ -356,20 +391,33 @@ fn write_object(
     Ok(())
 }
 
+/// Writes an array of pairs. `around` is what stands before, between and behind key and value.
 fn write_pairs(
     pairs: &[(Value<'_>, Value<'_>)],
     out: &mut Vec<u8>,
+    around: (&[u8], &[u8], &[u8]),
     write_key: impl Fn(&Value<'_>, &mut Vec<u8>) -> Written,
     write_value: impl Fn(&Value<'_>, &mut Vec<u8>) -> Written,
 ) -> Written {
     out.push(b'[');
     for (index, (key, value)) in pairs.iter().enumerate() {
-        out.extend_from_slice(if index > 0 { b",[" } else { b"[" });
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(around.0);
         write_key(key, out).map_err(Failure::in_element)?;
-        out.push(b',');
+        out.extend_from_slice(around.1);
         write_value(value, out).map_err(Failure::in_element)?;
-        out.push(b']');
+        out.extend_from_slice(around.2);
     }
     out.push(b']');
     Ok(())
+}
+
+/// Whether a struct stands for one of its fields, as JsonSchemaConverter has it.
+pub(crate) fn is_union(schema: &Schema) -> bool {
+    const ONE_OF: &str = "io.confluent.connect.json.OneOf";
+    const GENERAL: &str = "org.apache.kafka.connect.data.Union";
+    matches!(schema.shape, Shape::Struct(_))
+        && (schema.is_named(ONE_OF) || schema.parameters.iter().any(|(name, _)| &**name == GENERAL))
 }

@@ -16,6 +16,45 @@ pub(super) fn write(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<Failure>> 
     Ok(())
 }
 
+/// The JSON of a plan's schema, as Jackson prints it into text: what lies beyond U+FFFF stands as it is.
+///
+/// # Errors
+/// When a default does not fit its schema.
+pub(crate) fn text(plan: &Plan) -> Result<String, Box<Failure>> {
+    let mut json = Vec::new();
+    write(plan, &mut json)?;
+    Ok(joined(&String::from_utf8_lossy(&json)))
+}
+
+/// JSON with the characters in place of escaped surrogate pairs. They are all that is written as `\uD8xx`.
+fn joined(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let unit = |from: usize| {
+            let digits = rest.get(from..from + 6)?.strip_prefix("\\u")?;
+            u16::from_str_radix(digits, 16).ok()
+        };
+        let pair = unit(0).zip(unit(6)).map(|(high, low)| [high, low]);
+        let joined = pair.and_then(|pair| char::decode_utf16(pair).next()?.ok());
+        let length = match joined.filter(|c| *c > '\u{FFFF}') {
+            Some(c) => {
+                out.push(c);
+                12
+            }
+            // A backslash and what it escapes.
+            None => {
+                out.push_str(&rest[..2]);
+                2
+            }
+        };
+        rest = &rest[length..];
+    }
+    out + rest
+}
+
 fn write_members(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
     let schema = &*plan.schema;
     out.extend_from_slice(b"{\"type\":");
@@ -78,4 +117,22 @@ fn write_fields(plan: &Plan, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
     }
     out.push(b']');
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escaped_pairs_are_joined_and_nothing_else_is() {
+        let cases = [
+            (r#""a""#, r#""a""#),
+            (r#""\uD83D\uDE00x""#, "\"😀x\""),
+            (r#""\\uD83D\\uDE00""#, r#""\\uD83D\\uDE00""#),
+            (r#""\\\uD83D\uDE00\u0001\"é""#, "\"\\\\😀\\u0001\\\"é\""),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(joined(json), expected);
+        }
+    }
 }

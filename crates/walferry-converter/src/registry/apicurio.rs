@@ -188,6 +188,9 @@ properties! {
         .support(Support::Elsewhere { is: "no option of Apicurio's converters", hint: "to say whether ids stand in headers, set `apicurio.registry.headers.enabled`" });
 }
 
+/// What decides where the id stands, for a converter that does not ask them.
+pub(crate) const FRAMING: [&str; 4] = [USE_ID.name(), HEADERS.name(), ID_HANDLER.name(), AS_CONFLUENT.name()];
+
 walferry_config::choices! {
     /// `apicurio.registry.auto-register.if-exists`, in the words of both generations.
     pub(super) enum IfExists {

@@ -88,7 +88,11 @@ impl Link {
         Ok(())
     }
 
-    fn ids(&self, slots: &mut Slots, topic: &str, schema: &Described<'_>) -> Result<Ids, Problem> {
+    /// The ids of a schema for a topic.
+    ///
+    /// # Errors
+    /// When they are not known yet, or when the registry gives none.
+    pub(crate) fn ids(&self, slots: &mut Slots, topic: &str, schema: &Described<'_>) -> Result<Ids, Problem> {
         let registry = self.registry.as_ref().ok_or(Problem::NoRegistry)?;
         let slot = slots.of(topic, || self.request(topic, schema))?;
         let generation = registry.generation();

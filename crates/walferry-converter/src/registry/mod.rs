@@ -13,7 +13,7 @@ use std::fmt;
 
 use walferry_record::Wait;
 
-pub(crate) use apicurio::{DECLARATIONS as APICURIO, link as apicurio_link};
+pub(crate) use apicurio::{DECLARATIONS as APICURIO, FRAMING as APICURIO_FRAMING, link as apicurio_link};
 pub(crate) use confluent::{DECLARATIONS as CONFLUENT, link as confluent_link};
 pub(crate) use framing::Framing;
 pub(crate) use link::{Described, Link, Slots};
@@ -112,6 +112,10 @@ pub enum Kind {
     Avro,
     /// JSON Schema.
     Json,
+    /// Protocol Buffers.
+    Protobuf,
+    /// A schema of Kafka Connect, as JsonConverter writes it; known to Apicurio's registry.
+    KafkaConnect,
 }
 
 impl Kind {
@@ -120,6 +124,8 @@ impl Kind {
         match self {
             Self::Avro => "AVRO",
             Self::Json => "JSON",
+            Self::Protobuf => "PROTOBUF",
+            Self::KafkaConnect => "KCONNECT",
         }
     }
 }
@@ -132,7 +138,9 @@ pub fn same_bytes(kind: Kind, ours: &str, theirs: &str) -> Result<(), String> {
     match kind {
         Kind::Avro => crate::avro::same_bytes(ours, theirs),
         // JSON tells its names itself.
-        Kind::Json => Ok(()),
+        Kind::Json | Kind::KafkaConnect => Ok(()),
+        // TODO
+        Kind::Protobuf => Ok(()),
     }
 }
 

@@ -1,0 +1,115 @@
+//! JSON that carries the id of its schema, as `io.apicurio.registry.utils.converter.ExtJsonConverter` writes it.
+
+use std::sync::Arc;
+
+use walferry_config::{Declaration, Findings, Options, Reader};
+use walferry_record::{Plans, SchemaRef, Typed};
+
+use crate::error::{Failure, Problem};
+use crate::json::{self, Dialect, Plan, Style, push_integer};
+use crate::registry::{self, Api, Described, Kind, Link, Registry, Settings, Slots};
+use crate::{Converter, Encoded, Error, Part, Role, others};
+
+/// Writes `{"schemaId":…,"payload":…}`. The payload is JsonConverter's, and the schema that is registered is the one that
+/// JsonConverter would put in front of it.
+#[derive(Debug)]
+pub struct ExtJsonConverter {
+    style: Style,
+    link: Link,
+    plans: Plans<Entry>,
+}
+
+/// What is known of one schema.
+#[derive(Debug)]
+struct Entry {
+    text: Result<String, Box<Failure>>,
+    plan: Plan,
+    slots: Slots,
+}
+
+/// The options of JsonConverter that count, too.
+pub(crate) const DECLARATIONS: &[Declaration] = &[
+    json::options::DECIMAL_FORMAT.declare(),
+    json::options::REPLACE_NULL_WITH_DEFAULT.declare(),
+];
+
+impl ExtJsonConverter {
+    const CLASS: &'static str = "io.apicurio.registry.utils.converter.ExtJsonConverter";
+
+    /// A converter for keys or values, unless an option is wrong.
+    pub(crate) fn from_options(role: Role, options: &Options) -> (Option<Self>, Findings) {
+        let own = || DECLARATIONS.iter().chain(registry::APICURIO);
+        let others = others::of_json().filter(|other| own().all(|own| own.name != other.name));
+        let mut reader = Reader::new(options, own().chain(others));
+        let style = Style {
+            decimals: reader.get(&json::options::DECIMAL_FORMAT),
+            replace_null_with_default: reader.get(&json::options::REPLACE_NULL_WITH_DEFAULT),
+            dialect: Dialect::Connect,
+        };
+        let link = registry::apicurio_link(&mut reader, role, None);
+        for name in registry::APICURIO_FRAMING {
+            if options.get(name).is_some() {
+                reader.note(
+                    name,
+                    "has no effect: ExtJsonConverter writes the id as a member of the value, as Apicurio's does",
+                );
+            }
+        }
+        reader.finish(Self {
+            style,
+            link,
+            plans: Plans::default(),
+        })
+    }
+
+    fn write(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
+        let schema = match &typed.schema {
+            Some(schema) => schema,
+            None if typed.value.is_null() => return Ok(Encoded::Null),
+            None => return Err(Problem::NoSchema.into()),
+        };
+        let style = self.style;
+        let entry = self.plans.get(schema, |schema| Entry::new(schema, style));
+        let described = Described {
+            kind: Kind::KafkaConnect,
+            text: entry.text.as_ref().map_err(Clone::clone)?,
+            record: None,
+        };
+        let ids = self.link.ids(&mut entry.slots, topic, &described)?;
+        out.extend_from_slice(br#"{"schemaId":"#);
+        // Whatever `use-id` says: each generation of the converter writes one of them.
+        match self.link.settings.api {
+            Api::ApicurioV3 => push_integer(out, ids.content),
+            Api::ApicurioV2 | Api::Confluent => push_integer(out, ids.global),
+        }
+        out.extend_from_slice(br#","payload":"#);
+        entry.plan.write(&typed.value, out)?;
+        out.push(b'}');
+        Ok(Encoded::Bytes)
+    }
+}
+
+impl Entry {
+    fn new(schema: &SchemaRef, style: Style) -> Self {
+        let plan = Plan::new(schema, style);
+        Self {
+            text: json::schema_text(&plan),
+            plan,
+            slots: Slots::default(),
+        }
+    }
+}
+
+impl Converter for ExtJsonConverter {
+    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+        let start = out.len();
+        self.write(topic, typed, out).map_err(|failure| {
+            out.truncate(start);
+            failure.of(Self::CLASS, topic, part)
+        })
+    }
+
+    fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
+        self.link.attach(connect);
+    }
+}

@@ -1,0 +1,120 @@
+//! JSON with a JSON Schema, as `io.confluent.connect.json.JsonSchemaConverter` writes it.
+
+mod options;
+mod schema;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use walferry_config::{Findings, Options, Reader};
+use walferry_record::{Plans, SchemaRef, Typed};
+
+use crate::error::{Failure, Problem};
+use crate::json::Plan;
+use crate::registry::{self, Described, Kind, Link, Registry, Settings, Slots, TypeName};
+use crate::{AddedHeaders, Converter, Encoded, Error, Part, Role, others};
+use schema::Style;
+
+pub(crate) use options::DECLARATIONS;
+
+/// Writes JSON, with the id that a schema registry gives the JSON Schema in front of it.
+///
+/// Schemas and values are those of Confluent's converter, so that a subject which it has filled stays at its version. What can be
+/// known from the schema alone is worked out once for each schema.
+#[derive(Debug)]
+pub struct JsonSchemaConverter {
+    style: Style,
+    link: Link,
+    plans: Plans<Entry>,
+}
+
+/// What is known of one schema.
+#[derive(Debug)]
+struct Entry {
+    text: Result<String, Box<Failure>>,
+    name: Option<TypeName>,
+    plan: Plan,
+    slots: Slots,
+}
+
+impl JsonSchemaConverter {
+    const CLASS: &'static str = "io.confluent.connect.json.JsonSchemaConverter";
+
+    /// A converter for keys or values, unless an option is wrong.
+    pub(crate) fn from_options(role: Role, options: &Options) -> (Option<Self>, Findings) {
+        let declared = |name: &str| {
+            DECLARATIONS
+                .iter()
+                .chain(registry::CONFLUENT)
+                .any(|own| own.name == name)
+        };
+        let others = others::of_json().filter(|other| !declared(other.name));
+        let mut reader = Reader::new(options, DECLARATIONS.iter().chain(registry::CONFLUENT).chain(others));
+        let style = options::style(&mut reader);
+        let link = registry::confluent_link(&mut reader, role);
+        reader.finish(Self {
+            style,
+            link,
+            plans: Plans::default(),
+        })
+    }
+
+    fn write(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
+        self.link.begin();
+        let schema = match &typed.schema {
+            Some(schema) => schema,
+            None if typed.value.is_null() => return Ok(Encoded::Null),
+            None => return Err(Problem::NoSchema.into()),
+        };
+        let default_counts = schema.default.is_some() && self.style.values.replace_null_with_default;
+        // A null of an optional schema is the JSON `null`, with an id in front. Where null is not allowed it is Kafka's null.
+        if typed.value.is_null() && !schema.optional && !default_counts {
+            return Ok(Encoded::Null);
+        }
+        let style = self.style;
+        let entry = self.plans.get(schema, |schema| Entry::new(schema, style));
+        let described = Described {
+            kind: Kind::Json,
+            text: entry.text.as_ref().map_err(Clone::clone)?,
+            record: entry.name.as_ref(),
+        };
+        self.link.write(&mut entry.slots, topic, &described, out)?;
+        entry.plan.write(&typed.value, out)?;
+        Ok(Encoded::Bytes)
+    }
+}
+
+impl Entry {
+    fn new(schema: &SchemaRef, style: Style) -> Self {
+        Self {
+            text: schema::text(schema, style),
+            // The title is the name, and a schema that allows null has none: it is one of two.
+            name: schema.name.as_ref().filter(|_| !schema.optional).map(|name| TypeName {
+                namespace: None,
+                name: name.to_string(),
+            }),
+            plan: Plan::new(schema, style.values),
+            slots: Slots::default(),
+        }
+    }
+}
+
+impl Converter for JsonSchemaConverter {
+    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+        let start = out.len();
+        self.write(topic, typed, out).map_err(|failure| {
+            out.truncate(start);
+            failure.of(Self::CLASS, topic, part)
+        })
+    }
+
+    fn added_headers(&self) -> &AddedHeaders {
+        self.link.added()
+    }
+
+    fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
+        self.link.attach(connect);
+    }
+}

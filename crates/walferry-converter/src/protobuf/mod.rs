@@ -1,0 +1,131 @@
+//! Protocol Buffers, as `io.confluent.connect.protobuf.ProtobufConverter` writes them.
+
+mod derive;
+mod options;
+mod plan;
+mod text;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use walferry_config::{Findings, Options, Reader};
+use walferry_record::{Plans, SchemaRef, Typed, Value};
+
+use crate::error::{Failure, Problem};
+use crate::registry::{self, Described, Kind, Link, Registry, Settings, Slots, TypeName};
+use crate::{AddedHeaders, Converter, Encoded, Error, Part, Role, others};
+use derive::{File, Style};
+use plan::Plan;
+
+pub(crate) use options::DECLARATIONS;
+
+/// Writes Protobuf, with the id that a schema registry gives the schema in front of it.
+///
+/// Schemas and bytes are those of Confluent's converter, so that a subject which it has filled stays at its version. What can be
+/// known from the schema alone is worked out once for each schema.
+#[derive(Debug)]
+pub struct ProtobufConverter {
+    style: Style,
+    link: Link,
+    plans: Plans<Entry>,
+}
+
+/// What is known of one schema.
+#[derive(Debug)]
+struct Entry {
+    protobuf: Result<Protobuf, Box<Failure>>,
+    slots: Slots,
+}
+
+/// A Connect schema, made ready: the Protobuf schema that a registry gets, and how values are written.
+#[derive(Debug)]
+struct Protobuf {
+    text: String,
+    name: TypeName,
+    /// Which message of the file it is, as it stands behind the id.
+    index: Box<[u8]>,
+    plan: Plan,
+}
+
+impl ProtobufConverter {
+    const CLASS: &'static str = "io.confluent.connect.protobuf.ProtobufConverter";
+
+    /// A converter for keys or values, unless an option is wrong.
+    pub(crate) fn from_options(role: Role, options: &Options) -> (Option<Self>, Findings) {
+        let own = || DECLARATIONS.iter().chain(registry::CONFLUENT);
+        let others = others::of_json().filter(|other| own().all(|own| own.name != other.name));
+        let mut reader = Reader::new(options, own().chain(others));
+        let style = options::style(&mut reader);
+        let link = registry::confluent_link(&mut reader, role);
+        reader.finish(Self {
+            style,
+            link,
+            plans: Plans::default(),
+        })
+    }
+
+    fn write(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
+        self.link.begin();
+        let schema = match &typed.schema {
+            // A null is Kafka's null, whatever the schema says.
+            _ if typed.value.is_null() => return Ok(Encoded::Null),
+            Some(schema) => schema,
+            None => return Err(Problem::NoSchema.into()),
+        };
+        let style = self.style;
+        let entry = self.plans.get(schema, |schema| Entry {
+            protobuf: Protobuf::new(schema, style),
+            slots: Slots::default(),
+        });
+        let protobuf = entry.protobuf.as_ref().map_err(Clone::clone)?;
+        let described = Described {
+            kind: Kind::Protobuf,
+            text: &protobuf.text,
+            record: Some(&protobuf.name),
+        };
+        self.link.write(&mut entry.slots, topic, &described, out)?;
+        protobuf.write(&typed.value, out)?;
+        Ok(Encoded::Bytes)
+    }
+}
+
+impl Protobuf {
+    fn new(schema: &SchemaRef, style: Style) -> Result<Self, Box<Failure>> {
+        let file = File::of(schema, style)?;
+        Ok(Self {
+            text: text::of(&file),
+            index: wire::message_index(file.index).into(),
+            name: TypeName {
+                namespace: file.package,
+                name: file.root,
+            },
+            plan: file.plan,
+        })
+    }
+
+    fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+        out.extend_from_slice(&self.index);
+        self.plan.write_root(value, out)
+    }
+}
+
+impl Converter for ProtobufConverter {
+    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
+        let start = out.len();
+        self.write(topic, typed, out).map_err(|failure| {
+            out.truncate(start);
+            failure.of(Self::CLASS, topic, part)
+        })
+    }
+
+    fn added_headers(&self) -> &AddedHeaders {
+        self.link.added()
+    }
+
+    fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
+        self.link.attach(connect);
+    }
+}
