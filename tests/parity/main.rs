@@ -13,12 +13,12 @@ use libtest_mimic::{Arguments, Trial};
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 use walferry_testkit::servers::Postgres;
 use walferry_tests::case::{self, Case};
 use walferry_tests::plain::differences;
 
-/// The servers of all cases. Cases run one after the other: each empties the brokers.
+/// Servers on which one case runs at a time: each case empties the brokers.
 struct World {
     postgres: Postgres,
     engines: Vec<Box<dyn Engine + Send>>,
@@ -49,27 +49,35 @@ impl World {
     }
 }
 
+/// How many cases run at the same time, each on servers of its own. A case mostly waits: for Debezium to start, and
+/// until no record has arrived for a while. More would wait for memory.
+const WORLDS: usize = 2;
+
+/// The worlds that no case uses right now. A case that finds none starts one.
+type Idle = Mutex<Vec<World>>;
+
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
     let mode = match env::var("WALFERRY_PARITY").as_deref() {
         Ok("twin") => Mode::Twin,
         Ok("record") => Mode::Record,
         _ => Mode::Compare,
     };
-    // Started by the first case that runs: listing cases needs no server.
-    let world = Arc::new(LazyLock::new(move || Mutex::new(World::start(mode))));
+    arguments.test_threads.get_or_insert(WORLDS);
+    let idle = Arc::new(Idle::default());
     let trials = case::all().into_iter().map(|case| {
-        let world = Arc::clone(&world);
+        let idle = Arc::clone(&idle);
         Trial::test(case.name.clone(), move || {
-            let mut world = world.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            catch_unwind(AssertUnwindSafe(|| one(&case, &mut world, mode))).unwrap_or_else(|panic| {
+            let free = idle.lock().expect("nobody panics with the lock").pop();
+            let mut world = free.unwrap_or_else(|| World::start(mode));
+            let outcome = catch_unwind(AssertUnwindSafe(|| one(&case, &mut world, mode))).unwrap_or_else(|panic| {
                 let text = panic.downcast_ref::<String>().cloned();
                 Err(text
                     .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).into()))
                     .unwrap_or_default())
-            })?;
-            Ok(())
+            });
+            idle.lock().expect("nobody panics with the lock").push(world);
+            Ok(outcome?)
         })
     });
     libtest_mimic::run(&arguments, trials.collect()).exit_code()

@@ -35,6 +35,7 @@ pub(crate) enum Command {
     /// Connect to both sides and say what would be created, what is missing, and what would harm
     Check(CheckArgs),
     /// Show the whole path at work, on a Postgres and a Kafka that are made for it and go with it
+    #[cfg(feature = "demo")]
     Demo(DemoArgs),
     /// Look at, export or import stored offsets
     Offsets(OffsetsArgs),
@@ -101,6 +102,7 @@ pub(crate) struct CheckArgs {
 }
 
 /// `walferry demo`.
+#[cfg(feature = "demo")]
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Rows to write each second

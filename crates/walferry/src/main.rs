@@ -4,6 +4,7 @@ mod assemble;
 mod beside;
 mod check;
 mod cli;
+#[cfg(feature = "demo")]
 mod demo;
 mod error;
 mod listen;
@@ -34,8 +35,12 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // What the demo shows is not to be cut up by log lines.
-    let quiet = matches!(cli.command, Command::Demo(_)).then_some("warn,librdkafka=off,rdkafka=off");
+    let quiet = match cli.command {
+        // What the demo shows is not to be cut up by log lines.
+        #[cfg(feature = "demo")]
+        Command::Demo(_) => Some("warn,librdkafka=off,rdkafka=off"),
+        _ => None,
+    };
     let bars = Bars::new(!cli.log_json);
     logging::init(cli.log.as_deref().or(quiet), cli.log_json, &bars);
     match dispatch(cli.command, &bars) {
@@ -51,6 +56,7 @@ fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
     match command {
         Command::Run(args) => run::run(&args, bars),
         Command::Check(args) => check::check(&args),
+        #[cfg(feature = "demo")]
         Command::Demo(args) => demo::demo(&args),
         Command::Offsets(args) => offsets::offsets(args.command),
         Command::Completions { shell } => {

@@ -22,6 +22,7 @@ pub(crate) enum Tell {
     /// At once: the process may have other connectors to run.
     AtOnce,
     /// Somebody else does.
+    #[cfg(feature = "demo")]
     Never,
 }
 

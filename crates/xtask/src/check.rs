@@ -1,8 +1,37 @@
 //! `cargo xtask check`: what must hold before a change is looked at.
 
-use crate::{Outcome, arrows, shell};
+use crate::{Outcome, arrows, provide, shell};
+use clap::ValueEnum;
+use std::process::Command;
 
-pub(crate) fn run() -> Outcome {
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What to check
+    #[arg(value_enum, default_value = "all")]
+    what: What,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum What {
+    /// Formatting, lints and arrows
+    Code,
+    /// Licences, sources and versions of dependencies, and those that nothing uses; builds cargo-deny and
+    /// cargo-machete the first time
+    Dependencies,
+    All,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    if args.what != What::Dependencies {
+        code()?;
+    }
+    if args.what != What::Code {
+        dependencies()?;
+    }
+    Ok(())
+}
+
+fn code() -> Outcome {
     shell::run(&mut shell::cargo(["fmt", "--all", "--check"]))?;
     shell::run(&mut shell::cargo([
         "clippy",
@@ -13,5 +42,31 @@ pub(crate) fn run() -> Outcome {
         "-D",
         "warnings",
     ]))?;
+    // The small image leaves out the demo.
+    shell::run(&mut shell::cargo([
+        "clippy",
+        "--package",
+        "walferry",
+        "--no-default-features",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ]))?;
     arrows::run()
 }
+
+/// Advisories are looked up by `cargo deny check advisories`: their database is a git repository, which not every
+/// machine reaches.
+fn dependencies() -> Outcome {
+    let machete = provide::tool("cargo-machete", "0.9.2")?;
+    shell::run(Command::new(machete).current_dir(shell::root()))?;
+    let deny = provide::tool("cargo-deny", DENY)?;
+    shell::run(
+        Command::new(deny)
+            .args(["check", "bans", "licenses", "sources"])
+            .current_dir(shell::root()),
+    )
+}
+
+const DENY: &str = "0.20.2";

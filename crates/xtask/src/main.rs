@@ -30,8 +30,8 @@ enum Task {
     Test(test::Args),
     /// Show Walferry at work; brings a Postgres where there is none
     Demo(demo::Args),
-    /// Formatting, lints and arrows, as a reviewer would ask for them
-    Check,
+    /// Formatting, lints, arrows and dependencies, as a reviewer would ask for them
+    Check(check::Args),
     /// Check who may depend on whom, and that pure crates stay pure
     Arrows,
     /// Kill Walferry again and again while rows are written, and look for what was lost; or measure its memory
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Test(args) => test::run(&args),
         Task::Demo(args) => demo::run(&args),
-        Task::Check => check::run(),
+        Task::Check(args) => check::run(&args),
         Task::Arrows => arrows::run(),
         Task::Soak(args) => soak::run(&args),
         Task::Bench(args) => bench::run(&args),

@@ -29,7 +29,10 @@ enum What {
     E2e,
     /// Walferry beside Debezium on Kafka Connect
     Parity,
+    /// The three above; of what versions of Postgres differ in, on each version
     All,
+    /// What takes too long for every change: all of `e2e` on each version of Postgres
+    Wide,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
@@ -38,6 +41,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if wanted(What::Pure) {
         arrows::run()?;
         shell::run(shell::cargo(["test", "--workspace"]).arg("--").args(&args.rest))?;
+    }
+    if args.what == What::Wide {
+        shell::run(&mut shell::cargo(["build", "--workspace", "--bins"]))?;
+        for major in provide::postgres_versions() {
+            run_on_servers("e2e", &provide::servers(Some(major))?, false, &args.rest)?;
+        }
     }
     if wanted(What::E2e) || wanted(What::Parity) {
         let servers = provide::servers(args.pg)?;

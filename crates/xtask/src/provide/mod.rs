@@ -5,6 +5,9 @@ mod apt;
 mod java;
 mod maven;
 mod postgres;
+mod tools;
+
+pub(crate) use tools::tool;
 
 use crate::{Outcome, shell};
 use std::path::PathBuf;
