@@ -1,4 +1,4 @@
-//! Avro with a real schema registry: what is registered, what records carry, and what happens while the registry is away.
+//! Converters with a real schema registry: what is registered, what records carry, and what happens while the registry is away.
 
 use crate::outbox::Outbox;
 use crate::world::{self, World};
@@ -98,6 +98,88 @@ fn every_interface_gives_the_ids_that_records_carry() {
                 .is_some_and(|subjects| subjects.iter().any(|known| *known == *subject))
         };
         assert!(has("key") && has("value"), "{name}: {subjects}");
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    }
+}
+
+/// Every kind of schema, in a registry that reads it: a schema that it cannot read is refused.
+#[test]
+fn json_schema_and_protobuf_are_registered_and_their_ids_stand_in_front_of_values() {
+    let (world, registry) = (world::shared(), Registry::start());
+    let of = |class: &str, more: &[(&'static str, &str)]| {
+        let mut options = vec![("", class.to_owned()), ("schema.registry.url", registry.confluent())];
+        options.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
+        options
+    };
+    let json = "io.confluent.connect.json.JsonSchemaConverter";
+    let protobuf = "io.confluent.connect.protobuf.ProtobufConverter";
+    for (name, options, kind) in [
+        ("json_schema", of(json, &[]), "JSON"),
+        (
+            "json_schema_closed",
+            of(json, &[("object.additional.properties", "false"), ("decimal.format", "NUMERIC")]),
+            "JSON",
+        ),
+        ("protobuf", of(protobuf, &[]), "PROTOBUF"),
+        ("protobuf_optional", of(protobuf, &[("optional.for.nullables", "true")]), "PROTOBUF"),
+        ("protobuf_wrapped", of(protobuf, &[("wrapper.for.nullables", "true")]), "PROTOBUF"),
+    ] {
+        let outbox = Outbox::new(&world, name);
+        let sql = outbox.database.sql();
+        sql.run("create table t (id int primary key, s smallint, n numeric(10,2), at timestamptz, tags text[], v text)");
+        let mut walferry = start(&outbox, &options);
+        sql.run("insert into t values (7, 3, 12.50, '2024-02-29 12:00Z', '{a,b}', 'x')");
+        let record = one_row(&outbox, &world, "t");
+        for (part, bytes) in [("key", &record.key), ("value", &record.value)] {
+            let id = id(bytes);
+            let found = registry.ask("GET", &format!("/schemas/ids/{id}"), None);
+            assert_eq!(found["schemaType"], kind, "{name}: {found}");
+            let versions = registry.ask("GET", &format!("/subjects/{}-{part}/versions", topic(&outbox, "t")), None);
+            assert_eq!(versions, json!([1]), "{name}");
+        }
+        let (key, value) = (record.key.unwrap_or_default(), record.value.unwrap_or_default());
+        match kind {
+            "JSON" => {
+                assert_eq!(&key[5..], br#"{"id":7}"#, "{name}");
+                let value: Value = serde_json::from_slice(&value[5..]).expect("JSON");
+                assert_eq!(value["after"]["v"], "x", "{name}: {value}");
+            }
+            // The first message of the file, and its first field.
+            _ => assert_eq!(&key[5..], [0, 8, 7], "{name}"),
+        }
+        // It is known: neither a restart nor another row makes a version.
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+        let mut walferry = start(&outbox, &options);
+        sql.run("insert into t values (8)");
+        world.kafka.wait_for_records(&topic(&outbox, "t"), 2);
+        let versions = registry.ask("GET", &format!("/subjects/{}-value/versions", topic(&outbox, "t")), None);
+        assert_eq!(versions, json!([1]), "{name}");
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    }
+}
+
+#[test]
+fn ext_json_carries_the_id_that_its_generation_of_apicurio_writes() {
+    let (world, registry) = (world::shared(), Registry::start());
+    for version in [2, 3] {
+        let name = format!("ext_json_{version}");
+        let outbox = Outbox::new(&world, &name);
+        let sql = outbox.database.sql();
+        sql.run("create table t (id int primary key, v text)");
+        let options = vec![
+            ("", "io.apicurio.registry.utils.converter.ExtJsonConverter".to_owned()),
+            ("apicurio.registry.url", registry.apicurio(version)),
+            ("apicurio.registry.auto-register", "true".to_owned()),
+        ];
+        let mut walferry = start(&outbox, &options);
+        sql.run("insert into t values (7, 'x')");
+        let record = one_row(&outbox, &world, "t");
+        let key: Value = serde_json::from_slice(record.key.as_deref().unwrap_or_default()).expect("JSON");
+        assert_eq!(key["payload"], json!({"id": 7}), "{key}");
+        let id = key["schemaId"].as_i64().expect("an id");
+        let by = if version == 2 { "globalIds" } else { "contentIds" };
+        let schema = registry.ask_own(version, &format!("/ids/{by}/{id}"));
+        assert_eq!(schema["fields"][0]["field"], "id", "{schema}");
         assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     }
 }

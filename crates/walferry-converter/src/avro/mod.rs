@@ -129,6 +129,25 @@ impl AvroConverter {
         })
     }
 
+    /// The same for a value within another one: its id stands in front of it, wherever the options put it. Appends the bytes.
+    pub(crate) fn within(mut self) -> Self {
+        self.link.in_front();
+        self
+    }
+
+    /// Appends a value with its id.
+    ///
+    /// # Errors
+    /// When the value does not fit, or when there is no id.
+    pub(crate) fn append(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+        self.write(topic, typed, out).map(drop)
+    }
+
+    /// Where the registry is.
+    pub(crate) fn urls(&self) -> &[String] {
+        &self.link.settings.urls
+    }
+
     const fn class(&self) -> &'static str {
         match self.family {
             Family::Confluent => "io.confluent.connect.avro.AvroConverter",

@@ -1,24 +1,29 @@
-//! `io.debezium.converters.CloudEventsConverter`, with JSON.
+//! `io.debezium.converters.CloudEventsConverter`, with JSON and with Avro.
 
+mod avro;
 mod header;
 mod options;
 mod plan;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use walferry_config::{Findings, Options, Reader};
 use walferry_record::{Struct, Typed, Value};
 
 use crate::error::{Failure, Problem};
-use crate::json::{push_integer, push_string};
+use crate::json::{push_base64, push_integer, push_string};
+use crate::registry::{Registry, Settings};
 use crate::{Converter, Encoded, Error, JsonConverter, Part, WrittenHeaders};
 use walferry_record::java::date::push_iso_instant;
 
+use avro::Avro;
 pub(crate) use options::DECLARATIONS;
 use options::{Format, Metadata, Traceparent};
 use plan::{Plan, Plans};
 
-/// Writes a change event as a CloudEvent in structured mode: JSON with the event's attributes and, in `data`, the row before and after.
+/// Writes a change event as a CloudEvent in structured mode: the event's attributes and, in `data`, the row before and after. The event
+/// is JSON or Avro, and so is `data` within JSON.
 ///
 /// What is no change event (a heartbeat, the beginning of a transaction) becomes Kafka's null, as in Debezium.
 #[derive(Debug)]
@@ -26,6 +31,7 @@ pub struct CloudEventsConverter {
     metadata: Metadata,
     extensions: bool,
     plans: Plans,
+    avro: Option<Avro>,
 }
 
 /// The record that an event is made of.
@@ -55,29 +61,29 @@ impl CloudEventsConverter {
     /// A converter, unless an option is wrong.
     pub(crate) fn from_options(options: &Options) -> (Option<Self>, Findings) {
         let mut reader = Reader::new(options, DECLARATIONS);
-        for (property, name) in [
-            (&options::SERIALIZER, "serializer.type"),
-            (&options::DATA_SERIALIZER, "data.serializer.type"),
-        ] {
-            if reader.get(property) == Format::Avro {
-                reader
-                    .problem(name, "is avro, which Walferry does not support yet")
-                    .hint = Some("set it to `json`".to_owned());
-            }
+        let (event, data) = (reader.get(&options::SERIALIZER), reader.get(&options::DATA_SERIALIZER));
+        if (event, data) == (Format::Avro, Format::Json) {
+            let finding = reader.problem("data.serializer.type", "is json, which an event in Avro cannot have");
+            finding.hint = Some("set data.serializer.type=avro as well".to_owned());
         }
         let metadata = Metadata::read(&mut reader);
         let extensions = reader.get(&options::EXTENSIONS);
-        reader.get(&options::ADJUSTMENT);
-        reader.get(&options::EVENT_SCHEMA);
+        let names = (reader.get(&options::EVENT_SCHEMA), reader.get(&options::ADJUSTMENT));
+        let avro =
+            (data == Format::Avro).then(|| Avro::from_options(&mut reader, options, event == Format::Avro, names));
         let (json, findings) = JsonConverter::from_options(&options.below("json."));
         reader.extend(findings);
         let plans = json.map(|json| Plans::new(&json, metadata.block));
-        let (parts, findings) = reader.finish((metadata, extensions, plans));
-        let converter = parts.and_then(|(metadata, extensions, plans)| {
+        let (parts, findings) = reader.finish((metadata, extensions, plans, avro));
+        let converter = parts.and_then(|(metadata, extensions, plans, avro)| {
             Some(Self {
                 metadata,
                 extensions,
                 plans: plans?,
+                avro: match avro {
+                    Some(avro) => Some(avro?),
+                    None => None,
+                },
             })
         });
         (converter, findings)
@@ -85,6 +91,7 @@ impl CloudEventsConverter {
 
     fn write(
         &mut self,
+        topic: &str,
         typed: &Typed<'_>,
         headers: Option<WrittenHeaders<'_>>,
         out: &mut Vec<u8>,
@@ -109,7 +116,31 @@ impl CloudEventsConverter {
             record: typed.value.as_struct().ok_or(Problem::Mismatch)?,
             headers: found,
         };
-        event.write(self.metadata, self.extensions, &mut self.plans, out)?;
+        let (metadata, extensions) = (self.metadata, self.extensions);
+        let source = event.source(metadata)?;
+        let connector = text(source, "connector")?;
+        if connector != CONNECTOR {
+            let connector = connector.into_owned();
+            return Err(Problem::NoCloudEvents { connector }.into());
+        }
+        let data_name = match metadata.data_schema_name {
+            true => Some(event.header_text("dataSchemaName")?),
+            false => None,
+        };
+        let plan = self.plans.get(event.record.schema(), data_name)?;
+        match &mut self.avro {
+            None => event.write(metadata, extensions, plan, &Data::Json, out)?,
+            Some(avro) => {
+                avro.encode_data(topic, plan, event.record)?;
+                match avro.is_event() {
+                    false => event.write(metadata, extensions, plan, &avro.data(), out)?,
+                    true => {
+                        let values = event.values(metadata, extensions, avro)?;
+                        avro.write_event(topic, source, extensions, metadata.traceparent, values, out)?;
+                    }
+                }
+            }
+        }
         Ok(Encoded::Bytes)
     }
 
@@ -122,7 +153,7 @@ impl CloudEventsConverter {
         out: &mut Vec<u8>,
     ) -> Result<Encoded, Error> {
         let start = out.len();
-        self.write(typed, headers, out).map_err(|failure| {
+        self.write(topic, typed, headers, out).map_err(|failure| {
             out.truncate(start);
             failure.of(Self::CLASS, topic, part)
         })
@@ -139,26 +170,25 @@ fn read_headers(headers: WrittenHeaders<'_>, written: &[u8]) -> Result<Vec<(&'st
     Ok(found)
 }
 
+/// What an event's `data` is.
+enum Data<'a> {
+    /// JSON, as the plan has it.
+    Json,
+    /// Avro, with its id in front, and the URL of its schema.
+    Avro { bytes: &'a [u8], schema: String },
+}
+
 impl Event<'_, '_> {
+    /// Writes the event as JSON.
     fn write(
         &self,
         metadata: Metadata,
         extensions: bool,
-        plans: &mut Plans,
+        plan: &mut Plan,
+        data: &Data<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Box<Failure>> {
         let source = self.source(metadata)?;
-        let connector = text(source, "connector")?;
-        if connector != CONNECTOR {
-            let connector = connector.into_owned();
-            return Err(Problem::NoCloudEvents { connector }.into());
-        }
-        let data_name = match metadata.data_schema_name {
-            true => Some(self.header_text("dataSchemaName")?),
-            false => None,
-        };
-        let plan = plans.get(self.record.schema(), data_name)?;
-
         out.extend_from_slice(b"{\"id\":");
         match metadata.id {
             true => push_string(out, self.header_text("id")?),
@@ -174,7 +204,13 @@ impl Event<'_, '_> {
         out.extend_from_slice(b",\"time\":\"");
         let time = field(source, "ts_ms")?.as_integer().ok_or(Problem::RequiredNull)?;
         push_iso_instant(out, time);
-        out.extend_from_slice(b"\",\"datacontenttype\":\"application/json\"");
+        match data {
+            Data::Json => out.extend_from_slice(b"\",\"datacontenttype\":\"application/json\""),
+            Data::Avro { schema, .. } => {
+                out.extend_from_slice(b"\",\"datacontenttype\":\"application/avro\",\"dataschema\":");
+                push_string(out, schema);
+            }
+        }
         match metadata.traceparent {
             Traceparent::Absent => {}
             Traceparent::Header => {
@@ -187,9 +223,69 @@ impl Event<'_, '_> {
             self.write_extensions(metadata, source, plan, out)?;
         }
         out.extend_from_slice(b",\"data\":");
-        plan.write_data(self.record, out)?;
+        match data {
+            Data::Json => plan.write_data(self.record, out)?,
+            Data::Avro { bytes, .. } => {
+                out.push(b'"');
+                push_base64(out, bytes);
+                out.push(b'"');
+            }
+        }
         out.push(b'}');
         Ok(())
+    }
+
+    /// The event's attributes for Avro, in the order of their schema, without `data`.
+    fn values(&self, metadata: Metadata, extensions: bool, avro: &Avro) -> Result<Vec<Value<'static>>, Box<Failure>> {
+        let source = self.source(metadata)?;
+        let string = |text: &str| Value::string(text.to_owned());
+        let mut time = Vec::new();
+        push_iso_instant(
+            &mut time,
+            field(source, "ts_ms")?.as_integer().ok_or(Problem::RequiredNull)?,
+        );
+        let mut values = vec![
+            match metadata.id {
+                true => string(self.header_text("id")?),
+                false => Value::string(id(source)?),
+            },
+            Value::string(format!("/debezium/{CONNECTOR}/{}", text(source, "name")?)),
+            string("1.0"),
+            match metadata.kind {
+                true => string(self.header_text("type")?),
+                false => Value::string(format!("io.debezium.connector.{CONNECTOR}.DataChangeEvent")),
+            },
+            Value::string(String::from_utf8_lossy(&time).into_owned()),
+            string("application/avro"),
+            Value::string(avro.schema_url()),
+        ];
+        match metadata.traceparent {
+            Traceparent::Absent => {}
+            Traceparent::Header => values.push(string(self.header_text("traceparent")?)),
+            Traceparent::Value => return Err(Problem::NoTraceparent.into()),
+        }
+        if !extensions {
+            return Ok(values);
+        }
+        values.push(match metadata.block {
+            true => string(self.header_text("op")?),
+            false => string(&text(self.record, "op")?),
+        });
+        for value in (0..source.schema().fields().len()).map(|place| source.get_at(place)) {
+            values.push(attribute_value(value)?);
+        }
+        let transaction = match metadata.block {
+            true => self.header("transaction"),
+            false => self.record.get("transaction"),
+        };
+        let transaction = transaction.and_then(Value::as_struct);
+        for name in ["id", "total_order", "data_collection_order"] {
+            values.push(match transaction {
+                Some(transaction) => attribute_value(field(transaction, name)?)?,
+                None => Value::Null,
+            });
+        }
+        Ok(values)
     }
 
     /// Operation, source block and transaction as attributes of the event.
@@ -304,6 +400,20 @@ fn write_attribute(value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Problem> 
     Ok(())
 }
 
+/// The same for Avro.
+fn attribute_value(value: &Value<'_>) -> Result<Value<'static>, Problem> {
+    Ok(match value {
+        Value::Null => Value::Null,
+        Value::Boolean(flag) => Value::Boolean(*flag),
+        Value::String(text) => Value::string(text.clone().into_owned()),
+        Value::Int64(number) => Value::string(number.to_string()),
+        value => match value.as_integer().and_then(|number| number.try_into().ok()) {
+            Some(number) => Value::Int32(number),
+            None => return Err(Problem::Mismatch),
+        },
+    })
+}
+
 impl Converter for CloudEventsConverter {
     fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
         self.encode_all(topic, part, typed, None, out)
@@ -318,6 +428,12 @@ impl Converter for CloudEventsConverter {
         out: &mut Vec<u8>,
     ) -> Result<Encoded, Error> {
         self.encode_all(topic, part, typed, Some(headers), out)
+    }
+
+    fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
+        if let Some(avro) = &mut self.avro {
+            avro.attach(connect);
+        }
     }
 }
 
@@ -340,7 +456,12 @@ mod tests {
             (
                 "serializer.type",
                 "avro",
-                "value.converter.serializer.type is avro, which",
+                "value.converter.data.serializer.type is json, which an event in Avro cannot have",
+            ),
+            (
+                "data.serializer.type",
+                "avro",
+                "value.converter.avro.schema.registry.url is required",
             ),
             ("data.serializer.type", "protobuf", "which is not one of json, avro"),
             (

@@ -1,14 +1,15 @@
 //! The options of CloudEventsConverter.
 
-use walferry_config::{Property, Reader, Support, ValueError, properties};
+use walferry_config::connector::NameAdjustment;
+use walferry_config::{Property, Reader, ValueError, properties};
 
 properties! {
     pub(super) const SERIALIZER: Property<Format> = Property::new("serializer.type")
         .default("json")
-        .text("How the event is written. `avro` needs a schema registry, which Walferry does not support yet.");
+        .text("How the event is written. With `avro`, `data.serializer.type` has to be `avro`, too.");
     pub(super) const DATA_SERIALIZER: Property<Format> = Property::new("data.serializer.type")
         .default("json")
-        .text("How the event's `data` is written.");
+        .text("How the event's `data` is written. `avro` needs a schema registry: `avro.schema.registry.url`, or `avro.apicurio.registry.url`.");
     pub(super) const JSON_OPTION: Property<String> = Property::new("json.<option>")
         .text("An option of the JsonConverter that writes the event, such as `json.schemas.enable`, which concerns `data` alone.");
     pub(super) const EXTENSIONS: Property<bool> = Property::new("extension.attributes.enable")
@@ -24,16 +25,13 @@ properties! {
     pub(super) const DATA_NAME_FROM_HEADER: Property<bool> = Property::new("schema.data.name.source.header.enable")
         .default("false")
         .text("Takes the name of the schema of `data` from the header `dataSchemaName`, where `metadata.source` says so too.");
-    pub(super) const ADJUSTMENT: Property<String> = Property::new("schema.name.adjustment.mode")
+    pub(super) const ADJUSTMENT: Property<NameAdjustment> = Property::new("schema.name.adjustment.mode")
         .default("avro")
-        .text("How the name of the event's schema is made a legal one.")
-        .support(Support::Accepted { why: "JSON does not carry that name" });
+        .text("How the name of the event's schema is made a legal one. Only Avro carries that name.");
     pub(super) const EVENT_SCHEMA: Property<Option<String>> = Property::new("schema.cloudevents.name")
-        .text("The name of the event's schema.")
-        .support(Support::Accepted { why: "JSON does not carry that name" });
+        .text("The name of the event's schema. Without it, it is `<topic.prefix>.<database>.CloudEvents.Envelope`. Only Avro carries that name.");
     pub(super) const AVRO_OPTION: Property<String> = Property::new("avro.<option>")
-        .text("An option of the Avro converter.")
-        .support(Support::Accepted { why: "nothing is written as Avro" });
+        .text("An option of the Avro converter: of Apicurio's where `avro.apicurio.registry.url` is set, otherwise of Confluent's.");
 }
 
 walferry_config::choices! {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, hash_map};
 use std::sync::Arc;
 
-use walferry_record::{Field, Schema, SchemaRef, Struct};
+use walferry_record::{Field, Schema, SchemaRef, Struct, Typed, Value};
 
 use super::CONNECTOR;
 use crate::JsonConverter;
@@ -28,7 +28,8 @@ pub(super) struct Plans {
 pub(super) struct Plan {
     /// Held, so that no other schema can come to lie at its address.
     schema: SchemaRef,
-    /// How `data` is written.
+    data_schema: SchemaRef,
+    /// How `data` is written as JSON.
     data: Entry,
     /// What stands before the value of each field of `data`, and the field's place in the record.
     fields: Vec<(Box<[u8]>, usize)>,
@@ -95,6 +96,7 @@ impl Plan {
         Ok(Self {
             schema: schema.clone(),
             data: Entry::new(&data, style, with_schema),
+            data_schema: data,
             fields: before.into_iter().zip(places).collect(),
             with_schema,
             source: None,
@@ -121,6 +123,13 @@ impl Plan {
         Ok(())
     }
 
+    /// `data` as a value.
+    pub(super) fn data<'a>(&self, record: &'a Struct<'_>) -> Typed<'a> {
+        let values = self.fields.iter().map(|(_, place)| record.get_at(*place).reborrow());
+        let data = Struct::new(self.data_schema.clone(), values.collect());
+        Typed::new(self.data_schema.clone(), Value::Struct(data))
+    }
+
     /// What stands before each attribute of the source block.
     pub(super) fn source_attributes(&mut self, source: &SchemaRef) -> AttributeNames {
         match &self.source {
@@ -135,10 +144,11 @@ impl Plan {
 }
 
 /// Debezium leaves out what is no letter and no digit: `ts_ms` becomes `tsms`.
+pub(super) fn attribute_name(name: &str) -> String {
+    let legal = name.chars().filter(char::is_ascii_alphanumeric);
+    "iodebezium".chars().chain(legal).collect()
+}
+
 fn attribute(name: &str) -> Box<[u8]> {
-    let legal = name.bytes().filter(|c| c.is_ascii_alphanumeric());
-    let mut before = b",\"iodebezium".to_vec();
-    before.extend(legal);
-    before.extend_from_slice(b"\":");
-    before.into()
+    format!(",\"{}\":", attribute_name(name)).into_bytes().into()
 }

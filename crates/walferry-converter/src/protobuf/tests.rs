@@ -68,9 +68,7 @@ fn difference(case: &Json) -> Option<String> {
     if record != case["record"] {
         return Some(format!("{record} in place of {}", case["record"]));
     }
-    let Some(bytes) = case["bytes"].as_str() else {
-        return None;
-    };
+    let bytes = case["bytes"].as_str()?;
     let index = match case["indexes"].as_str().unwrap().trim_matches(['[', ']']) {
         "" | "0" => vec![0],
         index => vec![2, index.parse::<u8>().unwrap() * 2],

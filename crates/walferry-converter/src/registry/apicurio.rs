@@ -306,6 +306,7 @@ fn framing(reader: &mut Reader<'_>, api: Api, is_key: bool, encoding: Option<&'s
                 true => ("apicurio.key.encoding", encoding),
                 false => ("apicurio.value.encoding", encoding),
             }),
+            wide: !narrow,
         },
         false => Framing::Prefix { wide: !narrow, id },
     }

@@ -19,6 +19,8 @@ pub(crate) enum Framing {
         id: Id,
         /// Name and value of the header that tells how the value is encoded.
         encoding: Option<(&'static str, &'static str)>,
+        /// Whether the id would have eight bytes where it stood in front of the value.
+        wide: bool,
     },
 }
 
@@ -30,6 +32,14 @@ pub(crate) enum Id {
 }
 
 impl Framing {
+    /// The same where there are no headers to put the id into.
+    pub(crate) fn in_front(self) -> Self {
+        match self {
+            Self::Headers { id, wide, .. } => Self::Prefix { wide, id },
+            prefix => prefix,
+        }
+    }
+
     /// Appends what stands in front of the value, or adds the headers. Headers stand on a record only where it has a value.
     pub(crate) fn write(&self, ids: Ids, out: &mut Vec<u8>, added: &mut AddedHeaders) {
         match self {
@@ -42,7 +52,7 @@ impl Framing {
                 out.push(0);
                 out.extend_from_slice(&id.of(ids).to_be_bytes());
             }
-            Self::Headers { name, id, encoding } => {
+            Self::Headers { name, id, encoding, .. } => {
                 added.add(name, &id.of(ids).to_be_bytes());
                 if let Some((name, value)) = encoding {
                     added.add(name, value.as_bytes());
@@ -88,6 +98,7 @@ mod tests {
             name: "apicurio.value.globalId".to_owned(),
             id: Id::Global,
             encoding: Some(("apicurio.value.encoding", "BINARY")),
+            wide: true,
         });
         assert!(out.is_empty());
         assert_eq!(

@@ -57,6 +57,11 @@ impl Link {
         }
     }
 
+    /// Puts the id in front of the value, whatever the options say: there are no headers.
+    pub(crate) fn in_front(&mut self) {
+        self.framing = self.framing.clone().in_front();
+    }
+
     /// Connects it with the client.
     pub(crate) fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
         self.registry = Some(connect(&self.settings));

@@ -58,6 +58,13 @@ impl Registry {
         let path = format!("/apis/ccompat/v7{path}");
         wait_for("the registry's answer", || request(self.port, method, &path, body)).json()
     }
+
+    /// Asks its own interface, of this version.
+    #[track_caller]
+    pub fn ask_own(&self, version: u8, path: &str) -> Value {
+        let path = format!("/apis/registry/v{version}{path}");
+        wait_for("the registry's answer", || request(self.port, "GET", &path, None)).json()
+    }
 }
 
 fn run(folder: &std::path::Path, port: u16, management: u16) -> Process {
