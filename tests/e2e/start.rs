@@ -130,7 +130,7 @@ fn all_problems_of_a_file_are_told_at_once() {
     let outbox = Outbox::new(&world, "problems");
     let config = outbox.config_with([
         ("plugin.name", "wal2json"),
-        ("snapshot.mode", "sometimes"),
+        ("snapshot.mode", "initialy"),
         ("tombstones.on.delete", "maybe"),
         (
             "transforms.outbox.table.fields.additional.placement",
@@ -144,8 +144,8 @@ fn all_problems_of_a_file_are_told_at_once() {
             "wal2json",
             "pgoutput",
             "snapshot.mode",
-            "sometimes",
-            "maybe",
+            "initialy",
+            "tombstones.on.delete is not true or false",
             "aggregate_type",
         ],
     );

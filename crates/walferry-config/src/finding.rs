@@ -92,6 +92,17 @@ impl Findings {
         }
     }
 
+    /// Hides a secret where it is a part of the name of a property, such as that of a transform.
+    pub(crate) fn hide_part_of_names(&mut self, secret: &str) {
+        let (part, hidden) = (format!(".{secret}."), format!(".{HIDDEN}."));
+        for finding in &mut self.0 {
+            let texts = [&mut finding.property, &mut finding.message];
+            for text in texts.into_iter().chain(finding.hint.as_mut()) {
+                *text = text.replace(&part, &hidden);
+            }
+        }
+    }
+
     /// All of them, to hide what must not be shown.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Finding> {
         self.0.iter_mut()

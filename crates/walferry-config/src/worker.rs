@@ -269,9 +269,9 @@ impl Worker {
         }
         let mut reader = Reader::new(&options, DECLARATIONS);
         let worker = Self::from_reader(&mut reader, providers);
-        let (worker, more) = reader.finish(worker);
+        let (worker, mut more) = reader.finish(worker);
+        options.guard(&mut more, &DECLARATIONS.iter().collect::<Vec<_>>());
         findings.extend(more);
-        options.guard(&mut findings, &DECLARATIONS.iter().collect::<Vec<_>>());
         hide_values(&mut findings, &values);
         (worker.filter(|_| !findings.has_problems()), findings)
     }

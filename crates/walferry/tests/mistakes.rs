@@ -40,6 +40,7 @@ impl Scene {
         command
             .args(args)
             .current_dir(self.folder.path())
+            .env("WALFERRY_TEST_SECRET", format!("-{SECRET}-"))
             .env_remove("RUST_LOG");
         command
     }
@@ -439,11 +440,45 @@ fn no_place_that_prints_shows_a_secret() {
         ("producer.override.ssl.keystore.key", "hunter2"),
         ("producer.override.ssl.keystore.certificate.chain", "hunter2"),
     ];
+    let encoded = format!("app%3A{SECRET}%40db");
+    let credentials = format!("app:{SECRET}@");
+    // A password alone, where it is no value of the property's type.
+    let alone = [
+        ("database.hostname", encoded.as_str()),
+        ("database.port", SECRET),
+        ("database.user", credentials.as_str()),
+        ("database.dbname", encoded.as_str()),
+        ("database.password", "${vault:hunter2/path:hunter2}"),
+        ("database.sslmode", SECRET),
+        ("snapshot.mode", SECRET),
+        ("slot.name", "Hunter2-hunter2"),
+        ("key.converter", SECRET),
+        ("transforms", "a"),
+        ("transforms.a.type", SECRET),
+        ("transforms.a.predicate", SECRET),
+        ("connector.class", SECRET),
+        ("producer.override.acks", SECRET),
+        ("producer.override.compression.type", SECRET),
+        ("producer.override.security.protocol", SECRET),
+        ("producer.override.sasl.mechanism", SECRET),
+        (SECRET, ""),
+    ];
+    // What a provider hands out, in properties for which it is no value.
+    let handed_out = [
+        ("database.hostname", "${env:WALFERRY_TEST_SECRET}"),
+        ("database.port", "${env:WALFERRY_TEST_SECRET}"),
+        ("database.user", "${env:WALFERRY_TEST_SECRET}"),
+        ("slot.name", "${env:WALFERRY_TEST_SECRET}"),
+        ("snapshot.mode", "${env:WALFERRY_TEST_SECRET}"),
+        ("transforms", "${env:WALFERRY_TEST_SECRET}"),
+        ("key.converter", "${env:WALFERRY_TEST_SECRET}"),
+        ("producer.override.linger.ms", "${env:WALFERRY_TEST_SECRET}"),
+    ];
     let worker = format!(
-        "listeners=http://u:{SECRET}@h:1\nproducer.sasl.jaas.config={jaas}\nunknown.password={SECRET}\nsasl.jaas.config=\
+        "hunter2\nlisteners=http://u:{SECRET}@h:1\nproducer.sasl.jaas.config={jaas}\nunknown.password={SECRET}\nsasl.jaas.config=\
          {SECRET}\nconfig.providers=x\nconfig.providers.x.class=a.B\nconfig.providers.x.param.token={SECRET}\n"
     );
-    for pairs in [&sound[..], &broken[..], &jaas_broken[..]] {
+    for pairs in [&sound[..], &broken[..], &jaas_broken[..], &alone[..], &handed_out[..]] {
         for log in [&["--log", "info"][..], &["--log-json"], &["--log", "debug"]] {
             let scene = Scene::new(pairs);
             scene.write("worker.properties", &worker);
@@ -458,6 +493,21 @@ fn no_place_that_prints_shows_a_secret() {
     }
     let scene = Scene::new(&[("producer.override.bootstrap.servers", "u:hunter2@127.0.0.1:1")]);
     scene.check(&[]);
+    scene.write("bare.properties", "name=orders\nhunter2\ndatabase.password hunter2\n");
+    for servers in ["u%3Ahunter2%40127.0.0.1:1", "u:hunter2@127.0.0.1:1"] {
+        for config in ["connector.json", "bare.properties"] {
+            let told = scene.run(&["check", "--config", config, "--bootstrap-servers", servers]);
+            told.has(&["bootstrap.servers is ********, which is no list of hosts with ports"]);
+        }
+    }
+    let told = scene.run(&[
+        "check",
+        "--config",
+        "bare.properties",
+        "--bootstrap-servers",
+        "127.0.0.1:1",
+    ]);
+    told.has(&["line 2 has no = in it"]);
 
     let scene = Scene::new(&sound);
     let running = scene.start(free_port());

@@ -135,9 +135,9 @@ impl Connector {
         };
         streaming::warn_of_unused_dead_letters(&mut reader, &connector.errors, connector.events.on_processing_failure);
         connector.force_heartbeat(&mut reader);
-        let (connector, more) = reader.finish(connector);
+        let (connector, mut more) = reader.finish(connector);
+        options.guard(&mut more, &declarations().collect::<Vec<_>>());
         findings.extend(more);
-        options.guard(&mut findings, &declarations().collect::<Vec<_>>());
         hide_values(&mut findings, &values);
         (connector.filter(|_| !findings.has_problems()), findings)
     }
@@ -199,6 +199,10 @@ pub(crate) fn hide_values(findings: &mut Findings, values: &[String]) {
     for value in values {
         for line in value.lines().map(str::trim).filter(|line| line.len() >= SHORTEST) {
             findings.hide(line);
+        }
+        // Names in a list become parts of names of properties.
+        for entry in value.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+            findings.hide_part_of_names(entry);
         }
     }
 }

@@ -463,7 +463,7 @@ mod tests {
                 "avro",
                 "value.converter.avro.schema.registry.url is required",
             ),
-            ("data.serializer.type", "protobuf", "which is not one of json, avro"),
+            ("data.serializer.type", "protobuf", "is not one of json, avro"),
             (
                 "metadata.source",
                 "generate",
@@ -481,8 +481,8 @@ mod tests {
             ),
             (
                 "json.schemas.enable",
-                "maybe",
-                "value.converter.json.schemas.enable is \"maybe\"",
+                "yes",
+                "value.converter.json.schemas.enable is \"yes\"",
             ),
         ];
         for (name, text, expected) in cases {
