@@ -31,13 +31,13 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
+use crate::guard::HEADER_BYTES;
+
 /// How long the header of a request may take.
 const HEADER: Duration = Duration::from_secs(10);
 /// How long after the beginning of its last request a connection lasts. A client that reads an answer slowly or sends a body slowly
 /// has no more time than one that is idle.
 const IDLE: Duration = Duration::from_secs(30);
-/// Bytes of a request's header.
-const HEADER_BYTES: usize = 64 * 1024;
 /// Pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(200);
 /// However many descriptors there are, connections are no more than this.
@@ -182,6 +182,7 @@ async fn answer(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header)
+        // The least that hyper keeps to; `guard` refuses what is longer and has arrived nevertheless.
         .max_buf_size(HEADER_BYTES)
         .serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);

@@ -17,6 +17,9 @@ use crate::connect::ErrorBody;
 /// Bytes of a request's body.
 pub(crate) const BODY_BYTES: usize = 1024 * 1024;
 
+/// Bytes of a request's header: its first line, and names and values with the signs between them.
+pub(crate) const HEADER_BYTES: usize = 64 * 1024;
+
 /// Passes on what may be answered at the address.
 pub(crate) async fn guard(State(address): State<SocketAddr>, request: Request, next: Next) -> Response {
     match refusal(address, &request) {
@@ -34,6 +37,12 @@ pub(crate) async fn guard(State(address): State<SocketAddr>, request: Request, n
 
 fn refusal<B>(address: SocketAddr, request: &axum::http::Request<B>) -> Option<(StatusCode, &'static str)> {
     let headers = request.headers();
+    if header_bytes(request) > HEADER_BYTES {
+        return Some((
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "The header is longer than 64 KiB.",
+        ));
+    }
     let length = text(headers, header::CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
     if length.is_some_and(|length| length > BODY_BYTES as u64) {
         return Some((StatusCode::PAYLOAD_TOO_LARGE, "The body is longer than 1 MiB."));
@@ -65,6 +74,22 @@ fn refusal<B>(address: SocketAddr, request: &axum::http::Request<B>) -> Option<(
         StatusCode::FORBIDDEN,
         "A page of another origin asks. This endpoint answers its own page and programs that are no browsers only.",
     ))
+}
+
+/// The connection reads in pieces, and notices an endless header only at the end of one; so what has arrived is counted, too.
+fn header_bytes<B>(request: &axum::http::Request<B>) -> usize {
+    const VERSION: usize = "  HTTP/1.1\r\n".len();
+    const BETWEEN: usize = ": \r\n".len();
+    let target = request.uri();
+    let host = target
+        .authority()
+        .map_or(0, |authority| authority.as_str().len() + "http://".len());
+    let path = target.path_and_query().map_or(0, |path| path.as_str().len());
+    let fields = request.headers().iter();
+    let fields: usize = fields
+        .map(|(name, value)| name.as_str().len() + value.len() + BETWEEN)
+        .sum();
+    request.method().as_str().len() + host + path + VERSION + fields + "\r\n".len()
 }
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
@@ -174,6 +199,21 @@ mod tests {
             }
         }
         assert_eq!(code(EVERYWHERE, Version::HTTP_10, &[("origin", "http://x")]), 403);
+    }
+
+    #[test]
+    fn a_header_of_more_than_64_kib_is_refused() {
+        let request = |length: usize| {
+            let start = "GET / HTTP/1.1\r\nhost: localhost\r\nx: \r\n\r\n".len();
+            code(
+                LOOPBACK,
+                Version::HTTP_11,
+                &[("host", "localhost"), ("x", &"x".repeat(length - start))],
+            )
+        };
+        assert_eq!(request(64 * 1024), 200);
+        assert_eq!(request(64 * 1024 + 1), 431);
+        assert_eq!(request(70_000), 431);
     }
 
     #[test]
