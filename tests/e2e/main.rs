@@ -14,6 +14,7 @@ mod offsets;
 mod outbox;
 mod postgres;
 mod registry;
+mod reselect;
 mod secure;
 mod servers;
 mod show;

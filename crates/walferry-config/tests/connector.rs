@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use walferry_config::connector::{
-    Filter, LsnFlushMode, NameAdjustment, PublicationAutocreate, SnapshotMode, SslMode, TopicNaming,
+    Filter, LsnFlushMode, NameAdjustment, PublicationAutocreate, ReselectColumns, ReselectFailure, SnapshotMode,
+    SslMode, TopicNaming,
 };
 use walferry_config::{Connector, Findings, Lookup, Severity, Submitted, Worker};
 
@@ -617,5 +618,85 @@ fn unknown_worker_properties_never_prevent_the_start() {
         [
             "offset.flush.intervall.ms is not a property that Walferry knows; it has no effect (did you mean offset.flush.interval.ms?)"
         ]
+    );
+}
+
+#[test]
+fn post_processors_are_read_in_both_forms_and_what_is_wrong_with_them_is_told() {
+    const CLASS: &str = "io.debezium.processors.reselect.ReselectColumnsPostProcessor";
+    let (connector, findings) = read(&[
+        ("post.processors", "new, old"),
+        ("post.processors.new.type", CLASS),
+        ("post.processors.new.reselect.columns.exclude.list", "public.t:secret"),
+        ("old.type", CLASS),
+        ("old.reselect.columns.include.list", "public.t:(a|b)"),
+        ("old.reselect.null.values", "false"),
+        ("old.reselect.use.event.key", "true"),
+        ("old.reselect.error.handling.mode", "FAIL"),
+    ]);
+    assert_eq!(
+        findings,
+        [
+            "Warning: old.* is the older form of post.processors.old.*, as which it is read (write post.processors.old. in place of old.)"
+        ]
+    );
+    let found = connector.unwrap().post_processors;
+    assert!(found[0].columns.passes("public.t:a") && !found[0].columns.passes("PUBLIC.T:SECRET"));
+    let flags = |of: &ReselectColumns| (of.unavailable_values, of.null_values, of.use_event_key, of.on_error);
+    assert_eq!(flags(&found[0]), (true, true, false, ReselectFailure::Warn));
+    assert!(found[1].columns.passes("public.t:b") && !found[1].columns.passes("public.t:c"));
+    assert_eq!(flags(&found[1]), (true, false, true, ReselectFailure::Fail));
+
+    let with = |name, value| {
+        read(&[
+            ("post.processors", "p"),
+            ("post.processors.p.type", CLASS),
+            (name, value),
+        ])
+        .1
+        .join("\n")
+    };
+    let cases = [
+        (
+            ("post.processors.p.reselect.columns.include.lst", "a"),
+            "Warning: post.processors.p.reselect.columns.include.lst is not a property that Walferry knows; it has no effect (did you \
+             mean post.processors.p.reselect.columns.include.list?)",
+        ),
+        (
+            ("post.processors.p.reselect.error.handling.mode", "stop"),
+            "Problem: post.processors.p.reselect.error.handling.mode is \"stop\", which is not one of warn, fail (leave it out for the \
+             default, warn)",
+        ),
+        (
+            ("post.processors.p.reselect.null.values", "yes"),
+            "Problem: post.processors.p.reselect.null.values is \"yes\", which is not true or false (leave it out for the default, true)",
+        ),
+        (
+            ("post.processors.p.type", "com.example.Mine"),
+            "Problem: post.processors.p.type is not a post-processor that Walferry has (leave the name out of post.processors; there is \
+             one class, io.debezium.processors.reselect.ReselectColumnsPostProcessor)",
+        ),
+        (
+            ("post.processors.q.type", CLASS),
+            "Warning: post.processors.q.* has no effect: post.processors does not list q (add q to post.processors)",
+        ),
+        (
+            ("post.processors.p.reselect.cache.enabled", "true"),
+            "Note: post.processors.p.reselect.cache.enabled has no effect: each row is read when its event comes, as in Debezium 3.6",
+        ),
+    ];
+    for ((name, value), expected) in cases {
+        let found = match name {
+            "post.processors.p.type" => read(&[("post.processors", "p"), (name, value)]).1.join("\n"),
+            _ => with(name, value),
+        };
+        assert_eq!(found, expected, "{name}={value}");
+    }
+    let (_, findings) = read(&[("post.processors", "p")]);
+    assert_eq!(
+        findings,
+        [format!(
+            "Problem: post.processors.p.type is required (set it to the name of the class, {CLASS})"
+        )]
     );
 }

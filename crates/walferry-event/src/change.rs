@@ -11,7 +11,7 @@ use crate::outcome::{Failure, Outcome, Skipped};
 use crate::source::{self, CONNECTOR, Context};
 use crate::table::TablePlan;
 use crate::transaction::Transaction;
-use crate::types::{Reason, Unavailable};
+use crate::types::{Decoder, Reason, Unavailable};
 
 /// A row and its key.
 struct Row<'a> {
@@ -74,6 +74,7 @@ impl TablePlan {
             context,
             transaction,
             outcome: Outcome::default(),
+            tuples: None,
         };
         match change.operation {
             Operation::Insert { new } => emit.insert(new)?,
@@ -93,6 +94,7 @@ impl TablePlan {
             context,
             transaction,
             outcome: Outcome::default(),
+            tuples: None,
         };
         emit.envelope(Op::Truncate, Typed::NULL, (Value::Null, Value::Null), None);
         emit.finish()
@@ -112,6 +114,7 @@ impl TablePlan {
             context,
             transaction: None,
             outcome: Outcome::default(),
+            tuples: None,
         };
         let row = emit.row(columns, None)?;
         let key = emit.key(row.key);
@@ -126,6 +129,8 @@ struct Emit<'p, 'a, 't> {
     context: &'p Context<'a>,
     transaction: Option<&'t mut Transaction>,
     outcome: Outcome<'a>,
+    /// The new row, and what the stream says of the old one: for what is read again by its key.
+    tuples: Option<(Tuple<'a>, Option<Tuple<'a>>)>,
 }
 
 impl<'a> Emit<'_, 'a, '_> {
@@ -137,6 +142,7 @@ impl<'a> Emit<'_, 'a, '_> {
     }
 
     fn insert(&mut self, new: Tuple<'a>) -> Result<(), Error> {
+        self.tuples = Some((new, None));
         let row = self.row(new.columns(), None)?;
         let key = self.key(row.key);
         self.envelope(Op::Create, key, (Value::Null, Value::Struct(row.value)), None);
@@ -145,6 +151,7 @@ impl<'a> Emit<'_, 'a, '_> {
 
     fn update(&mut self, old: Option<OldTuple<'a>>, new: Tuple<'a>) -> Result<(), Error> {
         let old_tuple = old.map(OldTuple::tuple);
+        self.tuples = Some((new, old_tuple));
         let old = old_tuple.map(|old| self.row(old.columns(), None)).transpose()?;
         let new = self.row(new.columns(), old_tuple)?;
         let Some(old) = old else {
@@ -198,6 +205,15 @@ impl<'a> Emit<'_, 'a, '_> {
         if plan.skips.contains(&op) {
             self.outcome.left_out = true;
             return;
+        }
+        if let (false, Some((new, old)), Value::Struct(after)) = (plan.reselect.is_empty(), self.tuples, &after)
+            && !key.value.is_null()
+        {
+            let lookups = plan
+                .reselect
+                .iter()
+                .filter_map(|reselect| reselect.lookup(plan, after, new, old));
+            self.outcome.lookups = lookups.collect();
         }
         let block = match &mut self.transaction {
             Some(transaction) => transaction.count(&plan.name, self.context),
@@ -313,8 +329,13 @@ impl<'a> Emit<'_, 'a, '_> {
 
 /// The value of a column.
 fn read<'a>(column: &'a ColumnPlan, field: &'a FieldPlan, value: Column<'a>) -> Result<Value<'a>, Reason> {
+    read_as(&column.decoder, field, value)
+}
+
+/// The value of a column that is decoded in this way.
+pub(crate) fn read_as<'a>(decoder: &'a Decoder, field: &'a FieldPlan, value: Column<'a>) -> Result<Value<'a>, Reason> {
     let value = match value {
-        Column::Text(text) => match column.decoder.decode(text, &field.schema)? {
+        Column::Text(text) => match decoder.decode(text, &field.schema)? {
             Value::Null => return Ok(field.null.reborrow()),
             value => value,
         },

@@ -15,6 +15,8 @@ pub(crate) struct ColumnPlan {
     pub(crate) name: String,
     pub(crate) type_name: String,
     pub(crate) decoder: Decoder,
+    /// How a value is decoded that was read again, where that is another way.
+    pub(crate) decoder_again: Option<Decoder>,
     /// How it is written in rows; `None` where rows do not have it.
     pub(crate) in_row: Option<FieldPlan>,
     /// How it is written in keys, and where; `None` where keys do not have it.
@@ -107,6 +109,7 @@ impl Columns<'_> {
                     name: column.name.clone(),
                     type_name,
                     decoder: Decoder::Nothing,
+                    decoder_again: None,
                     in_row: None,
                     in_key: None,
                 },
@@ -134,12 +137,22 @@ impl Columns<'_> {
             column: ColumnPlan {
                 name: column.name.clone(),
                 type_name,
+                decoder_again: self.decoder_again(&column_type, &mapping.decoder),
                 decoder: mapping.decoder,
                 in_row,
                 in_key,
             },
             left_out,
         }
+    }
+
+    /// A post-processor of Debezium gets objects of the driver, which lose some of times.
+    fn decoder_again(&self, column_type: &ColumnType, decoder: &Decoder) -> Option<Decoder> {
+        if self.stage != Stage::Stream || self.settings.reselect.is_empty() {
+            return None;
+        }
+        let mapping = resolve(column_type, &self.settings.events, Stage::Again, self.catalog)?;
+        (mapping.decoder != *decoder).then_some(mapping.decoder)
     }
 
     /// Whether the column's type is a domain that is declared `NOT NULL`.

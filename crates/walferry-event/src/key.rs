@@ -44,9 +44,14 @@ impl KeyPlan {
 /// The places of the key's columns: those of `message.key.columns`, the primary key, or the first unique index.
 pub(crate) fn key_columns(settings: &Settings, relation: &Relation, facts: Option<&TableFacts>) -> Vec<usize> {
     let own = message_key(settings, relation);
-    if !own.is_empty() {
-        return own;
+    match own.is_empty() {
+        true => primary_columns(relation, facts),
+        false => own,
     }
+}
+
+/// The places of the columns of the primary key, or of the first unique index.
+pub(crate) fn primary_columns(relation: &Relation, facts: Option<&TableFacts>) -> Vec<usize> {
     let place = |name: &String| relation.columns.iter().position(|column| column.name == *name);
     let flagged: Vec<usize> = (0..relation.columns.len())
         .filter(|place| relation.columns[*place].part_of_key)

@@ -15,6 +15,7 @@ mod key;
 mod message;
 mod names;
 mod outcome;
+pub mod reselect;
 mod rules;
 mod settings;
 mod source;

@@ -2,6 +2,7 @@
 
 use walferry_record::Record;
 
+use crate::reselect::Lookup;
 use crate::types::Reason;
 
 /// What a change became.
@@ -15,6 +16,8 @@ pub struct Outcome<'a> {
     pub left_out: bool,
     /// Fields of values that are empty because they could not be converted.
     pub failures: Vec<Failure>,
+    /// What the last of its records is to get from the database before it goes on.
+    pub lookups: Vec<Lookup>,
 }
 
 impl Outcome<'_> {

@@ -1,6 +1,8 @@
 //! What the connector's configuration says about events.
 
-use walferry_config::connector::{ColumnSection, Connector, EventSection, FilterSection, TopicSection};
+use walferry_config::connector::{
+    ColumnSection, Connector, EventSection, FilterSection, ReselectColumns, TopicSection,
+};
 
 /// Everything that decides what a record looks like, the same for all tables.
 #[derive(Debug, Clone)]
@@ -19,6 +21,8 @@ pub struct Settings {
     pub columns: ColumnSection,
     /// How values are written.
     pub events: EventSection,
+    /// What is read again of changed rows.
+    pub reselect: Vec<ReselectColumns>,
 }
 
 impl Settings {
@@ -32,6 +36,7 @@ impl Settings {
             filters: connector.filters.clone(),
             columns: connector.columns.clone(),
             events: connector.events.clone(),
+            reselect: connector.post_processors.clone(),
         }
     }
 

@@ -9,7 +9,8 @@ use crate::Error;
 use crate::catalog::{Catalog, ColumnFacts};
 use crate::change::Op;
 use crate::column::{ColumnPlan, Columns, LeftOut};
-use crate::key::{KeyPlan, key_columns};
+use crate::key::{KeyPlan, key_columns, primary_columns};
+use crate::reselect::{self, Reselect};
 use crate::settings::Settings;
 use crate::source;
 use crate::transaction;
@@ -25,13 +26,15 @@ pub struct TablePlan {
     pub(crate) name: String,
     pub(crate) topic: String,
     captured: bool,
-    pub(crate) columns: Vec<ColumnPlan>,
+    pub(crate) columns: Arc<[ColumnPlan]>,
     pub(crate) row: SchemaRef,
     pub(crate) envelope: SchemaRef,
     pub(crate) source: SchemaRef,
     pub(crate) key: Option<KeyPlan>,
     pub(crate) header: SchemaRef,
     pub(crate) skips: Vec<Op>,
+    /// What is read again of changed rows.
+    pub(crate) reselect: Vec<Reselect>,
     left_out: Vec<LeftOut>,
 }
 
@@ -117,11 +120,28 @@ impl TablePlan {
         let topic = settings.topic(schema, table);
         let row = structure(settings, relation, &topic, "Value", rows)?.optional().build();
         let source = source::schema();
+        let name = format!("{schema}.{table}");
+        let reselect = match (stage, settings.reselect.is_empty()) {
+            // Rows of a snapshot are what the table has.
+            (Stage::Snapshot, _) | (_, true) => Vec::new(),
+            _ => {
+                let primary = primary_columns(relation, facts);
+                reselect::plans(
+                    &settings.reselect,
+                    &settings.events,
+                    &name,
+                    &columns,
+                    &primary,
+                    &key_places,
+                )
+            }
+        };
         Ok(Self {
             settings: settings.clone(),
-            name: format!("{schema}.{table}"),
+            name,
             captured,
-            columns,
+            columns: columns.into(),
+            reselect,
             envelope: envelope(settings, &topic, &row, &source),
             source,
             key: KeyPlan::new(settings, relation, &topic, keys)?,

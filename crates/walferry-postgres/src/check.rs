@@ -58,8 +58,28 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
     }
     if snapshot {
         remarks.extend(rows_remarks(&sql, &server, &connector.snapshot, &tables).await?);
+    } else if !connector.post_processors.is_empty() {
+        remarks.extend(reselect_remark(&server, &tables));
     }
     Ok(remarks)
+}
+
+/// Post-processors read rows of captured tables, too, where no snapshot does.
+fn reselect_remark(server: &Server, tables: &[Captured]) -> Option<Remark> {
+    let denied: Vec<TableName> = tables
+        .iter()
+        .filter(|table| !table.readable)
+        .map(|table| table.name.clone())
+        .collect();
+    if denied.is_empty() {
+        return None;
+    }
+    let problem = Problem::NoSelect {
+        role: server.role.clone(),
+        tables: denied,
+    };
+    let text = format!("`post.processors` cannot read columns again: {}", problem.cause().what);
+    Some(Remark::new(Weight::Caution, text).remedy(problem.hint()))
 }
 
 /// The tables of the database that pass the filters, as SCHEMA.TABLE, in the order of their names.

@@ -21,9 +21,10 @@ use walferry_engine::{
     store::StoredOffset,
 };
 use walferry_event::Settings as EventSettings;
+use walferry_event::reselect::RowReader;
 use walferry_kafka::Producers;
 use walferry_offset::FileStore;
-use walferry_postgres::{Postgres, TimescaleCatalog};
+use walferry_postgres::{Postgres, Rows, TimescaleCatalog};
 use walferry_record::SourcePartition;
 use walferry_registry::Registries;
 use walferry_transform::{Chain, HypertableReader};
@@ -96,7 +97,13 @@ pub(crate) fn connector(
         source: Postgres::new(config, status.clone()),
         sinks: Producers::new(kafka),
         store,
-        pipelines: pipelines(config, &status, folder, Some(Registries::default()), timescale(config)),
+        pipelines: pipelines(
+            config,
+            &status,
+            folder,
+            Some(Registries::default()),
+            from_postgres(config),
+        ),
         status,
     })
 }
@@ -180,13 +187,13 @@ fn settings(loaded: &Loaded, share: usize) -> Settings {
 
 /// Makes the pipeline of each session. The run id, as in Debezium, is new at each start of the process.
 ///
-/// Without `registries` nothing is registered: for what only looks. `hypertables` reads TimescaleDB's catalog where a transform needs it.
+/// Without `registries` nothing is registered: for what only looks.
 pub(crate) fn pipelines(
     config: &Config,
     status: &Status,
     folder: Option<PathBuf>,
     registries: Option<Registries>,
-    hypertables: Box<dyn Fn() -> Arc<dyn HypertableReader>>,
+    readers: Readers,
 ) -> Pipelines {
     let events = Arc::new(EventSettings::new(
         config,
@@ -199,6 +206,7 @@ pub(crate) fn pipelines(
         dead_letters: config.errors.dead_letter_topic.as_ref().map(ToString::to_string),
     };
     let (plugins, heartbeat) = (config.plugins.clone(), config.heartbeat.interval);
+    let has_post_processors = !config.post_processors.is_empty();
     let table_limit = config.streaming.max_tables;
     let xmin = config.streaming.xmin_interval.map(|_| status.xmin.clone());
     Box::new(move |after| {
@@ -213,7 +221,7 @@ pub(crate) fn pipelines(
             ));
         };
         // Anew for each session, as a task of Debezium has it: what one session knows of the catalog is not kept for the next.
-        chain.attach(&mut || hypertables());
+        chain.attach(&mut || (readers.hypertables)());
         let mut pipeline = Pipeline::new(events.clone(), chain, converters, tolerance.clone(), after);
         if let Some(folder) = &folder {
             pipeline = pipeline.with_folder(folder.clone());
@@ -224,6 +232,9 @@ pub(crate) fn pipelines(
         if let Some((most, action)) = table_limit {
             pipeline = pipeline.with_table_limit(most, action);
         }
+        if let Some(rows) = readers.rows.as_ref().filter(|_| has_post_processors) {
+            pipeline = pipeline.with_rows(rows());
+        }
         if let Some(xmin) = &xmin {
             pipeline = pipeline.with_xmin(xmin.clone());
         }
@@ -231,10 +242,21 @@ pub(crate) fn pipelines(
     })
 }
 
-/// Reads TimescaleDB's catalog of the connector's database.
-pub(crate) fn timescale(config: &Config) -> Box<dyn Fn() -> Arc<dyn HypertableReader>> {
-    let config = config.clone();
-    Box::new(move || Arc::new(TimescaleCatalog::new(&config)))
+/// What a pipeline reads of the database beside the stream.
+pub(crate) struct Readers {
+    /// TimescaleDB's catalog, where a transform needs it.
+    pub(crate) hypertables: Box<dyn Fn() -> Arc<dyn HypertableReader>>,
+    /// Rows that post-processors read again; `None` where events shall stay as they come.
+    pub(crate) rows: Option<Box<dyn Fn() -> Arc<dyn RowReader>>>,
+}
+
+/// Reads it of the connector's database, each on a connection that is opened when it is first needed.
+pub(crate) fn from_postgres(config: &Config) -> Readers {
+    let (for_catalog, for_rows) = (config.clone(), config.clone());
+    Readers {
+        hypertables: Box::new(move || Arc::new(TimescaleCatalog::new(&for_catalog))),
+        rows: Some(Box::new(move || Arc::new(Rows::new(&for_rows)))),
+    }
 }
 
 fn converters(plugins: &Plugins, registries: Option<&Registries>) -> Option<Converters> {

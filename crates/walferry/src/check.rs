@@ -13,7 +13,7 @@ use walferry_offset::FileStore;
 use walferry_postgres::Postgres;
 
 use crate::{
-    assemble::{captured, kafka, partition, pipelines, snapshot_policy, timescale},
+    assemble::{captured, from_postgres, kafka, partition, pipelines, snapshot_policy},
     cli::CheckArgs,
     error::Error,
     listen,
@@ -169,7 +169,7 @@ async fn requirements(loaded: &Loaded) -> Vec<Remark> {
     let config = &loaded.connector;
     let look = async {
         let status = std::sync::Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
-        let pipeline = pipelines(config, &status, None, None, timescale(config))(&StoredOffset::default())?;
+        let pipeline = pipelines(config, &status, None, None, from_postgres(config))(&StoredOffset::default())?;
         let mut source = Postgres::new(config, status.clone());
         if pipeline.reads_hypertables() {
             source.control().hypertables().await?;

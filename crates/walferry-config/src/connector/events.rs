@@ -264,9 +264,6 @@ properties! {
     const CONVERTERS: Property<Option<String>> = Property::new("converters")
         .text("Java classes that convert single columns.")
         .support(Support::Refused { hint: "Walferry runs no Java classes; use the handling modes, or a transform" });
-    const POST_PROCESSORS: Property<Option<String>> = Property::new("post.processors")
-        .text("Steps that change an event before it is sent, such as reading columns again.")
-        .support(Support::Refused { hint: "not built yet; REPLICA IDENTITY FULL sends unchanged large values as well" });
     const INCLUDE_SCHEMA_CHANGES: Property<bool> = Property::new("include.schema.changes").default("true")
         .text("Sends DDL, in connectors for other systems.")
         .support(Support::Accepted { why: "Debezium sends none for Postgres either" });

@@ -251,7 +251,7 @@ fn predicates(reader: &mut Reader<'_>) -> Vec<PredicatePlugin> {
 }
 
 /// The names of a list; one that comes twice is a problem, and options of one that is not in it are told of.
-fn names(reader: &mut Reader<'_>, list: &Property<Vec<String>>) -> Vec<String> {
+pub(super) fn names(reader: &mut Reader<'_>, list: &Property<Vec<String>>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in reader.get(list) {
         if name.is_empty() {

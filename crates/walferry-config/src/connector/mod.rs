@@ -8,6 +8,7 @@ mod filters;
 mod framework;
 mod misplaced;
 mod older;
+pub mod post_processors;
 mod postgres;
 mod slot;
 mod snapshot;
@@ -23,6 +24,7 @@ pub use events::{
 };
 pub use filters::{Filter, FilterSection};
 pub use framework::{Plugin, Plugins, PredicatePlugin, TransformPlugin};
+pub use post_processors::{ReselectColumns, ReselectFailure};
 pub use postgres::{ChannelBinding, PostgresSection, SslMode};
 pub use slot::{PublicationAutocreate, PublicationSection, ReplicaIdentity, ReplicaIdentityRule, SlotSection};
 pub use snapshot::{
@@ -59,6 +61,8 @@ pub struct Connector {
     pub columns: ColumnSection,
     /// What events look like.
     pub events: EventSection,
+    /// `post.processors`, in their order.
+    pub post_processors: Vec<ReselectColumns>,
     /// Names of topics.
     pub topics: TopicSection,
     /// Heartbeats.
@@ -85,6 +89,7 @@ pub const CONNECTOR_GROUPS: &[Group] = &[
     filters::GROUP,
     columns::GROUP,
     events::GROUP,
+    post_processors::GROUP,
     topics::GROUP,
     topic_creation::GROUP,
     snapshot::GROUP,
@@ -110,6 +115,7 @@ impl Connector {
         let mut options = resolve(submitted, worker, lookup, &mut findings, &mut values);
         options.hide(&elsewhere::sanitizer_of(&options));
         older::bring_up_to_date(&mut options, &mut findings);
+        post_processors::bring_up_to_date(&mut options, &declarations().collect::<Vec<_>>(), &mut findings);
         let mut reader = Reader::new(&options, declarations());
         let plugins = framework::read(&mut reader, worker);
         reader.extend(check(&plugins));
@@ -124,6 +130,7 @@ impl Connector {
             filters: filters::read(&mut reader),
             columns: columns::read(&mut reader),
             events: events::read(&mut reader),
+            post_processors: post_processors::read(&mut reader),
             topics,
             heartbeat,
             snapshot: snapshot::read(&mut reader),

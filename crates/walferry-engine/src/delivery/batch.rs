@@ -1,9 +1,10 @@
 //! Encoded records on their way from the pipeline to the sink.
 
-use std::ops::Range;
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
+use walferry_event::reselect::{Lookup, RowReading};
 use walferry_pgoutput::Lsn;
-use walferry_record::{Record, Wait};
+use walferry_record::{Need, Record, Wait};
 
 use crate::{
     delivery::{
@@ -23,7 +24,7 @@ pub struct Batch {
     headers: Vec<HeaderPlaces>,
     steps: Vec<Step>,
     /// Records that could not be encoded yet, in order. What comes behind the first of them is not delivered before it.
-    held: Vec<Held>,
+    held: VecDeque<Held>,
 }
 
 /// A record that waits for something. Its place in the order is taken; its bytes are still to come.
@@ -34,6 +35,15 @@ pub(crate) struct Held {
     /// The transform of the chain that it is to go on with; `None` where only its bytes are missing.
     pub(crate) step: Option<usize>,
     pub(crate) wait: Wait,
+    /// What it gets from the database before it goes on.
+    pub(crate) rows: Vec<PendingRow>,
+}
+
+/// Columns of a row that are being read.
+#[derive(Debug)]
+pub(crate) struct PendingRow {
+    pub(crate) lookup: Lookup,
+    pub(crate) reading: Arc<RowReading>,
 }
 
 /// The place that a record keeps while it waits, and the change that it comes from.
@@ -158,17 +168,20 @@ impl Batch {
         });
     }
 
-    /// Keeps the place of a record that has to wait.
+    /// Keeps the place of a record that has to wait; `held` makes what is kept of it, when its place is known.
     pub(crate) fn hold(
         &mut self,
-        record: Record<'static>,
-        step: Option<usize>,
-        wait: Wait,
         table: &str,
         position: Position,
         message: &'static str,
+        held: impl FnOnce(Place) -> Held,
     ) {
-        let index = self.records.len();
+        let place = Place {
+            index: self.records.len(),
+            table: table.to_owned(),
+            position,
+            message,
+        };
         let parts = Parts {
             topic: 0..0,
             table: 0..0,
@@ -178,21 +191,11 @@ impl Batch {
             timestamp_ms: None,
         };
         self.record(self.mark(), parts, position, message);
-        self.held.push(Held {
-            place: Place {
-                index,
-                table: table.to_owned(),
-                position,
-                message,
-            },
-            record,
-            step,
-            wait,
-        });
+        self.held.push_back(held(place));
     }
 
     /// Whether a record waits.
-    pub(crate) const fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         !self.held.is_empty()
     }
 
@@ -202,14 +205,20 @@ impl Batch {
         held.find(|held| held.step.is_some()).map(|held| &held.wait)
     }
 
+    /// Whether more may be put behind what waits. Rows are read meanwhile, so the more are asked for, the fewer round trips they cost.
+    pub(crate) fn may_hold_more(&self) -> bool {
+        let is_row = |held: &Held| matches!(held.wait.need(), Need::Row { .. });
+        self.held.len() < MOST_HELD && self.held.iter().all(is_row)
+    }
+
     /// Takes the first record that waits, to try it again.
     pub(crate) fn take_held(&mut self) -> Option<Held> {
-        (!self.held.is_empty()).then(|| self.held.remove(0))
+        self.held.pop_front()
     }
 
     /// It still waits.
     pub(crate) fn hold_again(&mut self, held: Held) {
-        self.held.insert(0, held);
+        self.held.push_front(held);
     }
 
     /// Fills the place of a record that has waited with what was written since `mark`; with nothing, where there is nothing to be
@@ -254,7 +263,7 @@ impl Batch {
     /// Gives everything up to the first record that waits to progress and to the sink, in order. Where none waits, the batch is
     /// empty again.
     pub fn deliver(&mut self, sink: &mut impl Sink, progress: &Progress, status: &Status) -> Result<(), Failure> {
-        let ready = self.held.first().map_or(self.records.len(), |held| held.place.index);
+        let ready = self.held.front().map_or(self.records.len(), |held| held.place.index);
         let steps = self.steps_before(ready);
         let first = progress.push(self.steps.drain(..steps));
         let mut headers = Vec::new();
@@ -295,14 +304,22 @@ impl Batch {
         if self.is_held() {
             self.records.drain(..ready);
             self.held.iter_mut().for_each(|held| held.place.index -= ready);
+            // Records behind it may have been encoded: their bytes are still wanted. Where all of them wait there are none.
+            if self.records.len() == self.held.len() {
+                self.clear_bytes();
+            }
             return Ok(());
         }
         self.records.clear();
+        self.clear_bytes();
+        Ok(())
+    }
+
+    fn clear_bytes(&mut self) {
         self.headers.clear();
         self.bytes.clear();
         // A huge row must not keep its memory for ever.
         self.bytes.shrink_to(KEPT_BYTES);
-        Ok(())
     }
 
     /// How many steps come before a record, if it is one that waits.
@@ -340,6 +357,9 @@ impl Batch {
         })
     }
 }
+
+/// How many records may wait at once before the first of them is waited for.
+const MOST_HELD: usize = 256;
 
 /// Memory that an empty batch keeps.
 const KEPT_BYTES: usize = 256 * 1024;
@@ -439,7 +459,13 @@ mod tests {
         let wait = Wait::new(Need::SchemaId {
             subject: topic.to_owned(),
         });
-        batch.hold(record, None, wait, "public.t", Position::default(), "INSERT");
+        batch.hold("public.t", Position::default(), "INSERT", |place| Held {
+            place,
+            record,
+            step: None,
+            wait,
+            rows: Vec::new(),
+        });
     }
 
     fn fill(batch: &mut Batch, is_sent: bool) {

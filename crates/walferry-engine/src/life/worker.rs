@@ -118,13 +118,16 @@ impl<K: Sink> Work<K> {
         for frame in std::mem::take(&mut chunk.frames) {
             let result = self.pipeline.on_frame(frame, &chunk.bytes, now, batch);
             // Also before a failure: the rows ahead of the one that fails are to arrive.
+            if batch.is_held() && (result.is_err() || !batch.may_hold_more()) && !self.finish(batch)? {
+                return Ok(false);
+            }
             if (result.is_err() || batch.len() >= BATCH_BYTES) && !self.deliver(batch)? {
                 return Ok(false);
             }
             result?;
-            if batch.is_held() && !self.finish(batch)? {
-                return Ok(false);
-            }
+        }
+        if batch.is_held() && !self.finish(batch)? {
+            return Ok(false);
         }
         self.status
             .counters

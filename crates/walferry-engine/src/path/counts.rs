@@ -23,6 +23,8 @@ pub(crate) struct Counts {
     changes: [u64; 4],
     transactions: u64,
     unconverted: u64,
+    /// Events that were sent without what was to be read again.
+    not_reselected: u64,
     /// Records that were given to the batch.
     pub(crate) records: u64,
     /// Records that were set aside.
@@ -34,6 +36,8 @@ pub(crate) struct Counts {
     last_commit_us: i64,
     /// Columns whose values could not be converted; each is told once.
     told: BTreeSet<(String, String)>,
+    /// Tables whose rows could not be read again, and why; each is told once.
+    told_rows: BTreeSet<(String, String)>,
 }
 
 impl Counts {
@@ -91,6 +95,18 @@ impl Counts {
         }
     }
 
+    /// Columns of a row were to be read again and could not be.
+    pub(crate) fn not_reselected(&mut self, table: &str, why: &str) {
+        self.not_reselected += 1;
+        if self.told_rows.insert((table.to_owned(), why.to_owned())) {
+            warn!(
+                table,
+                reason = why,
+                "an event is sent as it came, without the columns that were to be read again; further ones are only counted"
+            );
+        }
+    }
+
     pub(crate) fn report(&mut self, status: &Status) {
         let counters = &status.counters;
         let add = |counter: &std::sync::atomic::AtomicU64, n: &mut u64| {
@@ -124,6 +140,9 @@ impl Counts {
         }
         for _ in 0..std::mem::take(&mut self.unconverted) {
             status.count_error("unconverted_value");
+        }
+        for _ in 0..std::mem::take(&mut self.not_reselected) {
+            status.count_error("row_not_reselected");
         }
         if self.snapshot_tables > 0 {
             let tables = std::mem::take(&mut self.snapshot_tables);

@@ -1,16 +1,17 @@
 //! The second half of a row's path: record → transforms → converters → batch.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
+use walferry_event::reselect::{Answer, Lookup, RowReader};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Record, Wait};
 use walferry_transform::{Chain, Outcome, Waiting};
 
 use crate::{
     delivery::{
-        batch::{Batch, Held, Mark, Parts},
+        batch::{Batch, Held, Mark, Parts, PendingRow},
         progress::Step,
     },
     failure::{Disposition, Exit, Failure},
@@ -55,6 +56,8 @@ pub(crate) struct Emit {
     withheld: u64,
     /// Who watches the records; nobody while a connector runs.
     pub(crate) witness: Option<Box<dyn Witness>>,
+    /// Who reads rows that are wanted again; nobody where events shall stay as they come.
+    pub(crate) rows: Option<Arc<dyn RowReader>>,
 }
 
 /// The change that a record comes from.
@@ -90,6 +93,7 @@ impl Emit {
             tolerance,
             withheld: 0,
             witness: None,
+            rows: None,
         }
     }
 
@@ -110,10 +114,57 @@ impl Emit {
         }
         self.withheld += u64::from(outcome.left_out);
         self.counts.unconverted(from.table, &outcome.failures);
-        for record in outcome.records {
-            self.send(record, from, out)?;
+        let mut rows = match outcome.lookups.is_empty() {
+            true => Vec::new(),
+            false => self.look_up(outcome.lookups),
+        };
+        let mut records = outcome.records.into_iter();
+        let mut next = records.next();
+        while let Some(record) = next {
+            next = records.next();
+            match (&next, rows.is_empty()) {
+                (None, false) => self.hold_for_rows(record, std::mem::take(&mut rows), from, out),
+                _ => self.send(record, from, out)?,
+            }
         }
         Ok(())
+    }
+
+    /// Has rows read, beside the path of a row.
+    fn look_up(&self, lookups: Vec<Lookup>) -> Vec<PendingRow> {
+        let Some(reader) = &self.rows else { return Vec::new() };
+        let begun = lookups.into_iter().map(|lookup| PendingRow {
+            reading: reader.read(lookup.query.clone()),
+            lookup,
+        });
+        begun.collect()
+    }
+
+    /// Keeps a record that gets columns of its row from the database before the first transform.
+    fn hold_for_rows(&mut self, record: Record<'_>, rows: Vec<PendingRow>, from: Provenance<'_>, out: &mut Batch) {
+        let wait = rows[0].reading.wait().clone();
+        self.hold(record.into_owned(), Some(0), wait, rows, from, out);
+    }
+
+    fn hold(
+        &mut self,
+        record: Record<'static>,
+        step: Option<usize>,
+        wait: Wait,
+        rows: Vec<PendingRow>,
+        from: Provenance<'_>,
+        out: &mut Batch,
+    ) {
+        // What becomes of it in the chain is not known yet: it may not be sent.
+        self.withheld += u64::from(step.is_some());
+        begin_transaction(&mut self.cursor, out);
+        out.hold(from.table, from.position, from.message, |place| Held {
+            place,
+            record,
+            step,
+            wait,
+            rows,
+        });
     }
 
     /// The same with one record.
@@ -132,10 +183,7 @@ impl Emit {
             Made::Parts(parts) => Some(parts),
             Made::Dropped => return Ok(()),
             Made::Waits { record, step, wait } => {
-                // What becomes of it in the chain is not known yet: it may not be sent.
-                self.withheld += u64::from(step.is_some());
-                begin_transaction(&mut self.cursor, out);
-                out.hold(record, step, wait, from.table, from.position, from.message);
+                self.hold(record, step, wait, Vec::new(), from, out);
                 return Ok(());
             }
             Made::Failed(failed) => self.on_failed(failed, mark, from, out)?,
@@ -190,12 +238,38 @@ impl Emit {
 
     /// Tries the records again that wait, in order. Returns what the first of them still waits for.
     pub(crate) fn finish(&mut self, out: &mut Batch) -> Result<Option<Wait>, Failure> {
-        while let Some(held) = out.take_held() {
+        while let Some(mut held) = out.take_held() {
+            self.ask_for_large(&mut held);
+            if let Some(row) = held.rows.iter().find(|row| row.reading.answer().is_none()) {
+                let wait = row.reading.wait().clone();
+                out.hold_again(held);
+                return Ok(Some(wait));
+            }
             let Held {
-                place, record, step, ..
+                place,
+                mut record,
+                step,
+                rows,
+                ..
             } = held;
+            let from = Provenance {
+                table: &place.table,
+                position: place.position,
+                message: place.message,
+            };
             let mark = out.mark();
-            let parts = match self.make(record, step, &place.table, mark, out) {
+            let made = match rows
+                .iter()
+                .try_for_each(|row| self.fill(row, &mut record, &place.table))
+            {
+                Ok(()) => self.make(record, step, &place.table, mark, out),
+                Err(failed) => {
+                    let parts = self.set_aside_change(failed, from, out)?;
+                    out.fill(&place, mark, parts);
+                    continue;
+                }
+            };
+            let parts = match made {
                 Made::Parts(parts) => {
                     self.counts.records += 1;
                     Some(parts)
@@ -207,21 +281,60 @@ impl Emit {
                         record,
                         step,
                         wait: wait.clone(),
+                        rows: Vec::new(),
                     });
                     return Ok(Some(wait));
                 }
-                Made::Failed(failed) => {
-                    let from = Provenance {
-                        table: &place.table,
-                        position: place.position,
-                        message: place.message,
-                    };
-                    self.on_failed(failed, mark, from, out)?
-                }
+                Made::Failed(failed) => self.on_failed(failed, mark, from, out)?,
             };
             out.fill(&place, mark, parts);
         }
         Ok(None)
+    }
+
+    /// It is the turn of this record: what was too large to be read with others is read now.
+    fn ask_for_large(&self, held: &mut Held) {
+        let Some(reader) = &self.rows else { return };
+        for row in &mut held.rows {
+            if row.reading.answer() == Some(&Answer::Large) {
+                row.lookup.query.however_large = true;
+                row.reading = reader.read(row.lookup.query.clone());
+            }
+        }
+    }
+
+    /// Puts what was read of a row into its event.
+    fn fill(&mut self, row: &PendingRow, record: &mut Record<'static>, table: &str) -> Result<(), Failed> {
+        let failed = |what, hint| Failed {
+            stage: "EVENT",
+            what,
+            hint,
+        };
+        let (what, hint) = match row.reading.answer() {
+            Some(Answer::Row(values)) => {
+                let filled = row.lookup.fill(record, values);
+                let failures = filled.map_err(|error| failed(Failure::chain(&error), None))?;
+                self.counts.unconverted(table, &failures);
+                return Ok(());
+            }
+            Some(Answer::Gone) => (
+                "the row is gone, whose columns were to be read again".to_owned(),
+                "set `reselect.error.handling.mode=warn` to send such events as they come".to_owned(),
+            ),
+            Some(Answer::Refused { what, hint }) => (
+                format!("columns of the row cannot be read again: {what}"),
+                hint.clone().unwrap_or_else(|| {
+                    "mend what the server complains of, or leave the columns out of the post-processor".to_owned()
+                }),
+            ),
+            // It has been asked for again by now, and waited for.
+            Some(Answer::Large) | None => return Ok(()),
+        };
+        if row.lookup.must_succeed {
+            return Err(failed(what, Some(hint)));
+        }
+        self.counts.not_reselected(table, &what);
+        Ok(())
     }
 
     /// What becomes of a record that could not be made, of which a part may have been written since `mark`.
@@ -252,15 +365,25 @@ impl Emit {
             },
             what: Failure::chain(error),
         };
+        let mark = out.mark();
+        let parts = self.set_aside_change(failed, from, out)?;
+        self.put(mark, parts, from, out);
+        Ok(())
+    }
+
+    /// What becomes of a change that no event could be made of.
+    fn set_aside_change(
+        &mut self,
+        failed: Failed,
+        from: Provenance<'_>,
+        out: &mut Batch,
+    ) -> Result<Option<Parts>, Failure> {
         let aside = match self.tolerance.changes {
             FailureHandling::Fail => self.tolerance.all.then_some(Log::Failure),
             FailureHandling::Warn => Some(Log::Failure),
             FailureHandling::Skip => Some(Log::Detail),
         };
-        let mark = out.mark();
-        let parts = self.set_aside(failed, aside, from, out)?;
-        self.put(mark, parts, from, out);
-        Ok(())
+        self.set_aside(failed, aside, from, out)
     }
 
     /// Finishes a record whose bytes have been written since `mark`, if there is one.

@@ -9,7 +9,9 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 use walferry_config::{connector::GuardrailAction, limited};
-use walferry_event::{Context, Messages, Settings as EventSettings, Skipped, Transaction, catalog::TableFacts};
+use walferry_event::{
+    Context, Messages, Settings as EventSettings, Skipped, Transaction, catalog::TableFacts, reselect::RowReader,
+};
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
 use walferry_record::Wait;
 use walferry_snapshot::{Again, Done};
@@ -126,6 +128,12 @@ impl Pipeline {
     /// The same with a gate that is opened once the server is known to be the one that was read before.
     pub fn with_gate(mut self, gate: Gate) -> Self {
         self.check.gate = gate;
+        self
+    }
+
+    /// The same where columns that post-processors name are read again of changed rows. Without a reader events stay as they come.
+    pub fn with_rows(mut self, rows: Arc<dyn RowReader>) -> Self {
+        self.emit.rows = Some(rows);
         self
     }
 

@@ -34,6 +34,8 @@ pub(crate) enum Stage {
     Snapshot,
     /// An array of either.
     Element,
+    /// A query of a post-processor for columns of a row that has come with the stream.
+    Again,
 }
 
 /// Why a value could not be converted. It never holds the value.
@@ -121,7 +123,7 @@ impl Stage {
     const fn of_dates(self) -> temporal::Path {
         match self {
             Self::Stream => temporal::Path::Text,
-            Self::Snapshot | Self::Element => temporal::Path::Driver,
+            Self::Snapshot | Self::Element | Self::Again => temporal::Path::Driver,
         }
     }
 
@@ -129,7 +131,7 @@ impl Stage {
     const fn of_times(self) -> temporal::Path {
         match self {
             Self::Stream | Self::Snapshot => temporal::Path::Text,
-            Self::Element => temporal::Path::Driver,
+            Self::Element | Self::Again => temporal::Path::Driver,
         }
     }
 }

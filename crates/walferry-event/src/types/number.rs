@@ -16,7 +16,7 @@ const MAX_SCALE: i32 = 1000;
 pub(super) fn numeric(column: &ColumnType, modes: &EventSection, stage: Stage) -> Mapping {
     let finite = |decoder| match stage {
         Stage::Element => Decoder::FiniteDecimal(Box::new(decoder)),
-        Stage::Stream | Stage::Snapshot => decoder,
+        Stage::Stream | Stage::Snapshot | Stage::Again => decoder,
     };
     let scale = column.digits();
     match modes.decimal {

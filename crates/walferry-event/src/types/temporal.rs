@@ -86,6 +86,9 @@ pub(crate) enum Path {
     Text,
     /// As an object of the driver.
     Driver,
+    /// As an object of the driver whose moment is asked for, not what a calendar writes for it: timestamps with time zone that a
+    /// post-processor has read.
+    Moment,
 }
 
 /// A date.
@@ -94,8 +97,8 @@ pub(super) fn read_date<'a>(bytes: &[u8], unit: DateUnit, path: Path) -> Result<
     let date = match (bytes, path) {
         (b"infinity", Path::Text) => (-5_877_611, 6, 21),
         (b"-infinity", Path::Text) => (-5_877_611, 6, 22),
-        (b"infinity", Path::Driver) => (292_278_994, 8, 16),
-        (b"-infinity", Path::Driver) => (292_269_055, 12, 2),
+        (b"infinity", _) => (292_278_994, 8, 16),
+        (b"-infinity", _) => (292_269_055, 12, 2),
         _ => {
             let mut scanner = Scanner(bytes);
             let written = scanner.date().ok_or(MALFORMED)?;
@@ -103,7 +106,7 @@ pub(super) fn read_date<'a>(bytes: &[u8], unit: DateUnit, path: Path) -> Result<
             match path {
                 Path::Text => date,
                 // `java.sql.Date.toLocalDate` forgets the era.
-                Path::Driver => skip_calendar_gap(date, written),
+                Path::Driver | Path::Moment => skip_calendar_gap(date, written),
             }
         }
     };
@@ -220,7 +223,7 @@ fn local_timestamp(bytes: &[u8], path: Path) -> Option<Moment> {
     let date = scanner.era(date)?;
     let days = match path {
         Path::Text => days_from_civil(date),
-        Path::Driver => days_from_old_calendar(date),
+        Path::Driver | Path::Moment => days_from_old_calendar(date),
     };
     Some(Moment::new(days, micros))
 }
@@ -230,7 +233,7 @@ fn local_timestamp(bytes: &[u8], path: Path) -> Option<Moment> {
 pub(super) fn read_zoned_timestamp(bytes: &[u8], fraction_digits: usize, path: Path) -> Result<Value<'_>, Reason> {
     match (bytes, path) {
         (b"infinity", _) => return Ok(Value::str("infinity")),
-        (b"-infinity", Path::Text) => return Ok(Value::str("-infinity")),
+        (b"-infinity", Path::Text | Path::Moment) => return Ok(Value::str("-infinity")),
         _ => {}
     }
     let digits = (fraction_digits > 0).then_some(fraction_digits);
@@ -241,10 +244,16 @@ pub(super) fn read_zoned_timestamp(bytes: &[u8], fraction_digits: usize, path: P
             digits,
         )));
     }
-    if let Some(text) = utc_timestamp(bytes, fraction_digits) {
+    // `java.util` has another calendar before 1582.
+    if (path != Path::Moment || bytes >= b"1600".as_slice())
+        && let Some(text) = utc_timestamp(bytes, fraction_digits)
+    {
         return Ok(Value::string(text));
     }
-    let time = zoned_moment(bytes).ok_or(Reason::Malformed("timestamp with time zone"))?;
+    let mut time = zoned_moment(bytes).ok_or(Reason::Malformed("timestamp with time zone"))?;
+    if path == Path::Moment {
+        time.days = days_from_old_calendar(civil_from_days(time.days));
+    }
     let (year, month, day) = civil_from_days(time.days);
     // `java.sql.Timestamp.toLocalDateTime` forgets the era.
     let year = if path == Path::Driver && year < 1 {
@@ -369,7 +378,10 @@ pub(super) fn timestamp(mode: TimePrecision, precision: i32, stage: Stage) -> Ma
 pub(super) fn zoned_timestamp(precision: i32, stage: Stage) -> Mapping {
     let decoder = Decoder::ZonedTimestamp {
         fraction_digits: usize::try_from(precision).unwrap_or(0),
-        path: stage.of_times(),
+        path: match stage {
+            Stage::Again => Path::Moment,
+            _ => stage.of_times(),
+        },
     };
     Mapping::new(text("ZonedTimestamp"), decoder, Value::str("1970-01-01T00:00:00Z"))
 }

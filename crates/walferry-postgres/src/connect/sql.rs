@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::config::{ChannelBinding as Binding, SslMode as TlsUse, SslNegotiation};
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::types::{FromSqlOwned, ToSql, Type};
-use tokio_postgres::{Client, CopyOutStream, Row, Statement};
+use tokio_postgres::{Client, CopyOutStream, Row, SimpleQueryMessage, Statement};
 use walferry_config::connector::{ChannelBinding, PostgresSection};
 
 use super::session::options;
@@ -44,6 +44,19 @@ impl Sql {
         self.answer(doing, self.client.query_typed(sql, parameters))
             .await?
             .map_err(|error| Error::sql(doing, error))
+    }
+
+    /// All rows of a statement as the text that the server prints. Several may be under way at once, and take one round trip together.
+    pub(crate) async fn texts(&self, doing: &'static str, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
+        let answer = self.answer(doing, self.client.simple_query(sql)).await?;
+        let messages = answer.map_err(|error| Error::sql(doing, error))?;
+        let rows = messages.into_iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((0..row.len()).map(|place| row.get(place).map(str::to_owned)).collect())
+            }
+            _ => None,
+        });
+        Ok(rows.collect())
     }
 
     /// The first column of the only row.

@@ -26,7 +26,7 @@ use walferry_transform::{HypertableReader, Hypertables, ReadBefore};
 
 use self::made_up::Which;
 use self::play::{Outcome, Played, Shown, Stage};
-use crate::assemble::{captured, pipelines, timescale};
+use crate::assemble::{Readers, captured, from_postgres, pipelines};
 use crate::load::Loaded;
 use crate::say::say;
 
@@ -86,7 +86,17 @@ async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Res
     let status = Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
     let hypertables = read_hypertables(config, &status).await?;
     let mut stage = Stage {
-        pipelines: pipelines(config, &status, None, None, Box::new(move || hypertables.clone())),
+        pipelines: pipelines(
+            config,
+            &status,
+            None,
+            None,
+            Readers {
+                hypertables: Box::new(move || hypertables.clone()),
+                // The rows are there as they were read a moment ago.
+                rows: None,
+            },
+        ),
         lsn,
         xid,
         time_us,
@@ -132,7 +142,7 @@ type Edges = (Vec<Outcome>, Vec<Outcome>);
 
 /// TimescaleDB's catalog, where a transform needs it: read before, as nothing here can wait for it.
 async fn read_hypertables(config: &Connector, status: &Arc<Status>) -> Result<Arc<dyn HypertableReader>, Failure> {
-    let pipeline = pipelines(config, status, None, None, timescale(config))(&StoredOffset::default())?;
+    let pipeline = pipelines(config, status, None, None, from_postgres(config))(&StoredOffset::default())?;
     let found = match pipeline.reads_hypertables() {
         true => Postgres::new(config, status.clone()).control().hypertables().await?,
         false => Hypertables::default(),

@@ -24,6 +24,7 @@ that is, never an error. **Refused** says that the property would change what is
 fn pages() -> Result<Vec<Page>, String> {
     let groups = [
         walferry_config::CONNECTOR_GROUPS,
+        &[walferry_config::connector::post_processors::reselect::GROUP],
         walferry_transform::GROUPS,
         walferry_converter::GROUPS,
         walferry_config::WORKER_GROUPS,

@@ -1,0 +1,265 @@
+//! Rows that post-processors read again.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::sleep;
+use walferry_config::Connector;
+use walferry_engine::Failure;
+use walferry_engine::failure::Disposition;
+use walferry_event::reselect::{Answer, RowQuery, RowReader, RowReading};
+use walferry_record::wait::Trouble;
+
+use crate::catalog::Lookup;
+use crate::connect::{Endpoint, Sql, within};
+use crate::error::Error;
+use crate::quote::{identifier, literal, qualified};
+
+/// How long one try may take. What takes longer is locked or dead, and is asked for again on a new connection.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How many rows are asked for at once.
+const AT_ONCE: usize = 100;
+/// What the columns of a row may take on the server's disk, where many rows are asked for at once.
+const LARGE: usize = 16 * 1024;
+/// Pauses between two tries.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const DOING: &str = "reading columns of a changed row again";
+
+/// Reads rows on a connection of its own, which is opened when the first row is asked for. It tries until it has an answer, and tells who
+/// waits what is in the way. Rows that are asked for while others are being read go to the server together.
+#[derive(Clone)]
+pub struct Rows {
+    asked: UnboundedSender<Asked>,
+}
+
+/// A row that somebody waits for.
+struct Asked {
+    query: RowQuery,
+    reading: Weak<RowReading>,
+}
+
+impl Rows {
+    /// Opens nothing yet. It works on the runtime that it is made in.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub fn new(connector: &Connector) -> Self {
+        let (asked, queue) = unbounded_channel();
+        let lookup = Lookup::new(Endpoint::new(connector.postgres.clone()));
+        tokio::spawn(work(lookup, queue));
+        Self { asked }
+    }
+}
+
+impl RowReader for Rows {
+    fn read(&self, query: RowQuery) -> Arc<RowReading> {
+        let reading = Arc::new(RowReading::new(&query));
+        if let Some(answer) = unasked(&query) {
+            reading.finish(answer);
+            return reading;
+        }
+        // Without a receiver the session is ending, and nobody goes on with the event.
+        let _ = self.asked.send(Asked {
+            query,
+            reading: Arc::downgrade(&reading),
+        });
+        reading
+    }
+}
+
+/// What can be said without asking the server.
+fn unasked(query: &RowQuery) -> Option<Answer> {
+    if query.key.is_empty() {
+        return Some(Answer::Refused {
+            what: format!("{}.{} has no primary key", query.schema, query.table),
+            hint: Some(
+                "set `reselect.use.event.key=true`, which finds the row by the columns of `message.key.columns`"
+                    .to_owned(),
+            ),
+        });
+    }
+    query
+        .key
+        .iter()
+        .any(|(_, value)| value.is_none())
+        .then_some(Answer::Gone)
+}
+
+/// Ends with whoever asks.
+async fn work(mut lookup: Lookup, mut queue: UnboundedReceiver<Asked>) {
+    let mut asked = Vec::new();
+    while queue.recv_many(&mut asked, AT_ONCE).await > 0 {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let Err(error) = try_once(&mut lookup, &mut asked).await else {
+                break;
+            };
+            asked.retain(|row| row.reading.strong_count() > 0);
+            if asked.is_empty() {
+                break;
+            }
+            for reading in asked.iter().filter_map(|row| row.reading.upgrade()) {
+                reading.wait().set_trouble(Trouble {
+                    what: Failure::chain(&error),
+                    hint: error.hint(),
+                });
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+/// Reads all of them, and leaves those in the list that had no answer.
+async fn try_once(lookup: &mut Lookup, asked: &mut Vec<Asked>) -> Result<(), Error> {
+    let read = async {
+        // A server closes idle connections as it likes; that is no failure.
+        let reused = lookup.is_open();
+        match read_all(lookup.sql().await?, asked).await {
+            Err(Error::Lost { .. }) if reused => {
+                lookup.close();
+                read_all(lookup.sql().await?, asked).await
+            }
+            other => other,
+        }
+    };
+    let read = within(LIMIT, read).await;
+    if read.is_none() {
+        lookup.close();
+    }
+    read.unwrap_or(Err(Error::Silent {
+        doing: DOING,
+        seconds: LIMIT.as_secs(),
+    }))
+}
+
+async fn read_all(sql: &Sql, asked: &mut Vec<Asked>) -> Result<(), Error> {
+    let statements: Vec<String> = asked.iter().map(|row| statement(&row.query)).collect();
+    let answers = join_all(statements.iter().map(|statement| sql.texts(DOING, statement))).await;
+    let mut failure = Ok(());
+    let mut answers = answers.into_iter();
+    asked.retain(|row| {
+        let answer = match answers.next() {
+            Some(Ok(rows)) => answer(rows),
+            Some(Err(error)) if is_refused(&error) => Answer::Refused {
+                what: Failure::chain(&error),
+                hint: error.hint(),
+            },
+            Some(Err(error)) => {
+                failure = Err(error);
+                return true;
+            }
+            None => return true,
+        };
+        if let Some(reading) = row.reading.upgrade() {
+            reading.finish(answer);
+        }
+        false
+    });
+    failure
+}
+
+/// Whether the server would say the same again. A damaged row does not mend itself.
+fn is_refused(error: &Error) -> bool {
+    error.server_error().is_some_and(|server| {
+        let is_internal = server.code.starts_with("XX");
+        is_internal || !matches!(server.disposition(), Disposition::Retry)
+    })
+}
+
+/// The first column says whether the rest was left out because it is large.
+fn answer(rows: Vec<Vec<Option<String>>>) -> Answer {
+    let Some(mut row) = rows.into_iter().next() else {
+        return Answer::Gone;
+    };
+    if row.remove(0).as_deref() == Some("t") {
+        return Answer::Large;
+    }
+    Answer::Row(row)
+}
+
+/// The server takes a literal for the type of the column that it is compared with, and finds out what a value takes on its disk without
+/// reading it.
+fn statement(query: &RowQuery) -> String {
+    let columns: Vec<String> = query.columns.iter().map(|name| identifier(name)).collect();
+    let equals = query.key.iter().map(|(name, value)| {
+        let value = value.as_deref().map_or_else(|| "NULL".to_owned(), literal);
+        format!("{} = {value}", identifier(name))
+    });
+    let (table, key) = (
+        qualified(&query.schema, &query.table),
+        equals.collect::<Vec<_>>().join(" AND "),
+    );
+    if query.however_large {
+        return format!("SELECT false, {} FROM {table} WHERE {key} LIMIT 1", columns.join(", "));
+    }
+    let sizes = columns
+        .iter()
+        .map(|column| format!("coalesce(pg_column_size({column}), 0)"));
+    let sizes = sizes.collect::<Vec<_>>().join(" + ");
+    let names: Vec<String> = (0..columns.len()).map(|place| format!("c{place}")).collect();
+    let wanted = names
+        .iter()
+        .map(|name| format!("CASE WHEN large THEN NULL ELSE {name} END"));
+    format!(
+        "SELECT large, {} FROM (SELECT {sizes} > {LARGE}, {} FROM {table} WHERE {key} LIMIT 1) AS r (large, {})",
+        wanted.collect::<Vec<_>>().join(", "),
+        columns.join(", "),
+        names.join(", ")
+    )
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rows").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(key: &[(&str, Option<&str>)]) -> RowQuery {
+        let key = key
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.map(str::to_owned)));
+        RowQuery {
+            schema: "My".to_owned(),
+            table: "t\"x".to_owned(),
+            columns: vec!["A".to_owned(), "b c".to_owned()],
+            key: key.collect(),
+            however_large: true,
+        }
+    }
+
+    #[test]
+    fn names_and_values_are_quoted() {
+        let query = query(&[("Id", Some("it's")), ("n", Some("a\\b"))]);
+        assert_eq!(
+            statement(&query),
+            r#"SELECT false, "A", "b c" FROM "My"."t""x" WHERE "Id" = 'it''s' AND "n" = E'a\\b' LIMIT 1"#
+        );
+    }
+
+    #[test]
+    fn what_was_left_out_because_it_is_large_is_told_from_null() {
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(answer(vec![vec![text("t"), None]]), Answer::Large);
+        assert_eq!(
+            answer(vec![vec![text("f"), None, text("t")]]),
+            Answer::Row(vec![None, text("t")])
+        );
+        assert_eq!(answer(Vec::new()), Answer::Gone);
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_named_is_not_asked_for() {
+        assert!(matches!(unasked(&query(&[])), Some(Answer::Refused { .. })));
+        assert_eq!(unasked(&query(&[("a", Some("1")), ("b", None)])), Some(Answer::Gone));
+        assert_eq!(unasked(&query(&[("a", Some("1"))])), None);
+    }
+}
