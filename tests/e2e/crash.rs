@@ -112,3 +112,72 @@ fn the_slot_is_never_ahead_of_what_kafka_has() {
     outbox.wait_until_confirmed();
     assert_runs(&records, &["k"], 2_000);
 }
+
+#[test]
+fn an_outbox_of_messages_alone_loses_nothing_when_killed() {
+    const MESSAGES: usize = 3_000;
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "messages_alone");
+    let mut config = outbox.config_with([
+        ("table.exclude.list", ".*"),
+        ("publication.autocreate.mode", "all_tables"),
+        ("transforms", "decode,outbox"),
+        (
+            "transforms.decode.type",
+            "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent",
+        ),
+    ]);
+    config.remove("table.include.list");
+    let mut walferry = outbox.start_with(config);
+    let topic = outbox.topic("order");
+    // Messages in a transaction of their own, beside rows that are not captured, and outside of transactions.
+    let send = |first: usize, last: usize| {
+        for id in first..=last {
+            let transactional = id % 5 != 0;
+            let message = format!(
+                "select pg_logical_emit_message({transactional}, 'outbox',
+                   '{{\"id\": \"{id}\", \"aggregatetype\": \"order\", \"aggregateid\": \"k\", \"type\": \"made\", \"payload\": \"{id}\"}}')"
+            );
+            let row = format!("insert into outbox values ({id}, 'order', 'k', 'row', 'not captured')");
+            outbox.database.sql().run(&match id % 3 {
+                0 => format!("begin; {row}; {message}; commit"),
+                1 => format!("{row}; {message}"),
+                _ => message,
+            });
+        }
+    };
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| send(1, MESSAGES - 10));
+        let mut pause_ms = 5;
+        while !writer.is_finished() {
+            thread::sleep(Duration::from_millis(pause_ms));
+            walferry.kill();
+            walferry.start_again();
+            pause_ms = (pause_ms * 31 + 11) % 700;
+        }
+        writer.join().expect("the writer writes");
+    });
+    outbox.wait_until_streaming(&mut walferry);
+    // An orderly end, and messages while nobody reads.
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    send(MESSAGES - 9, MESSAGES);
+    walferry.start_again();
+    outbox.wait_until_streaming(&mut walferry);
+    outbox.wait_until_confirmed();
+    let records = world.kafka.read(&[topic]);
+    let mut furthest = 0;
+    for record in &records {
+        let id: usize = record
+            .value_text()
+            .and_then(|text| text.parse().ok())
+            .expect("the payload is the id");
+        assert!(
+            id <= furthest + 1,
+            "{id} comes after {furthest}: something between was skipped"
+        );
+        assert_eq!(record.header_text("eventType"), Some("made"));
+        furthest = furthest.max(id);
+    }
+    assert_eq!(furthest, MESSAGES, "of {} records", records.len());
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
