@@ -87,3 +87,71 @@ fn check_finds_the_column_that_an_event_router_lacks() {
         }
     }
 }
+
+#[test]
+fn check_tells_of_expressions_that_match_no_column() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "columns");
+    let config = outbox.config_with([
+        ("column.exclude.list", "public.outbox.nope,public.outbox.payload_old.*"),
+        ("column.mask.with.4.chars", "outbox.payload"),
+        ("column.truncate.to.20000.chars", "public.outbox.payload"),
+        ("column.mask.hash.SHA-256.with.salt.hunter2", "public.other.payload"),
+        ("message.key.columns", "public.outbox:aggregateid;public.outbox:nokey"),
+    ]);
+    let walferry = outbox.start_with(config);
+    let (_, text) = check(&walferry);
+    for part in [
+        "caution  `column.exclude.list`: its expression 1, \"public.outbox.nope\", matches no column of the captured tables",
+        "caution  `column.exclude.list`: its expression 2,",
+        "caution  `column.mask.with.4.chars`: its expression 1, \"outbox.payload\", matches no column",
+        "write public.outbox.payload: expressions match SCHEMA.TABLE.COLUMN as a whole",
+        "caution  `column.mask.hash.<algorithm>.with.salt.<salt>`: its expression 1, \"public.other.payload\", matches no column",
+        "caution  `message.key.columns`: its expression 2,",
+    ] {
+        assert!(text.contains(part), "{part} is missing in:\n{text}");
+    }
+    assert!(!text.contains("hunter2"), "{text}");
+    assert_eq!(text.matches("matches no column").count(), 5, "{text}");
+}
+
+#[test]
+fn check_advises_no_filter_where_only_messages_are_sent() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "messages");
+    let mut config = outbox.config_with([
+        ("table.exclude.list", ".*"),
+        ("publication.autocreate.mode", "no_tables"),
+    ]);
+    config.remove("table.include.list");
+    config.retain(|name, _| !name.starts_with("transforms"));
+    let walferry = outbox.start_with(config.clone());
+    let (code, text) = check(&walferry);
+    assert!(
+        text.contains("`table.exclude.list` excludes every table: only messages of pg_logical_emit_message are sent"),
+        "{text}"
+    );
+    assert!(!text.contains("compare") && code == Some(0), "{text}");
+    wait_for("the lack of tables to be told", || {
+        walferry
+            .output()
+            .contains("excludes every table: only messages")
+            .then_some(())
+    });
+    assert!(
+        !walferry.output().contains("passes the filters"),
+        "{}",
+        walferry.output()
+    );
+    drop(walferry);
+
+    // A list that nothing passes is told with its name.
+    config.remove("table.exclude.list");
+    config.insert("table.include.list".into(), Value::from("public.outboks"));
+    let walferry = outbox.start_with(config);
+    let (_, text) = check(&walferry);
+    assert!(
+        text.contains("caution  `table.include.list` lets no table of the database pass: no row is captured"),
+        "{text}"
+    );
+}

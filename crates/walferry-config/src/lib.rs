@@ -34,7 +34,7 @@ pub use provider::{Lookup, Providers};
 pub use reader::{Options, Reader};
 pub use reference::{options_markdown, reference_markdown};
 pub use regex::{JavaRegex, RegexError, RegexLimit, RegexList, Replacement, limited};
-pub use sanitize::{Sanitizer, shown_address, shown_answer, shown_class, shown_name, shown_text};
+pub use sanitize::{Sanitizer, shown_address, shown_answer, shown_class, shown_expression, shown_name, shown_text};
 pub use secret::Secret;
 pub use value::{ByteCount, Count, Value, ValueError};
 pub use worker::{OverridePolicy, WORKER_GROUPS, Worker};

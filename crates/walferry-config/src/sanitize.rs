@@ -314,6 +314,21 @@ pub fn shown_address(text: &str) -> String {
     }
 }
 
+/// A regular expression for names, in quotes; `None` where it may be a secret.
+pub fn shown_expression(text: &str) -> Option<String> {
+    let names = text.replace("\\.", ".").replace("\\d", "");
+    let parts = names.split(|c: char| {
+        matches!(
+            c,
+            '.' | '_' | '-' | '*' | '+' | '?' | '(' | ')' | '|' | '[' | ']' | '^' | '$' | ':'
+        )
+    });
+    let shown = text.contains('.')
+        && text.len() <= MOST_SHOWN
+        && parts.into_iter().all(|part| part.is_empty() || is_word(part));
+    shown.then(|| format!("{text:?}"))
+}
+
 /// The name of a class that is not there, in quotes; asterisks where it does not look like one.
 pub fn shown_class(text: &str) -> String {
     match may_be_shown("class", &[], text) {

@@ -1,7 +1,9 @@
 //! `walferry check`: what a start would create, what it lacks, and what it would do to the application. Changes nothing.
 
-use walferry_config::Connector;
-use walferry_config::connector::{GuardrailAction, PublicationAutocreate, SlotSection, SnapshotSection};
+use walferry_config::connector::{
+    ColumnPattern, FilterSection, GuardrailAction, PublicationAutocreate, SlotSection, SnapshotSection,
+};
+use walferry_config::{Connector, limited, shown_expression};
 use walferry_engine::source::TableFilter;
 use walferry_engine::status::Invalidation;
 use walferry_engine::{Failure, Remark, Weight};
@@ -13,7 +15,7 @@ use crate::problem::Problem;
 use crate::publication::{self, Publication};
 use crate::quote::identifier;
 use crate::snapshot;
-use crate::tables::{Captured, TableName, captured, listed, unpublished_identities};
+use crate::tables::{Captured, TableName, captured, columns_of, listed, unpublished_identities};
 
 /// Looks at server, role, slot, publication and tables. `snapshot` says whether rows of the captured tables would be read.
 /// Fails only where nothing can be looked at.
@@ -51,7 +53,8 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
         remarks.push(Remark::new(Weight::Good, text));
     }
     let tables = captured(&sql, wanted).await?;
-    remarks.push(table_remark(&tables));
+    remarks.push(table_remark(&tables, &connector.filters));
+    remarks.extend(column_remarks(&sql, connector, &tables).await?);
     remarks.extend(guardrail_remark(tables.len(), connector.streaming.max_tables));
     if streams {
         remarks.extend(publication_remarks(&sql, &server, &publication, wanted, &tables).await?);
@@ -226,16 +229,70 @@ fn guardrail_remark(tables: usize, limit: Option<(u32, GuardrailAction)>) -> Opt
     Some(Remark::new(weight, text).remedy("name fewer tables in `table.include.list`, or raise the limit"))
 }
 
-fn table_remark(tables: &[Captured]) -> Remark {
+fn table_remark(tables: &[Captured], filters: &FilterSection) -> Remark {
     match tables.len() {
-        0 => Remark::new(Weight::Caution, "no table of the database passes the filters")
-            .remedy("compare `table.include.list` with the tables of the database; patterns are SCHEMA.TABLE"),
+        0 => match filters.excludes_every_table() {
+            // As for an outbox of messages.
+            Some(property) => Remark::new(
+                Weight::Good,
+                format!("`{property}` excludes every table: only messages of pg_logical_emit_message are sent"),
+            ),
+            None => {
+                let list = filters.list_of_tables();
+                Remark::new(
+                    Weight::Caution,
+                    format!("`{list}` lets no table of the database pass: no row is captured"),
+                )
+                .remedy(format!(
+                    "compare `{list}` with the tables of the database; patterns are SCHEMA.TABLE"
+                ))
+            }
+        },
         1 => Remark::new(Weight::Good, format!("1 table is captured: {}", names(tables.iter()))),
         count => Remark::new(
             Weight::Good,
             format!("{count} tables are captured: {}", names(tables.iter())),
         ),
     }
+}
+
+/// Expressions that are to match columns and match none: a misspelt mask lets through what it should hide.
+async fn column_remarks(sql: &Sql, connector: &Connector, tables: &[Captured]) -> Result<Vec<Remark>, Error> {
+    let patterns = || connector.filters.column_patterns().chain(connector.columns.patterns());
+    if tables.is_empty() || patterns().next().is_none() {
+        return Ok(Vec::new());
+    }
+    let columns = columns_of(sql, tables).await?;
+    let mut remarks = Vec::new();
+    for pattern in patterns() {
+        // An expression that takes too many steps is told of when it meets a row.
+        let matches = limited(|| columns.iter().any(|column| pattern.expression.matches(column))).unwrap_or(true);
+        if !matches {
+            remarks.push(unmatched(&pattern, &columns));
+        }
+    }
+    Ok(remarks)
+}
+
+/// What to say of an expression that matches no column.
+fn unmatched(pattern: &ColumnPattern<'_>, columns: &[String]) -> Remark {
+    let ColumnPattern {
+        property,
+        number,
+        expression,
+    } = pattern;
+    let shown = shown_expression(expression.as_str()).map_or_else(String::new, |shown| format!(", {shown},"));
+    let text = format!(
+        "`{property}`: its expression {number}{shown} matches no column of the captured tables, so it has no effect"
+    );
+    let ends = format!(".{}", expression.as_str());
+    // The table alone is what people write, or the schema is left out.
+    let meant = columns.iter().find(|column| column.ends_with(&ends));
+    Remark::new(Weight::Caution, text).remedy(match meant {
+        Some(column) => format!("write {column}: expressions match SCHEMA.TABLE.COLUMN as a whole"),
+        None => "compare it with the columns of the captured tables; expressions match SCHEMA.TABLE.COLUMN as a whole"
+            .to_owned(),
+    })
 }
 
 /// The first few names.

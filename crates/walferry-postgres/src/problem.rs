@@ -223,7 +223,8 @@ impl Problem {
             ),
             Self::NoCapturedTable { .. } => {
                 "compare `table.include.list` with the tables of the database (patterns are SCHEMA.TABLE); views and foreign \
-                 tables are never captured"
+                 tables are never captured; where only messages of pg_logical_emit_message are to be sent, set \
+                 `publication.autocreate.mode` to \"no_tables\""
                     .to_owned()
             }
             Self::PublicationNotAllowed { role, statement, owners, superuser, no_create_in, .. } => {

@@ -155,6 +155,22 @@ pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Capt
         .map_err(|error| Error::sql(DOING, error))
 }
 
+/// Columns of tables, as SCHEMA.TABLE.COLUMN.
+pub(crate) async fn columns_of(sql: &Sql, tables: &[Captured]) -> Result<Vec<String>, Error> {
+    const QUERY: &str = "
+        SELECT a.attrelid, a.attname::text FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = ANY($1) AND a.attnum > 0 AND NOT a.attisdropped";
+    let names: HashMap<Oid, String> = tables.iter().map(|table| (table.oid, table.name.dotted())).collect();
+    let oids: Vec<u32> = names.keys().map(|oid| oid.0).collect();
+    let rows = sql.rows(DOING, QUERY, &[(&oids, Type::OID_ARRAY)]).await?;
+    let read = |row: &Row| -> Result<Option<String>, tokio_postgres::Error> {
+        let (table, column): (u32, &str) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(names.get(&Oid(table)).map(|table| format!("{table}.{column}")))
+    };
+    let columns: Result<Vec<_>, _> = rows.iter().filter_map(|row| read(row).transpose()).collect();
+    columns.map_err(|error| Error::sql(DOING, error))
+}
+
 /// Tables whose replica identity has generated columns that a publication does not send: none sends virtual ones, stored ones if
 /// `stored` says so. From Postgres 18 on, UPDATE and DELETE fail on such a table while it is published.
 pub(crate) async fn unpublished_identities(sql: &Sql, stored: bool) -> Result<HashSet<Oid>, Error> {

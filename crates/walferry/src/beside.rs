@@ -52,8 +52,16 @@ pub(crate) async fn tell_tables(loaded: Loaded) {
         sleep(SLOTS_INTERVAL).await;
     };
     match names.as_slice() {
+        // As for an outbox of messages.
+        [] if let Some(property) = config.filters.excludes_every_table() => info!(
+            tables = 0,
+            "{property} excludes every table: only messages of pg_logical_emit_message are sent"
+        ),
         [] => warn!(
-            hint = "compare `schema.include.list` and `table.include.list` with the tables of the database; patterns are SCHEMA.TABLE",
+            hint = format!(
+                "compare `{}` with the tables of the database; patterns are SCHEMA.TABLE",
+                config.filters.list_of_tables()
+            ),
             "no table of the database passes the filters: no change of a row is captured until one does"
         ),
         [only] => info!(tables = 1, "1 table is captured: {only}"),

@@ -3,7 +3,7 @@
 use crate::properties;
 use crate::property::{Group, Property};
 use crate::reader::Reader;
-use crate::regex::RegexList;
+use crate::regex::{JavaRegex, RegexList};
 use crate::secret::Secret;
 use crate::value::{Value, ValueError};
 
@@ -89,6 +89,55 @@ impl Value for HashAlgorithm {
             _ => Err(ValueError::not_one_of(text, Self::VALUES)),
         }
     }
+}
+
+/// An expression that is to match columns, for `check`.
+#[derive(Debug, Clone)]
+pub struct ColumnPattern<'c> {
+    /// The name of its property, as it may be shown.
+    pub property: String,
+    /// Which expression of the property it is, counted from one.
+    pub number: usize,
+    /// It matches `schema.table.column`.
+    pub expression: &'c JavaRegex,
+}
+
+impl ColumnSection {
+    /// Every expression of these properties that is to match columns.
+    pub fn patterns(&self) -> impl Iterator<Item = ColumnPattern<'_>> {
+        let of_length = |pattern: &str, rule: &LengthRule| pattern.replace("<length>", &rule.length.to_string());
+        // The name of a hash has its salt in it, so that is told as it is declared.
+        let of_hash = |rule: &HashRule| match rule.version {
+            HashVersion::V1 => HASH.name().to_owned(),
+            HashVersion::V2 => HASH_V2.name().to_owned(),
+        };
+        let truncate = self
+            .truncate
+            .iter()
+            .map(move |rule| (of_length(TRUNCATE.name(), rule), &rule.columns));
+        let mask = self
+            .mask
+            .iter()
+            .map(move |rule| (of_length(MASK.name(), rule), &rule.columns));
+        let hash = self.hash.iter().map(move |rule| (of_hash(rule), &rule.columns));
+        let propagate = [(PROPAGATE_COLUMN.name().to_owned(), &self.propagate_source_type)];
+        let keys = self.message_key_columns.iter().flat_map(RegexList::iter);
+        (truncate.chain(mask).chain(hash).chain(propagate))
+            .flat_map(|(property, list)| numbered(property, list.iter()))
+            .chain(numbered(KEY_COLUMNS.name().to_owned(), keys))
+    }
+}
+
+/// The expressions of a property with their numbers.
+pub(super) fn numbered<'c>(
+    property: String,
+    expressions: impl Iterator<Item = &'c JavaRegex>,
+) -> impl Iterator<Item = ColumnPattern<'c>> {
+    expressions.zip(1..).map(move |(expression, number)| ColumnPattern {
+        property: property.clone(),
+        number,
+        expression,
+    })
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Which tables, columns and messages are captured.
 
+use super::columns::{ColumnPattern, numbered};
 use crate::properties;
 use crate::property::{Group, Property, Support};
 use crate::reader::Reader;
@@ -62,6 +63,36 @@ impl FilterSection {
     /// Whether a column of a captured table is part of the value.
     pub fn captures_column(&self, schema: &str, table: &str, column: &str) -> bool {
         matches!(self.columns, Filter::All) || self.columns.passes(&format!("{schema}.{table}.{column}"))
+    }
+
+    /// The expressions of the lists of columns, for `check`.
+    pub fn column_patterns(&self) -> impl Iterator<Item = ColumnPattern<'_>> {
+        let (property, list) = match &self.columns {
+            Filter::All => (COLUMN_INCLUDE.name(), None),
+            Filter::Include(list) => (COLUMN_INCLUDE.name(), Some(list)),
+            Filter::Exclude(list) => (COLUMN_EXCLUDE.name(), Some(list)),
+        };
+        numbered(property.to_owned(), list.into_iter().flat_map(RegexList::iter))
+    }
+
+    /// The property that excludes every table there can be, as where only logical messages are to be sent.
+    pub fn excludes_every_table(&self) -> Option<&'static str> {
+        // No database has such names.
+        let every = |filter: &Filter, name: &str| matches!(filter, Filter::Exclude(list) if list.matches(name));
+        if every(&self.schemas, "\u{1}") {
+            return Some(SCHEMA_EXCLUDE.name());
+        }
+        every(&self.tables, "\u{1}.\u{1}").then_some(TABLE_EXCLUDE.name())
+    }
+
+    /// The list that no table passes, where tables are named: the first place to look for a mistake.
+    pub fn list_of_tables(&self) -> &'static str {
+        match (&self.tables, &self.schemas) {
+            (Filter::Include(_), _) => TABLE_INCLUDE.name(),
+            (Filter::Exclude(_), _) => TABLE_EXCLUDE.name(),
+            (Filter::All, Filter::Exclude(_)) => SCHEMA_EXCLUDE.name(),
+            (Filter::All, _) => SCHEMA_INCLUDE.name(),
+        }
     }
 
     /// Whether a message of `pg_logical_emit_message` is captured.

@@ -17,7 +17,7 @@ mod topic_creation;
 mod topics;
 
 pub use adjust::{underscores, unicode_escapes};
-pub use columns::{ColumnSection, HashAlgorithm, HashRule, HashVersion, LengthRule};
+pub use columns::{ColumnPattern, ColumnSection, HashAlgorithm, HashRule, HashVersion, LengthRule};
 pub use events::{
     BinaryHandling, DecimalHandling, EventSection, FailureHandling, HstoreHandling, IntervalHandling, NameAdjustment,
     Placeholder, SkippedOperations, TimePrecision,
