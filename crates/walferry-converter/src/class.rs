@@ -41,21 +41,21 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         title: "JsonSchemaConverter",
-        text: "Writes JSON and registers a JSON Schema. How the registry is reached is told by the options of Confluent's converters below.",
+        text: "Writes JSON and registers a JSON Schema. How the registry is reached is told by the same options as with AvroConverter.",
         prefix: "value.converter.",
         declarations: json_schema::DECLARATIONS,
     },
     Group {
         title: "ProtobufConverter",
-        text: "Writes Protocol Buffers and registers their schema. How the registry is reached is told by the options of Confluent's converters \
-               below.",
+        text: "Writes Protocol Buffers and registers their schema. How the registry is reached is told by the same options as with \
+               AvroConverter.",
         prefix: "value.converter.",
         declarations: protobuf::DECLARATIONS,
     },
     Group {
         title: "ExtJsonConverter",
-        text: "Writes JSON that carries the id of its schema, which is that of JsonConverter. How the registry is reached is told by the options \
-               of Apicurio's converters below.",
+        text: "Writes JSON that carries the id of its schema, which is that of JsonConverter. How the registry is reached is told by the same \
+               options as with Apicurio's AvroConverter.",
         prefix: "value.converter.",
         declarations: ext_json::DECLARATIONS,
     },
