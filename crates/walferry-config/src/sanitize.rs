@@ -306,7 +306,7 @@ pub fn shown_address(text: &str) -> String {
         let port = rest
             .rsplit_once(':')
             .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        (port || rest.parse::<std::net::IpAddr>().is_ok()) && rest.chars().all(host)
+        (port || rest.parse::<core::net::IpAddr>().is_ok()) && rest.chars().all(host)
     };
     match text.len() <= MOST_SHOWN && text.split(',').all(|entry| is_address(entry.trim())) {
         true => format!("{text:?}"),
