@@ -664,8 +664,7 @@ fn post_processors_are_read_in_both_forms_and_what_is_wrong_with_them_is_told() 
         ),
         (
             ("post.processors.p.reselect.error.handling.mode", "stop"),
-            "Problem: post.processors.p.reselect.error.handling.mode is \"stop\", which is not one of warn, fail (leave it out for the \
-             default, warn)",
+            "Problem: post.processors.p.reselect.error.handling.mode is not one of warn, fail (leave it out for the default, warn)",
         ),
         (
             ("post.processors.p.reselect.null.values", "yes"),
