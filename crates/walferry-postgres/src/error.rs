@@ -410,7 +410,7 @@ impl Error {
                 format!("`{property}` must name a file that this process may read")
             }
             Self::TlsFile { property: "database.sslkey", .. } => {
-                "give the key without encryption, as PEM or as PKCS#8 DER: `openssl pkcs8 -topk8 -nocrypt -in KEY -out \
+                "set `database.sslpassword` to the password of the key, or give the key without encryption, as PEM or as PKCS#8 DER: `openssl pkcs8 -topk8 -nocrypt -in KEY -out \
                  client.key` (from PKCS#12: `openssl pkcs12 -in FILE -nodes -nocerts -out client.key`)"
                     .to_owned()
             }
