@@ -84,7 +84,7 @@ mod tests {
     /// A kind that nothing tells would be a page about nothing. That each kind has a page, its type sees to.
     #[test]
     fn each_code_is_told_by_some_crate() {
-        let told = sources(&shell::root().join("crates"));
+        let told = crate::read::sources(&shell::root().join("crates"), &["walferry-diagnosis"]);
         let untold: Vec<String> = walferry_diagnosis::Kind::all()
             .filter(|kind| {
                 let name = format!("Kind::{kind:?}");
@@ -96,23 +96,6 @@ mod tests {
             .map(|kind| format!("{} {kind:?}", kind.code()))
             .collect();
         assert_eq!(untold, [""; 0], "take these out of the table, or tell them");
-    }
-
-    /// The sources of all crates but that of the table, without their tests.
-    fn sources(folder: &std::path::Path) -> Vec<String> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(folder).expect("the folder is there") {
-            let path = entry.expect("it can be listed").path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if path.is_dir() && !["walferry-diagnosis", "tests", "examples", "benches", "target"].contains(&name) {
-                found.extend(sources(&path));
-            } else if name.ends_with(".rs") && name != "tests.rs" {
-                let text = fs::read_to_string(&path).expect("it is a source file");
-                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-                found.push(code.to_owned());
-            }
-        }
-        found
     }
 
     #[test]
