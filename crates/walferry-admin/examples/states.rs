@@ -11,7 +11,7 @@ use std::{
 use walferry_admin::{Admin, bind, serve};
 use walferry_engine::supervisor::Fixed;
 use walferry_engine::{
-    Cause, Disposition, Exit, Failure,
+    Diagnosis, Disposition, Exit, Failure, Kind,
     status::{Phase, Slot, Slots, Status, Trouble},
 };
 
@@ -70,7 +70,7 @@ const STATES: &[State] = &[
             status.set_kafka(Some(Trouble {
                 failure: Failure::new(
                     Disposition::Retry,
-                    "kafka_unreachable",
+                    Kind::KafkaUnreachable,
                     "no broker of kafka-1:9092, kafka-2:9092 answers: Connection refused",
                     Some("start the brokers, or correct `bootstrap.servers`; records wait and are sent as soon as one answers".into()),
                 ),
@@ -85,7 +85,7 @@ const STATES: &[State] = &[
             status.set_phase(Phase::Streaming);
             let what = "connection to db.internal:5432 was refused";
             let hint = "start Postgres, or correct `database.hostname` and `database.port`";
-            let failure = Failure::new(Disposition::Retry, "unreachable", what, Some(hint.into()));
+            let failure = Failure::new(Disposition::Retry, Kind::Unreachable, what, Some(hint.into()));
             status.set_phase(Phase::Waiting(failure));
         },
         tick: |status, s| {
@@ -101,32 +101,30 @@ const STATES: &[State] = &[
                 "slot dbz_orders is lost: Postgres has removed WAL that was not read yet (max_slot_wal_keep_size)";
             let hint =
                 "set `snapshot.mode=when_needed` and start again: a new slot is made and all rows are read once more";
-            status.set_phase(Phase::Failed(Failure::stop(Exit::Setup, "slot_lost", what, hint)));
+            status.set_phase(Phase::Failed(Failure::stop(Kind::SlotLost, what, hint)));
         },
         tick: |status, s| stream(status, s, 0, 5_400 + s),
     },
     State {
         name: "failed",
         begin: |status| {
-            let cause = |what: &str, hint: &str| Cause {
-                what: what.into(),
-                hint: Some(hint.into()),
-            };
-            status.set_phase(Phase::Failed(Failure {
-                disposition: Disposition::Stop(Exit::Setup),
-                kind: "setup",
-                causes: vec![
+            let cause = |kind, what: &str, hint: &str| Diagnosis::error(kind, what).with_hint(hint);
+            status.set_phase(Phase::Failed(Failure::of(
+                Disposition::Stop(Exit::Setup),
+                Kind::PrivilegeMissing,
+                vec![
                     cause(
+                        Kind::PrivilegeMissing,
                         "role cdc has no privilege to read table public.outbox",
                         "GRANT SELECT ON public.outbox TO cdc;",
                     ),
                     cause(
+                        Kind::PublicationMissing,
                         "publication dbz_publication does not exist and the role cannot make it",
                         "CREATE PUBLICATION dbz_publication FOR TABLE public.outbox;",
                     ),
                 ],
-                record_key: None,
-            }));
+            )));
         },
         tick: |status, s| stream(status, s, 0, 60 + s),
     },
@@ -201,7 +199,7 @@ fn stream(status: &Status, s: u64, per_second: u64, behind: u64) {
 
 fn slots(status: &Status, server: u64, delivered: u64) -> Vec<Slot> {
     let lsn = |lsn: u64| Some(format!("{:X}/{:X}", lsn >> 32, lsn & 0xFFFF_FFFF));
-    let lost = matches!(status.phase(), Phase::Failed(failure) if failure.kind == "slot_lost");
+    let lost = matches!(status.phase(), Phase::Failed(failure) if failure.kind == Kind::SlotLost);
     let retained = server - delivered + 17 * MIB;
     let own = Slot {
         name: "dbz_orders".into(),

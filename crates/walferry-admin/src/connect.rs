@@ -112,9 +112,14 @@ impl<'a> ConnectorStatus<'a> {
 }
 
 fn trace(failure: &Failure) -> String {
-    let causes = failure.causes.iter().map(|cause| match &cause.hint {
-        Some(hint) => format!("{}\n\thint: {hint}", cause.what),
-        None => cause.what.clone(),
+    let causes = failure.causes.iter().map(|cause| {
+        let mut told = cause.sentence().into_owned();
+        for (name, text) in [("hint", cause.hint.as_deref()), ("code", cause.code())] {
+            if let Some(text) = text {
+                told.push_str(&format!("\n\t{name}: {text}"));
+            }
+        }
+        told
     });
     format!("{}: {}", failure.kind, causes.collect::<Vec<_>>().join("\n"))
 }
@@ -122,13 +127,13 @@ fn trace(failure: &Failure) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::to_string;
-    use walferry_engine::Exit;
+    use walferry_diagnosis::Kind;
 
     use super::*;
 
     #[test]
     fn status_has_connects_form() {
-        let failure = Failure::stop(Exit::Setup, "slot_lost", "slot dbz is lost", "drop it");
+        let failure = Failure::stop(Kind::SlotLost, "slot dbz is lost", "drop it");
         let running =
             r#"{"name":"c","connector":{"state":"RUNNING","worker_id":"127.0.0.1:8083","version":"1.2.3"},"tasks":["#;
         let task = |state| format!(r#"{{"id":0,"state":"{state}","worker_id":"127.0.0.1:8083","version":"1.2.3""#);
@@ -138,9 +143,9 @@ mod tests {
                 format!(r#"{running}{}}}],"type":"source"}}"#, task("RUNNING")),
             ),
             (
-                Phase::Waiting(Failure::retry("x", "y")),
+                Phase::Waiting(Failure::retry(Kind::Unreachable, "y")),
                 format!(
-                    r#"{}{},"trace":"x: y"}}],"type":"source"}}"#,
+                    r#"{}{},"trace":"unreachable: y\n\tcode: WF0201"}}],"type":"source"}}"#,
                     running.replace("RUNNING", "UNASSIGNED"),
                     task("UNASSIGNED")
                 ),
@@ -156,7 +161,7 @@ mod tests {
             (
                 Phase::Failed(failure),
                 format!(
-                    r#"{running}{},"trace":"slot_lost: slot dbz is lost\n\thint: drop it"}}],"type":"source"}}"#,
+                    r#"{running}{},"trace":"slot_lost: slot dbz is lost\n\thint: drop it\n\tcode: WF0302"}}],"type":"source"}}"#,
                     task("FAILED")
                 ),
             ),
@@ -182,7 +187,7 @@ mod tests {
         // One that has read before, and tries again.
         let status = Status::new("c", "s");
         status.set_phase(Phase::Streaming);
-        status.set_phase(Phase::Waiting(Failure::retry("x", "y")));
+        status.set_phase(Phase::Waiting(Failure::retry(Kind::Unreachable, "y")));
         let body = ConnectorStatus::new(&status, "1.2.3", ([127, 0, 0, 1], 8083).into());
         let expected = format!(r#"{running}{}}}],"type":"source"}}"#, task("RUNNING"));
         assert_eq!(to_string(&body).unwrap(), expected);

@@ -92,6 +92,8 @@ struct Told {
     last: Option<String>,
     times: u64,
     kind: &'static str,
+    /// As `walferry explain` knows it.
+    code: &'static str,
     what: String,
     hints: Vec<String>,
 }
@@ -202,7 +204,8 @@ impl From<Incident> for Told {
         Self {
             last: words::instant(last_us),
             times,
-            kind: failure.kind,
+            kind: failure.kind.as_str(),
+            code: failure.code(),
             what: failure.to_string(),
             hints: failure.causes.into_iter().filter_map(|cause| cause.hint).collect(),
         }

@@ -300,7 +300,7 @@ pub(crate) mod tests {
 
     #[test]
     fn every_phase_has_its_word() {
-        let failure = walferry_engine::Failure::retry("x", "y");
+        let failure = walferry_engine::Failure::retry(walferry_engine::Kind::Unreachable, "y");
         let phases = [
             Phase::Starting,
             Phase::Snapshot,

@@ -333,6 +333,7 @@ mod tests {
         sync::{Arc, atomic::Ordering::Relaxed},
         time::Duration,
     };
+    use walferry_diagnosis::Kind;
 
     use walferry_engine::supervisor::Fixed;
     use walferry_engine::{
@@ -377,7 +378,7 @@ mod tests {
         status.set_missing(Some(Default::default()));
         status.set_phase(Phase::Streaming);
         status.set_kafka(Some(Trouble {
-            failure: Failure::retry("kafka_unreachable", "gone"),
+            failure: Failure::retry(Kind::KafkaUnreachable, "gone"),
             since_us: NOW_US - S,
         }));
         let mut figures = slots(2, 3_000, 10);
@@ -574,7 +575,7 @@ mod tests {
     #[test]
     fn a_row_that_stops_the_connector_is_erroneous_and_its_task_counts_no_more() {
         let admin = admin();
-        let failure = Failure::stop(Exit::Record, "conversion", "no", "hint");
+        let failure = Failure::stop(Kind::RecordFailed, "no", "hint");
         admin.connectors.statuses()[0].set_phase(Phase::Failed(failure));
         let page = text(&admin, None, NOW_US);
         let (samples, _) = parse(&page);

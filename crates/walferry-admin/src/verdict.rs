@@ -1,6 +1,7 @@
 //! How a connector is, in words, and whether it is ready.
 
 use serde::Serialize;
+use walferry_diagnosis::Kind;
 use walferry_engine::{
     Disposition, Failure,
     gap::Gap,
@@ -135,7 +136,7 @@ impl Verdict {
         let recent = look.now_us - trouble.since_us < PATIENCE_US;
         // What waits for another hand than the network's is not ready, however short it lasts.
         let replays =
-            trouble.failure.disposition == Disposition::Replay || trouble.failure.kind == "slot_not_there_yet";
+            trouble.failure.disposition == Disposition::Replay || trouble.failure.kind == Kind::SlotNotThereYet;
         let done = if look.course.has_run {
             "not reading"
         } else {
@@ -392,7 +393,7 @@ fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
-    use walferry_engine::{Exit, history::Missing, status::Status};
+    use walferry_engine::{history::Missing, status::Status};
     use walferry_pgoutput::Lsn;
 
     use super::*;
@@ -401,7 +402,7 @@ mod tests {
     fn refused() -> Failure {
         Failure::new(
             Disposition::Retry,
-            "unreachable",
+            Kind::Unreachable,
             "connection to db:5432 refused",
             Some("start it".into()),
         )
@@ -415,8 +416,8 @@ mod tests {
     #[test]
     fn readiness_follows_phase_and_time() {
         let waiting = || Phase::Waiting(refused());
-        let replay = || Phase::Waiting(Failure::new(Disposition::Replay, "fenced", "fenced", None));
-        let lost = Failure::stop(Exit::Setup, "slot_lost", "slot gone", "drop it");
+        let replay = || Phase::Waiting(Failure::new(Disposition::Replay, Kind::KafkaProducer, "fenced", None));
+        let lost = Failure::stop(Kind::SlotLost, "slot gone", "drop it");
         let cases: Vec<(&str, Vec<Phase>, i64, bool, Level)> = vec![
             ("never told", vec![], 0, false, Level::Note),
             ("starting", vec![Phase::Starting], 100, false, Level::Note),
@@ -513,10 +514,10 @@ mod tests {
 
     #[test]
     fn a_postgres_that_does_not_answer_and_a_disk_that_is_full_are_ready_for_thirty_seconds() {
-        let silent = || Failure::retry("silent", "Postgres does not answer: it says nothing");
+        let silent = || Failure::retry(Kind::Silent, "Postgres does not answer: it says nothing");
         let full = || {
             let what = "/data/offset.json.new cannot be written: No space left on device";
-            Failure::new(Disposition::Retry, "data_dir_io", what, Some("free space".into()))
+            Failure::new(Disposition::Retry, Kind::DataDirIo, what, Some("free space".into()))
         };
         let trouble = |failure: Failure, s: i64| Trouble {
             failure,
@@ -583,7 +584,7 @@ mod tests {
         let mut look = Look::at(&status, NOW_US);
         let what = "the new slot waits for a transaction of process 4711";
         look.course.wait = Some(Trouble {
-            failure: Failure::new(Disposition::Retry, "slot_waits", what, Some("end it".into())),
+            failure: Failure::new(Disposition::Retry, Kind::SlotWaits, what, Some("end it".into())),
             since_us: NOW_US - 60 * S,
         });
         let verdict = Verdict::of(&look);
@@ -608,7 +609,7 @@ mod tests {
             status.set_kafka(Some(Trouble {
                 failure: Failure::new(
                     Disposition::Retry,
-                    "kafka_unreachable",
+                    Kind::KafkaUnreachable,
                     "no broker answers",
                     Some("start it".into()),
                 ),
@@ -791,8 +792,7 @@ mod tests {
         assert!(verdict.hints[0].contains("when_needed"), "{:?}", verdict.hints);
 
         status.set_phase(Phase::Failed(Failure::stop(
-            Exit::Setup,
-            "slot_lost",
+            Kind::SlotLost,
             "slot lost",
             "make another",
         )));

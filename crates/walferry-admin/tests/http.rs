@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
     time::SystemTime,
 };
+use walferry_diagnosis::Kind;
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -13,7 +14,7 @@ use tokio::{
 };
 use walferry_admin::{Admin, bind, serve};
 use walferry_engine::{
-    Exit, Failure,
+    Failure,
     status::{Phase, Status},
     supervisor::Fixed,
 };
@@ -138,12 +139,7 @@ async fn every_path_answers_in_its_form() {
 #[tokio::test]
 async fn ready_tells_of_the_connectors_and_health_of_the_process() {
     let (status, address, _stop, _served) = shown().await;
-    let failure = Failure::stop(
-        Exit::Setup,
-        "slot_in_use",
-        "slot dbz is read by process 7",
-        "stop process 7",
-    );
+    let failure = Failure::stop(Kind::SlotInUse, "slot dbz is read by process 7", "stop process 7");
     status.set_phase(Phase::Failed(failure));
     let answer = ask(address, "GET", "/ready").await;
     let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();

@@ -1,79 +1,36 @@
 //! What reading a configuration brought to light.
 
-use std::fmt;
+use walferry_diagnosis::{Diagnosis, HIDDEN, Kind, Severity};
 
-use crate::sanitize::{shown_name, shown_text, without_credentials};
-use crate::secret::HIDDEN;
-
-/// How much a [`Finding`] matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// The connector does not start.
-    Problem,
-    /// It starts, and something is probably not as its author meant it.
-    Warning,
-    /// It starts, and nothing is lost; worth a line in `check`.
-    Note,
-}
-
-/// One thing to tell about a configuration. Never holds a secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// How much it matters.
-    pub severity: Severity,
-    /// The full name of the property, or the place in the file.
-    pub property: String,
-    /// What is the matter, as the end of a sentence that begins with the name.
-    pub message: String,
-    /// What to do about it.
-    pub hint: Option<String>,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.property, self.message)?;
-        match &self.hint {
-            Some(hint) => write!(f, " ({hint})"),
-            None => Ok(()),
-        }
-    }
-}
+use crate::sanitize::{shown_name, shown_text};
 
 /// All findings of a file, in the order in which they were made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Findings(Vec<Finding>);
+pub struct Findings(Vec<Diagnosis>);
 
 impl Findings {
-    /// Adds one. Whatever in the name or in the message looks like a secret is hidden.
-    pub fn push(
-        &mut self,
-        severity: Severity,
-        property: impl Into<String>,
-        message: impl Into<String>,
-    ) -> &mut Finding {
-        self.0.push(Finding {
-            severity,
-            property: shown_name(&property.into()).into_owned(),
-            message: shown_text(&message.into()).into_owned(),
-            hint: None,
-        });
+    /// Adds one, whose place is the full name of a property, or a place in the file. Whatever in the name or in the message looks
+    /// like a secret is hidden.
+    fn push(&mut self, found: Diagnosis, place: &str) -> &mut Diagnosis {
+        let text = shown_text(&found.text).into_owned();
+        self.0.push(Diagnosis { text, ..found }.at(shown_name(place)));
         let last = self.0.len() - 1;
         &mut self.0[last]
     }
 
-    /// Adds a problem.
-    pub fn problem(&mut self, property: impl Into<String>, message: impl Into<String>) -> &mut Finding {
-        self.push(Severity::Problem, property, message)
+    /// Adds a problem: by default that a value cannot be used.
+    pub fn problem(&mut self, property: impl AsRef<str>, message: impl Into<String>) -> &mut Diagnosis {
+        self.push(Diagnosis::error(Kind::PropertyValue, message), property.as_ref())
     }
 
-    /// Adds a warning.
-    pub fn warning(&mut self, property: impl Into<String>, message: impl Into<String>) -> &mut Finding {
-        self.push(Severity::Warning, property, message)
+    /// Adds a warning: by default that something is probably not meant.
+    pub fn warning(&mut self, property: impl AsRef<str>, message: impl Into<String>) -> &mut Diagnosis {
+        self.push(Diagnosis::warning(Kind::PropertyDoubtful, message), property.as_ref())
     }
 
-    /// Adds a note.
-    pub fn note(&mut self, property: impl Into<String>, message: impl Into<String>) -> &mut Finding {
-        self.push(Severity::Note, property, message)
+    /// Adds a note: by default that something has no effect.
+    pub fn note(&mut self, property: impl AsRef<str>, message: impl Into<String>) -> &mut Diagnosis {
+        self.push(Diagnosis::note(Kind::PropertyWithoutEffect, message), property.as_ref())
     }
 
     /// Takes over all findings of another part.
@@ -85,7 +42,7 @@ impl Findings {
     /// for messages may have it as a part of theirs.
     pub(crate) fn hide(&mut self, secret: &str) {
         for finding in &mut self.0 {
-            let texts = [&mut finding.property, &mut finding.message];
+            let texts = [&mut finding.place, &mut finding.text];
             for text in texts.into_iter().chain(finding.hint.as_mut()) {
                 *text = without(text, secret);
             }
@@ -96,7 +53,7 @@ impl Findings {
     pub(crate) fn hide_part_of_names(&mut self, secret: &str) {
         let (part, hidden) = (format!(".{secret}."), format!(".{HIDDEN}."));
         for finding in &mut self.0 {
-            let texts = [&mut finding.property, &mut finding.message];
+            let texts = [&mut finding.place, &mut finding.text];
             for text in texts.into_iter().chain(finding.hint.as_mut()) {
                 *text = text.replace(&part, &hidden);
             }
@@ -104,27 +61,27 @@ impl Findings {
     }
 
     /// All of them, to hide what must not be shown.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Finding> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Diagnosis> {
         self.0.iter_mut()
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Finding> {
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnosis> {
         self.0.iter()
     }
 
     /// What prevents the start.
-    pub fn problems(&self) -> impl Iterator<Item = &Finding> {
-        self.of(Severity::Problem)
+    pub fn problems(&self) -> impl Iterator<Item = &Diagnosis> {
+        self.of(Severity::Error)
     }
 
     /// What is probably not meant.
-    pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
+    pub fn warnings(&self) -> impl Iterator<Item = &Diagnosis> {
         self.of(Severity::Warning)
     }
 
     /// What has no effect.
-    pub fn notes(&self) -> impl Iterator<Item = &Finding> {
+    pub fn notes(&self) -> impl Iterator<Item = &Diagnosis> {
         self.of(Severity::Note)
     }
 
@@ -133,7 +90,7 @@ impl Findings {
         self.problems().next().is_some()
     }
 
-    fn of(&self, severity: Severity) -> impl Iterator<Item = &Finding> {
+    fn of(&self, severity: Severity) -> impl Iterator<Item = &Diagnosis> {
         self.0.iter().filter(move |finding| finding.severity == severity)
     }
 }
@@ -152,15 +109,4 @@ pub(crate) fn without(text: &str, word: &str) -> String {
     }
     shown.push_str(rest);
     shown
-}
-
-impl Finding {
-    /// Adds what to do about it. Credentials in it are hidden; words such as `password=…` are its own.
-    pub fn hint(&mut self, hint: impl Into<String>) {
-        let hint = hint.into();
-        self.hint = Some(match hint.contains('@') {
-            true => without_credentials(&hint),
-            false => hint,
-        });
-    }
 }

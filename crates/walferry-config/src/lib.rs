@@ -26,7 +26,7 @@ mod worker;
 
 pub use connector::{CONNECTOR_GROUPS, Connector};
 pub use file::{FileError, Submitted};
-pub use finding::{Finding, Findings, Severity};
+pub use finding::Findings;
 pub use foreign::Foreign;
 pub use name::{HostName, SlotName, TopicPart};
 pub use property::{Declaration, Group, Property, Support};

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use walferry_diagnosis::Kind;
+
 use crate::file;
 use crate::finding::Findings;
 use crate::reader::Options;
@@ -82,13 +84,18 @@ impl Providers {
                     if let Provider::Unknown { class } = &provider {
                         // Connect loads the class at its start; here references to it are refused.
                         let message = format!("is {class}, which Walferry does not have: a reference to it is refused");
-                        let finding = findings.warning(options.full_name("class"), message);
+                        let finding = findings
+                            .warning(options.full_name("class"), message)
+                            .kind(Kind::ConfigProvider);
                         finding.hint("EnvVarConfigProvider, FileConfigProvider and DirectoryConfigProvider are there");
                     }
                     providers.0.insert(name.to_owned(), provider);
                 }
                 Err((property, message, hint)) => {
-                    findings.problem(options.full_name(property), message).hint(hint);
+                    findings
+                        .problem(options.full_name(property), message)
+                        .kind(Kind::ConfigProvider)
+                        .hint(hint);
                 }
             }
         }
@@ -97,7 +104,9 @@ impl Providers {
         let listed: Vec<&str> = names.split(',').map(str::trim).collect();
         for name in defined.into_iter().filter(|name| !listed.contains(name)) {
             let message = format!("has no effect: config.providers does not list {name}");
-            let finding = findings.warning(format!("config.providers.{name}.*"), message);
+            let finding = findings
+                .warning(format!("config.providers.{name}.*"), message)
+                .kind(Kind::PropertyWithoutEffect);
             finding.hint(format!("add {name} to config.providers"));
         }
         providers
@@ -142,7 +151,7 @@ impl Providers {
                 Err(Unresolved::NoProvider) => {
                     let provider = shown_word(reference.provider);
                     let message = format!("keeps {shown} as it stands: there is no config provider {provider}");
-                    findings.warning(name, message).hint(format!(
+                    findings.warning(name, message).kind(Kind::ConfigProvider).hint(format!(
                         "if it is a reference, name {provider} in config.providers of the worker file and give that with --worker; as \
                          it is, Kafka Connect would hand it on, too"
                     ));
@@ -151,6 +160,7 @@ impl Providers {
                 Err(Unresolved::Failed(reason, hint)) => {
                     findings
                         .problem(name, format!("cannot resolve {shown}: {reason}"))
+                        .kind(Kind::ConfigProvider)
                         .hint(hint);
                 }
             }
@@ -402,7 +412,7 @@ pub(crate) mod tests {
         let resolved = providers.resolve("x", text, &World, &mut findings, &mut Vec::new());
         let told = findings.iter().map(|finding| {
             assert!(finding.hint.is_some(), "{finding}");
-            format!("{:?}: {}", finding.severity, finding.message)
+            format!("{:?}: {}", finding.severity, finding.text)
         });
         (resolved, told.collect())
     }
@@ -437,39 +447,39 @@ pub(crate) mod tests {
             ),
             (
                 "${env:NOPE}",
-                "Problem: cannot resolve ${env:NOPE}: there is no environment variable NOPE",
+                "Error: cannot resolve ${env:NOPE}: there is no environment variable NOPE",
             ),
             (
                 "${file:/secrets/pg.properties:x}",
-                "Problem: cannot resolve ${file:/secrets/pg.properties:x}: /secrets/pg.properties has no key x",
+                "Error: cannot resolve ${file:/secrets/pg.properties:x}: /secrets/pg.properties has no key x",
             ),
             (
                 "${file:x}",
-                "Problem: cannot resolve ${file:x}: it names no path, or no key in the file",
+                "Error: cannot resolve ${file:x}: it names no path, or no key in the file",
             ),
             (
                 "${env:PGPASSWORD:-p}",
-                "Problem: cannot resolve ${env:PGPASSWORD:…}: a reference to a variable has neither a path nor a default",
+                "Error: cannot resolve ${env:PGPASSWORD:…}: a reference to a variable has neither a path nor a default",
             ),
             (
                 "${dir:/run/secrets:x}",
-                "Problem: cannot resolve ${dir:/run/secrets:x}: /run/secrets has no file x",
+                "Error: cannot resolve ${dir:/run/secrets:x}: /run/secrets has no file x",
             ),
             (
                 "${dir:/run/secrets:../pw}",
-                "Problem: cannot resolve ${dir:/run/secrets:../pw}: \"../pw\" is not the name of a file",
+                "Error: cannot resolve ${dir:/run/secrets:../pw}: \"../pw\" is not the name of a file",
             ),
             (
                 "${file:/nope:x}",
-                "Problem: cannot resolve ${file:/nope:x}: /nope cannot be read: no such file",
+                "Error: cannot resolve ${file:/nope:x}: /nope cannot be read: no such file",
             ),
             (
                 "${file:/locked:x}",
-                "Problem: cannot resolve ${file:/locked:x}: /locked cannot be read: permission denied",
+                "Error: cannot resolve ${file:/locked:x}: /locked cannot be read: permission denied",
             ),
             (
                 "${env:a:PGPASSWORD}",
-                "Problem: cannot resolve ${env:a:…}: a reference to a variable has neither a path nor a default",
+                "Error: cannot resolve ${env:a:…}: a reference to a variable has neither a path nor a default",
             ),
         ];
         for (text, expected) in cases {
@@ -500,7 +510,7 @@ pub(crate) mod tests {
                 "io.strimzi.kafka.KubernetesSecretConfigProvider",
             ),
         ]);
-        let told: Vec<String> = findings.iter().map(|finding| finding.message.clone()).collect();
+        let told: Vec<String> = findings.iter().map(|finding| finding.text.clone()).collect();
         assert_eq!(
             told,
             [
@@ -510,7 +520,7 @@ pub(crate) mod tests {
         assert_eq!(
             resolve(&providers, "${strimzienv:PGPASSWORD}").1,
             [
-                "Problem: cannot resolve ${strimzienv:PGPASSWORD}: allowlist.pattern of the worker hides the variable PGPASSWORD"
+                "Error: cannot resolve ${strimzienv:PGPASSWORD}: allowlist.pattern of the worker hides the variable PGPASSWORD"
             ]
         );
         assert_eq!(
@@ -520,13 +530,13 @@ pub(crate) mod tests {
         assert_eq!(
             resolve(&providers, "${f:/secrets/../run/secrets/pw:x}").1,
             [
-                "Problem: cannot resolve ${f:/secrets/../run/secrets/pw:x}: allowed.paths of the worker hides /secrets/../run/secrets/pw"
+                "Error: cannot resolve ${f:/secrets/../run/secrets/pw:x}: allowed.paths of the worker hides /secrets/../run/secrets/pw"
             ]
         );
         assert_eq!(
             resolve(&providers, "${secrets:ns/s:k}").1,
             [
-                "Problem: cannot resolve ${secrets:…}: Walferry has no config provider io.strimzi.kafka.KubernetesSecretConfigProvider"
+                "Error: cannot resolve ${secrets:…}: Walferry has no config provider io.strimzi.kafka.KubernetesSecretConfigProvider"
             ]
         );
         assert_eq!(resolve(&providers, "${env:PGPASSWORD}").0.as_deref(), Some("s3cret"));
@@ -543,10 +553,7 @@ pub(crate) mod tests {
         ];
         for (extra, expected) in cases {
             let (_, findings) = providers(&[("config.providers", "a"), extra]);
-            let told: Vec<String> = findings
-                .iter()
-                .map(|f| format!("{} {}", f.property, f.message))
-                .collect();
+            let told: Vec<String> = findings.iter().map(|f| format!("{} {}", f.place, f.text)).collect();
             assert_eq!(told, [expected]);
         }
         let (_, findings) = providers(&[("config.providers.a.class", "FileConfigProvider")]);

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use walferry_diagnosis::{Diagnosis, Kind};
+
 use crate::choice::nearest_name;
-use crate::finding::{Finding, Findings};
+use crate::finding::Findings;
 use crate::property::{Declaration, Property, Support};
 use crate::sanitize::{Sanitizer, may_be_shown, quoted, shown_name, shown_text};
 use crate::secret::HIDDEN;
@@ -132,7 +134,7 @@ impl Options {
             .map(|(name, entry)| (shown_name(name), (name, entry)))
             .collect();
         for finding in findings.iter_mut() {
-            let Some((name, entry)) = entries.get(finding.property.as_str()) else {
+            let Some((name, entry)) = entries.get(finding.place.as_str()) else {
                 continue;
             };
             let declared = declarations.iter().find(|declaration| declaration.name == *name);
@@ -148,14 +150,14 @@ impl Options {
                 own && (secret || !understood && !may_be_shown(kind, &[], piece))
             };
             let whole = entry.text.trim();
-            for text in [&mut finding.message].into_iter().chain(finding.hint.as_mut()) {
+            for text in [&mut finding.text].into_iter().chain(finding.hint.as_mut()) {
                 *text = without_pieces(text, &hidden);
                 if whole.len() > 3 && hidden(whole) {
                     *text = text.replace(whole, HIDDEN);
                 }
             }
             // A hint may be made of parts of what was hidden.
-            if let Some(hint) = finding.hint.as_mut().filter(|_| finding.message.contains(HIDDEN)) {
+            if let Some(hint) = finding.hint.as_mut().filter(|_| finding.text.contains(HIDDEN)) {
                 for part in whole.split(|c: char| !c.is_alphanumeric()).filter(|part| hidden(part)) {
                     *hint = hint.replace(part, HIDDEN);
                 }
@@ -252,8 +254,8 @@ impl std::fmt::Debug for Options {
 /// let (read, findings) = reader.finish(read);
 /// assert!(read.is_none());
 /// let problem = findings.problems().next().unwrap();
-/// assert_eq!(problem.property, "transforms.outbox.negate");
-/// assert_eq!(problem.message, "is \"yes\", which is not true or false");
+/// assert_eq!(problem.place, "transforms.outbox.negate");
+/// assert_eq!(problem.text, "is \"yes\", which is not true or false");
 /// ```
 #[derive(Debug)]
 pub struct Reader<'a> {
@@ -292,12 +294,12 @@ impl<'a> Reader<'a> {
         let remedy = property.remedy(&self.options.full_name(property.name()));
         match self.options.get(property.name()) {
             Some(text) if property.is_required() && text.trim().is_empty() => {
-                self.problem(property.name(), "is required and must not be empty").hint = Some(remedy);
+                self.missing(property.name(), "is required and must not be empty", remedy);
                 T::default()
             }
             Some(text) => self.parse(property.name(), text, property.default_text()),
             None if property.is_required() => {
-                self.problem(property.name(), "is required").hint = Some(remedy);
+                self.missing(property.name(), "is required", remedy);
                 T::default()
             }
             None => property
@@ -334,17 +336,21 @@ impl<'a> Reader<'a> {
     }
 
     /// Reports a problem; `name` is without the prefix of the options.
-    pub fn problem(&mut self, name: &str, message: impl Into<String>) -> &mut Finding {
+    pub fn problem(&mut self, name: &str, message: impl Into<String>) -> &mut Diagnosis {
         self.findings.problem(self.options.full_name(name), message)
     }
 
+    fn missing(&mut self, name: &str, message: &str, remedy: String) {
+        self.problem(name, message).kind(Kind::PropertyMissing).hint(remedy);
+    }
+
     /// Reports a warning; `name` is without the prefix of the options.
-    pub fn warning(&mut self, name: &str, message: impl Into<String>) -> &mut Finding {
+    pub fn warning(&mut self, name: &str, message: impl Into<String>) -> &mut Diagnosis {
         self.findings.warning(self.options.full_name(name), message)
     }
 
     /// Reports a note; `name` is without the prefix of the options.
-    pub fn note(&mut self, name: &str, message: impl Into<String>) -> &mut Finding {
+    pub fn note(&mut self, name: &str, message: impl Into<String>) -> &mut Diagnosis {
         self.findings.note(self.options.full_name(name), message)
     }
 
@@ -364,7 +370,7 @@ impl<'a> Reader<'a> {
         parsed.unwrap_or_else(|error| {
             // A value that is refused by name has been told of already.
             let full_name = shown_name(&self.options.full_name(name)).into_owned();
-            if !self.findings.problems().any(|problem| problem.property == full_name) {
+            if !self.findings.problems().any(|problem| problem.place == full_name) {
                 let message = self.complaint::<T>(name, text, &error);
                 // A guess is near to what was written.
                 let secret = T::SECRET || self.options.is_secret(name);
@@ -416,12 +422,15 @@ impl<'a> Reader<'a> {
                 if values.iter().any(same) {
                     let shown = self.options.shown(name);
                     self.problem(name, format!("is {shown}, which Walferry does not support"))
+                        .kind(Kind::PropertyRefused)
                         .hint(hint);
                 }
             }
             Support::Refused { .. } | Support::Accepted { .. } if text.is_empty() || is_default => {}
             Support::Refused { hint } => {
-                self.problem(name, "is not supported by Walferry").hint(hint);
+                self.problem(name, "is not supported by Walferry")
+                    .kind(Kind::PropertyRefused)
+                    .hint(hint);
             }
             Support::Accepted { why } => {
                 self.note(name, format!("has no effect: {why}"));
@@ -430,7 +439,7 @@ impl<'a> Reader<'a> {
                 let hint = declaration
                     .filled_in(hint, name)
                     .replace("<prefix>", &self.options.prefix);
-                self.warning(name, is).hint(hint);
+                self.warning(name, is).kind(Kind::PropertyWithoutEffect).hint(hint);
             }
         }
     }
@@ -447,6 +456,7 @@ impl<'a> Reader<'a> {
             .map(|declaration| declaration.name);
         let guess = nearest_name(name, known).map(|known| format!("did you mean {}?", self.options.full_name(known)));
         self.warning(name, "is not a property that Walferry knows; it has no effect")
+            .kind(Kind::PropertyUnknown)
             .hint = guess;
     }
 }
@@ -509,9 +519,9 @@ mod tests {
         let (read, findings) = read(&[("port", "99999"), ("mode", "B")]);
         assert_eq!(read, None);
         let expected = [
-            "Problem: x.mode is \"B\", which Walferry does not support (use a)",
-            "Problem: x.host is required (set x.host)",
-            "Problem: x.port is \"99999\", which is not a whole number from 0 to 65535 (leave it out for the default, 5432)",
+            "Error: x.mode is \"B\", which Walferry does not support (use a)",
+            "Error: x.host is required (set x.host)",
+            "Error: x.port is \"99999\", which is not a whole number from 0 to 65535 (leave it out for the default, 5432)",
         ];
         assert_eq!(findings, expected);
     }
@@ -532,14 +542,14 @@ mod tests {
             (
                 "notify",
                 "sink",
-                &["Problem: x.notify is not supported by Walferry (leave it out)"],
+                &["Error: x.notify is not supported by Walferry (leave it out)"],
             ),
             ("notify", "", &[]),
             ("signal", "SOURCE", &[]),
             (
                 "signal",
                 "kafka",
-                &["Problem: x.signal is not supported by Walferry (leave it out)"],
+                &["Error: x.signal is not supported by Walferry (leave it out)"],
             ),
             ("history", "1", &["Note: x.history has no effect: it belongs to MySQL"]),
             ("history", "none", &[]),

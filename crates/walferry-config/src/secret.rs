@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+pub(crate) use walferry_diagnosis::HIDDEN;
+
 /// A value that neither `Debug` nor `Display` shows.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
@@ -29,6 +31,3 @@ impl fmt::Display for Secret {
         f.write_str(HIDDEN)
     }
 }
-
-/// What is shown in place of a secret, as Debezium does.
-pub(crate) const HIDDEN: &str = "********";

@@ -8,7 +8,8 @@ use walferry_config::connector::{
     Filter, LsnFlushMode, NameAdjustment, PublicationAutocreate, ReselectColumns, ReselectFailure, SnapshotMode,
     SslMode, TopicNaming,
 };
-use walferry_config::{Connector, Findings, Lookup, Severity, Submitted, Worker};
+use walferry_config::{Connector, Findings, Lookup, Submitted, Worker};
+use walferry_diagnosis::Severity;
 
 struct World;
 
@@ -121,12 +122,12 @@ fn all_problems_of_a_file_come_at_once() {
     ]);
     assert!(connector.is_none());
     let expected = [
-        "Problem: transforms.outbox.type is required (set it to the name of a class, such as io.debezium.transforms.outbox.EventRouter for a transform)",
-        "Problem: slot.name is \"My-Slot\", which is not a slot name: Postgres takes 1 to 63 of the characters a-z, 0-9 and _ (write my_slot)",
-        "Problem: database.hostname is required (set database.hostname: host name or address of the Postgres server)",
-        "Problem: database.port is \"99999\", which is not a whole number from 0 to 65535 (leave it out for the default, 5432)",
-        "Problem: table.include.list is not a regular expression that Walferry can use: group that is never closed at character 8 of entry 1 (mend the expression at that place: .* stands for any text, and \\. for a dot (in JSON and .properties \\\\.))",
-        "Problem: snapshot.mode is \"initialy\", which is not one of always, initial, initial_only, no_data, when_needed, configuration_based (did you mean initial?)",
+        "Error: transforms.outbox.type is required (set it to the name of a class, such as io.debezium.transforms.outbox.EventRouter for a transform)",
+        "Error: slot.name is \"My-Slot\", which is not a slot name: Postgres takes 1 to 63 of the characters a-z, 0-9 and _ (write my_slot)",
+        "Error: database.hostname is required (set database.hostname: host name or address of the Postgres server)",
+        "Error: database.port is \"99999\", which is not a whole number from 0 to 65535 (leave it out for the default, 5432)",
+        "Error: table.include.list is not a regular expression that Walferry can use: group that is never closed at character 8 of entry 1 (mend the expression at that place: .* stands for any text, and \\. for a dot (in JSON and .properties \\\\.))",
+        "Error: snapshot.mode is \"initialy\", which is not one of always, initial, initial_only, no_data, when_needed, configuration_based (did you mean initial?)",
     ];
     assert_eq!(findings, expected);
 }
@@ -140,7 +141,7 @@ fn what_other_parts_find_is_in_the_same_report() {
     };
     let (connector, findings) = Connector::read(&submitted(&[]), None, &Worker::default(), &World, &check);
     assert!(connector.is_none());
-    let problems: Vec<&str> = findings.problems().map(|finding| finding.property.as_str()).collect();
+    let problems: Vec<&str> = findings.problems().map(|finding| finding.place.as_str()).collect();
     let expected = [
         "value.converter",
         "topic.prefix",
@@ -167,7 +168,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "plugin.name",
             "wal2json",
             &[
-                "Problem: plugin.name is \"wal2json\", which is not pgoutput, the plugin that every Postgres has and the only one that Walferry reads (set plugin.name=pgoutput and a new slot.name (a slot keeps the plugin it was made with), and drop the old slot once nothing reads it)",
+                "Error: plugin.name is \"wal2json\", which is not pgoutput, the plugin that every Postgres has and the only one that Walferry reads (set plugin.name=pgoutput and a new slot.name (a slot keeps the plugin it was made with), and drop the old slot once nothing reads it)",
             ],
         ),
         (
@@ -193,14 +194,14 @@ fn each_finding_names_the_property_and_the_remedy() {
             "exactly.once.support",
             "required",
             &[
-                "Problem: exactly.once.support is \"required\", which Walferry does not support (records arrive at least once; leave it out)",
+                "Error: exactly.once.support is \"required\", which Walferry does not support (records arrive at least once; leave it out)",
             ],
         ),
         ("exactly.once.support", "REQUESTED", &[]),
         (
             "signal.data.collection",
             "public.s",
-            &["Problem: signal.data.collection is not supported by Walferry (signals are not built yet; leave it out)"],
+            &["Error: signal.data.collection is not supported by Walferry (signals are not built yet; leave it out)"],
         ),
         ("signal.enabled.channels", "source", &[]),
         ("read.only", "false", &[]),
@@ -208,21 +209,21 @@ fn each_finding_names_the_property_and_the_remedy() {
             "read.only",
             "true",
             &[
-                "Problem: read.only is not supported by Walferry (incremental snapshots are not built yet; leave it out, nothing is written without them)",
+                "Error: read.only is not supported by Walferry (incremental snapshots are not built yet; leave it out, nothing is written without them)",
             ],
         ),
         (
             "snapshot.mode",
             "custom",
             &[
-                "Problem: snapshot.mode is \"custom\", which Walferry does not support (Walferry runs no Java classes; choose one of the other modes)",
+                "Error: snapshot.mode is \"custom\", which Walferry does not support (Walferry runs no Java classes; choose one of the other modes)",
             ],
         ),
         (
             "connector.class",
             "io.debezium.connector.mysql.MySqlConnector",
             &[
-                "Problem: connector.class is \"io.debezium.connector.mysql.MySqlConnector\", which is not io.debezium.connector.postgresql.PostgresConnector, the only connector that Walferry is (leave connectors of other classes on Kafka Connect)",
+                "Error: connector.class is \"io.debezium.connector.mysql.MySqlConnector\", which is not io.debezium.connector.postgresql.PostgresConnector, the only connector that Walferry is (leave connectors of other classes on Kafka Connect)",
             ],
         ),
         ("connector.class", " PostgresConnector ", &[]),
@@ -230,14 +231,14 @@ fn each_finding_names_the_property_and_the_remedy() {
             "database.hostname",
             "postgres://db",
             &[
-                "Problem: database.hostname is not one host name or address, without port, scheme or path (write the host alone; port, user, password and database have properties of their own: database.port, database.user, database.password, database.dbname)",
+                "Error: database.hostname is not one host name or address, without port, scheme or path (write the host alone; port, user, password and database have properties of their own: database.port, database.user, database.password, database.dbname)",
             ],
         ),
         (
             "database.sslcert",
             "/c.pem",
             &[
-                "Problem: database.sslcert and database.sslkey must be set together (a client certificate is of use only with its key)",
+                "Error: database.sslcert and database.sslkey must be set together (a client certificate is of use only with its key)",
             ],
         ),
         ("table.exclude.list", "a", &[]),
@@ -245,14 +246,14 @@ fn each_finding_names_the_property_and_the_remedy() {
             "topic.prefix",
             "a b",
             &[
-                "Problem: topic.prefix is not a topic or a part of one: only letters, digits, dot, underscore and hyphen (take out the other characters)",
+                "Error: topic.prefix is not a topic or a part of one: only letters, digits, dot, underscore and hyphen (take out the other characters)",
             ],
         ),
         (
             "topic.naming.strategy",
             "io.debezium.schema.SchemaRegexTopicNamingStrategy",
             &[
-                "Problem: topic.regex and topic.replacement are required by this naming strategy (set both, or leave topic.naming.strategy out)",
+                "Error: topic.regex and topic.replacement are required by this naming strategy (set both, or leave topic.naming.strategy out)",
             ],
         ),
         (
@@ -283,8 +284,8 @@ fn each_finding_names_the_property_and_the_remedy() {
             "predicates",
             "a,a",
             &[
-                "Problem: predicates holds a more than once (name it once; for two of one class give each a name of its own)",
-                "Problem: predicates.a.type is required (set it to the name of a class, such as io.debezium.transforms.outbox.EventRouter for a transform)",
+                "Error: predicates holds a more than once (name it once; for two of one class give each a name of its own)",
+                "Error: predicates.a.type is required (set it to the name of a class, such as io.debezium.transforms.outbox.EventRouter for a transform)",
             ],
         ),
         (
@@ -305,7 +306,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "topic.creation.default.partitions",
             "1",
             &[
-                "Problem: topic.creation.default.replication.factor is required once any topic.creation.* is set (-1 takes the broker's default)",
+                "Error: topic.creation.default.replication.factor is required once any topic.creation.* is set (-1 takes the broker's default)",
             ],
         ),
         (
@@ -318,16 +319,14 @@ fn each_finding_names_the_property_and_the_remedy() {
         (
             "slot.drop.on.stop",
             "yes",
-            &[
-                "Problem: slot.drop.on.stop is \"yes\", which is not true or false (leave it out for the default, false)",
-            ],
+            &["Error: slot.drop.on.stop is \"yes\", which is not true or false (leave it out for the default, false)"],
         ),
         ("tombstones.on.delete", " True ", &[]),
         ("decimal.handling.mode", "STRING", &[]),
         (
             "status.update.interval.ms",
             "0",
-            &["Problem: status.update.interval.ms must not be 0 (leave it out for 10000)"],
+            &["Error: status.update.interval.ms must not be 0 (leave it out for 10000)"],
         ),
         ("driver.options", "-c a=b", &[]),
         (
@@ -339,7 +338,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "database.sslfactory",
             "x.Y",
             &[
-                "Problem: database.sslfactory is not supported by Walferry (Walferry runs no Java classes; use database.sslmode and database.sslrootcert)",
+                "Error: database.sslfactory is not supported by Walferry (Walferry runs no Java classes; use database.sslmode and database.sslrootcert)",
             ],
         ),
         ("column.mask.hash.SHA-256.with.salt.pepper", "a", &[]),
@@ -364,7 +363,7 @@ fn each_finding_names_the_property_and_the_remedy() {
     for (name, value, expected) in cases {
         let (connector, findings) = read(&[(name, value)]);
         assert_eq!(findings, *expected, "{name}={value}");
-        let has_problem = expected.iter().any(|finding| finding.starts_with("Problem"));
+        let has_problem = expected.iter().any(|finding| finding.starts_with("Error"));
         assert_eq!(connector.is_none(), has_problem, "{name}={value}");
     }
 }
@@ -467,7 +466,7 @@ fn negate_needs_a_predicate() {
         ("transforms.a.negate", "true"),
     ]);
     let expected =
-        ["Problem: transforms.a.negate has no predicate to turn round (set predicate as well, or remove negate)"];
+        ["Error: transforms.a.negate has no predicate to turn round (set predicate as well, or remove negate)"];
     assert_eq!(findings, expected);
 }
 
@@ -664,15 +663,15 @@ fn post_processors_are_read_in_both_forms_and_what_is_wrong_with_them_is_told() 
         ),
         (
             ("post.processors.p.reselect.error.handling.mode", "stop"),
-            "Problem: post.processors.p.reselect.error.handling.mode is not one of warn, fail (leave it out for the default, warn)",
+            "Error: post.processors.p.reselect.error.handling.mode is not one of warn, fail (leave it out for the default, warn)",
         ),
         (
             ("post.processors.p.reselect.null.values", "yes"),
-            "Problem: post.processors.p.reselect.null.values is \"yes\", which is not true or false (leave it out for the default, true)",
+            "Error: post.processors.p.reselect.null.values is \"yes\", which is not true or false (leave it out for the default, true)",
         ),
         (
             ("post.processors.p.type", "com.example.Mine"),
-            "Problem: post.processors.p.type is not a post-processor that Walferry has (leave the name out of post.processors; there is \
+            "Error: post.processors.p.type is not a post-processor that Walferry has (leave the name out of post.processors; there is \
              one class, io.debezium.processors.reselect.ReselectColumnsPostProcessor)",
         ),
         (
@@ -695,7 +694,7 @@ fn post_processors_are_read_in_both_forms_and_what_is_wrong_with_them_is_told() 
     assert_eq!(
         findings,
         [format!(
-            "Problem: post.processors.p.type is required (set it to the name of the class, {CLASS})"
+            "Error: post.processors.p.type is required (set it to the name of the class, {CLASS})"
         )]
     );
 }

@@ -253,7 +253,7 @@ fn what_a_custom_pattern_means_is_hidden_in_errors_too() {
     let (_, findings) = Connector::read(&submitted(&pairs), None, &Worker::default(), &World, &|_| {
         Findings::default()
     });
-    assert!(findings.problems().any(|problem| problem.property == "database.port"));
+    assert!(findings.problems().any(|problem| problem.place == "database.port"));
     no_secret(&findings, "database.port");
 }
 

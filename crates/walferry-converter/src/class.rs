@@ -304,7 +304,10 @@ fn boxed<C: Converter + 'static>(
 fn refuse(options: &Options, message: String, hint: Option<String>) -> (Option<Box<dyn Converter>>, Findings) {
     let property = options.full_name("");
     let mut findings = Findings::default();
-    findings.problem(property.trim_end_matches('.'), message).hint = hint;
+    findings
+        .problem(property.trim_end_matches('.'), message)
+        .kind(walferry_diagnosis::Kind::ClassUnknown)
+        .hint = hint;
     (None, findings)
 }
 

@@ -1,5 +1,6 @@
 //! Values that a converter cannot write.
 
+use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_record::{Need, Schema, Shape, Value, Wait};
 
 use crate::Part;
@@ -39,6 +40,14 @@ impl Error {
             Problem::Wait(wait) => Some(wait),
             _ => None,
         }
+    }
+    /// As it is told: its code, its text and what to do.
+    pub fn diagnosis(&self) -> Diagnosis {
+        let kind = match &self.failure.problem {
+            Problem::Registry { .. } => Kind::RegistryRefused,
+            _ => Kind::NotWritten,
+        };
+        Diagnosis::of(kind, self).with_any_hint(self.hint().map(str::to_owned))
     }
     /// What to do about it.
     pub fn hint(&self) -> Option<&str> {

@@ -2,6 +2,9 @@
 
 use std::fmt::{self, Write as _};
 
+use walferry_diagnosis::Diagnosis;
+pub use walferry_diagnosis::{Exit, Kind};
+
 /// What happens after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
@@ -13,26 +16,11 @@ pub enum Disposition {
     Stop(Exit),
 }
 
-/// Exit code of `walferry run` when its connector has stopped for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// 1: something that may pass by itself, and that was tried as often as `errors.max.retries` says. Another start may succeed.
-    GaveUp = 1,
-    /// 2: configuration, privileges, the state of slot or server.
-    Setup = 2,
-    /// 3: a record that cannot be converted or delivered.
-    Record = 3,
-    /// 4: the data directory or the offset in it.
-    State = 4,
-}
-
-/// One reason, with its remedy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause {
-    /// What happened and where, in one sentence without a full stop.
-    pub what: String,
-    /// What to do about it: a setting, a statement, a command.
-    pub hint: Option<String>,
+impl Disposition {
+    /// The connector stops with the exit code of this kind.
+    pub fn stop(kind: Kind) -> Self {
+        Self::Stop(kind.exit())
+    }
 }
 
 /// A failure with all its causes, as an edge reports it to the engine.
@@ -42,10 +30,10 @@ pub struct Cause {
 pub struct Failure {
     /// What the engine does.
     pub disposition: Disposition,
-    /// A short constant word for metrics, such as `slot_in_use`.
-    pub kind: &'static str,
-    /// Why, at least one.
-    pub causes: Vec<Cause>,
+    /// What kind of failure it is, which metrics and retries go by.
+    pub kind: Kind,
+    /// Why, at least one. A cause may be of a kind that says more than that of the failure.
+    pub causes: Vec<Diagnosis>,
     /// The key of the record that it is about, readable and cut to its first 200 bytes. It is a part of a row: for the log, where a
     /// person needs it to find the row, and nowhere else unless `errors.log.include.messages` asks for it.
     pub record_key: Option<String>,
@@ -53,16 +41,30 @@ pub struct Failure {
 
 impl Failure {
     /// A failure with one cause.
-    pub fn new(disposition: Disposition, kind: &'static str, what: impl Into<String>, hint: Option<String>) -> Self {
+    pub fn new(disposition: Disposition, kind: Kind, what: impl Into<String>, hint: Option<String>) -> Self {
+        Self::of(
+            disposition,
+            kind,
+            vec![Diagnosis::error(kind, what).with_any_hint(hint)],
+        )
+    }
+    /// A failure with all its causes.
+    pub fn of(disposition: Disposition, kind: Kind, causes: Vec<Diagnosis>) -> Self {
         Self {
             disposition,
             kind,
-            causes: vec![Cause {
-                what: what.into(),
-                hint,
-            }],
+            causes,
             record_key: None,
         }
+    }
+    /// The code that is told: that of the first cause.
+    pub fn code(&self) -> &'static str {
+        let first = self.causes.first().and_then(Diagnosis::code);
+        first.unwrap_or_else(|| self.kind.code())
+    }
+    /// What to do, by the first cause that says it.
+    pub fn hint(&self) -> Option<&str> {
+        self.causes.iter().find_map(|cause| cause.hint.as_deref())
     }
     /// With the key of the record that it is about.
     pub fn about(mut self, key: &[u8]) -> Self {
@@ -77,23 +79,16 @@ impl Failure {
         }
     }
     /// One that goes away by itself.
-    pub fn retry(kind: &'static str, what: impl Into<String>) -> Self {
+    pub fn retry(kind: Kind, what: impl Into<String>) -> Self {
         Self::new(Disposition::Retry, kind, what, None)
     }
-    /// One that needs a person.
-    pub fn stop(exit: Exit, kind: &'static str, what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::new(Disposition::Stop(exit), kind, what, Some(hint.into()))
+    /// One that needs a person. The exit code follows from its kind.
+    pub fn stop(kind: Kind, what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(Disposition::stop(kind), kind, what, Some(hint.into()))
     }
     /// An error with the errors beneath it, joined by colons.
     pub fn chain(error: &dyn std::error::Error) -> String {
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            text.push_str(": ");
-            text.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        text
+        walferry_diagnosis::chain(error)
     }
 }
 
@@ -103,7 +98,7 @@ impl fmt::Display for Failure {
             if i > 0 {
                 f.write_str("; ")?;
             }
-            f.write_str(&cause.what)?;
+            f.write_str(&cause.sentence())?;
         }
         Ok(())
     }
@@ -133,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_key_is_for_the_log_alone_and_cut() {
-        let failure = Failure::stop(Exit::Record, "record_too_large", "it is too large", "raise the limit");
+        let failure = Failure::stop(Kind::RecordTooLarge, "it is too large", "raise the limit");
         let short = failure.clone().about(b"{\"id\":1}\xff");
         assert_eq!(short.to_string(), "it is too large");
         assert_eq!(short.for_log(), "it is too large; the record's key is {\"id\":1}\\xff");

@@ -1,6 +1,7 @@
 //! A gap as the rooms tell each other of it: what is known, and what a person may choose. `life/gap.rs` waits at it.
 
 use serde::{Deserialize, Serialize};
+use walferry_diagnosis::Kind;
 use walferry_pgoutput::Lsn;
 
 use crate::{
@@ -9,11 +10,11 @@ use crate::{
 };
 
 /// Kind of the failure when the server has said in the stream that it cannot send changes.
-pub const GAP: &str = "publication_gap";
+pub const GAP: Kind = Kind::PublicationGap;
 /// Kind of the failure when a look at the catalog finds no publication.
-pub const MISSING: &str = "publication_missing";
+pub const MISSING: Kind = Kind::PublicationMissing;
 /// Kind of the failure when a look at the catalog finds that captured rows may be missing since the last look.
-pub const CHANGED: &str = "publication_changed";
+pub const CHANGED: Kind = Kind::PublicationChanged;
 
 /// A gap as it is told.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -13,17 +13,16 @@ pub mod life;
 pub mod path;
 pub mod position;
 pub mod published;
-mod remark;
 pub mod source;
 pub mod status;
 
 pub use delivery::{batch, progress, sink, store};
-pub use failure::{Cause, Disposition, Exit, Failure};
+pub use failure::{Disposition, Exit, Failure, Kind};
 pub use life::{Target, connector, start, supervisor};
 pub use path::{Converters, Tolerance, pipeline, pipeline::Pipeline, witness};
 pub use position::Position;
-pub use remark::{Remark, Weight};
 pub use status::SlotXmin;
+pub use walferry_diagnosis::{Diagnosis, Severity};
 
 #[cfg(test)]
 mod tests {

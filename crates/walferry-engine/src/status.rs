@@ -19,6 +19,7 @@ use std::{
 
 use serde::Serialize;
 use tokio::sync::Notify;
+use walferry_diagnosis::Kind;
 
 use crate::{failure::Failure, gap::Gap, history::Missing};
 
@@ -353,7 +354,7 @@ impl Status {
         if let Some(key) = failure.record_key.take().filter(|_| self.shows_keys)
             && let Some(cause) = failure.causes.first_mut()
         {
-            cause.what.push_str(&format!("; the record's key is {key}"));
+            cause.text.push_str(&format!("; the record's key is {key}"));
         }
     }
 
@@ -445,8 +446,8 @@ impl Status {
         lock(&self.errors).clone()
     }
     /// Counts a failure that did not end anything.
-    pub fn count_error(&self, kind: &'static str) {
-        *lock(&self.errors).entry(kind).or_default() += 1;
+    pub fn count_error(&self, kind: Kind) {
+        *lock(&self.errors).entry(kind.as_str()).or_default() += 1;
     }
 
     /// Rows that the snapshot has read, by `schema.table`; those of very many tables together as [`OTHERS`].
@@ -520,7 +521,7 @@ mod tests {
     use super::*;
 
     fn refused() -> Failure {
-        Failure::retry("unreachable", "connection refused")
+        Failure::retry(Kind::Unreachable, "connection refused")
     }
 
     #[test]
@@ -585,7 +586,7 @@ mod tests {
     #[test]
     fn the_same_failure_in_a_row_is_one_incident() {
         let status = Status::new("c", "s");
-        let other = Failure::retry("slot_in_use", "read by process 7");
+        let other = Failure::retry(Kind::SlotInUse, "read by process 7");
         for (at_us, failure) in [(1, refused()), (2, refused()), (3, other.clone()), (4, refused())] {
             status.set_phase_at(Phase::Waiting(failure), at_us);
         }
@@ -597,13 +598,16 @@ mod tests {
         assert_eq!(
             told,
             [
-                ("unreachable", 4, 4, 1),
-                ("slot_in_use", 3, 3, 1),
-                ("unreachable", 1, 2, 2)
+                (Kind::Unreachable, 4, 4, 1),
+                (Kind::SlotInUse, 3, 3, 1),
+                (Kind::Unreachable, 1, 2, 2)
             ]
         );
         for at_us in 0..100 {
-            status.set_phase_at(Phase::Waiting(Failure::retry("unreachable", at_us.to_string())), at_us);
+            status.set_phase_at(
+                Phase::Waiting(Failure::retry(Kind::Unreachable, at_us.to_string())),
+                at_us,
+            );
         }
         assert_eq!(status.incidents().len(), INCIDENTS);
     }

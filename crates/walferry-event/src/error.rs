@@ -1,3 +1,5 @@
+use walferry_diagnosis::{Diagnosis, Kind};
+
 use crate::types::Reason;
 
 /// A change that cannot become records. It never holds a row's value.
@@ -40,6 +42,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// As it is told: its code, its text and what to do.
+    pub fn diagnosis(&self) -> Diagnosis {
+        let kind = match self {
+            Self::DuplicateField { .. } => Kind::SchemaRefused,
+            Self::Expression(_) => Kind::RegexLimit,
+            Self::ColumnCount { .. } | Self::Conversion { .. } => Kind::ChangeNotConverted,
+        };
+        Diagnosis::of(kind, self).with_any_hint(self.hint())
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
+use walferry_diagnosis::Kind;
 
 use walferry_engine::{Disposition, Failure};
 
@@ -65,7 +66,7 @@ impl Batching {
         state.refused = Some(now);
         Some(Failure::new(
             Disposition::Replay,
-            "batch_too_large",
+            Kind::BatchTooLarge,
             format!(
                 "a batch of {records} records is larger than topic {topic} takes; smaller ones are sent from now on"
             ),

@@ -9,7 +9,8 @@ use rdkafka::{
     metadata::Metadata,
     producer::Producer as _,
 };
-use walferry_engine::{Failure, Remark, Weight};
+use walferry_diagnosis::{Diagnosis, Kind};
+use walferry_engine::Failure;
 
 use crate::{
     failure,
@@ -27,11 +28,11 @@ const REQUEST: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// No broker can be talked to; the reason is the failure's.
-pub fn check(settings: &Settings, topics: &[String]) -> Result<Vec<Remark>, Failure> {
+pub fn check(settings: &Settings, topics: &[String]) -> Result<Vec<Diagnosis>, Failure> {
     look(settings, topics, REQUEST)
 }
 
-fn look(settings: &Settings, topics: &[String], timeout: Duration) -> Result<Vec<Remark>, Failure> {
+fn look(settings: &Settings, topics: &[String], timeout: Duration) -> Result<Vec<Diagnosis>, Failure> {
     let client = Client::new(&settings.producer.config()).map_err(|error| failure::of_settings(&error))?;
     let metadata = connect(&client, settings)?;
     let mut remarks = vec![brokers(&metadata)];
@@ -43,31 +44,19 @@ fn look(settings: &Settings, topics: &[String], timeout: Duration) -> Result<Vec
         timeout,
     };
     for warning in settings.warnings() {
-        remarks.push(remark(Weight::Caution, warning.clone(), None));
+        remarks.push(Diagnosis::warning(Kind::WeakerGuarantee, warning.clone()));
     }
     let (there, missing): (Vec<&String>, Vec<&String>) = topics.iter().partition(|name| look.exists(name));
     remarks.extend(look.existing(&there));
     remarks.extend(missing.into_iter().map(|name| look.missing(name)));
     if let SetAside::Topic { name, .. } = &settings.set_aside {
         remarks.push(if look.exists(name) {
-            remark(Weight::Good, format!("dead-letter topic {name} exists"), None)
+            Diagnosis::good(format!("dead-letter topic {name} exists"))
         } else {
-            remark(
-                Weight::Change,
-                format!("dead-letter topic {name} would be created when it is needed"),
-                None,
-            )
+            Diagnosis::change(format!("dead-letter topic {name} would be created when it is needed"))
         });
     }
     Ok(remarks)
-}
-
-fn remark(weight: Weight, text: impl Into<String>, remedy: Option<String>) -> Remark {
-    Remark {
-        weight,
-        text: text.into(),
-        remedy,
-    }
 }
 
 /// All topics of the cluster, or why it cannot be reached.
@@ -124,18 +113,18 @@ fn connect(client: &Client, settings: &Settings) -> Result<Metadata, Failure> {
     }
 }
 
-fn brokers(metadata: &Metadata) -> Remark {
+fn brokers(metadata: &Metadata) -> Diagnosis {
     let mut names: Vec<_> = metadata
         .brokers()
         .iter()
         .map(|broker| format!("{}:{}", broker.host(), broker.port()))
         .collect();
     names.sort();
-    remark(
-        Weight::Good,
-        format!("Kafka answers, with {} broker(s): {}", names.len(), names.join(", ")),
-        None,
-    )
+    Diagnosis::good(format!(
+        "Kafka answers, with {} broker(s): {}",
+        names.len(),
+        names.join(", ")
+    ))
 }
 
 struct Look<'a> {
@@ -153,7 +142,7 @@ impl Look<'_> {
             .any(|topic| topic.name() == name && topic.error().is_none())
     }
 
-    fn existing(&self, names: &[&String]) -> Vec<Remark> {
+    fn existing(&self, names: &[&String]) -> Vec<Diagnosis> {
         let limit: Option<u64> = self
             .settings
             .producer
@@ -169,11 +158,9 @@ impl Look<'_> {
                 .iter()
                 .find(|topic| topic.name() == name.as_str());
             let partitions = partitions.map_or(0, |topic| topic.partitions().len());
-            remarks.push(remark(
-                Weight::Good,
-                format!("topic {name} exists, with {partitions} partition(s)"),
-                None,
-            ));
+            remarks.push(Diagnosis::good(format!(
+                "topic {name} exists, with {partitions} partition(s)"
+            )));
             let Some(config) = configs.get(at).and_then(Option::as_ref) else {
                 continue;
             };
@@ -182,26 +169,21 @@ impl Look<'_> {
             if let (Some(takes), Some(limit)) = (takes, limit)
                 && takes < limit
             {
-                remarks.push(remark(
-                    Weight::Caution,
-                    format!("topic {name} takes records of {takes} bytes, less than the producer's limit of {limit}"),
-                    Some(format!(
+                remarks.push(Diagnosis::warning(Kind::KafkaDoubtful, format!("topic {name} takes records of {takes} bytes, less than the producer's limit of {limit}")).with_hint(format!(
                         "kafka-configs --alter --entity-type topics --entity-name {name} --add-config max.message.bytes={limit}"
-                    )),
-                ));
+                    )));
             }
             if entry("cleanup.policy").is_some_and(|policy| policy.contains("compact")) {
-                remarks.push(remark(
-                    Weight::Caution,
+                remarks.push(Diagnosis::warning(
+                    Kind::KafkaDoubtful,
                     format!("topic {name} is compacted: it takes no record without a key"),
-                    None,
                 ));
             }
         }
         remarks
     }
 
-    fn missing(&self, name: &str) -> Remark {
+    fn missing(&self, name: &str) -> Diagnosis {
         let Some(creation) = &self.settings.topic_creation else {
             return self.left_to_brokers(name);
         };
@@ -219,24 +201,19 @@ impl Look<'_> {
         let checked = wait(self.admin.create_topics([&topic], &options)).and_then(|results| results);
         match checked.map(|results| results.into_iter().next()) {
             Ok(Some(Err((_, code)))) => obstacle(not_created(name, rule, code)),
-            Ok(_) => remark(
-                Weight::Change,
-                format!(
-                    "topic {name} would be created, with {} and {}",
-                    or_default(rule.partitions, "partition(s)"),
-                    or_default(rule.replication_factor, "replica(s)")
-                ),
-                None,
-            ),
-            Err(error) => remark(
-                Weight::Caution,
+            Ok(_) => Diagnosis::change(format!(
+                "topic {name} would be created, with {} and {}",
+                or_default(rule.partitions, "partition(s)"),
+                or_default(rule.replication_factor, "replica(s)")
+            )),
+            Err(error) => Diagnosis::warning(
+                Kind::KafkaDoubtful,
                 format!("whether topic {name} can be created is not known: {error}"),
-                None,
             ),
         }
     }
 
-    fn left_to_brokers(&self, name: &str) -> Remark {
+    fn left_to_brokers(&self, name: &str) -> Diagnosis {
         let broker = self.metadata.orig_broker_id();
         let config = self
             .configs(vec![ResourceSpecifier::Broker(broker)])
@@ -251,21 +228,19 @@ impl Look<'_> {
         let remedy =
             "set topic.creation.default.partitions and topic.creation.default.replication.factor, or create the topic";
         match automatic.as_deref() {
-            Some("true") => remark(
-                Weight::Change,
-                format!("topic {name} would be created by the brokers, with their defaults"),
-                None,
-            ),
-            Some(_) => remark(
-                Weight::Obstacle,
+            Some("true") => Diagnosis::change(format!(
+                "topic {name} would be created by the brokers, with their defaults"
+            )),
+            Some(_) => Diagnosis::error(
+                Kind::TopicMissing,
                 format!("topic {name} does not exist, and the brokers create none (auto.create.topics.enable=false)"),
-                Some(remedy.into()),
-            ),
-            None => remark(
-                Weight::Caution,
+            )
+            .with_hint(remedy),
+            None => Diagnosis::warning(
+                Kind::KafkaDoubtful,
                 format!("topic {name} does not exist, and whether the brokers create it is not known"),
-                Some(remedy.into()),
-            ),
+            )
+            .with_hint(remedy),
         }
     }
 
@@ -280,13 +255,11 @@ impl Look<'_> {
     }
 }
 
-fn obstacle(failure: Failure) -> Remark {
-    let text = failure.to_string();
-    remark(
-        Weight::Obstacle,
-        text,
-        failure.causes.into_iter().find_map(|cause| cause.hint),
-    )
+/// A failure has one cause here.
+fn obstacle(failure: Failure) -> Diagnosis {
+    let kind = failure.kind;
+    let mut causes = failure.causes.into_iter();
+    causes.next().unwrap_or_else(|| Diagnosis::error(kind, ""))
 }
 
 fn or_default(count: i32, of: &str) -> String {
@@ -306,6 +279,8 @@ fn wait<F: Future>(answer: F) -> Result<F::Output, KafkaError> {
 
 #[cfg(test)]
 mod tests {
+    use walferry_diagnosis::Severity;
+
     use super::*;
     use crate::demo::DemoCluster;
 
@@ -325,20 +300,20 @@ mod tests {
             let remarks = look(&settings, &topics, Duration::from_millis(100)).unwrap();
             let texts: Vec<_> = remarks
                 .iter()
-                .map(|remark| (remark.weight, remark.text.as_str()))
+                .map(|remark| (remark.severity, remark.text.as_str()))
                 .collect();
             assert!(
                 texts[0].1.starts_with("Kafka answers, with 2 broker(s): 127.0.0.1:"),
                 "{texts:?}"
             );
             let expected = [
-                (Weight::Good, "topic there exists, with 3 partition(s)"),
+                (Severity::Good, "topic there exists, with 3 partition(s)"),
                 (
-                    Weight::Caution,
+                    Severity::Warning,
                     "topic missing does not exist, and whether the brokers create it is not known",
                 ),
                 (
-                    Weight::Change,
+                    Severity::Change,
                     "dead-letter topic dead would be created when it is needed",
                 ),
             ];

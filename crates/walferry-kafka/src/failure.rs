@@ -1,13 +1,12 @@
 //! What becomes of Kafka's errors.
 
 use std::fmt;
+use walferry_diagnosis::Kind;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use walferry_config::{RegexLimit, shown_text};
-use walferry_engine::{Disposition, Exit, Failure};
+use walferry_engine::{Disposition, Failure};
 use walferry_pgoutput::Lsn;
-
-use crate::health;
 
 /// A record as an error tells of it.
 #[derive(Debug, Clone, Copy)]
@@ -61,50 +60,49 @@ pub(crate) enum Verdict {
 /// Judges an error that Kafka or its client has for one record.
 pub(crate) fn of_record(code: Code, culprit: &Culprit<'_>) -> Verdict {
     let stop = |kind, why: &str, hint: String| {
-        Verdict::Record(culprit.add_to(Failure::stop(Exit::Record, kind, format!("{culprit} {why}"), hint)))
+        Verdict::Record(culprit.add_to(Failure::stop(kind, format!("{culprit} {why}"), hint)))
     };
     match code {
         Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidMessageSize => stop(
-            "record_too_large",
+            Kind::RecordTooLarge,
             "is larger than Kafka takes",
             "raise `max.message.bytes` of the topic and `producer.override.max.request.size` of the connector above its size, \
              or set `errors.tolerance=all` and `errors.deadletterqueue.topic.name` to set such records aside"
                 .into(),
         ),
         Code::InvalidRecord => stop(
-            "record_refused",
+            Kind::RecordRefused,
             "was refused by the broker as invalid",
             "a compacted topic takes no record without a key: give the table a primary key or set `message.key.columns`, or \
              take `compact` out of the topic's `cleanup.policy`"
                 .into(),
         ),
         Code::InvalidTimestamp => stop(
-            "record_refused",
+            Kind::RecordRefused,
             "has a timestamp that the broker refuses",
             "look at the topic's `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`".into(),
         ),
         Code::UnknownPartition => stop(
-            "partition_missing",
+            Kind::PartitionMissing,
             "is meant for a partition that the topic does not have",
             "add partitions to the topic, or correct what chooses the partition".into(),
         ),
         Code::TopicAuthorizationFailed => Verdict::Producer(topic_denied(culprit.topic)),
         Code::InvalidTopic => stop(
-            "topic_invalid",
+            Kind::TopicInvalid,
             "has a topic name that Kafka refuses",
             "a name has at most 249 letters, digits, dots, underscores and hyphens: look at what makes it".into(),
         ),
         Code::UnsupportedCompressionType | Code::UnsupportedForMessageFormat | Code::InvalidRequiredAcks => {
             Verdict::Producer(Failure::stop(
-                Exit::Setup,
-                "kafka_unsupported",
+                Kind::KafkaUnsupported,
                 format!("the broker does not support what the producer is set to: {code}"),
                 "look at `producer.override.compression.type` and `producer.override.acks`, and at the broker's version",
             ))
         }
         _ => Verdict::Producer(culprit.add_to(Failure::new(
             Disposition::Replay,
-            "kafka_delivery",
+            Kind::KafkaDelivery,
             format!("{culprit} was not delivered: {code}"),
             None,
         ))),
@@ -115,21 +113,19 @@ pub(crate) fn of_record(code: Code, culprit: &Culprit<'_>) -> Verdict {
 pub(crate) fn of_producer(code: Code, reason: &str) -> Failure {
     match code {
         Code::ClusterAuthorizationFailed => Failure::stop(
-            Exit::Setup,
-            "kafka_denied",
+            Kind::KafkaDenied,
             format!("the Kafka user may not use an idempotent producer: {reason}"),
             "grant it IdempotentWrite on the cluster (`kafka-acls --add --operation IdempotentWrite --cluster …`), or set \
              `producer.override.enable.idempotence=false`",
         ),
         Code::UnsupportedVersion | Code::UnsupportedFeature => Failure::stop(
-            Exit::Setup,
-            "kafka_unsupported",
+            Kind::KafkaUnsupported,
             format!("the broker does not support an idempotent producer: {reason}"),
             "Kafka 0.11 or later is needed, or `producer.override.enable.idempotence=false`",
         ),
         _ => Failure::new(
             Disposition::Replay,
-            "kafka_producer",
+            Kind::KafkaProducer,
             format!("the Kafka producer has lost its sequence: {reason}"),
             None,
         ),
@@ -140,7 +136,7 @@ pub(crate) fn of_producer(code: Code, reason: &str) -> Failure {
 pub(crate) fn unreachable(servers: &str, reason: &str) -> Failure {
     Failure::new(
         Disposition::Retry,
-        health::UNREACHABLE,
+        Kind::KafkaUnreachable,
         format!(
             "no Kafka broker of {} answers: {}",
             shown_text(servers),
@@ -165,7 +161,7 @@ pub(crate) fn not_authenticated(reason: &str) -> Failure {
     };
     Failure::new(
         Disposition::Retry,
-        health::AUTHENTICATION,
+        Kind::KafkaAuthentication,
         format!("{what}: {}", gist(reason)),
         Some(hint.into()),
     )
@@ -185,7 +181,7 @@ pub(crate) fn may_pass(reason: &str) -> bool {
 pub(crate) fn no_tls(reason: &str) -> Failure {
     Failure::new(
         Disposition::Retry,
-        health::TLS,
+        Kind::KafkaTls,
         format!("the TLS connection to Kafka fails: {}", gist(reason)),
         Some(
             "look at `ssl.truststore.location` (the authority that signed the broker's certificate), at the host name in \
@@ -215,8 +211,7 @@ fn gist(reason: &str) -> &str {
 /// A topic that the client cannot even ask for.
 pub(crate) fn of_topic(topic: &str, code: Code) -> Failure {
     Failure::stop(
-        Exit::Record,
-        "topic_invalid",
+        Kind::TopicInvalid,
         format!("{topic:?} cannot be the name of a topic: {code}"),
         "a name has at most 249 letters, digits, dots, underscores and hyphens: look at what makes it",
     )
@@ -224,14 +219,13 @@ pub(crate) fn of_topic(topic: &str, code: Code) -> Failure {
 
 /// An expression of `topic.creation.*` takes too long on the name of a topic.
 pub(crate) fn of_expression(limit: &RegexLimit) -> Failure {
-    Failure::stop(Exit::Setup, "regex_limit", limit.to_string(), limit.hint())
+    Failure::stop(Kind::RegexLimit, limit.to_string(), limit.hint())
 }
 
 /// The user may not write to a topic.
 pub(crate) fn topic_denied(topic: &str) -> Failure {
     Failure::stop(
-        Exit::Setup,
-        "kafka_denied",
+        Kind::KafkaDenied,
         format!("the Kafka user may not write to topic {topic}"),
         format!(
             "grant it Write and Describe (`kafka-acls --add --operation Write --operation Describe --topic {topic} …`)"
@@ -242,8 +236,7 @@ pub(crate) fn topic_denied(topic: &str) -> Failure {
 /// A producer could not even be made.
 pub(crate) fn of_settings(error: &KafkaError) -> Failure {
     Failure::stop(
-        Exit::Setup,
-        "kafka_settings",
+        Kind::KafkaSettings,
         format!("the Kafka producer could not be created: {error}"),
         "look at the `producer.override.*` properties of the connector and the `producer.*` properties of the worker",
     )
@@ -251,6 +244,8 @@ pub(crate) fn of_settings(error: &KafkaError) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use walferry_engine::Exit;
+
     use super::*;
 
     const CULPRIT: Culprit<'_> = Culprit {
@@ -316,12 +311,22 @@ mod tests {
     fn what_is_the_records_fault_is_told_from_what_is_not() {
         use Disposition::{Replay, Stop};
         let cases = [
-            (Code::MessageSizeTooLarge, true, "record_too_large", Stop(Exit::Record)),
-            (Code::InvalidRecord, true, "record_refused", Stop(Exit::Record)),
-            (Code::UnknownPartition, true, "partition_missing", Stop(Exit::Record)),
-            (Code::TopicAuthorizationFailed, false, "kafka_denied", Stop(Exit::Setup)),
-            (Code::MessageTimedOut, false, "kafka_delivery", Replay),
-            (Code::OutOfOrderSequenceNumber, false, "kafka_delivery", Replay),
+            (
+                Code::MessageSizeTooLarge,
+                true,
+                Kind::RecordTooLarge,
+                Stop(Exit::Record),
+            ),
+            (Code::InvalidRecord, true, Kind::RecordRefused, Stop(Exit::Record)),
+            (Code::UnknownPartition, true, Kind::PartitionMissing, Stop(Exit::Record)),
+            (
+                Code::TopicAuthorizationFailed,
+                false,
+                Kind::KafkaDenied,
+                Stop(Exit::Setup),
+            ),
+            (Code::MessageTimedOut, false, Kind::KafkaDelivery, Replay),
+            (Code::OutOfOrderSequenceNumber, false, Kind::KafkaDelivery, Replay),
         ];
         for (code, of_record_fault, kind, disposition) in cases {
             let (fault, failure) = match of_record(code, &CULPRIT) {

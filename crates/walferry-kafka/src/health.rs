@@ -5,8 +5,11 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::SystemTime,
+    time::{SystemTime, UNIX_EPOCH},
 };
+
+use walferry_diagnosis::Kind;
+use walferry_engine::{Failure, status::Trouble};
 
 /// The last trouble with Kafka while it lasts. Cheap to clone; one for all producers of a connector.
 #[derive(Debug, Clone, Default)]
@@ -21,30 +24,11 @@ struct State {
     connected: AtomicBool,
 }
 
-/// No broker answers.
-pub(crate) const UNREACHABLE: &str = "kafka_unreachable";
-/// The brokers refuse the log-in.
-pub(crate) const AUTHENTICATION: &str = "kafka_authentication";
-/// No TLS connection comes about.
-pub(crate) const TLS: &str = "kafka_tls";
-/// A topic is waited for.
-pub(crate) const TOPIC_MISSING: &str = "topic_missing";
-
-fn is_of_connection(kind: &str) -> bool {
-    matches!(kind, UNREACHABLE | AUTHENTICATION | TLS)
-}
-
-/// Something that keeps records from being delivered, and that may pass without anybody's help.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    /// A short constant word for metrics, such as `kafka_unreachable`.
-    pub kind: &'static str,
-    /// What is the matter, in one sentence without a full stop.
-    pub what: String,
-    /// What to do about it if it does not pass.
-    pub hint: Option<String>,
-    /// When it began.
-    pub since: SystemTime,
+fn is_of_connection(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::KafkaUnreachable | Kind::KafkaAuthentication | Kind::KafkaTls
+    )
 }
 
 impl Health {
@@ -56,22 +40,22 @@ impl Health {
     /// Notes a trouble; the same kind again keeps the time when it began. Returns whether it is news.
     ///
     /// That no broker answers is no news while it is known why.
-    pub(crate) fn report(&self, kind: &'static str, what: String, hint: Option<String>, now: SystemTime) -> bool {
+    pub(crate) fn report(&self, failure: Failure, now: SystemTime) -> bool {
         let mut trouble = self.lock();
-        if kind == UNREACHABLE
-            && trouble
-                .as_ref()
-                .is_some_and(|known| is_of_connection(known.kind) && known.kind != kind)
-        {
+        let kind = failure.kind;
+        let known = trouble.as_ref().map(|known| known.failure.kind);
+        if kind == Kind::KafkaUnreachable && known.is_some_and(|known| is_of_connection(known) && known != kind) {
             return false;
         }
-        let before = trouble.take().filter(|before| before.kind == kind);
+        let before = trouble.take().filter(|before| before.failure.kind == kind);
         let news = before.is_none();
+        let now_us = || {
+            now.duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_micros() as i64)
+        };
         *trouble = Some(Trouble {
-            kind,
-            what,
-            hint,
-            since: before.map_or(now, |before| before.since),
+            failure,
+            since_us: before.map_or_else(now_us, |before| before.since_us),
         });
         self.0.troubled.store(true, Relaxed);
         news
@@ -85,15 +69,15 @@ impl Health {
 
     /// The topic that was waited for is there. Returns the trouble that this ends.
     pub(crate) fn topic_found(&self) -> Option<Trouble> {
-        self.over(|kind| kind == TOPIC_MISSING)
+        self.over(|kind| kind == Kind::TopicMissing)
     }
 
-    fn over(&self, is: impl Fn(&str) -> bool) -> Option<Trouble> {
+    fn over(&self, is: impl Fn(Kind) -> bool) -> Option<Trouble> {
         if !self.is_troubled() {
             return None;
         }
         let mut trouble = self.lock();
-        let over = trouble.take_if(|trouble| is(trouble.kind));
+        let over = trouble.take_if(|trouble| is(trouble.failure.kind));
         self.0.troubled.store(trouble.is_some(), Relaxed);
         over
     }
@@ -114,32 +98,28 @@ impl Health {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::Duration;
 
     use super::*;
 
-    fn report(health: &Health, kind: &'static str, second: u64) -> bool {
-        health.report(
-            kind,
-            format!("at {second}"),
-            None,
-            UNIX_EPOCH + Duration::from_secs(second),
-        )
+    fn report(health: &Health, kind: Kind, second: u64) -> bool {
+        let failure = Failure::retry(kind, format!("at {second}"));
+        health.report(failure, UNIX_EPOCH + Duration::from_secs(second))
     }
 
     #[test]
     fn a_trouble_lasts_from_its_first_report_until_kafka_answers() {
         let health = Health::default();
-        assert!(report(&health, UNREACHABLE, 1));
-        assert!(!report(&health, UNREACHABLE, 2));
+        assert!(report(&health, Kind::KafkaUnreachable, 1));
+        assert!(!report(&health, Kind::KafkaUnreachable, 2));
         let trouble = health.trouble().unwrap();
         assert_eq!(
-            (trouble.what.as_str(), trouble.since),
-            ("at 2", UNIX_EPOCH + Duration::from_secs(1))
+            (trouble.failure.to_string(), trouble.since_us),
+            ("at 2".to_owned(), 1_000_000)
         );
         assert!(!health.was_connected());
 
-        assert_eq!(health.connected().unwrap().kind, UNREACHABLE);
+        assert_eq!(health.connected().unwrap().failure.kind, Kind::KafkaUnreachable);
         assert_eq!((health.trouble(), health.connected()), (None, None));
         assert!(health.was_connected());
     }
@@ -147,19 +127,19 @@ mod tests {
     #[test]
     fn a_reason_is_not_hidden_by_its_consequence() {
         let health = Health::default();
-        assert!(report(&health, AUTHENTICATION, 1));
-        assert!(!report(&health, UNREACHABLE, 2));
-        assert_eq!(health.trouble().unwrap().kind, AUTHENTICATION);
+        assert!(report(&health, Kind::KafkaAuthentication, 1));
+        assert!(!report(&health, Kind::KafkaUnreachable, 2));
+        assert_eq!(health.trouble().unwrap().failure.kind, Kind::KafkaAuthentication);
     }
 
     #[test]
     fn each_trouble_is_ended_by_what_it_is_about() {
         let health = Health::default();
-        report(&health, TOPIC_MISSING, 1);
+        report(&health, Kind::TopicMissing, 1);
         assert_eq!(health.connected(), None);
-        assert_eq!(health.topic_found().unwrap().kind, TOPIC_MISSING);
-        report(&health, TLS, 1);
+        assert_eq!(health.topic_found().unwrap().failure.kind, Kind::TopicMissing);
+        report(&health, Kind::KafkaTls, 1);
         assert_eq!(health.topic_found(), None);
-        assert_eq!(health.connected().unwrap().kind, TLS);
+        assert_eq!(health.connected().unwrap().failure.kind, Kind::KafkaTls);
     }
 }

@@ -18,7 +18,7 @@ mod tests;
 mod topics;
 
 pub use client::reference_markdown;
-pub use health::{Health, Trouble};
+pub use health::Health;
 pub use producer::{Producer, Producers};
 pub use set_aside::SetAsideCount;
 pub use settings::Settings;

@@ -9,6 +9,7 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+use walferry_diagnosis::Kind;
 
 use rdkafka::{error::RDKafkaErrorCode as Code, producer::Producer as _};
 use tracing::debug;
@@ -112,7 +113,7 @@ impl Sinks for Producers {
                 .spawn(move || reporter.run(&stop))
                 .map_err(|error| {
                     Failure::retry(
-                        "no_thread",
+                        Kind::NoThread,
                         format!("the producer's thread could not be started: {error}"),
                     )
                 })?

@@ -114,7 +114,7 @@ impl Reporter {
 
     fn connected(&self) {
         if let Some(trouble) = self.health.connected() {
-            info!(trouble.kind, "kafka answers again");
+            info!(kind = trouble.failure.kind.as_str(), "kafka answers again");
         }
     }
 
@@ -206,13 +206,13 @@ impl Reporter {
     }
 
     fn trouble(&self, failure: Failure) {
-        let what = failure.to_string();
-        let hint = failure.causes.into_iter().find_map(|cause| cause.hint);
-        if self
-            .health
-            .report(failure.kind, what.clone(), hint.clone(), SystemTime::now())
-        {
-            warn!(kind = failure.kind, hint, "{what}");
+        if self.health.report(failure.clone(), SystemTime::now()) {
+            warn!(
+                code = failure.code(),
+                kind = failure.kind.as_str(),
+                hint = failure.hint(),
+                "{failure}"
+            );
         }
     }
 }

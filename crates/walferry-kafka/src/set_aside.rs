@@ -4,6 +4,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
+use walferry_diagnosis::Kind;
 
 use rdkafka::error::RDKafkaErrorCode as Code;
 use tracing::error;
@@ -57,7 +58,8 @@ impl DeadLetters {
             SetAside::No => return Err(failure),
             SetAside::Drop => {
                 error!(
-                    kind = failure.kind,
+                    code = failure.code(),
+                    kind = failure.kind.as_str(),
                     "dropped by errors.tolerance=all: {}",
                     failure.for_log()
                 );
@@ -78,7 +80,8 @@ impl DeadLetters {
                     return Ok(());
                 }
                 error!(
-                    kind = failure.kind,
+                    code = failure.code(),
+                    kind = failure.kind.as_str(),
                     topic = name,
                     "set aside by errors.tolerance=all: {}",
                     failure.for_log()
@@ -135,7 +138,7 @@ impl DeadLetters {
             headers: &headers[refused.headers.len()..],
             ..without_value
         };
-        let too_large = failure.kind == "record_too_large";
+        let too_large = failure.kind == Kind::RecordTooLarge;
         let attempts = [whole, without_value, bare];
         let mut last = Code::MessageSizeTooLarge;
         for attempt in &attempts[usize::from(too_large)..] {
@@ -147,7 +150,7 @@ impl DeadLetters {
         let mut failure = failure.clone();
         failure.causes.extend(
             Failure::retry(
-                "dead_letter",
+                Kind::DeadLetter,
                 format!("nor can it go to the dead-letter topic {name}: {last}"),
             )
             .causes,

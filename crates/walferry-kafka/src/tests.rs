@@ -5,6 +5,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use walferry_diagnosis::Kind;
 
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use walferry_engine::{
@@ -226,7 +227,7 @@ fn records_wait_in_order_while_no_broker_answers() {
             .unwrap();
     }
     wait_for("the trouble to be told", || health.trouble().is_some());
-    assert_eq!(health.trouble().unwrap().kind, "kafka_unreachable");
+    assert_eq!(health.trouble().unwrap().failure.kind, Kind::KafkaUnreachable);
     assert_eq!(world.progress.failure(), None);
 
     world.cluster.mock().broker_up(1).unwrap();
@@ -248,7 +249,7 @@ fn a_record_above_the_clients_limit_stops_with_table_key_lsn_and_size() {
     let failure = world.send(&record("t", Some(b"k1"), Some(&[b'v'; 1_500]))).unwrap_err();
     assert_eq!(
         (failure.kind, failure.disposition),
-        ("record_too_large", Disposition::Stop(Exit::Record))
+        (Kind::RecordTooLarge, Disposition::Stop(Exit::Record))
     );
     assert_eq!(
         failure.for_log(),
@@ -319,7 +320,7 @@ fn a_batch_that_is_too_large_is_sent_again_in_smaller_ones() {
         let failure = world.settled().unwrap_err();
         assert_eq!(
             (failure.kind, failure.disposition),
-            ("batch_too_large", Disposition::Replay)
+            (Kind::BatchTooLarge, Disposition::Replay)
         );
         world.open();
     }
@@ -330,7 +331,7 @@ fn a_batch_that_is_too_large_is_sent_again_in_smaller_ones() {
     let failure = world.settled().unwrap_err();
     assert_eq!(
         (failure.kind, failure.disposition),
-        ("record_too_large", Disposition::Stop(Exit::Record))
+        (Kind::RecordTooLarge, Disposition::Stop(Exit::Record))
     );
     let text = failure.for_log();
     assert!(text.contains("from table public.orders, LSN 1/1 is larger"), "{text}");
@@ -349,7 +350,7 @@ fn a_partition_that_the_topic_does_not_have_is_the_records_fault() {
         .unwrap_err();
     assert_eq!(
         (failure.kind, failure.disposition),
-        ("partition_missing", Disposition::Stop(Exit::Record))
+        (Kind::PartitionMissing, Disposition::Stop(Exit::Record))
     );
 }
 

@@ -5,6 +5,7 @@ use std::{
     thread,
     time::{Duration, Instant, SystemTime},
 };
+use walferry_diagnosis::Kind;
 
 use rdkafka::{
     admin::{AdminOptions, NewTopic, TopicReplication},
@@ -13,14 +14,9 @@ use rdkafka::{
 };
 use tracing::{info, warn};
 use walferry_config::connector::TopicSettings;
-use walferry_engine::{Exit, Failure, sink::Acks};
+use walferry_engine::{Disposition, Failure, sink::Acks};
 
-use crate::{
-    failure,
-    health::{Health, TOPIC_MISSING},
-    native::Client,
-    settings::Settings,
-};
+use crate::{failure, health::Health, native::Client, settings::Settings};
 
 /// Sees to it that topics exist.
 #[derive(Clone)]
@@ -150,8 +146,7 @@ impl Topics {
             },
             // The client itself refuses what it is asked for.
             Err(error @ KafkaError::AdminOpCreation(_)) => Err(Failure::stop(
-                Exit::Setup,
-                "topic_not_created",
+                Kind::TopicNotCreated,
                 format!("topic {name} could not be created: {error}"),
                 "look at `topic.creation.*`",
             )),
@@ -175,11 +170,14 @@ impl Topics {
                  `topic.creation.default.replication.factor`, or let the brokers do it (`auto.create.topics.enable`)"
             )
         };
-        if self
-            .health
-            .report("topic_missing", what.clone(), Some(hint.clone()), SystemTime::now())
-        {
-            warn!(kind = TOPIC_MISSING, hint, "{what}");
+        let failure = Failure::new(Disposition::Retry, Kind::TopicMissing, what, Some(hint));
+        if self.health.report(failure.clone(), SystemTime::now()) {
+            warn!(
+                code = failure.code(),
+                kind = failure.kind.as_str(),
+                hint = failure.hint(),
+                "{failure}"
+            );
         }
     }
 }
@@ -214,8 +212,7 @@ pub(crate) fn not_created(name: &str, rule: &TopicSettings, code: Code) -> Failu
         _ => "look at `topic.creation.*`: the partitions, the replication factor, and the names and values of its other settings".into(),
     };
     Failure::stop(
-        Exit::Setup,
-        "topic_not_created",
+        Kind::TopicNotCreated,
         format!("topic {name} could not be created: {code}"),
         hint,
     )

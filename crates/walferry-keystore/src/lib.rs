@@ -136,6 +136,20 @@ pub fn identity_pem(chain: &[u8], key: &[u8], password: Option<&str>) -> Result<
     make_identity(&chain, &key)
 }
 
+/// An encrypted private key, in PEM or as PKCS#8 in DER, without its encryption: PKCS#8 in DER.
+///
+/// # Errors
+/// When it is no key, or has another password.
+pub fn private_key(key: &[u8], password: &str) -> Result<Vec<u8>, StoreError> {
+    let password = password.as_bytes();
+    let key = match is_pem(key) {
+        true => PKey::private_key_from_pem_passphrase(key, password),
+        false => PKey::private_key_from_pkcs8_passphrase(key, password),
+    };
+    let bad = |error: ErrorStack| StoreError::BadKey(error.to_string());
+    key.and_then(|key| key.private_key_to_pkcs8()).map_err(bad)
+}
+
 fn make_identity(chain: &[X509], key: &PKey<Private>) -> Result<Identity, StoreError> {
     let key = key
         .private_key_to_pem_pkcs8()
@@ -213,6 +227,20 @@ mod tests {
                 (&expected.chain, &expected.key),
                 "{name}"
             );
+        }
+    }
+
+    #[test]
+    fn an_encrypted_key_is_read_with_its_password_alone() {
+        let pem = fs::read(file("identity.pem")).unwrap();
+        let plain = private_key(&pem, "key-pw-1").unwrap();
+        let key = PKey::private_key_from_der(&plain).unwrap();
+        let der = key
+            .private_key_to_pkcs8_passphrase(openssl::symm::Cipher::aes_256_cbc(), b"der-pw")
+            .unwrap();
+        assert_eq!(private_key(&der, "der-pw").unwrap(), plain);
+        for (key, password) in [(&pem, "x"), (&der, "x"), (&b"no key".to_vec(), "x")] {
+            assert!(matches!(private_key(key, password), Err(StoreError::BadKey(_))));
         }
     }
 

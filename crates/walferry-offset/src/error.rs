@@ -1,8 +1,9 @@
 //! What can be wrong with the data directory.
 
 use std::{io, path::PathBuf};
+use walferry_diagnosis::Kind;
 
-use walferry_engine::{Disposition, Exit, Failure};
+use walferry_engine::{Disposition, Failure};
 
 /// Something is wrong with the data directory or the offset in it.
 #[derive(Debug, thiserror::Error)]
@@ -94,14 +95,14 @@ impl Error {
         }
     }
 
-    fn kind(&self) -> &'static str {
+    fn kind(&self) -> Kind {
         match self {
-            Self::Locked { .. } => "data_dir_locked",
-            Self::Damaged { .. } | Self::Newer { .. } => "offset_damaged",
-            Self::Foreign { .. } => "offset_foreign",
-            Self::Io { source, .. } if is_full(source) => "disk_full",
-            Self::Io { .. } if self.is_without_descriptors() => "no_descriptors",
-            Self::Io { .. } => "data_dir_io",
+            Self::Locked { .. } => Kind::DataDirLocked,
+            Self::Damaged { .. } | Self::Newer { .. } => Kind::OffsetDamaged,
+            Self::Foreign { .. } => Kind::OffsetForeign,
+            Self::Io { source, .. } if is_full(source) => Kind::DiskFull,
+            Self::Io { .. } if self.is_without_descriptors() => Kind::NoDescriptors,
+            Self::Io { .. } => Kind::DataDirIo,
         }
     }
 
@@ -129,7 +130,7 @@ impl Error {
 
     /// As the failure of a command that does not try again.
     pub fn for_good(self) -> Failure {
-        Failure::stop(Exit::State, self.kind(), Failure::chain(&self), self.hint())
+        Failure::stop(self.kind(), Failure::chain(&self), self.hint())
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
     thread,
     time::Duration,
 };
+use walferry_diagnosis::Kind;
 
 use walferry_engine::{
     Failure,
@@ -330,9 +331,12 @@ impl OffsetStore for FileStore {
 
 /// A disk may take its time; keepalives are answered meanwhile.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| Failure::retry("no_thread", format!("the offset could not be read or written: {error}")))
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        Failure::retry(
+            Kind::NoThread,
+            format!("the offset could not be read or written: {error}"),
+        )
+    })
 }
 
 #[cfg(test)]
@@ -391,9 +395,9 @@ mod tests {
         store.write(&offset(7)).await.unwrap();
         let good = fs::read(store.path()).unwrap();
         for (bytes, kind) in [
-            (&good[..good.len() / 2], "offset_damaged"),
-            (&[][..], "offset_damaged"),
-            (&encode("other", 7), "offset_foreign"),
+            (&good[..good.len() / 2], Kind::OffsetDamaged),
+            (&[][..], Kind::OffsetDamaged),
+            (&encode("other", 7), Kind::OffsetForeign),
         ] {
             fs::write(store.path(), bytes).unwrap();
             let failure = store.load().await.unwrap_err();
@@ -517,7 +521,10 @@ mod tests {
         // A write that needs no more space than the one before succeeds.
         store.write(&offset(7)).await.unwrap();
         let failure = store.write(&long_offset(8)).await.unwrap_err();
-        assert_eq!((failure.kind, failure.disposition), ("disk_full", Disposition::Retry));
+        assert_eq!(
+            (failure.kind, failure.disposition),
+            (Kind::DiskFull, Disposition::Retry)
+        );
         assert!(failure.to_string().contains("No space left on device"), "{failure}");
         let hint = failure.causes[0].hint.as_deref().unwrap_or_default();
         assert!(hint.starts_with("free space"), "{hint}");
@@ -531,25 +538,34 @@ mod tests {
     fn what_may_pass_is_tried_again_and_what_the_system_forbids_is_not() {
         let (no_files, broken, full) = (24, 5, 28);
         let cases = [
-            (io::Error::from_raw_os_error(no_files), WRITTEN, "no_descriptors", true),
-            (io::Error::from_raw_os_error(broken), WRITTEN, "data_dir_io", true),
-            (io::Error::from_raw_os_error(broken), "read", "data_dir_io", true),
-            (io::Error::from_raw_os_error(full), "created", "disk_full", true),
-            (io::ErrorKind::FileTooLarge.into(), WRITTEN, "disk_full", true),
-            (io::ErrorKind::ReadOnlyFilesystem.into(), WRITTEN, "data_dir_io", true),
+            (
+                io::Error::from_raw_os_error(no_files),
+                WRITTEN,
+                Kind::NoDescriptors,
+                true,
+            ),
+            (io::Error::from_raw_os_error(broken), WRITTEN, Kind::DataDirIo, true),
+            (io::Error::from_raw_os_error(broken), "read", Kind::DataDirIo, true),
+            (io::Error::from_raw_os_error(full), "created", Kind::DiskFull, true),
+            (io::ErrorKind::FileTooLarge.into(), WRITTEN, Kind::DiskFull, true),
+            (io::ErrorKind::ReadOnlyFilesystem.into(), WRITTEN, Kind::DataDirIo, true),
             (
                 io::ErrorKind::ReadOnlyFilesystem.into(),
                 "created",
-                "data_dir_io",
+                Kind::DataDirIo,
                 false,
             ),
-            (io::ErrorKind::PermissionDenied.into(), WRITTEN, "data_dir_io", false),
+            (io::ErrorKind::PermissionDenied.into(), WRITTEN, Kind::DataDirIo, false),
         ];
         for (source, action, kind, passes) in cases {
             let told = format!("{source} {action}");
             let error = Error::io("/data", action)(source);
             let hint = error.hint();
-            assert_eq!(hint.contains("LimitNOFILE"), kind == "no_descriptors", "{told}: {hint}");
+            assert_eq!(
+                hint.contains("LimitNOFILE"),
+                kind == Kind::NoDescriptors,
+                "{told}: {hint}"
+            );
             let failure = Failure::from(error);
             let expected = match passes {
                 true => Disposition::Retry,
@@ -586,7 +602,7 @@ mod tests {
         let failure = Failure::from(store.replace(&offset(7)).unwrap_err());
         assert_eq!(
             (failure.kind, failure.disposition),
-            ("data_dir_io", Disposition::Stop(Exit::State))
+            (Kind::DataDirIo, Disposition::Stop(Exit::State))
         );
         assert_eq!(store.read().unwrap(), None);
 

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::time::Duration;
+use walferry_diagnosis::Kind;
 
 use tokio::time::sleep;
 use tokio_postgres::types::Type;
@@ -97,7 +98,7 @@ async fn of(sql: &Sql, waiting: i32) -> Result<Vec<Blocker>, Error> {
 fn waits(slot: &str, blockers: &[Blocker]) -> Failure {
     Failure::new(
         Disposition::Retry,
-        "slot_waits",
+        Kind::SlotWaits,
         format!(
             "replication slot {slot} can be created only when older transactions have ended: {}",
             list(blockers)

@@ -4,9 +4,10 @@ use walferry_config::connector::{
     ColumnPattern, FilterSection, GuardrailAction, PublicationAutocreate, SlotSection, SnapshotSection,
 };
 use walferry_config::{Connector, limited, shown_expression};
+use walferry_diagnosis::{Diagnosis, Kind};
+use walferry_engine::Failure;
 use walferry_engine::source::TableFilter;
 use walferry_engine::status::Invalidation;
-use walferry_engine::{Failure, Remark, Weight};
 
 use crate::connect::{Endpoint, Purpose, Sql};
 use crate::error::Error;
@@ -19,11 +20,11 @@ use crate::tables::{Captured, TableName, captured, columns_of, listed, unpublish
 
 /// Looks at server, role, slot, publication and tables. `snapshot` says whether rows of the captured tables would be read.
 /// Fails only where nothing can be looked at.
-pub async fn check(connector: &Connector, wanted: TableFilter, snapshot: bool) -> Result<Vec<Remark>, Failure> {
+pub async fn check(connector: &Connector, wanted: TableFilter, snapshot: bool) -> Result<Vec<Diagnosis>, Failure> {
     look(connector, &wanted, snapshot).await.map_err(Failure::from)
 }
 
-async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Result<Vec<Remark>, Error> {
+async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Result<Vec<Diagnosis>, Error> {
     let endpoint = Endpoint::new(connector.postgres.clone());
     let publication = Publication::new(&connector.publication, &connector.events);
     let slot = connector.slot.name.as_str();
@@ -39,10 +40,9 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
         && let Err(error) = endpoint.replication().await
     {
         let failure = Failure::from(error);
-        remarks.extend(failure.causes.into_iter().map(|cause| Remark {
-            weight: Weight::Obstacle,
-            text: format!("no replication connection: {}", cause.what),
-            remedy: cause.hint,
+        remarks.extend(failure.causes.into_iter().map(|cause| Diagnosis {
+            text: format!("no replication connection: {}", cause.text),
+            ..cause
         }));
     }
     if streams {
@@ -50,7 +50,7 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
         remarks.extend(version_remarks(&server, &connector.slot));
     } else {
         let text = "no stream is asked for: there will be neither a slot nor a publication";
-        remarks.push(Remark::new(Weight::Good, text));
+        remarks.push(Diagnosis::good(text));
     }
     let tables = captured(&sql, wanted).await?;
     remarks.push(table_remark(&tables, &connector.filters));
@@ -68,7 +68,7 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
 }
 
 /// Post-processors read rows of captured tables, too, where no snapshot does.
-fn reselect_remark(server: &Server, tables: &[Captured]) -> Option<Remark> {
+fn reselect_remark(server: &Server, tables: &[Captured]) -> Option<Diagnosis> {
     let denied: Vec<TableName> = tables
         .iter()
         .filter(|table| !table.readable)
@@ -81,8 +81,8 @@ fn reselect_remark(server: &Server, tables: &[Captured]) -> Option<Remark> {
         role: server.role.clone(),
         tables: denied,
     };
-    let text = format!("`post.processors` cannot read columns again: {}", problem.cause().what);
-    Some(Remark::new(Weight::Caution, text).remedy(problem.hint()))
+    let text = format!("`post.processors` cannot read columns again: {}", problem.cause().text);
+    Some(Diagnosis::warning(Kind::PrivilegeMissing, text).with_hint(problem.hint()))
 }
 
 /// The tables of the database that pass the filters, as SCHEMA.TABLE, in the order of their names.
@@ -99,37 +99,33 @@ pub async fn captured_tables(connector: &Connector, wanted: TableFilter) -> Resu
     Ok(names)
 }
 
-fn obstacle(problem: &Problem) -> Remark {
-    Remark::new(Weight::Obstacle, problem.cause().what).remedy(problem.hint())
+fn obstacle(problem: &Problem) -> Diagnosis {
+    problem.cause()
 }
 
-fn describe(endpoint: &Endpoint, server: &Server) -> Remark {
+fn describe(endpoint: &Endpoint, server: &Server) -> Diagnosis {
     let kind = if server.standby { "standby" } else { "primary" };
     let version = server.version / 10_000;
-    Remark::new(
-        Weight::Good,
-        format!(
-            "connected to Postgres {version} ({kind}) at {} as {:?}",
-            endpoint.address(),
-            server.role
-        ),
-    )
+    Diagnosis::good(format!(
+        "connected to Postgres {version} ({kind}) at {} as {:?}",
+        endpoint.address(),
+        server.role
+    ))
 }
 
-fn slot_remarks(server: &Server, slot: &str) -> Vec<Remark> {
+fn slot_remarks(server: &Server, slot: &str) -> Vec<Diagnosis> {
     let mut remarks = Vec::new();
     match server.slot() {
-        None => remarks.push(Remark::new(
-            Weight::Change,
-            format!("replication slot {slot:?} would be created"),
-        )),
+        None => remarks.push(Diagnosis::change(format!("replication slot {slot:?} would be created"))),
         Some(found) if !found.alive => {
             let Invalidation { why, prevention } = Invalidation::of(server.invalidation());
             remarks.push(
-                Remark::new(Weight::Obstacle, format!("replication slot {slot:?} is lost: {why}")).remedy(format!(
-                    "set `snapshot.mode` to \"when_needed\" to read all rows again, and: SELECT \
+                Diagnosis::error(Kind::SlotLost, format!("replication slot {slot:?} is lost: {why}")).with_hint(
+                    format!(
+                        "set `snapshot.mode` to \"when_needed\" to read all rows again, and: SELECT \
                      pg_drop_replication_slot('{slot}'); to keep it from happening again, {prevention}"
-                )),
+                    ),
+                ),
             );
         }
         Some(found) => {
@@ -138,9 +134,9 @@ fn slot_remarks(server: &Server, slot: &str) -> Vec<Remark> {
                 .map_or(0, |confirmed| server.wal_end().0.saturating_sub(confirmed.0));
             let text = format!("replication slot {slot:?} exists and is {behind} bytes behind the server");
             remarks.push(match found.active_pid {
-                None => Remark::new(Weight::Good, text),
-                Some(pid) => Remark::new(Weight::Caution, format!("{text}; process {pid} reads it now"))
-                    .remedy("stop that process (Debezium, perhaps) before the start"),
+                None => Diagnosis::good(text),
+                Some(pid) => Diagnosis::warning(Kind::SlotInUse, format!("{text}; process {pid} reads it now"))
+                    .with_hint("stop that process (Debezium, perhaps) before the start"),
             });
         }
     }
@@ -150,25 +146,25 @@ fn slot_remarks(server: &Server, slot: &str) -> Vec<Remark> {
         server.max_slots, server.max_senders
     );
     remarks.push(if senders < 1 {
-        Remark::new(Weight::Caution, text)
-            .remedy("ALTER SYSTEM SET max_wal_senders = …; and restart the server, or end a replication connection")
+        Diagnosis::warning(Kind::TooManyConnections, text)
+            .with_hint("ALTER SYSTEM SET max_wal_senders = …; and restart the server, or end a replication connection")
     } else {
-        Remark::new(Weight::Good, text)
+        Diagnosis::good(text)
     });
     if server.keep_mb.is_some_and(|limit| limit < 0) {
         remarks.push(
-            Remark::new(
-                Weight::Caution,
+            Diagnosis::warning(
+                Kind::WalKept,
                 "nothing limits the WAL that a slot keeps: while the connector is stopped, the server's disk fills",
             )
-            .remedy("ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'; SELECT pg_reload_conf();"),
+            .with_hint("ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'; SELECT pg_reload_conf();"),
         );
     }
     remarks
 }
 
 /// What the server's version makes of the slot's properties.
-fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Remark> {
+fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Diagnosis> {
     let mut remarks = Vec::new();
     let version = server.version / 10_000;
     if slot.failover && !server.has_failover() {
@@ -178,11 +174,11 @@ fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Remark> {
             format!("Postgres {version}")
         };
         remarks.push(
-            Remark::new(
-                Weight::Caution,
+            Diagnosis::warning(
+                Kind::SlotMode,
                 format!("`slot.failover` has no effect on {why}: after a failover the slot is gone"),
             )
-            .remedy("it takes the primary of Postgres 17 or later; leave it out here"),
+            .with_hint("it takes the primary of Postgres 17 or later; leave it out here"),
         );
     }
     if slot.failover && server.lacks_failover() {
@@ -192,7 +188,7 @@ fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Remark> {
             slot.name.as_str()
         );
         // Only a replication connection takes the command.
-        remarks.push(Remark::new(Weight::Caution, text).remedy(format!(
+        remarks.push(Diagnosis::warning(Kind::SlotMode, text).with_hint(format!(
             "psql \"dbname={} replication=database\" -c 'ALTER_REPLICATION_SLOT {} (FAILOVER true)', while nothing reads it",
             server.database,
             slot.name.as_str()
@@ -200,64 +196,61 @@ fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Remark> {
     }
     if slot.stream_params.contains_key("origin") && server.version < 160_000 {
         remarks.push(
-            Remark::new(
-                Weight::Obstacle,
+            Diagnosis::error(
+                Kind::StreamOption,
                 format!("`slot.stream.params` names `origin`, which Postgres {version} does not know"),
             )
-            .remedy("take it out, or upgrade the server to 16 or later"),
+            .with_hint("take it out, or upgrade the server to 16 or later"),
         );
     }
     if let Some(seconds @ 1..) = server.idle_slot_s {
         remarks.push(
-            Remark::new(
-                Weight::Caution,
+            Diagnosis::warning(Kind::SlotMode,
                 format!("the server gives up slots that nothing reads for {seconds} s: a connector that is stopped for longer loses its slot"),
             )
-            .remedy("ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();"),
+            .with_hint("ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();"),
         );
     }
     remarks
 }
 
-fn guardrail_remark(tables: usize, limit: Option<(u32, GuardrailAction)>) -> Option<Remark> {
+fn guardrail_remark(tables: usize, limit: Option<(u32, GuardrailAction)>) -> Option<Diagnosis> {
     let (most, action) = limit.filter(|(most, _)| tables > *most as usize)?;
-    let weight = match action {
-        GuardrailAction::Warn => Weight::Caution,
-        GuardrailAction::Fail => Weight::Obstacle,
+    let tell = match action {
+        GuardrailAction::Warn => Diagnosis::warning,
+        GuardrailAction::Fail => Diagnosis::error,
     };
     let text = format!("{tables} tables are captured, and `guardrail.collections.max` is {most}");
-    Some(Remark::new(weight, text).remedy("name fewer tables in `table.include.list`, or raise the limit"))
+    Some(tell(Kind::TooManyTables, text).with_hint("name fewer tables in `table.include.list`, or raise the limit"))
 }
 
-fn table_remark(tables: &[Captured], filters: &FilterSection) -> Remark {
+fn table_remark(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
     match tables.len() {
         0 => match filters.excludes_every_table() {
             // As for an outbox of messages.
-            Some(property) => Remark::new(
-                Weight::Good,
+            Some(property) => Diagnosis::good(
                 format!("`{property}` excludes every table: only messages of pg_logical_emit_message are sent"),
             ),
             None => {
                 let list = filters.list_of_tables();
-                Remark::new(
-                    Weight::Caution,
+                Diagnosis::warning(
+                    Kind::NoCapturedTables,
                     format!("`{list}` lets no table of the database pass: no row is captured"),
                 )
-                .remedy(format!(
+                .with_hint(format!(
                     "compare `{list}` with the tables of the database; patterns are SCHEMA.TABLE"
                 ))
             }
         },
-        1 => Remark::new(Weight::Good, format!("1 table is captured: {}", names(tables.iter()))),
-        count => Remark::new(
-            Weight::Good,
+        1 => Diagnosis::good( format!("1 table is captured: {}", names(tables.iter()))),
+        count => Diagnosis::good(
             format!("{count} tables are captured: {}", names(tables.iter())),
         ),
     }
 }
 
 /// Expressions that are to match columns and match none: a misspelt mask lets through what it should hide.
-async fn column_remarks(sql: &Sql, connector: &Connector, tables: &[Captured]) -> Result<Vec<Remark>, Error> {
+async fn column_remarks(sql: &Sql, connector: &Connector, tables: &[Captured]) -> Result<Vec<Diagnosis>, Error> {
     let patterns = || connector.filters.column_patterns().chain(connector.columns.patterns());
     if tables.is_empty() || patterns().next().is_none() {
         return Ok(Vec::new());
@@ -275,7 +268,7 @@ async fn column_remarks(sql: &Sql, connector: &Connector, tables: &[Captured]) -
 }
 
 /// What to say of an expression that matches no column.
-fn unmatched(pattern: &ColumnPattern<'_>, columns: &[String]) -> Remark {
+fn unmatched(pattern: &ColumnPattern<'_>, columns: &[String]) -> Diagnosis {
     let ColumnPattern {
         property,
         number,
@@ -288,7 +281,7 @@ fn unmatched(pattern: &ColumnPattern<'_>, columns: &[String]) -> Remark {
     let ends = format!(".{}", expression.as_str());
     // The table alone is what people write, or the schema is left out.
     let meant = columns.iter().find(|column| column.ends_with(&ends));
-    Remark::new(Weight::Caution, text).remedy(match meant {
+    Diagnosis::warning(Kind::NoSuchColumn, text).with_hint(match meant {
         Some(column) => format!("write {column}: expressions match SCHEMA.TABLE.COLUMN as a whole"),
         None => "compare it with the columns of the captured tables; expressions match SCHEMA.TABLE.COLUMN as a whole"
             .to_owned(),
@@ -315,7 +308,7 @@ async fn publication_remarks(
     publication: &Publication,
     wanted: &TableFilter,
     tables: &[Captured],
-) -> Result<Vec<Remark>, Error> {
+) -> Result<Vec<Diagnosis>, Error> {
     let name = &publication.name;
     let mut remarks = Vec::new();
     let all_tables = match server.publication {
@@ -325,7 +318,7 @@ async fn publication_remarks(
     if publication.mode != PublicationAutocreate::Disabled || server.publication.is_some() {
         match publication::plan(sql, publication, server, wanted).await {
             Ok(statements) if statements.is_empty() => {
-                remarks.push(Remark::new(Weight::Good, format!("publication {name:?} exists")));
+                remarks.push(Diagnosis::good(format!("publication {name:?} exists")));
             }
             Ok(statements) => {
                 let verb = if server.publication.is_some() {
@@ -334,8 +327,8 @@ async fn publication_remarks(
                     "created"
                 };
                 remarks.push(
-                    Remark::new(Weight::Change, format!("publication {name:?} would be {verb}"))
-                        .remedy(format!("{};", statements.join("; "))),
+                    Diagnosis::change(format!("publication {name:?} would be {verb}"))
+                        .with_hint(format!("{};", statements.join("; "))),
                 );
                 remarks.extend(
                     privilege_remark(server, publication, tables, &statements[0])
@@ -370,7 +363,7 @@ async fn publication_remarks(
 }
 
 /// Captured tables of which nothing is sent.
-fn missing_remark(publication: &str, missing: &[Captured]) -> Option<Remark> {
+fn missing_remark(publication: &str, missing: &[Captured]) -> Option<Diagnosis> {
     if missing.is_empty() {
         return None;
     }
@@ -379,7 +372,7 @@ fn missing_remark(publication: &str, missing: &[Captured]) -> Option<Remark> {
         "publication {publication:?} lacks captured tables: {}",
         names(missing.iter())
     );
-    Some(Remark::new(Weight::Caution, text).remedy(format!(
+    Some(Diagnosis::warning(Kind::PublicationIncomplete, text).with_hint(format!(
         "ALTER PUBLICATION {} ADD TABLE {};",
         identifier(publication),
         list.join(", ")
@@ -404,34 +397,33 @@ fn privilege_remark(
 }
 
 /// Tables that the application can no longer update once they are published.
-fn identity_remark(publication: &str, published: &[Captured]) -> Option<Remark> {
+fn identity_remark(publication: &str, published: &[Captured]) -> Option<Diagnosis> {
     let harmed: Vec<&Captured> = published
         .iter()
         .filter(|table| !table.identified && table.permanent)
         .collect();
     let first = harmed.first()?;
     Some(
-        Remark::new(
-            Weight::Caution,
+        Diagnosis::warning(Kind::ReplicaIdentity,
             format!(
                 "UPDATE and DELETE fail on tables of publication {publication:?} that have no primary key and no other replica \
                  identity: {}",
                 names(harmed.iter().copied())
             ),
         )
-        .remedy(format!("for each: ALTER TABLE {} REPLICA IDENTITY FULL;", first.name.quoted())),
+        .with_hint(format!("for each: ALTER TABLE {} REPLICA IDENTITY FULL;", first.name.quoted())),
     )
 }
 
 /// The same, since Postgres 18, where the replica identity has columns that nobody is sent.
-fn generated_remark(publication: &str, harmed: &[&Captured]) -> Option<Remark> {
+fn generated_remark(publication: &str, harmed: &[&Captured]) -> Option<Diagnosis> {
     let first = harmed.first()?;
     let text = format!(
         "UPDATE and DELETE fail on tables of publication {publication:?} whose replica identity has generated columns that it does \
          not send: {}",
         names(harmed.iter().copied())
     );
-    Some(Remark::new(Weight::Caution, text).remedy(format!(
+    Some(Diagnosis::warning(Kind::ReplicaIdentity, text).with_hint(format!(
         "ALTER PUBLICATION {} SET (publish_generated_columns = stored); virtual columns are never sent: for each of these tables, \
          ALTER TABLE {} REPLICA IDENTITY DEFAULT;",
         identifier(publication),
@@ -445,7 +437,7 @@ async fn rows_remarks(
     server: &Server,
     section: &SnapshotSection,
     tables: &[Captured],
-) -> Result<Vec<Remark>, Error> {
+) -> Result<Vec<Diagnosis>, Error> {
     let names = |which: &dyn Fn(&Captured) -> bool| -> Vec<TableName> {
         let found = tables.iter().filter(|table| which(table));
         found.map(|table| table.name.clone()).collect()
@@ -473,11 +465,7 @@ async fn rows_remarks(
     }
     if let Err(error) = snapshot::check_overrides(sql, &section.select_overrides).await {
         let failure = Failure::from(error);
-        remarks.extend(failure.causes.into_iter().map(|cause| Remark {
-            weight: Weight::Obstacle,
-            text: cause.what,
-            remedy: cause.hint,
-        }));
+        remarks.extend(failure.causes);
     }
     Ok(remarks)
 }

@@ -3,9 +3,10 @@
 use std::error::Error as _;
 use std::io;
 use std::path::PathBuf;
+use walferry_diagnosis::Kind;
 
 use walferry_config::connector::SslMode;
-use walferry_engine::failure::{Disposition, Exit, Failure};
+use walferry_engine::failure::{Disposition, Failure};
 use walferry_engine::gap;
 
 use crate::problem::Problem;
@@ -293,13 +294,13 @@ impl Error {
     /// Whether the server lets nobody in at the moment, because it starts or shuts down.
     pub(crate) fn is_not_ready(&self) -> bool {
         self.server_error()
-            .is_some_and(|error| error.kind() == "server_not_ready")
+            .is_some_and(|error| error.kind() == Kind::ServerNotReady)
     }
 
     /// A constant word for metrics.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> Kind {
         match self {
-            Self::Resolve { .. } | Self::Unreachable { .. } | Self::LoginTimeout { .. } => "unreachable",
+            Self::Resolve { .. } | Self::Unreachable { .. } | Self::LoginTimeout { .. } => Kind::Unreachable,
             Self::TlsNotOffered { .. }
             | Self::TlsHandshake { .. }
             | Self::TlsSetup { .. }
@@ -307,32 +308,36 @@ impl Error {
             | Self::TlsFile { .. }
             | Self::RootCertificateMissing { .. }
             | Self::SystemRootsNeedVerifyFull { .. }
-            | Self::ClientKeyMissing { .. } => "tls",
+            | Self::ClientKeyMissing { .. } => Kind::Tls,
             Self::PasswordMissing { .. }
             | Self::AuthenticationMethod { .. }
             | Self::Scram { .. }
             | Self::Authentication { .. }
-            | Self::ChannelBinding => "authentication",
+            | Self::ChannelBinding => Kind::Authentication,
             Self::Server { source, .. } => source.kind(),
-            Self::TlsRequestFailed { .. } | Self::Lost { .. } => "connection_lost",
-            Self::Silent { .. } => "silent",
-            Self::SlotTimeout { .. } => "timeout",
-            Self::SelectOverride { .. } => "select_override",
-            Self::TableChanged { .. } => "table_changed",
-            Self::SnapshotGone => "snapshot_gone",
-            Self::Protocol { .. } => "protocol",
-            Self::NoTimescale { .. } => "timescaledb_missing",
-            Self::Problems(problems) => problems.first().map_or("setup", Problem::kind),
+            Self::TlsRequestFailed { .. } | Self::Lost { .. } => Kind::ConnectionLost,
+            Self::Silent { .. } => Kind::Silent,
+            Self::SlotTimeout { .. } => Kind::Timeout,
+            Self::SelectOverride { .. } => Kind::SelectOverride,
+            Self::TableChanged { .. } => Kind::TableChanged,
+            Self::SnapshotGone => Kind::SnapshotGone,
+            Self::Protocol { .. } => Kind::Protocol,
+            Self::NoTimescale { .. } => Kind::TimescaleMissing,
+            // What does not pass by itself counts: the exit code follows from it.
+            Self::Problems(problems) => {
+                let lasting = problems.iter().find(|problem| !problem.passes());
+                lasting.or(problems.first()).map_or(Kind::ServerSetup, Problem::kind)
+            }
             Self::PublicationMissing { .. } => gap::MISSING,
             Self::PublicationChanged { .. } => gap::CHANGED,
-            Self::PipelineEnded => "pipeline_ended",
-            Self::Expression(_) => "regex_limit",
+            Self::PipelineEnded => Kind::PipelineEnded,
+            Self::Expression(_) => Kind::RegexLimit,
         }
     }
 
     /// Whether the same may work a little later.
     pub fn disposition(&self) -> Disposition {
-        const STOP: Disposition = Disposition::Stop(Exit::Setup);
+        let stop = Disposition::stop(self.kind());
         match self {
             Self::Resolve { .. }
             | Self::Unreachable { .. }
@@ -363,10 +368,10 @@ impl Error {
             | Self::Authentication { .. }
             | Self::ChannelBinding
             | Self::NoTimescale { .. }
-            | Self::SelectOverride { .. } => STOP,
+            | Self::SelectOverride { .. } => stop,
             Self::Server { source, .. } => source.disposition(),
             Self::Problems(problems) if problems.iter().all(Problem::passes) => Disposition::Retry,
-            Self::Problems(_) | Self::Expression(_) => STOP,
+            Self::Problems(_) | Self::Expression(_) => stop,
         }
     }
 
@@ -405,7 +410,7 @@ impl Error {
                 format!("`{property}` must name a file that this process may read")
             }
             Self::TlsFile { property: "database.sslkey", .. } => {
-                "give the key without encryption, as PEM or as PKCS#8 DER: `openssl pkcs8 -topk8 -nocrypt -in KEY -out \
+                "set `database.sslpassword` to the password of the key, or give the key without encryption, as PEM or as PKCS#8 DER: `openssl pkcs8 -topk8 -nocrypt -in KEY -out \
                  client.key` (from PKCS#12: `openssl pkcs12 -in FILE -nodes -nocerts -out client.key`)"
                     .to_owned()
             }
@@ -461,12 +466,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let (disposition, kind) = (error.disposition(), error.kind());
         match error {
-            Error::Problems(problems) => Self {
-                disposition,
-                kind,
-                causes: problems.iter().map(Problem::cause).collect(),
-                record_key: None,
-            },
+            Error::Problems(problems) => Self::of(disposition, kind, problems.iter().map(Problem::cause).collect()),
             other => Self::new(disposition, kind, Self::chain(&other), other.hint()),
         }
     }
@@ -474,6 +474,8 @@ impl From<Error> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use walferry_engine::Exit;
+
     use super::*;
 
     #[test]
@@ -565,7 +567,7 @@ mod tests {
                 rds: false,
             },
         ]));
-        assert_eq!(failure.kind, "wal_level");
+        assert_eq!(failure.kind, Kind::WalLevel);
         let hints: Vec<_> = failure
             .causes
             .iter()
@@ -583,7 +585,7 @@ mod tests {
     fn source_of_an_error_is_told_once() {
         let failure = Failure::from(Error::closed("streaming"));
         assert_eq!(
-            failure.causes[0].what,
+            failure.causes[0].text,
             "connection to Postgres lost while streaming: the server closed it"
         );
     }

@@ -9,8 +9,8 @@ use tokio::sync::Mutex;
 use tokio::time::sleep;
 use tokio_postgres::Row;
 use walferry_config::Connector;
+use walferry_diagnosis::Diagnosis;
 use walferry_engine::Failure;
-use walferry_record::wait::Trouble;
 use walferry_transform::{HypertableReader, Hypertables, Reading, TableId};
 
 use crate::catalog::Lookup;
@@ -116,10 +116,10 @@ impl TimescaleCatalog {
             let Some(reading) = reading.upgrade() else { return };
             match tried {
                 Ok(found) => return reading.finish(found),
-                Err(error) => reading.wait().set_trouble(Trouble {
-                    what: Failure::chain(&error),
-                    hint: error.hint(),
-                }),
+                Err(error) => {
+                    let trouble = Diagnosis::error(error.kind(), Failure::chain(&error));
+                    reading.wait().set_trouble(trouble.with_any_hint(error.hint()));
+                }
             }
             drop(reading);
             sleep(pause).await;

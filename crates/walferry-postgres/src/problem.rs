@@ -1,6 +1,6 @@
 //! States of server, role, slot and publication that do not let a connector work, each with the statement that mends it.
 
-use walferry_engine::failure::Cause;
+use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::gap::MISSING;
 
 use crate::quote::{identifier, literal};
@@ -155,23 +155,23 @@ impl Problem {
     }
 
     /// A constant word for metrics.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> Kind {
         match self {
-            Self::ServerTooOld { .. } => "server_version",
-            Self::StandbyTooOld { .. } => "standby",
-            Self::WalLevel { .. } => "wal_level",
+            Self::ServerTooOld { .. } => Kind::ServerVersion,
+            Self::StandbyTooOld { .. } => Kind::Standby,
+            Self::WalLevel { .. } => Kind::WalLevel,
             Self::NoReplication { .. }
             | Self::NoSelect { .. }
             | Self::RowSecurity { .. }
-            | Self::PublicationNotAllowed { .. } => "privilege_missing",
+            | Self::PublicationNotAllowed { .. } => Kind::PrivilegeMissing,
             Self::SlotPlugin { .. }
             | Self::SlotPhysical { .. }
             | Self::SlotDatabase { .. }
-            | Self::SlotSynced { .. } => "slot_mismatch",
-            Self::SlotStillRead { .. } => "slot_in_use",
-            Self::NoFreeSlots { .. } => "no_free_slot",
+            | Self::SlotSynced { .. } => Kind::SlotMismatch,
+            Self::SlotStillRead { .. } => Kind::SlotStillRead,
+            Self::NoFreeSlots { .. } => Kind::NoFreeSlot,
             Self::PublicationMissing { .. } | Self::PublicationMissingOnStandby { .. } => MISSING,
-            Self::PublicationOfAllTables { .. } | Self::NoCapturedTable { .. } => "publication",
+            Self::PublicationOfAllTables { .. } | Self::NoCapturedTable { .. } => Kind::Publication,
         }
     }
 
@@ -268,16 +268,13 @@ impl Problem {
         }
     }
 
-    /// As the engine reports it.
-    pub fn cause(&self) -> Cause {
-        let what = match self {
+    /// As it is told.
+    pub fn cause(&self) -> Diagnosis {
+        let text = match self {
             Self::PublicationNotAllowed { refusal, .. } => format!("{self} ({refusal})"),
             _ => self.to_string(),
         };
-        Cause {
-            what,
-            hint: Some(self.hint()),
-        }
+        Diagnosis::error(self.kind(), text).with_hint(self.hint())
     }
 }
 

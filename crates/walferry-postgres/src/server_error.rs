@@ -1,10 +1,11 @@
 //! An error message of the server, and what its SQLSTATE means for a connector.
 
 use std::fmt;
+use walferry_diagnosis::Kind;
 
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{ErrorFields, ErrorResponseBody, NoticeResponseBody};
-use walferry_engine::failure::{Disposition, Exit};
+use walferry_engine::failure::Disposition;
 use walferry_engine::gap::GAP;
 
 use crate::quote::identifier;
@@ -64,22 +65,22 @@ impl ServerError {
     }
 
     /// A constant word for metrics.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> Kind {
         match self.code.as_str() {
-            "28P01" => "authentication",
-            "28000" => "access_refused",
-            "3D000" => "database_missing",
-            "42501" => "privilege_missing",
-            "53300" => "too_many_connections",
-            "53400" => "no_free_slot",
-            "55006" => "slot_in_use",
-            "57P01" | "57P02" | "57P03" => "server_not_ready",
-            "57014" | "55P03" => "timeout",
-            _ if self.is_slot_lost() => "slot_lost",
-            _ if self.is_stream_option() => "stream_option",
-            _ if self.is_synced_slot() => "slot_mismatch",
+            "28P01" => Kind::Authentication,
+            "28000" => Kind::AccessRefused,
+            "3D000" => Kind::DatabaseMissing,
+            "42501" => Kind::PrivilegeMissing,
+            "53300" => Kind::TooManyConnections,
+            "53400" => Kind::NoFreeSlot,
+            "55006" => Kind::SlotInUse,
+            "57P01" | "57P02" | "57P03" => Kind::ServerNotReady,
+            "57014" | "55P03" => Kind::Timeout,
+            _ if self.is_slot_lost() => Kind::SlotLost,
+            _ if self.is_stream_option() => Kind::StreamOption,
+            _ if self.is_synced_slot() => Kind::SlotMismatch,
             _ if self.is_publication_missing() => GAP,
-            _ => "server_error",
+            _ => Kind::ServerError,
         }
     }
 
@@ -98,7 +99,7 @@ impl ServerError {
         if passes && !self.is_slot_lost() && !self.is_stream_option() {
             Disposition::Retry
         } else {
-            Disposition::Stop(Exit::Setup)
+            Disposition::stop(self.kind())
         }
     }
 
@@ -236,6 +237,8 @@ impl From<&tokio_postgres::error::DbError> for ServerError {
 
 #[cfg(test)]
 mod tests {
+    use walferry_engine::Exit;
+
     use super::*;
 
     #[test]
@@ -271,166 +274,166 @@ mod tests {
                 "28P01",
                 "password authentication failed for user \"u\"",
                 STOP,
-                "authentication",
+                Kind::Authentication,
                 "database.password",
             ),
             (
                 "28000",
                 "no pg_hba.conf entry for host \"h\", user \"u\"",
                 STOP,
-                "access_refused",
+                Kind::AccessRefused,
                 "pg_hba.conf",
             ),
             (
                 "28000",
                 "pg_hba.conf rejects connection for host \"h\", user \"u\", database \"d\", no encryption",
                 STOP,
-                "access_refused",
+                Kind::AccessRefused,
                 "database.sslmode",
             ),
             (
                 "28000",
                 "role \"u\" does not exist",
                 STOP,
-                "access_refused",
+                Kind::AccessRefused,
                 "database.user",
             ),
             (
                 "28000",
                 "role \"u\" is not permitted to log in",
                 STOP,
-                "access_refused",
+                Kind::AccessRefused,
                 "ALTER ROLE \"u\" LOGIN;",
             ),
             (
                 "28000",
                 "connection requires a valid client certificate",
                 STOP,
-                "access_refused",
+                Kind::AccessRefused,
                 "database.sslcert",
             ),
             (
                 "3D000",
                 "database \"d\" does not exist",
                 STOP,
-                "database_missing",
+                Kind::DatabaseMissing,
                 "database.dbname",
             ),
             (
                 "42501",
                 "must be superuser or replication role to start walsender",
                 STOP,
-                "privilege_missing",
+                Kind::PrivilegeMissing,
                 "REPLICATION",
             ),
             (
                 "42501",
                 "permission denied to start WAL sender",
                 STOP,
-                "privilege_missing",
+                Kind::PrivilegeMissing,
                 "REPLICATION",
             ),
             (
                 "53300",
                 "sorry, too many clients already",
                 RETRY,
-                "too_many_connections",
+                Kind::TooManyConnections,
                 "max_connections",
             ),
             (
                 "53300",
                 "number of requested standby connections exceeds max_wal_senders (currently 10)",
                 RETRY,
-                "too_many_connections",
+                Kind::TooManyConnections,
                 "max_wal_senders",
             ),
             (
                 "53400",
                 "all replication slots are in use",
                 STOP,
-                "no_free_slot",
+                Kind::NoFreeSlot,
                 "max_replication_slots",
             ),
             (
                 "55006",
                 "replication slot \"s\" is active for PID 4711",
                 RETRY,
-                "slot_in_use",
+                Kind::SlotInUse,
                 "stop process 4711, or set",
             ),
             (
                 "57P03",
                 "the database system is starting up",
                 RETRY,
-                "server_not_ready",
+                Kind::ServerNotReady,
                 "",
             ),
             (
                 "57P01",
                 "terminating connection due to administrator command",
                 RETRY,
-                "server_not_ready",
+                Kind::ServerNotReady,
                 "",
             ),
             (
                 "57014",
                 "canceling statement due to statement timeout",
                 RETRY,
-                "timeout",
+                Kind::Timeout,
                 "",
             ),
             (
                 "58P01",
                 "requested WAL segment 0000000100 has already been removed",
                 STOP,
-                "slot_lost",
+                Kind::SlotLost,
                 "when_needed",
             ),
             (
                 "55000",
                 "can no longer get changes from replication slot \"s\"",
                 STOP,
-                "slot_lost",
+                Kind::SlotLost,
                 "when_needed",
             ),
             (
                 "42704",
                 "publication \"p\" does not exist",
                 RETRY,
-                "publication_gap",
+                Kind::PublicationGap,
                 "skip-gap",
             ),
             (
                 "55000",
                 "skipped loading publication \"p\"",
                 RETRY,
-                "publication_gap",
+                Kind::PublicationGap,
                 "skip-gap",
             ),
             (
                 "55000",
                 "can no longer access replication slot \"s\"",
                 STOP,
-                "slot_lost",
+                Kind::SlotLost,
                 "when_needed",
             ),
             (
                 "XX000",
                 "unrecognized pgoutput option: origin",
                 STOP,
-                "stream_option",
+                Kind::StreamOption,
                 "slot.stream.params",
             ),
             (
                 "22023",
                 "unrecognized origin value: \"some\"",
                 STOP,
-                "stream_option",
+                Kind::StreamOption,
                 "slot.stream.params",
             ),
-            ("08006", "connection failure", RETRY, "server_error", ""),
-            ("XX000", "cache lookup failed", RETRY, "server_error", ""),
-            ("42601", "syntax error", STOP, "server_error", ""),
+            ("08006", "connection failure", RETRY, Kind::ServerError, ""),
+            ("XX000", "cache lookup failed", RETRY, Kind::ServerError, ""),
+            ("42601", "syntax error", STOP, Kind::ServerError, ""),
         ];
         for (code, message, disposition, kind, remedy) in cases {
             let error = ServerError {

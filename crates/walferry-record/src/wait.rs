@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use walferry_diagnosis::Diagnosis;
+
 /// Something that a record needs and that is not there yet: the id of a schema, say, or a row of the database.
 ///
 /// A converter or a transform that meets it hands it out as its error. The record is then kept and tried again once the wait
@@ -21,7 +23,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     over: bool,
-    trouble: Option<Trouble>,
+    trouble: Option<Diagnosis>,
 }
 
 /// What is needed.
@@ -38,15 +40,6 @@ pub enum Need {
         /// Its table.
         table: String,
     },
-}
-
-/// Why it takes so long.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    /// What is in the way, without a full stop.
-    pub what: String,
-    /// What to do about it.
-    pub hint: Option<String>,
 }
 
 impl Wait {
@@ -76,12 +69,12 @@ impl Wait {
     }
 
     /// Says what is in the way.
-    pub fn set_trouble(&self, trouble: Trouble) {
+    pub fn set_trouble(&self, trouble: Diagnosis) {
         self.lock().trouble = Some(trouble);
     }
 
     /// What is in the way, where it is known.
-    pub fn trouble(&self) -> Option<Trouble> {
+    pub fn trouble(&self) -> Option<Diagnosis> {
         self.lock().trouble.clone()
     }
 

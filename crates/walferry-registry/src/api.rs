@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 use walferry_config::shown_text;
 use walferry_converter::registry::{Api, Ids, Lookup, Refusal, Request, Subject, same_bytes};
-use walferry_record::wait::Trouble;
+use walferry_diagnosis::Diagnosis;
 
 use crate::http::{self, Http, Reply};
 
@@ -11,13 +11,13 @@ use crate::http::{self, Http, Reply};
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// It may pass by itself: the same is asked again.
-    Trouble(Trouble),
+    Trouble(Diagnosis),
     /// Another try would not change it.
     Refused(Refusal),
 }
 
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Self {
+impl From<Diagnosis> for Failure {
+    fn from(trouble: Diagnosis) -> Self {
         Self::Trouble(trouble)
     }
 }
@@ -307,28 +307,28 @@ fn words(reply: &Reply) -> String {
     words
 }
 
-fn odd(reply: &Reply) -> Trouble {
-    Trouble {
-        what: format!(
+fn odd(reply: &Reply) -> Diagnosis {
+    http::trouble(
+        format!(
             "the schema registry at {} answers {} {}",
             shown_text(&reply.url),
             reply.status,
             words(reply)
         ),
-        hint: Some(match reply.status {
+        Some(match reply.status {
             401 | 403 => "look at the name, password or token that the converter logs in with, and at what they may do"
                 .to_owned(),
             404 => "look at its URL; if it is right, something in front of the registry does not reach it".to_owned(),
             _ => "look at the registry's log; nothing is lost meanwhile".to_owned(),
         }),
-    }
+    )
 }
 
 fn no_id(request: &Request) -> Failure {
-    Failure::Trouble(Trouble {
-        what: format!("the schema registry answers without an id for {}", request.subject),
-        hint: Some("look at its URL".to_owned()),
-    })
+    Failure::Trouble(http::trouble(
+        format!("the schema registry answers without an id for {}", request.subject),
+        Some("look at its URL".to_owned()),
+    ))
 }
 
 fn get(path: String) -> http::Request {

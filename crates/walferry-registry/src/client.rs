@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 use walferry_converter::registry::{Answer, Ids, Refusal, Registry, Request, Settings};
-use walferry_record::wait::Trouble;
+use walferry_diagnosis::Diagnosis;
 use walferry_record::{Need, Wait};
 
 use crate::api::{self, Failure};
@@ -201,10 +201,11 @@ impl Asker {
         pending.wait.end();
     }
 
-    fn on_trouble(&mut self, trouble: &Trouble) {
+    fn on_trouble(&mut self, trouble: &Diagnosis) {
         if !self.failing {
             warn!(
-                reason = trouble.what,
+                code = trouble.code(),
+                reason = trouble.text,
                 hint = trouble.hint,
                 "the schema registry cannot be asked; it is tried again"
             );
@@ -263,7 +264,7 @@ impl Asker {
         api::ids(self.http()?, api, request)
     }
 
-    fn http(&mut self) -> Result<&mut Http, Trouble> {
+    fn http(&mut self) -> Result<&mut Http, Diagnosis> {
         let http = match self.http.take() {
             Some(http) => http,
             None => Http::new(&self.settings)?,

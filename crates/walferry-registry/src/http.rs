@@ -10,8 +10,8 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 use ureq::{Agent, Body};
 use walferry_config::{Secret, shown_answer, shown_text};
 use walferry_converter::registry::{Auth, OAuth, Settings, Store, Tls};
+use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_keystore::{self as keystore, StoreError};
-use walferry_record::wait::Trouble;
 
 /// A token is asked for anew so long before it ends.
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
@@ -63,7 +63,7 @@ impl Http {
     ///
     /// # Errors
     /// When a certificate or a key cannot be used.
-    pub(crate) fn new(settings: &Settings) -> Result<Self, Trouble> {
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Diagnosis> {
         let agent = Agent::config_builder()
             .timeout_connect(Some(settings.connect_timeout))
             .timeout_global(Some(settings.connect_timeout.saturating_add(settings.read_timeout)))
@@ -84,7 +84,7 @@ impl Http {
     ///
     /// # Errors
     /// When none of them answers, or when no token is to be had.
-    pub(crate) fn send(&mut self, request: &Request) -> Result<Reply, Trouble> {
+    pub(crate) fn send(&mut self, request: &Request) -> Result<Reply, Diagnosis> {
         let reply = self.send_once(request)?;
         // A token may be taken back before it ends.
         if reply.status == 401 && self.token.take().is_some() {
@@ -93,10 +93,10 @@ impl Http {
         Ok(reply)
     }
 
-    fn send_once(&mut self, request: &Request) -> Result<Reply, Trouble> {
+    fn send_once(&mut self, request: &Request) -> Result<Reply, Diagnosis> {
         let authorization = self.authorization()?;
         let urls = self.settings.urls.len();
-        let mut trouble = None;
+        let mut last = None;
         for attempt in 0..urls {
             let index = (self.current + attempt) % urls;
             let url = &self.settings.urls[index];
@@ -107,13 +107,10 @@ impl Http {
                     self.current = index;
                     return Ok(reply);
                 }
-                Err(error) => trouble = Some(unreachable_at(url, &error)),
+                Err(error) => last = Some(unreachable_at(url, &error)),
             }
         }
-        Err(trouble.unwrap_or_else(|| Trouble {
-            what: "no URL of the schema registry is known".to_owned(),
-            hint: None,
-        }))
+        Err(last.unwrap_or_else(|| trouble("no URL of the schema registry is known".to_owned(), None)))
     }
 
     fn send_to(&self, url: &str, request: &Request, authorization: Option<&Secret>) -> Result<Reply, ureq::Error> {
@@ -173,7 +170,7 @@ impl Http {
         own.chain(configured).chain(authorization)
     }
 
-    fn authorization(&mut self) -> Result<Option<Secret>, Trouble> {
+    fn authorization(&mut self) -> Result<Option<Secret>, Diagnosis> {
         Ok(match &self.settings.auth {
             Auth::None => None,
             Auth::Basic { user, password } => {
@@ -194,10 +191,12 @@ impl Http {
 }
 
 /// OAuth's client credentials, RFC 6749 4.4.
-fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Trouble> {
-    let failed = |what: String| Trouble {
-        what: format!("no token from {}: {what}", shown_text(&oauth.token_url)),
-        hint: Some("look at the client's id and secret, and at the URL of the tokens".to_owned()),
+fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagnosis> {
+    let failed = |what: String| {
+        trouble(
+            format!("no token from {}: {what}", shown_text(&oauth.token_url)),
+            Some("look at the client's id and secret, and at the URL of the tokens".to_owned()),
+        )
     };
     let mut form = vec![("grant_type", "client_credentials")];
     form.extend(oauth.scope.as_deref().map(|scope| ("scope", scope)));
@@ -224,20 +223,20 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Troubl
     }
 }
 
-fn unreachable_at(url: &str, error: &ureq::Error) -> Trouble {
+fn unreachable_at(url: &str, error: &ureq::Error) -> Diagnosis {
     let hint = match error {
         ureq::Error::Tls(_) | ureq::Error::Rustls(_) => {
             "look at the registry's certificate and at the truststore that the converter names"
         }
         _ => "start the schema registry, or look at its URL; nothing is lost meanwhile",
     };
-    Trouble {
-        what: format!("the schema registry at {} does not answer: {error}", shown_text(url)),
-        hint: Some(hint.to_owned()),
-    }
+    trouble(
+        format!("the schema registry at {} does not answer: {error}", shown_text(url)),
+        Some(hint.to_owned()),
+    )
 }
 
-fn tls(tls: &Tls) -> Result<TlsConfig, Trouble> {
+fn tls(tls: &Tls) -> Result<TlsConfig, Diagnosis> {
     let mut config = TlsConfig::builder().root_certs(RootCerts::Specific(Arc::new(trusted(tls)?)));
     if let Some(store) = &tls.identity {
         let identity = match store {
@@ -253,16 +252,14 @@ fn tls(tls: &Tls) -> Result<TlsConfig, Trouble> {
                     .map_err(|error| unusable("the client's certificate", &error))?
             }
         };
-        let key = PrivateKey::from_pem(identity.key.as_bytes()).map_err(|error| Trouble {
-            what: format!("the client's key cannot be used: {error}"),
-            hint: None,
-        })?;
+        let key = PrivateKey::from_pem(identity.key.as_bytes())
+            .map_err(|error| trouble(format!("the client's key cannot be used: {error}"), None))?;
         config = config.client_cert(Some(ClientCert::new_with_certs(&certificates(&identity.chain), key)));
     }
     Ok(config.build())
 }
 
-fn trusted(tls: &Tls) -> Result<Vec<Certificate<'static>>, Trouble> {
+fn trusted(tls: &Tls) -> Result<Vec<Certificate<'static>>, Diagnosis> {
     let pem = match &tls.trusted {
         None => {
             let system = rustls_native_certs::load_native_certs().certs;
@@ -290,9 +287,11 @@ fn certificates(pem: &str) -> Vec<Certificate<'static>> {
         .collect()
 }
 
-fn unusable(what: &str, error: &StoreError) -> Trouble {
-    Trouble {
-        what: format!("{} {error}", shown_text(what)),
-        hint: Some(error.hint(what)),
-    }
+/// Why the registry cannot be asked.
+pub(crate) fn trouble(what: String, hint: Option<String>) -> Diagnosis {
+    Diagnosis::error(Kind::SchemaRegistry, what).with_any_hint(hint)
+}
+
+fn unusable(what: &str, error: &StoreError) -> Diagnosis {
+    trouble(format!("{} {error}", shown_text(what)), Some(error.hint(what)))
 }

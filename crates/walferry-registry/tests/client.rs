@@ -161,7 +161,7 @@ fn what_may_pass_is_asked_again_and_what_is_in_the_way_is_told() {
         }
     };
     assert_eq!(
-        trouble.what,
+        trouble.text,
         format!("the schema registry at {url} answers 500 Error in the backend data store")
     );
     fake.answer(REGISTER, 200, r#"{"id":7}"#);

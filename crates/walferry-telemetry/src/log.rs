@@ -26,6 +26,10 @@ pub const SPANS: &[Span] = &[Span {
 
 /// Fields that several places write. Row values, credentials and whole configurations are never among them.
 pub const FIELDS: &[Field] = &[
+    field(
+        "code",
+        "the code of the kind of error or warning, such as WF0301, which `walferry explain` explains",
+    ),
     field("error", "what went wrong, in words"),
     field("error.kind", "the same word as `kind` of `walferry_errors_total`"),
     field("hint", "what to do about it"),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use walferry_config::connector::{PredicatePlugin, TransformPlugin};
 use walferry_config::{Declaration, Findings, Options, Property, Reader, RegexLimit, Support};
+use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_record::Record;
 
 use crate::contract::{Predicate, Requirement, Row, Side};
@@ -35,6 +36,11 @@ pub struct ChainError {
 }
 
 impl ChainError {
+    /// As it is told: its code, its text and what to do.
+    pub fn diagnosis(&self) -> Diagnosis {
+        Diagnosis::of(Kind::TransformFailed, self).with_any_hint(self.hint())
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         self.error.hint()
@@ -315,6 +321,7 @@ fn known<T: ?Sized>(
         Class::Absent(absent) => {
             findings
                 .problem(property, format!("is {name:?}, which {}", absent.why))
+                .kind(Kind::ClassUnknown)
                 .hint(absent.instead);
         }
         Class::Unknown(near) => {
@@ -322,6 +329,7 @@ fn known<T: ?Sized>(
                 format!("is {name:?}, which is no {kind} that Walferry has; classes of one's own cannot be loaded");
             findings
                 .problem(property, message)
+                .kind(Kind::ClassUnknown)
                 .hint(match (instead_of(name), near) {
                     (Some(instead), _) => instead.to_owned(),
                     (None, Some(near)) => format!("did you mean {near}?"),

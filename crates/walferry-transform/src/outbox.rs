@@ -199,7 +199,7 @@ mod tests {
         assert!(
             findings
                 .iter()
-                .all(|finding| finding.message.contains("public.event_outbox")),
+                .all(|finding| finding.text.contains("public.event_outbox")),
             "{findings:?}"
         );
     }

@@ -4,6 +4,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+use walferry_diagnosis::Kind;
 
 use tracing::error;
 use uuid::Uuid;
@@ -13,7 +14,7 @@ use walferry_config::{
 };
 use walferry_converter::{Converter, Role, converter, registry::Unasked};
 use walferry_engine::{
-    Converters, Disposition, Exit, Failure, Pipeline, Tolerance,
+    Converters, Disposition, Failure, Pipeline, Tolerance,
     connector::{Connector, Settings},
     source::TableFilter,
     start::{Mismatch, SnapshotPolicy},
@@ -60,7 +61,7 @@ pub(crate) fn unknown_converters(worker: &Worker) -> Findings {
         if let Some(problem) = of_options.problems().next().filter(|_| found.is_none()) {
             let message = format!(
                 "{}; connectors that name no {property} of their own do not start",
-                problem.message
+                problem.text
             );
             findings.warning(property, message).hint = problem.hint.clone();
         }
@@ -85,11 +86,12 @@ pub(crate) fn connector(
     let config = &loaded.connector;
     let store = FileStore::open_when_possible(data_dir, partition(config))?;
     let folder = store.path().parent().map(Path::to_owned);
-    let kafka = kafka(loaded).map_err(|error| Failure {
-        disposition: Disposition::Stop(Exit::Setup),
-        kind: "configuration",
-        causes: error.causes(),
-        record_key: None,
+    let kafka = kafka(loaded).map_err(|error| {
+        Failure::of(
+            Disposition::stop(Kind::Configuration),
+            Kind::Configuration,
+            error.causes(),
+        )
     })?;
     kafka.warnings().iter().for_each(|warning| status.warn(warning.clone()));
     Ok(Connector {
@@ -113,15 +115,8 @@ pub(crate) fn kafka(loaded: &Loaded) -> Result<walferry_kafka::Settings, Error> 
     let (settings, findings) =
         walferry_kafka::Settings::read(&loaded.worker, &loaded.connector, &loaded.bootstrap_servers);
     settings.ok_or_else(|| {
-        findings.problems().fold(
-            Error::setup("the Kafka client's properties cannot be used"),
-            |error, problem| {
-                error.cause(
-                    format!("{} {}", problem.property, problem.message),
-                    problem.hint.clone(),
-                )
-            },
-        )
+        Error::new(Kind::KafkaSettings, "the Kafka client's properties cannot be used")
+            .because(findings.problems().cloned())
     })
 }
 
@@ -216,7 +211,7 @@ pub(crate) fn pipelines(
         let (Some(mut chain), Some(converters)) = (chain, converters) else {
             error!("transforms or converters could be built once and cannot be again");
             return Err(Failure::retry(
-                "configuration",
+                Kind::Configuration,
                 "transforms or converters cannot be built",
             ));
         };

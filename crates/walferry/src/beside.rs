@@ -2,16 +2,13 @@
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 use walferry_config::connector::Filter;
-use walferry_engine::{
-    Failure,
-    status::{Status, Trouble},
-};
+use walferry_engine::{Failure, Kind, status::Status};
 use walferry_kafka::{Health, SetAsideCount};
 use walferry_postgres::{
     SlotWatch,
@@ -140,8 +137,9 @@ pub(crate) async fn run_heartbeat_query(loaded: Loaded, status: Arc<Status>) {
         match ran {
             Ok(sql) => connection = Some(sql),
             Err(error) => {
-                status.count_error("heartbeat_query");
+                status.count_error(Kind::HeartbeatQuery);
                 warn!(
+                    code = Kind::HeartbeatQuery.code(),
                     error = Failure::chain(&error),
                     "`heartbeat.action.query` failed; it runs again with the next heartbeat"
                 );
@@ -157,19 +155,7 @@ pub(crate) async fn watch_kafka(health: Health, set_aside: SetAsideCount, status
         let count = set_aside.get();
         status.counters.set_aside.fetch_add(count - shown, Relaxed);
         shown = count;
-        let trouble = health.trouble().map(|trouble| Trouble {
-            since_us: trouble
-                .since
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .map_or(0, |since| since.as_micros() as i64),
-            failure: Failure::new(
-                walferry_engine::Disposition::Retry,
-                trouble.kind,
-                trouble.what,
-                trouble.hint,
-            ),
-        });
-        status.set_kafka(trouble);
+        status.set_kafka(health.trouble());
         sleep(HEALTH_INTERVAL).await;
     }
 }

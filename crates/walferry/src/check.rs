@@ -1,10 +1,11 @@
 //! `walferry check`: what a start would find, in sentences, and nothing changed.
 
 use std::{io, thread};
+use walferry_diagnosis::Kind;
 
 use tokio::runtime::{Builder, Runtime};
 use walferry_engine::{
-    Failure, Remark, Weight,
+    Diagnosis, Failure, Severity,
     source::{Control as _, Source as _},
     status::Status,
     store::StoredOffset,
@@ -17,7 +18,7 @@ use crate::{
     cli::CheckArgs,
     error::Error,
     listen,
-    load::{Configuration, Loaded, Told, data_dir, load},
+    load::{Configuration, Loaded, data_dir, load},
     say::say,
     show::show,
 };
@@ -27,7 +28,8 @@ use crate::{
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     let Configuration { connectors, warnings } = load(&args.connector)?;
     let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::setup(format!("the runtime does not start: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| Error::new(Kind::NoRuntime, format!("the runtime does not start: {error}")))?;
     let mut obstacles = 0;
     let mut shown = Vec::new();
     for loaded in &connectors {
@@ -39,7 +41,8 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
             let postgres = runtime.block_on(postgres(loaded, first_start));
             (postgres, kafka.join())
         });
-        let kafka = kafka.map_err(|_| Error::setup("the look at Kafka was broken off by a fault in Walferry"))??;
+        let kafka =
+            kafka.map_err(|_| Error::new(Kind::Panic, "the look at Kafka was broken off by a fault in Walferry"))??;
         obstacles += tell(offset.into_iter().chain(postgres).chain(kafka));
         if args.show_records {
             let found = runtime.block_on(show(loaded, &args.table));
@@ -56,34 +59,39 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
             say!("nothing stands in the way of a start");
             Ok(())
         }
-        1 => Err(Error::setup("one thing stands in the way of a start: see above")),
-        n => Err(Error::setup(format!(
-            "{n} things stand in the way of a start: see above"
-        ))),
+        1 => Err(Error::new(
+            Kind::CheckRefused,
+            "one thing stands in the way of a start: see above",
+        )),
+        n => Err(Error::new(
+            Kind::CheckRefused,
+            format!("{n} things stand in the way of a start: see above"),
+        )),
     }
 }
 
 /// Tables that `--table` names and no connector captures.
-fn not_captured(asked: &[String], shown: &[String]) -> Vec<Remark> {
+fn not_captured(asked: &[String], shown: &[String]) -> Vec<Diagnosis> {
     let missing = asked.iter().filter(|table| !shown.contains(table));
     missing
         .map(|table| {
             let text = format!("`--table` names {table:?}, which is no captured table: its records cannot be shown");
-            Remark::new(Weight::Obstacle, text)
-                .remedy("write SCHEMA.TABLE as it stands in the list of captured tables above, in the same case")
+            Diagnosis::error(Kind::ShowRecords, text)
+                .with_hint("write SCHEMA.TABLE as it stands in the list of captured tables above, in the same case")
         })
         .collect()
 }
 
 /// Says the remarks, and how many of them are obstacles.
-fn tell(remarks: impl IntoIterator<Item = Remark>) -> usize {
+fn tell(remarks: impl IntoIterator<Item = Diagnosis>) -> usize {
     let mut obstacles = 0;
     for remark in remarks {
-        say!("  {:<8} {}", word(remark.weight), remark.text);
-        if let Some(remedy) = &remark.remedy {
-            arrow(remedy);
+        let code = remark.code().map(|code| format!(" [{code}]")).unwrap_or_default();
+        say!("  {:<8} {}{code}", word(remark.severity), remark.sentence());
+        if let Some(hint) = &remark.hint {
+            arrow(hint);
         }
-        obstacles += usize::from(remark.weight == Weight::Obstacle);
+        obstacles += usize::from(remark.severity == Severity::Error);
     }
     obstacles
 }
@@ -93,14 +101,15 @@ fn arrow(remedy: &str) {
 }
 
 /// A warning of a file scrolls by before all the rest: it is said once more, and counted.
-fn repeat(warnings: &[Told]) {
+fn repeat(warnings: &[Diagnosis]) {
     match warnings.len() {
         0 => return,
         1 => say!("1 warning about the configuration:"),
         count => say!("{count} warnings about the configuration:"),
     }
     for warning in warnings {
-        say!("  {:<8} {}", "warning", warning.what);
+        let code = warning.code().unwrap_or_default();
+        say!("  {:<8} {} [{code}]", "warning", warning.sentence());
         if let Some(hint) = &warning.hint {
             arrow(hint);
         }
@@ -108,33 +117,34 @@ fn repeat(warnings: &[Told]) {
 }
 
 /// The word that tells how much a remark matters.
-const fn word(weight: Weight) -> &'static str {
-    match weight {
-        Weight::Good => "ok",
-        Weight::Change => "new",
-        Weight::Caution => "caution",
-        Weight::Obstacle => "obstacle",
+const fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Good => "ok",
+        Severity::Change => "new",
+        Severity::Note => "note",
+        Severity::Warning => "caution",
+        Severity::Error => "obstacle",
     }
 }
 
 /// What is stored and whether it can be written; and whether this is a first start.
-fn offset(args: &CheckArgs, loaded: &Loaded) -> (Vec<Remark>, bool) {
+fn offset(args: &CheckArgs, loaded: &Loaded) -> (Vec<Diagnosis>, bool) {
     let (dir, partition) = (data_dir(&args.data), partition(&loaded.connector));
     let (stored, first_start) = match FileStore::peek(&dir, &partition) {
         Err(error) => (obstacles(error.for_good()), false),
         // It reads existing rows, as a first start does.
         Ok(Some(stored)) if stored.connect.is_unfinished_snapshot() => {
             let text = "a snapshot was interrupted: a start goes on with it";
-            (vec![Remark::new(Weight::Change, text)], true)
+            (vec![Diagnosis::change(text)], true)
         }
         Ok(stored) => match stored.as_ref().and_then(|stored| stored.start()) {
             Some(from) => {
                 let text = format!("a start goes on from the stored offset {from}");
-                (vec![Remark::new(Weight::Good, text)], false)
+                (vec![Diagnosis::good(text)], false)
             }
             None => {
                 let text = "no offset is stored: this is a first start";
-                (vec![Remark::new(Weight::Change, text)], true)
+                (vec![Diagnosis::change(text)], true)
             }
         },
     };
@@ -143,15 +153,15 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> (Vec<Remark>, bool) {
         Ok(()) => {}
         // As with the slot: whoever looks at a connector that runs has no obstacle to remove.
         Err(error @ walferry_offset::Error::Locked { .. }) => remarks.push(
-            Remark::new(Weight::Caution, format!("{error}, perhaps by this connector"))
-                .remedy("stop that process before the start, or give this one another `--data-dir`"),
+            Diagnosis::warning(Kind::DataDirLocked, format!("{error}, perhaps by this connector"))
+                .with_hint("stop that process before the start, or give this one another `--data-dir`"),
         ),
         Err(error) => remarks.extend(obstacles(error.for_good())),
     }
     (remarks, first_start)
 }
 
-async fn postgres(loaded: &Loaded, first_start: bool) -> Vec<Remark> {
+async fn postgres(loaded: &Loaded, first_start: bool) -> Vec<Diagnosis> {
     let config = &loaded.connector;
     let policy = snapshot_policy(config);
     let snapshot = policy.at_every_start || (first_start && policy.at_first_start);
@@ -165,7 +175,7 @@ async fn postgres(loaded: &Loaded, first_start: bool) -> Vec<Remark> {
 }
 
 /// An EventRouter needs a table to work on, and TimescaleDb needs TimescaleDB's catalog; a start is refused where one is missing.
-async fn requirements(loaded: &Loaded) -> Vec<Remark> {
+async fn requirements(loaded: &Loaded) -> Vec<Diagnosis> {
     let config = &loaded.connector;
     let look = async {
         let status = std::sync::Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
@@ -187,7 +197,7 @@ async fn requirements(loaded: &Loaded) -> Vec<Remark> {
     look.await.map_or_else(obstacles, |()| Vec::new())
 }
 
-fn kafka_side(loaded: &Loaded) -> Result<Vec<Remark>, Error> {
+fn kafka_side(loaded: &Loaded) -> Result<Vec<Diagnosis>, Error> {
     let settings = kafka(loaded)?;
     // Topics of rows are known only once rows come.
     let dead_letters: Vec<String> = loaded
@@ -201,30 +211,25 @@ fn kafka_side(loaded: &Loaded) -> Result<Vec<Remark>, Error> {
 }
 
 /// The address of the admin endpoint, and whether it is free.
-fn admin(args: &CheckArgs, connectors: &[Loaded], runtime: &Runtime) -> Vec<Remark> {
+fn admin(args: &CheckArgs, connectors: &[Loaded], runtime: &Runtime) -> Vec<Diagnosis> {
     let address = match listen::wanted(args.admin, connectors) {
         Ok(address) => address,
-        Err(error) => return error.causes().into_iter().map(Remark::from).collect(),
+        Err(error) => return error.causes(),
     };
     let remark = match runtime.block_on(walferry_admin::bind(address)) {
-        Ok(_) => Remark::new(Weight::Good, format!("the admin endpoint would listen at {address}")),
+        Ok(_) => Diagnosis::good(format!("the admin endpoint would listen at {address}")),
         Err(error) => {
-            let hint = error.hint();
             // A connector that runs already listens there.
-            let weight = match error.source.kind() {
-                io::ErrorKind::AddrInUse => Weight::Caution,
-                _ => Weight::Obstacle,
+            let tell = match error.source.kind() {
+                io::ErrorKind::AddrInUse => Diagnosis::warning,
+                _ => Diagnosis::error,
             };
-            let remark = Remark::new(weight, Failure::chain(&error));
-            match hint {
-                Some(hint) => remark.remedy(hint),
-                None => remark,
-            }
+            tell(Kind::AdminAddress, Failure::chain(&error)).with_any_hint(error.hint())
         }
     };
     vec![remark]
 }
 
-fn obstacles(failure: Failure) -> Vec<Remark> {
-    failure.causes.into_iter().map(Remark::from).collect()
+fn obstacles(failure: Failure) -> Vec<Diagnosis> {
+    failure.causes
 }

@@ -23,9 +23,11 @@ pub(crate) struct Cli {
 const AFTER_HELP: &str = "\
 Exit codes of `run`:
   0  stopped by SIGTERM or SIGINT, everything delivered is stored and confirmed
+  1  something that may pass was tried as often as errors.max.retries says
   2  configuration, privileges, server or slot: a person has to mend something
   3  a record cannot be converted or delivered
-  4  the data directory or the stored offset is damaged, in use or not writable";
+  4  the data directory or the stored offset is damaged, in use or not writable
+Each error has a code such as WF0301; `walferry explain WF0301` tells what it means and what to do.";
 
 /// A command.
 #[derive(Debug, Subcommand)]
@@ -39,6 +41,12 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Look at, export or import stored offsets
     Offsets(OffsetsArgs),
+    /// Explain the code of an error or a warning, or list all codes
+    Explain {
+        /// Code such as WF0301, or its word such as slot_in_use; without it, all codes are listed
+        #[arg(value_name = "CODE")]
+        code: Option<String>,
+    },
     /// Print a completion script for a shell
     Completions {
         /// Shell

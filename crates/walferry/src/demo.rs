@@ -17,6 +17,7 @@ use tokio::{
     sync::watch,
     task::LocalSet,
 };
+use walferry_diagnosis::Kind;
 use walferry_kafka::demo::DemoCluster;
 
 use self::{play::Play, programs::Programs, scratch::Scratch, screen::Screen, server::Server};
@@ -50,15 +51,16 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Error> {
             .try_for_each(|topic| cluster.create_topic(topic, PARTITIONS))?;
         Ok(cluster)
     });
-    let cluster =
-        cluster.map_err(|error| Error::setup("the demo's Kafka did not start").cause(error.to_string(), None))?;
-    let mut scratch = Scratch::new(programs.account())
-        .map_err(|error| Error::setup("the demo has no folder for its files").cause(error.to_string(), None))?;
+    let cluster = cluster
+        .map_err(|error| Error::new(Kind::Demo, "the demo's Kafka did not start").cause(error.to_string(), None))?;
+    let mut scratch = Scratch::new(programs.account()).map_err(|error| {
+        Error::new(Kind::Demo, "the demo has no folder for its files").cause(error.to_string(), None)
+    })?;
     let server = Server::start(&programs, &mut scratch)?;
     let configuration = configuration(&server);
     let file = scratch
         .write("connector.json", &configuration)
-        .map_err(|error| Error::setup("the demo cannot write its files").cause(error.to_string(), None))?;
+        .map_err(|error| Error::new(Kind::Demo, "the demo cannot write its files").cause(error.to_string(), None))?;
     let loaded = load(&ConnectorArgs {
         config: vec![file],
         worker: None,
@@ -135,5 +137,5 @@ fn stop_at_signals() -> watch::Sender<bool> {
 
 /// The output cannot be written, to a disk that is full, say.
 fn shown(written: io::Result<()>) -> Result<(), Error> {
-    written.map_err(|error| Error::setup("the demo cannot be shown any more").cause(error.to_string(), None))
+    written.map_err(|error| Error::new(Kind::Demo, "the demo cannot be shown any more").cause(error.to_string(), None))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use walferry_engine::{Cause, Disposition, Exit, Failure};
+use walferry_engine::{Diagnosis, Disposition, Exit, Failure, Kind};
 
 use crate::logging;
 
@@ -12,11 +12,13 @@ use crate::logging;
 /// error: connector "orders" did not start
 ///   cause: replication slot dbz_orders is read by process 4711
 ///   hint:  stop process 4711, or set `slot.name`
+///   code:  WF0301 (`walferry explain WF0301` tells more)
 /// ```
 #[derive(Debug)]
 pub(crate) struct Error {
     what: String,
-    causes: Vec<Cause>,
+    kind: Kind,
+    causes: Vec<Diagnosis>,
     /// Exit code.
     pub(crate) exit: Exit,
     /// It stands on standard error already: each error is told once.
@@ -24,44 +26,41 @@ pub(crate) struct Error {
 }
 
 impl Error {
-    /// Something is wrong with what the user gave.
-    pub(crate) fn setup(what: impl Into<String>) -> Self {
-        Self::new(Exit::Setup, what)
-    }
-
-    /// Without a cause so far.
-    pub(crate) fn new(exit: Exit, what: impl Into<String>) -> Self {
+    /// Without a cause so far. The exit code follows from the kind.
+    pub(crate) fn new(kind: Kind, what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
+            kind,
             causes: Vec::new(),
-            exit,
+            exit: kind.exit(),
             told: false,
         }
     }
 
-    /// With one more cause.
-    pub(crate) fn cause(mut self, what: impl Into<String>, hint: Option<String>) -> Self {
-        self.causes.push(Cause {
-            what: what.into(),
-            hint,
-        });
+    /// With one more cause, of the same kind.
+    pub(crate) fn cause(self, what: impl Into<String>, hint: Option<String>) -> Self {
+        let cause = Diagnosis::error(self.kind, what).with_any_hint(hint);
+        self.because([cause])
+    }
+
+    /// With more causes.
+    pub(crate) fn because(mut self, causes: impl IntoIterator<Item = Diagnosis>) -> Self {
+        self.causes.extend(causes);
         self
     }
 
     /// A failure of the engine or of an edge, with the key of the record that it is about.
     pub(crate) fn failure(what: impl Into<String>, mut failure: Failure) -> Self {
         if let (Some(key), Some(cause)) = (&failure.record_key, failure.causes.first_mut()) {
-            cause.what.push_str(&format!("; the record's key is {key}"));
+            cause.text.push_str(&format!("; the record's key is {key}"));
         }
         let exit = match failure.disposition {
             Disposition::Stop(exit) => exit,
             Disposition::Retry | Disposition::Replay => Exit::Setup,
         };
         Self {
-            what: what.into(),
-            causes: failure.causes,
             exit,
-            told: false,
+            ..Self::new(failure.kind, what).because(failure.causes)
         }
     }
 
@@ -72,7 +71,7 @@ impl Error {
     }
 
     /// Its reasons.
-    pub(crate) fn causes(self) -> Vec<Cause> {
+    pub(crate) fn causes(self) -> Vec<Diagnosis> {
         self.causes
     }
 
@@ -89,16 +88,28 @@ impl Error {
         }
     }
 
+    /// The code that stands for all of it: that of the first cause.
+    fn code(&self) -> &'static str {
+        let first = self.causes.first().and_then(Diagnosis::code);
+        first.unwrap_or_else(|| self.kind.code())
+    }
+
     /// In the form of the log's lines.
     fn json(&self) -> serde_json::Value {
-        let causes = self.causes.iter().map(|cause| match &cause.hint {
-            Some(hint) => serde_json::json!({ "cause": cause.what, "hint": hint }),
-            None => serde_json::json!({ "cause": cause.what }),
+        let causes = self.causes.iter().map(|cause| {
+            let mut json = serde_json::json!({ "cause": cause.sentence() });
+            for (name, text) in [("hint", cause.hint.as_deref()), ("code", cause.code())] {
+                if let Some(text) = text {
+                    json[name] = text.into();
+                }
+            }
+            json
         });
+        let causes: Vec<_> = causes.collect();
         serde_json::json!({
             "timestamp": logging::now(),
             "level": "ERROR",
-            "fields": { "message": self.what, "causes": causes.collect::<Vec<_>>(), "exit": self.exit as u8 },
+            "fields": { "message": self.what, "code": self.code(), "causes": causes, "exit": self.exit as u8 },
             "target": "walferry",
         })
     }
@@ -108,12 +119,20 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.what)?;
         for cause in &self.causes {
-            write!(f, "\n  cause: {}", indented(&cause.what))?;
+            write!(f, "\n  cause: {}", indented(&cause.sentence()))?;
             if let Some(hint) = &cause.hint {
                 write!(f, "\n  hint:  {}", indented(hint))?;
             }
+            if let Some(code) = cause.code() {
+                write!(f, "\n  code:  {code}")?;
+            }
         }
-        Ok(())
+        let code = self.code();
+        match self.causes.len() {
+            0 => write!(f, "\n  code:  {code} (`walferry explain {code}` tells more)"),
+            1 => write!(f, " (`walferry explain {code}` tells more)"),
+            _ => write!(f, "\n`walferry explain {code}` tells more of a code"),
+        }
     }
 }
 
@@ -127,14 +146,20 @@ mod tests {
 
     #[test]
     fn as_json_an_error_keeps_its_causes_apart() {
-        let error = Error::setup("it did not start")
+        let error = Error::new(Kind::SlotLost, "it did not start")
             .cause("a\nb", Some("c".into()))
-            .cause("d", None);
+            .because([Diagnosis::error(Kind::WalLevel, "is low").at("wal_level")]);
         let json = error.json();
         assert_eq!(
             json["fields"],
             serde_json::json!({
-                "message": "it did not start", "causes": [{ "cause": "a\nb", "hint": "c" }, { "cause": "d" }], "exit": 2
+                "message": "it did not start",
+                "code": "WF0302",
+                "causes": [
+                    { "cause": "a\nb", "hint": "c", "code": "WF0302" },
+                    { "cause": "wal_level is low", "code": "WF0215" }
+                ],
+                "exit": 2
             })
         );
         assert_eq!(json["level"], "ERROR");
@@ -142,17 +167,39 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_has_its_hint_below_it() {
-        let error = Error::setup("connector \"orders\" did not start")
-            .cause(
-                "replication slot s is read by process 7",
-                Some("stop process 7, or set `slot.name`".into()),
-            )
-            .cause("two\nlines", None);
+    fn every_cause_has_its_hint_and_its_code_below_it() {
+        let error = Error::new(Kind::SlotInUse, "connector \"orders\" did not start").cause(
+            "replication slot s is read by process 7",
+            Some("stop process 7, or set `slot.name`".into()),
+        );
+        let first = "error: connector \"orders\" did not start\n  cause: replication slot s is read by process 7\n  \
+                     hint:  stop process 7, or set `slot.name`\n  code:  WF0301";
         assert_eq!(
             error.to_string(),
-            "error: connector \"orders\" did not start\n  cause: replication slot s is read by process 7\n  \
-             hint:  stop process 7, or set `slot.name`\n  cause: two\n         lines"
+            format!("{first} (`walferry explain WF0301` tells more)")
         );
+        assert_eq!(
+            error.cause("two\nlines", None).to_string(),
+            format!(
+                "{first}\n  cause: two\n         lines\n  code:  WF0301\n`walferry explain WF0301` tells more of a code"
+            )
+        );
+        assert_eq!(
+            Error::new(Kind::CheckRefused, "see above").to_string(),
+            "error: see above\n  code:  WF0710 (`walferry explain WF0710` tells more)"
+        );
+    }
+
+    #[test]
+    fn the_exit_code_follows_from_the_kind_of_failure() {
+        for (kind, exit) in [
+            (Kind::SlotLost, 2),
+            (Kind::RecordTooLarge, 3),
+            (Kind::OffsetDamaged, 4),
+            (Kind::Panic, 1),
+        ] {
+            let error = Error::failure("it has stopped", Failure::stop(kind, "what", "hint"));
+            assert_eq!(error.exit as u8, exit, "{kind}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Where the admin endpoint listens when no flag says it.
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use walferry_diagnosis::Kind;
 
 use walferry_config::shown_address;
 
@@ -28,7 +29,7 @@ pub(crate) fn address(listeners: &[String]) -> Result<SocketAddr, Error> {
         scheme.eq_ignore_ascii_case("http").then_some(rest)
     });
     let failed = |what: String, hint: &str| {
-        Err(Error::setup("the admin endpoint did not start").cause(what, Some(hint.to_owned())))
+        Err(Error::new(Kind::AdminAddress, "the admin endpoint did not start").cause(what, Some(hint.to_owned())))
     };
     let Some(text) = text else {
         let without_scheme = listeners.iter().find(|listener| !listener.contains("://"));

@@ -7,6 +7,7 @@ use std::{
 
 use tracing::{info, warn};
 use walferry_config::{Connector, FileError, Findings, Lookup, Submitted, Worker, shown_address, shown_text};
+use walferry_diagnosis::{Diagnosis, Kind};
 
 use crate::{
     assemble,
@@ -39,14 +40,7 @@ pub(crate) struct Loaded {
 pub(crate) struct Configuration {
     pub(crate) connectors: Vec<Loaded>,
     /// What has been logged as a warning.
-    pub(crate) warnings: Vec<Told>,
-}
-
-/// A warning, as it is told: it begins with the name of its property.
-#[derive(Debug, Clone)]
-pub(crate) struct Told {
-    pub(crate) what: String,
-    pub(crate) hint: Option<String>,
+    pub(crate) warnings: Vec<Diagnosis>,
 }
 
 /// Reads everything that the arguments name. All problems of all files are told at once.
@@ -69,19 +63,21 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
         .or_else(|| worker.as_ref()?.bootstrap_servers.clone());
     if servers.is_none() && worker.is_some() {
         problems.push(
+            Kind::ServersMissing,
             "bootstrap.servers is missing: nothing says where Kafka is".into(),
-            Some("give `--bootstrap-servers host:port`, or a worker file that has it with `--worker FILE`".into()),
+            "give `--bootstrap-servers host:port`, or a worker file that has it with `--worker FILE`",
         );
     }
     // Anything but a list of hosts may have credentials in it, which every error about the brokers would repeat.
     let no_list = |servers: &&String| servers.contains('@') || shown_text(servers) != servers.as_str();
     if let Some(servers) = servers.as_ref().filter(no_list) {
         problems.push(
+            Kind::PropertyValue,
             format!(
                 "bootstrap.servers is {}, which is no list of hosts with ports",
                 shown_address(servers)
             ),
-            Some("write host:port,host:port; user and password belong into sasl.jaas.config".into()),
+            "write host:port,host:port; user and password belong into sasl.jaas.config",
         );
     }
     // Connectors are looked at also when the worker is not usable, so that their problems are in the same report.
@@ -94,8 +90,9 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
     for (i, connector) in connectors.iter().enumerate() {
         if connectors[..i].iter().any(|other| other.name == connector.name) {
             problems.push(
+                Kind::ConnectorsClash,
                 format!("two connectors are named {:?}", connector.name),
-                Some("give each its own `name`: offsets are kept under it".into()),
+                "give each its own `name`: offsets are kept under it",
             );
         }
     }
@@ -121,13 +118,14 @@ fn one_slot_each(connectors: &[Connector], problems: &mut Problems) {
         let same = |other: &&Connector| other.slot.name == connector.slot.name && server(other) == server(connector);
         if let Some(other) = connectors[..i].iter().find(same) {
             problems.push(
+                Kind::ConnectorsClash,
                 format!(
                     "connectors {:?} and {:?} have one slot.name, {:?}, on one server: one of them would wait for ever",
                     other.name,
                     connector.name,
                     connector.slot.name.as_str()
                 ),
-                Some("give each connector its own `slot.name`: a slot feeds one connector".into()),
+                "give each connector its own `slot.name`: a slot feeds one connector",
             );
         }
     }
@@ -138,7 +136,7 @@ pub(crate) fn load_connector(path: &Path) -> Result<Connector, Error> {
     let mut problems = Problems::default();
     let connector = connector(path, &Worker::default(), &mut problems);
     problems.finish()?;
-    connector.ok_or_else(|| Error::setup(format!("{} is not usable", path.display())))
+    connector.ok_or_else(|| Error::new(Kind::FileUnusable, format!("{} is not usable", path.display())))
 }
 
 fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<Connector> {
@@ -165,13 +163,13 @@ enum Role {
 /// What is wrong so far.
 #[derive(Default)]
 struct Problems {
-    all: Vec<(String, Option<String>)>,
-    warnings: Vec<Told>,
+    all: Vec<Diagnosis>,
+    warnings: Vec<Diagnosis>,
 }
 
 impl Problems {
-    fn push(&mut self, what: String, hint: Option<String>) {
-        self.all.push((what, hint));
+    fn push(&mut self, kind: Kind, what: String, hint: impl Into<String>) {
+        self.all.push(Diagnosis::error(kind, what).with_hint(hint));
     }
 
     fn read(&mut self, path: &Path, role: Role) -> Option<Submitted> {
@@ -180,8 +178,9 @@ impl Problems {
             Ok(text) => text,
             Err(error) => {
                 self.push(
+                    Kind::FileUnusable,
                     format!("{place} cannot be read: {error}"),
-                    Some(unreadable(path, &error)),
+                    unreadable(path, &error),
                 );
                 return None;
             }
@@ -191,7 +190,7 @@ impl Problems {
                 self.add(path, &findings);
                 match misplaced(&submitted, role) {
                     Some((what, hint)) => {
-                        self.push(format!("{place} {what}"), Some(hint.into()));
+                        self.push(Kind::FileUnusable, format!("{place} {what}"), hint);
                         None
                     }
                     None => Some(submitted),
@@ -199,9 +198,10 @@ impl Problems {
             }
             // A worker has a default for everything.
             Err(FileError::Empty) if role == Role::Worker => {
-                let what = format!("{place} holds no property: every worker property has its default");
-                warn!("{what}");
-                self.warnings.push(Told { what, hint: None });
+                let what = "holds no property: every worker property has its default";
+                let warning = Diagnosis::warning(Kind::FileUnusable, what).at(place.to_string());
+                warn!(code = warning.code(), "{}", warning.sentence());
+                self.warnings.push(warning);
                 Some(Submitted::default())
             }
             Err(error) => {
@@ -211,7 +211,7 @@ impl Problems {
                 } else {
                     ""
                 };
-                self.push(format!("{place} {is}{error}"), Some(hint));
+                self.push(Kind::FileUnusable, format!("{place} {is}{error}"), hint);
                 None
             }
         }
@@ -221,39 +221,27 @@ impl Problems {
     fn add(&mut self, path: &Path, findings: &Findings) {
         let place = path.display();
         for problem in findings.problems() {
-            self.push(
-                format!("{place}: {} {}", problem.property, problem.message),
-                problem.hint.clone(),
-            );
+            let problem = problem.clone();
+            let within = format!("{place}: {}", problem.place);
+            self.all.push(problem.at(within));
         }
         for warning in findings.warnings() {
-            let what = format!("{} {}", warning.property, warning.message);
-            let hint = warning.hint.as_deref();
-            warn!(file = %place, property = warning.property, hint, "{what}");
-            self.warnings.push(Told {
-                what,
-                hint: warning.hint.clone(),
-            });
+            let (code, hint) = (warning.code(), warning.hint.as_deref());
+            warn!(file = %place, property = warning.place, code, hint, "{}", warning.sentence());
+            self.warnings.push(warning.clone());
         }
         for note in findings.notes() {
-            info!(file = %place, property = note.property, "{} {}", note.property, note.message);
+            info!(file = %place, property = note.place, code = note.code(), "{}", note.sentence());
         }
     }
 
     fn finish(self) -> Result<(), Error> {
-        let count = self.all.len();
-        if count == 0 {
-            return Ok(());
-        }
-        let what = if count == 1 {
-            "the configuration has a problem".into()
-        } else {
-            format!("the configuration has {count} problems")
+        let what = match self.all.len() {
+            0 => return Ok(()),
+            1 => "the configuration has a problem".to_owned(),
+            count => format!("the configuration has {count} problems"),
         };
-        Err(self
-            .all
-            .into_iter()
-            .fold(Error::setup(what), |error, (what, hint)| error.cause(what, hint)))
+        Err(Error::new(Kind::Configuration, what).because(self.all))
     }
 }
 

@@ -7,6 +7,7 @@ mod cli;
 #[cfg(feature = "demo")]
 mod demo;
 mod error;
+mod explain;
 mod listen;
 mod load;
 mod logging;
@@ -59,6 +60,7 @@ fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
         #[cfg(feature = "demo")]
         Command::Demo(args) => demo::demo(&args),
         Command::Offsets(args) => offsets::offsets(args.command),
+        Command::Explain { code } => explain::explain(code.as_deref()),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "walferry", &mut io::stdout());
             Ok(())

@@ -3,10 +3,11 @@
 mod skip_gap;
 
 use std::{fs, path::Path};
+use walferry_diagnosis::Kind;
 
 use tracing::warn;
 use walferry_config::Connector;
-use walferry_engine::{Exit, history::History};
+use walferry_engine::{Diagnosis, history::History};
 use walferry_offset::{FileStore, export_rest, import};
 use walferry_pgoutput::Lsn;
 use walferry_snapshot::Done;
@@ -120,7 +121,12 @@ fn show_history(history: &History) {
 fn accept_history(which: &OffsetArgs) -> Result<(), Error> {
     let connector = load_connector(&which.config)?;
     let store = open(&connector, which)?;
-    let refuse = || Error::setup(format!("connector {:?} is as it was", connector.name));
+    let refuse = || {
+        Error::new(
+            Kind::OffsetUnchanged,
+            format!("connector {:?} is as it was", connector.name),
+        )
+    };
     let stored = store.read().map_err(|error| unusable(&connector, error))?;
     let Some(mut stored) = stored else {
         return Err(refuse().cause("it has no stored offset, so there is nothing to accept", None));
@@ -148,14 +154,20 @@ fn export(which: &OffsetArgs) -> Result<(), Error> {
 fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> {
     let connector = load_connector(&which.config)?;
     let partition = partition(&connector);
-    let refuse = || Error::setup(format!("the offset of connector {:?} was not imported", connector.name));
+    let refuse = || {
+        Error::new(
+            Kind::OffsetImport,
+            format!("the offset of connector {:?} was not imported", connector.name),
+        )
+    };
     let text =
         fs::read_to_string(file).map_err(|error| refuse().cause(format!("{}: {error}", file.display()), None))?;
     let import = import(&partition, &text)
         .map_err(|error| refuse().cause(format!("{}: {error}", file.display()), Some(error.hint())))?;
     let store = open(&connector, which)?;
     if !force && store.read().map_err(|error| unusable(&connector, error))?.is_some() {
-        return Err(refuse().cause("there is an offset already", Some("replace it with `--force`".into())));
+        let there = Diagnosis::error(Kind::OffsetUnchanged, "there is an offset already");
+        return Err(refuse().because([there.with_hint("replace it with `--force`")]));
     }
     store
         .replace(&import.offset)
@@ -200,7 +212,7 @@ fn unusable(connector: &Connector, error: walferry_offset::Error) -> Error {
             |pid| format!("process {pid}, which runs it"),
         );
         let hint = format!("stop the connector first ({process}), and do this while it is stopped");
-        return Error::new(Exit::State, what).cause(error.to_string(), Some(hint));
+        return Error::new(Kind::DataDirLocked, what).cause(error.to_string(), Some(hint));
     }
     Error::failure(what, error.for_good())
 }

@@ -1,6 +1,7 @@
 //! The connectors of a process: each is put together from its configuration, on a thread of its own, whenever it starts.
 
 use std::{path::Path, sync::Arc};
+use walferry_diagnosis::Kind;
 
 use tokio::{
     runtime::{self, Runtime},
@@ -9,7 +10,7 @@ use tokio::{
 };
 use tracing::{Instrument, error_span, info};
 use walferry_engine::{
-    Exit, Failure, Target,
+    Failure, Target,
     status::{Phase, Status},
     supervisor::{Body, Supervisor},
 };
@@ -54,12 +55,7 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| {
         let what = format!("the runtime does not start: {error}");
-        Failure::stop(
-            Exit::Setup,
-            "no_runtime",
-            what,
-            "raise the limit of open files (`ulimit -n`)",
-        )
+        Failure::stop(Kind::NoRuntime, what, "raise the limit of open files (`ulimit -n`)")
     })
 }
 

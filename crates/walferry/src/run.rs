@@ -17,6 +17,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 use walferry_admin::Admin;
+use walferry_diagnosis::Kind;
 use walferry_engine::{
     Failure,
     supervisor::{Connectors as _, Supervisor},
@@ -74,7 +75,7 @@ async fn serve(wanted: SocketAddr, bars: &Bars, loaded: &[Loaded], data_dir: &Pa
 async fn listen(wanted: SocketAddr) -> Result<TcpListener, Error> {
     let listener = walferry_admin::bind(wanted).await.map_err(|error| {
         let hint = error.hint();
-        Error::setup("the admin endpoint did not start").cause(Failure::chain(&error), hint)
+        Error::new(Kind::AdminAddress, "the admin endpoint did not start").cause(Failure::chain(&error), hint)
     })?;
     // Port 0 is whichever is free.
     let address = listener.local_addr().unwrap_or(wanted);

@@ -5,6 +5,7 @@ use std::{
     io::{self, Write},
     process,
 };
+use walferry_diagnosis::Kind;
 
 use crate::error::Error;
 
@@ -21,7 +22,7 @@ pub(crate) use say;
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Error::setup(format!("the output cannot be written: {error}")).tell();
+            Error::new(Kind::Output, format!("the output cannot be written: {error}")).tell();
             process::exit(2);
         }
         _ => {}

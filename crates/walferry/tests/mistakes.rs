@@ -205,7 +205,7 @@ fn warnings_begin_with_their_property_and_check_counts_and_repeats_them() {
     told.has(&[
         "WARN table.inculde.list is not a property that Walferry knows",
         "2 warnings about the configuration:\n",
-        "warning  table.inculde.list is not a property that Walferry knows; it has no effect\n           → did you mean table.include.list?",
+        "warning  table.inculde.list is not a property that Walferry knows; it has no effect [WF0103]\n           → did you mean table.include.list?",
         "→ write producer.override.acks for this connector",
     ]);
     assert!(!told.stderr.contains("WARN _comment"), "{}", told.stderr);
@@ -337,6 +337,8 @@ fn an_error_is_told_once_and_as_json_where_json_is_asked_for() {
         "{cause}"
     );
     assert!(cause["hint"].is_string(), "{cause}");
+    assert_eq!(cause["code"], "WF0101", "{cause}");
+    assert_eq!(errors[0]["fields"]["code"], "WF0101", "{}", errors[0]);
 
     // One that comes up while it runs.
     let scene = Scene::new(&[("errors.max.retries", "0")]);
@@ -526,4 +528,27 @@ fn no_place_that_prints_shows_a_secret() {
     running.get("/ui/data", |answer| answer.contains("refused"));
     assert!(!running.log().contains(SECRET), "{}", running.log());
     assert!(Path::new(&scene.path("data")).exists());
+}
+
+#[test]
+fn a_code_is_explained_and_one_that_is_none_is_an_error_with_the_nearest() {
+    let scene = Scene::new(&[]);
+    for text in ["WF0301", "wf0301", "slot_in_use"] {
+        let told = scene.run(&["explain", text]);
+        told.has(&["WF0301 slot_in_use", "What it means:", "What to do:", "Exit code:"]);
+        assert_eq!(told.code, Some(0), "{text}");
+    }
+    let all = scene.run(&["explain"]);
+    all.has(&["WF0101", "WF0301", "WF0707", "Kafka"]);
+
+    let unknown = scene.run(&["explain", "slot_in_usse"]);
+    unknown.has(&[
+        "there is no code \"slot_in_usse\"",
+        "did you mean WF0301 (slot_in_use)?",
+        "code:  WF0707",
+    ]);
+    assert_eq!(unknown.code, Some(2));
+    scene
+        .run(&["explain", "something"])
+        .has(&["`walferry explain` lists all codes"]);
 }

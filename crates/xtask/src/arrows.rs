@@ -16,11 +16,16 @@ struct Row {
     may_see: &'static str,
 }
 
-const ROWS: [Row; 7] = [
+const ROWS: [Row; 8] = [
+    Row {
+        crates: "diagnosis",
+        pure: true,
+        may_see: "",
+    },
     Row {
         crates: "pgoutput record config telemetry",
         pure: true,
-        may_see: "",
+        may_see: "diagnosis",
     },
     Row {
         crates: "keystore",
@@ -30,27 +35,27 @@ const ROWS: [Row; 7] = [
     Row {
         crates: "event",
         pure: true,
-        may_see: "pgoutput record config telemetry",
+        may_see: "diagnosis pgoutput record config telemetry",
     },
     Row {
         crates: "transform converter",
         pure: true,
-        may_see: "record config telemetry",
+        may_see: "diagnosis record config telemetry",
     },
     Row {
         crates: "snapshot",
         pure: true,
-        may_see: "pgoutput config telemetry",
+        may_see: "diagnosis pgoutput config telemetry",
     },
     Row {
         crates: "engine",
         pure: false,
-        may_see: "event transform converter snapshot pgoutput record config telemetry",
+        may_see: "event transform converter snapshot diagnosis pgoutput record config telemetry",
     },
     Row {
         crates: "postgres kafka offset registry admin",
         pure: false,
-        may_see: "engine event transform converter snapshot pgoutput record config telemetry keystore",
+        may_see: "engine event transform converter snapshot diagnosis pgoutput record config telemetry keystore",
     },
 ];
 

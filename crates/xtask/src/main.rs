@@ -7,6 +7,8 @@ mod demo;
 mod docs;
 mod golden;
 mod provide;
+#[cfg(test)]
+mod read;
 mod shell;
 mod soak;
 mod test;

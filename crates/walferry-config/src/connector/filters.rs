@@ -1,5 +1,7 @@
 //! Which tables, columns and messages are captured.
 
+use walferry_diagnosis::Kind;
+
 use super::columns::{ColumnPattern, numbered};
 use crate::properties;
 use crate::property::{Group, Property, Support};
@@ -165,7 +167,10 @@ fn filter(reader: &mut Reader<'_>, include: &Property<RegexList>, exclude: &Prop
         (true, false) => Filter::Exclude(excluded),
         (false, false) => {
             let message = format!("is set together with {}", include.name());
-            reader.problem(exclude.name(), message).hint("keep one of the two");
+            reader
+                .problem(exclude.name(), message)
+                .kind(Kind::PropertiesClash)
+                .hint("keep one of the two");
             Filter::All
         }
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use walferry_diagnosis::Kind;
+
 use crate::property::{Group, Property, Support};
 use crate::reader::{Options, Reader};
 use crate::sanitize::quoted;
@@ -206,13 +208,15 @@ fn converter(reader: &mut Reader<'_>, property: &Property<Option<String>>, worke
         return Plugin { class, options };
     }
     for (option, _) in options.iter().filter(|(option, _)| *option != "plugin.version") {
-        let finding = reader.warning(
-            &format!("{}.{option}", property.name()),
-            format!(
-                "has no effect without {} in the connector; Kafka Connect ignores it, too",
-                property.name()
-            ),
-        );
+        let finding = reader
+            .warning(
+                &format!("{}.{option}", property.name()),
+                format!(
+                    "has no effect without {} in the connector; Kafka Connect ignores it, too",
+                    property.name()
+                ),
+            )
+            .kind(Kind::PropertyWithoutEffect);
         finding.hint(format!(
             "set {} as well (the worker's is {}), or remove it",
             property.name(),
@@ -280,10 +284,12 @@ pub(super) fn names(reader: &mut Reader<'_>, list: &Property<Vec<String>>) -> Ve
         .filter_map(|(option, _)| option.split('.').next())
         .collect();
     for name in unlisted {
-        let finding = reader.warning(
-            &format!("{}.{name}.*", list.name()),
-            format!("has no effect: {} does not list {name}", list.name()),
-        );
+        let finding = reader
+            .warning(
+                &format!("{}.{name}.*", list.name()),
+                format!("has no effect: {} does not list {name}", list.name()),
+            )
+            .kind(Kind::PropertyWithoutEffect);
         finding.hint(format!("add {name} to {}", list.name()));
     }
     names
@@ -297,6 +303,7 @@ fn class(reader: &mut Reader<'_>, options: &mut Options) -> String {
     class.unwrap_or_else(|| {
         reader
             .problem(&options.full_name("type"), "is required")
+            .kind(Kind::PropertyMissing)
             .hint("set it to the name of a class, such as io.debezium.transforms.outbox.EventRouter for a transform");
         String::new()
     })
@@ -311,6 +318,7 @@ fn negate(reader: &mut Reader<'_>, options: &mut Options, has_predicate: bool) -
     if !has_predicate {
         reader
             .problem(&name, "has no predicate to turn round")
+            .kind(Kind::PropertiesClash)
             .hint("set predicate as well, or remove negate");
     }
     bool::parse(text.trim()).unwrap_or_else(|error| {
@@ -324,7 +332,9 @@ fn negate(reader: &mut Reader<'_>, options: &mut Options, has_predicate: bool) -
 /// What the worker's `connector.client.config.override.policy` lets a connector override.
 fn check_overrides(reader: &mut Reader<'_>, overrides: &Options, policy: &OverridePolicy) {
     for (property, _) in overrides.iter().filter(|(property, _)| !policy.allows(property)) {
-        let finding = reader.problem(&overrides.full_name(property), "is not allowed by the worker");
+        let finding = reader
+            .problem(&overrides.full_name(property), "is not allowed by the worker")
+            .kind(Kind::OverrideDenied);
         finding.hint(format!("connector.client.config.override.policy is {}", policy.name()));
     }
 }

@@ -27,9 +27,7 @@ pub use framework::{Plugin, Plugins, PredicatePlugin, TransformPlugin};
 pub use post_processors::{ReselectColumns, ReselectFailure};
 pub use postgres::{ChannelBinding, PostgresSection, SslMode};
 pub use slot::{PublicationAutocreate, PublicationSection, ReplicaIdentity, ReplicaIdentityRule, SlotSection};
-pub use snapshot::{
-    ConfigurationBased, RowCountOrder, SnapshotIsolation, SnapshotLocking, SnapshotMode, SnapshotSection,
-};
+pub use snapshot::{ConfigurationBased, SnapshotIsolation, SnapshotLocking, SnapshotMode, SnapshotSection};
 pub use streaming::{ErrorSection, GuardrailAction, LsnFlushMode, OffsetMismatch, StreamingSection, Tolerance};
 pub use topic_creation::{TopicCreation, TopicGroup, TopicSettings};
 pub use topics::{HeartbeatSection, KeyField, TopicNaming, TopicRewrite, TopicSection};

@@ -26,8 +26,6 @@ pub struct SnapshotSection {
     pub include: RegexList,
     /// `snapshot.select.statement.overrides`: the SELECT of a table, by `schema.table`.
     pub select_overrides: BTreeMap<String, String>,
-    /// `snapshot.tables.order.by.row.count`
-    pub order_by_row_count: RowCountOrder,
     /// `snapshot.max.threads`
     pub threads: u32,
     /// `snapshot.delay.ms`
@@ -107,7 +105,7 @@ choices! {
 
 choices! {
     /// In which order tables are read.
-    pub enum RowCountOrder {
+    pub(super) enum RowCountOrder {
         /// As `table.include.list` has them, then by name.
         #[default]
         Disabled = "disabled",
@@ -211,7 +209,6 @@ pub(super) fn read(reader: &mut Reader<'_>) -> SnapshotSection {
         lock_timeout: reader.get(&LOCK_TIMEOUT),
         include: reader.get(&INCLUDE),
         select_overrides: select_overrides(reader),
-        order_by_row_count: reader.get(&ROW_COUNT),
         threads: reader.get(&THREADS),
         delay: reader.get(&DELAY),
         streaming_delay: reader.get(&STREAMING_DELAY),

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::events::FailureHandling;
+use walferry_diagnosis::Kind;
+
 use crate::name::TopicPart;
 use crate::property::{Group, Property, Support};
 use crate::reader::Reader;
@@ -212,7 +214,9 @@ pub(super) fn warn_of_unused_dead_letters(
 ) {
     let stops = errors.tolerance == Tolerance::None && on_processing == FailureHandling::Fail;
     if errors.dead_letter_topic.is_some() && stops {
-        let finding = reader.warning(DEAD_LETTER.name(), "is never used while errors.tolerance is none");
+        let finding = reader
+            .warning(DEAD_LETTER.name(), "is never used while errors.tolerance is none")
+            .kind(Kind::PropertyWithoutEffect);
         finding.hint("set errors.tolerance=all");
     }
 }
@@ -230,7 +234,9 @@ fn flush_mode(reader: &mut Reader<'_>) -> LsnFlushMode {
         } else {
             FLUSH_SOURCE.name()
         };
-        let finding = reader.warning(name, "keeps the slot where it is, and with it the server's log");
+        let finding = reader
+            .warning(name, "keeps the slot where it is, and with it the server's log")
+            .kind(Kind::SlotMode);
         finding.hint("advance the slot yourself with pg_replication_slot_advance, or the server's disk fills");
     }
     mode

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use walferry_diagnosis::Kind;
+
 use crate::properties;
 use crate::property::{Group, Property, Support};
 use crate::reader::{Options, Reader};
@@ -91,10 +93,12 @@ pub(super) fn read(reader: &mut Reader<'_>, enabled: bool) -> Option<TopicCreati
         return None;
     }
     if !enabled {
-        reader.warning(
-            "topic.creation.*",
-            "has no effect: the worker sets topic.creation.enable=false",
-        );
+        reader
+            .warning(
+                "topic.creation.*",
+                "has no effect: the worker sets topic.creation.enable=false",
+            )
+            .kind(Kind::PropertyWithoutEffect);
         return None;
     }
     let default = options.below("default.");
@@ -131,6 +135,7 @@ fn group(reader: &mut Reader<'_>, options: &Options, name: String, default: &Top
     if include.is_empty() {
         reader
             .problem(&options.full_name("include"), "is required")
+            .kind(Kind::PropertyMissing)
             .hint("say which topics belong to the group");
     }
     TopicGroup {
@@ -159,7 +164,9 @@ fn patterns(reader: &mut Reader<'_>, options: &Options, name: &str) -> Vec<JavaR
 fn required(reader: &mut Reader<'_>, options: &Options, name: &str) -> i32 {
     number(reader, options, name).unwrap_or_else(|| {
         if options.get(name).is_none() {
-            let finding = reader.problem(&options.full_name(name), "is required once any topic.creation.* is set");
+            let finding = reader
+                .problem(&options.full_name(name), "is required once any topic.creation.* is set")
+                .kind(Kind::PropertyMissing);
             finding.hint("-1 takes the broker's default");
         }
         -1

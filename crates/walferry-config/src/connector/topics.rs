@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use walferry_diagnosis::Kind;
+
 use crate::name::TopicPart;
 use crate::property::{Group, Property, Support};
 use crate::reader::Reader;
@@ -157,7 +159,9 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (TopicSection, HeartbeatSection) 
         action_query: reader.get(&HEARTBEAT_QUERY),
     };
     if heartbeat.action_query.is_some() && heartbeat.interval.is_none() {
-        let finding = reader.warning(HEARTBEAT_QUERY.name(), "is never run without heartbeats");
+        let finding = reader
+            .warning(HEARTBEAT_QUERY.name(), "is never run without heartbeats")
+            .kind(Kind::PropertyWithoutEffect);
         finding.hint(format!("set {}", HEARTBEAT_INTERVAL.name()));
     }
     (topics, heartbeat)
@@ -170,6 +174,7 @@ fn rewrite(reader: &mut Reader<'_>) -> Option<TopicRewrite> {
                 REGEX.name(),
                 format!("and {} are required by this naming strategy", REPLACEMENT.name()),
             )
+            .kind(Kind::PropertyMissing)
             .hint("set both, or leave topic.naming.strategy out");
         return None;
     };

@@ -171,7 +171,8 @@ impl<L: Listener> Keeper<'_, L> {
         let (pause, failure) = tries.backoff.after(failure)?;
         tries.not_before = Instant::now() + pause;
         warn!(
-            error.kind = failure.kind,
+            code = failure.code(),
+            error.kind = failure.kind.as_str(),
             error = %failure,
             pause_ms = pause.as_millis() as u64,
             "the offset could not be stored: trying again after a pause, delivery goes on"

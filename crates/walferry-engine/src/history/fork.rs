@@ -1,11 +1,12 @@
 //! What becomes of a stored offset on the server that was found.
 
+use walferry_diagnosis::Kind;
 use walferry_pgoutput::Lsn;
 
 use super::{History, Missed, Missing, Parting};
 use crate::{
     delivery::store::StoredOffset,
-    failure::{Exit, Failure},
+    failure::Failure,
     source::{Found, FoundSlot},
 };
 
@@ -95,7 +96,7 @@ pub(crate) fn not_there_yet(slot: &str, found: &Found, stored: &StoredOffset) ->
 }
 
 fn waits(what: String, hint: String) -> Failure {
-    let mut failure = Failure::retry("slot_not_there_yet", what);
+    let mut failure = Failure::retry(Kind::SlotNotThereYet, what);
     failure.causes[0].hint = Some(hint);
     failure
 }
@@ -113,13 +114,12 @@ pub(crate) fn went_back(furthest: Lsn, found: &Found) -> Option<Failure> {
     (furthest > end).then(|| {
         if found.standby {
             return Failure::retry(
-                "standby_behind",
+                Kind::StandbyBehind,
                 format!("the server is a standby that has WAL up to {end}, and {furthest} has been read before"),
             );
         }
         Failure::stop(
-            Exit::Setup,
-            "offset_beyond_server",
+            Kind::OffsetBeyondServer,
             format!("the server has been read up to {furthest}, and its WAL ends at {end}"),
             format!(
                 "the server was restored from a backup, or is another one: rows that were delivered may not exist there. With \
@@ -153,8 +153,7 @@ pub(crate) fn missed(missed: &Missed, stored: &Positions) -> Failure {
     };
     let Positions { from, processed } = stored;
     Failure::stop(
-        Exit::Setup,
-        "another_history",
+        Kind::AnotherHistory,
         format!(
             "the server has another history than the one that was read: {} was delivered, and {there}. The stored offset is \
              {processed}, the stream began at {from}; the histories part somewhere before {}",
@@ -343,8 +342,7 @@ impl Offset<'_> {
             slot, found, confirmed, ..
         } = self;
         Failure::stop(
-            Exit::Setup,
-            "another_history",
+            Kind::AnotherHistory,
             format!(
                 "{what}. The stored offset is {}, replication slot {slot} stands at {confirmed}, and the server's WAL ends at {}",
                 self.processed(),
@@ -436,12 +434,12 @@ mod tests {
         }
     }
 
-    fn judged(found: &Found, stored: &StoredOffset) -> Result<Judged, &'static str> {
+    fn judged(found: &Found, stored: &StoredOffset) -> Result<Judged, Kind> {
         judge("s", found, stored, Mismatch::Refuse, 5).map_err(|failure| failure.kind)
     }
 
     /// Where the stream goes on and what is missing.
-    fn moved(judged: Result<Judged, &'static str>) -> (Option<u64>, Option<(u64, u64)>) {
+    fn moved(judged: Result<Judged, Kind>) -> (Option<u64>, Option<(u64, u64)>) {
         match judged {
             Ok(Judged::Moved(offset)) => {
                 let history = offset.history.expect("it was moved");
@@ -530,7 +528,7 @@ mod tests {
     #[test]
     fn a_slot_past_the_fork_is_refused_unless_the_gap_is_accepted() {
         for stored in [stored(500, 520), stored(350, 520)] {
-            assert_eq!(judged(&promoted(410), &stored), Err("another_history"));
+            assert_eq!(judged(&promoted(410), &stored), Err(Kind::AnotherHistory));
             assert!(judge("s", &promoted(410), &stored, Mismatch::GoOn, 5).is_ok());
         }
         let failure = judge("s", &promoted(410), &stored(500, 520), Mismatch::Refuse, 5).unwrap_err();
@@ -545,7 +543,7 @@ mod tests {
         let mut standby = stored(500, 520);
         standby.history.as_mut().unwrap().standby = true;
         assert_eq!(judged(&promoted(510), &standby), Ok(Judged::Holds));
-        assert_eq!(judged(&promoted(530), &standby), Err("another_history"));
+        assert_eq!(judged(&promoted(530), &standby), Err(Kind::AnotherHistory));
     }
 
     #[test]
@@ -555,9 +553,9 @@ mod tests {
             wal_end: Lsn(510),
             ..primary(300)
         };
-        assert_eq!(judged(&short, &stored(500, 520)), Err("offset_beyond_server"));
+        assert_eq!(judged(&short, &stored(500, 520)), Err(Kind::OffsetBeyondServer));
         let standby = Found { standby: true, ..short };
-        assert_eq!(judged(&standby, &stored(500, 520)), Err("standby_behind"));
+        assert_eq!(judged(&standby, &stored(500, 520)), Err(Kind::StandbyBehind));
     }
 
     #[test]
@@ -570,7 +568,7 @@ mod tests {
             ..promoted(slot)
         };
         assert_eq!(judged(&unknown(300), &stored(500, 520)), Ok(Judged::Holds));
-        assert_eq!(judged(&unknown(510), &stored(500, 520)), Err("another_history"));
+        assert_eq!(judged(&unknown(510), &stored(500, 520)), Err(Kind::AnotherHistory));
     }
 
     #[test]
@@ -601,7 +599,7 @@ mod tests {
     fn a_slot_that_is_not_there_yet_is_told_from_one_that_is_gone() {
         let without = |found: Found| Found { slot: None, ..found };
         let kind = |found: &Found, stored: &StoredOffset| not_there_yet("s", found, stored).map(|f| f.kind);
-        let waits = Some("slot_not_there_yet");
+        let waits = Some(Kind::SlotNotThereYet);
         let standby = Found {
             standby: true,
             ..without(primary(0))

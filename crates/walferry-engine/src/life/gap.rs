@@ -9,6 +9,7 @@ use std::{
     sync::{Mutex, PoisonError, atomic::Ordering::Relaxed},
     time::Duration,
 };
+use walferry_diagnosis::Kind;
 
 use tokio::{
     sync::watch,
@@ -102,7 +103,7 @@ where
             let finding = match self.find_gap(&failure, gaps).await {
                 Ok(finding) => finding,
                 Err(other) => {
-                    warn!(error.kind = other.kind, error = %other, "the gap cannot be looked at; trying again");
+                    warn!(code = other.code(), error.kind = other.kind.as_str(), error = %other, "the gap cannot be looked at; trying again");
                     self.status.set_phase(status::Phase::Waiting(failure));
                     self.wait_for_choice(pause).await;
                     return Ok(());
@@ -219,6 +220,7 @@ where
             error!(
                 lsn.from = %gap.from,
                 lsn.to = gap.to.map(tracing::field::display),
+                code = failure.code(),
                 mend = gap.mend,
                 decide = %format_args!("walferry offsets skip-gap {name}"),
                 "changes may be missing, and nothing behind them is delivered until somebody decides: {}", gap.what
@@ -355,7 +357,7 @@ async fn works(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool, 
     let mut tries = 0;
     loop {
         match attempt(stream, from, upper).await {
-            Err(failure) if failure.kind == "slot_in_use" && tries < TRIES => {
+            Err(failure) if failure.kind == Kind::SlotInUse && tries < TRIES => {
                 tries += 1;
                 sleep(TRY_PAUSE).await;
             }
@@ -504,10 +506,10 @@ mod tests {
 
     #[test]
     fn a_missing_publication_is_a_gap_only_where_there_was_one() {
-        let missing = Failure::stop(crate::Exit::Setup, MISSING, "no publication", "make it");
+        let missing = Failure::stop(MISSING, "no publication", "make it");
         assert!(!missing.clone().or_gap(false).is_gap());
         assert!(missing.or_gap(true).is_gap());
         assert!(Failure::retry(GAP, "no publication").is_gap());
-        assert!(!Failure::retry("unreachable", "refused").is_gap());
+        assert!(!Failure::retry(Kind::Unreachable, "refused").is_gap());
     }
 }

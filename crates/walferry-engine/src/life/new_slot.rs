@@ -8,10 +8,9 @@ use std::{
 use tokio::time::timeout;
 use tracing::info;
 
-use crate::{
-    failure::{Cause, Failure},
-    source::Control,
-};
+use walferry_diagnosis::{Diagnosis, Kind};
+
+use crate::{failure::Failure, source::Control};
 
 /// Whether there is one. When the connector fails for good, nobody would ever read it, and the server would keep WAL for it for
 /// ever: so it is dropped.
@@ -48,13 +47,14 @@ impl NewSlot {
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} s", DROP.as_secs()),
         };
-        failure.causes.push(Cause {
-            what: format!("replication slot {slot}, which this start has made, could not be dropped: {why}"),
-            hint: Some(format!(
-                "if the connector is not started again, `SELECT pg_drop_replication_slot('{slot}')`: until then the server keeps WAL \
-                 for it"
-            )),
-        });
+        let what = format!("replication slot {slot}, which this start has made, could not be dropped: {why}");
+        let mend = format!(
+            "if the connector is not started again, `SELECT pg_drop_replication_slot('{slot}')`: until then the server keeps WAL \
+             for it"
+        );
+        failure
+            .causes
+            .push(Diagnosis::error(Kind::SlotStillThere, what).with_hint(mend));
         failure
     }
 }

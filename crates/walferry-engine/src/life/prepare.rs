@@ -1,6 +1,7 @@
 //! What a session begins with: what the plan makes of publication, slot and offset, and what of existing rows is read first.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
+use walferry_diagnosis::Kind;
 
 use tracing::{info, warn};
 use walferry_config::limited;
@@ -9,7 +10,7 @@ use walferry_snapshot::{Again, Done};
 
 use crate::{
     delivery::store::{OffsetStore, StoredOffset},
-    failure::{Exit, Failure},
+    failure::Failure,
     gap::MISSING,
     history::{self, History, Judged},
     life::{
@@ -421,7 +422,7 @@ where
     async fn with_tables(&mut self, mut plan: SnapshotPlan) -> Result<SnapshotPlan, Failure> {
         let mut tables = self.source.control().tables(self.settings.tables.clone(), &[]).await?;
         limited(|| tables.retain(|table| (self.settings.snapshot_tables)(&table.schema, &table.name)))
-            .map_err(|limit| Failure::stop(Exit::Setup, "regex_limit", limit.to_string(), limit.hint()))?;
+            .map_err(|limit| Failure::stop(Kind::RegexLimit, limit.to_string(), limit.hint()))?;
         // Changes of a table that is left out now pass by: when it comes back, what was read of it is out of date.
         plan.done.keep(|oid| tables.iter().any(|table| table.oid == oid));
         plan.tables = tables;

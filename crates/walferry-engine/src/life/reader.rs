@@ -1,6 +1,7 @@
 //! Reads existing rows where they are due, then the stream, over as many connections as it takes.
 
 use std::{convert::Infallible, future::pending, sync::atomic::Ordering::Relaxed, time::Duration};
+use walferry_diagnosis::Kind;
 
 use bytes::Bytes;
 use tokio::{
@@ -194,7 +195,7 @@ impl<S: Source> Reader<'_, S> {
                 *self.again = again;
                 Ok(())
             }
-            None => Err(Failure::retry("pipeline_ended", "the pipeline has ended")),
+            None => Err(Failure::retry(Kind::PipelineEnded, "the pipeline has ended")),
         }
     }
 
@@ -307,7 +308,7 @@ impl<S: Source> Reader<'_, S> {
             if lineage.parts_from(&found.lineage) != Parting::Same {
                 return Err(Failure::new(
                     Disposition::Replay,
-                    "timeline_changed",
+                    Kind::TimelineChanged,
                     format!(
                         "the server is on timeline {} now, and was on timeline {}: the stored offset is compared with it",
                         found.lineage.now, lineage.now
@@ -336,7 +337,7 @@ impl<S: Source> Reader<'_, S> {
             Plan::Resume { .. } => Ok(()),
             _ => Err(Failure::new(
                 Disposition::Replay,
-                "slot_lost",
+                Kind::SlotLost,
                 format!("replication slot {} is lost: existing rows are read again", s.slot),
                 None,
             )),
@@ -380,7 +381,7 @@ async fn tell_of_silence(status: &Status, chunks: &ChunkSender) -> Infallible {
         silent_looks += 1;
         if silent_looks == SILENT_LOOKS {
             let what = "Postgres does not answer: it sends none of the existing rows";
-            status.set_wait(Some(Failure::retry("silent", what)));
+            status.set_wait(Some(Failure::retry(Kind::Silent, what)));
         }
     }
 }

@@ -60,7 +60,8 @@ impl Retries {
         }
         let (pause, failure) = self.backoff.after(failure)?;
         warn!(
-            error.kind = failure.kind,
+            code = failure.code(),
+            error.kind = failure.kind.as_str(),
             error = failure.for_log(),
             pause_ms = pause.as_millis() as u64,
             "trying again after a pause"
@@ -72,11 +73,13 @@ impl Retries {
 
 #[cfg(test)]
 mod tests {
+    use walferry_diagnosis::Kind;
+
     use super::*;
     use crate::failure::{Disposition, Exit};
 
     fn failure() -> Failure {
-        Failure::retry("unreachable", "connection refused")
+        Failure::retry(Kind::Unreachable, "connection refused")
     }
 
     #[test]
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_a_person_has_to_mend_is_not_tried_again() {
-        let stop = Failure::stop(Exit::State, "disk_full", "no space", "make some");
+        let stop = Failure::stop(Kind::DiskFull, "no space", "make some");
         assert_eq!(
             Retries::new(None, Reach::default()).after(stop.clone(), &Status::default()),
             Err(stop)

@@ -54,8 +54,6 @@ use crate::{
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long the last status update may take, and how long an orderly stop waits for the producer to be closed.
 const CLOSE: Duration = Duration::from_secs(5);
-/// How often the end of a session looks whether everything is delivered.
-const LOOK: Duration = Duration::from_millis(2);
 /// Share of the memory in flight that frames may hold: a quarter, as a record is larger than its frame.
 const FRAMES_SHARE: usize = 4;
 
@@ -100,12 +98,17 @@ where
         carried: &mut Carried,
         target: &mut watch::Receiver<Target>,
     ) -> Result<(), Failure> {
-        self.tell_start();
+        self.status.set_phase(status::Phase::Starting);
         let prepared = tokio::select! {
             biased;
             prepared = self.prepare(carried) => prepared?,
             () = stopped(target) => return Ok(()),
         };
+        if prepared.snapshot.is_some() {
+            // Nothing is known of a snapshot until it goes on.
+            self.status.counters.snapshot_tables.store(0, Relaxed);
+            self.status.counters.snapshot_tables_left.store(0, Relaxed);
+        }
         let ended = self.read_and_deliver(prepared, carried, target).await?;
         self.status.counters.connected.store(0, Relaxed);
         let is_last = *target.borrow() == Target::Stopped;
@@ -114,15 +117,6 @@ where
             self.source.control().drop_slot().await?;
         }
         Ok(())
-    }
-
-    fn tell_start(&self) {
-        self.status.set_phase(status::Phase::Starting);
-        let counters = &self.status.counters;
-        if counters.snapshot_tables_left.swap(0, Relaxed) > 0 {
-            // Of the snapshot that was interrupted, nothing is known until it goes on.
-            counters.snapshot_tables.store(0, Relaxed);
-        }
     }
 
     /// Starts the tasks, waits until the first of them ends or the operator says so, and ends them in order.
@@ -358,6 +352,9 @@ impl<F: Future> Task<F> {
 /// Everything read is delivered; or nothing will be any more.
 async fn drained(progress: &Progress, chunks: &ChunkSender) {
     while !progress.is_over() && (progress.in_flight().0 > 0 || !chunks.is_empty()) {
-        sleep(LOOK).await;
+        tokio::select! {
+            () = progress.emptied.notified() => {}
+            () = chunks.emptied(), if !chunks.is_empty() => {}
+        }
     }
 }

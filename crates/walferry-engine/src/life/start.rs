@@ -1,11 +1,12 @@
 //! What is done at start, given what is found: slot, stored offset, server.
 
+use walferry_diagnosis::Kind;
 use walferry_pgoutput::Lsn;
 
 pub use crate::history::Mismatch;
 use crate::{
     delivery::store::StoredOffset,
-    failure::{Exit, Failure},
+    failure::Failure,
     history::{not_there_yet, went_back},
     source::Found,
 };
@@ -155,8 +156,7 @@ fn without_offset(slot: &str, found: &Found, rows: Rows) -> Result<Plan, Failure
 fn is_on_server(found: &Found, stored: &StoredOffset, from: Lsn) -> Result<(), Failure> {
     if let Some(system_id) = stored.system_id.filter(|&id| id != found.system_id) {
         return Err(Failure::stop(
-            Exit::Setup,
-            "other_server",
+            Kind::OtherServer,
             format!(
                 "the stored offset belongs to the server with system identifier {system_id}, this one is {}",
                 found.system_id
@@ -190,8 +190,7 @@ fn with_offset(
     let confirmed = on_server.confirmed.unwrap_or_default();
     if confirmed > latest(stored, from) && mismatch == Mismatch::Refuse {
         return Err(Failure::stop(
-            Exit::Setup,
-            "slot_ahead_of_offset",
+            Kind::SlotAheadOfOffset,
             format!(
                 "replication slot {slot} stands at {confirmed}, ahead of the stored offset {from}: something else has moved it"
             ),
@@ -220,8 +219,7 @@ fn lost(slot: &str, how: &str, from: Option<Lsn>) -> Failure {
         .map(|lsn| format!(", and the stored offset {lsn} needs it"))
         .unwrap_or_default();
     Failure::stop(
-        Exit::Setup,
-        "slot_lost",
+        Kind::SlotLost,
         format!("replication slot {slot} {how}{at}: changes since then cannot be read any more"),
         format!(
             "read all rows again: set `snapshot.mode=when_needed`, or `SELECT pg_drop_replication_slot('{slot}')` (where it \
@@ -350,7 +348,7 @@ mod tests {
                 slot_at(600),
                 unfinished(true),
                 INITIAL,
-                Err("slot_ahead_of_offset"),
+                Err(Kind::SlotAheadOfOffset),
             ),
             (
                 "interrupted, slot gone",
@@ -425,16 +423,16 @@ mod tests {
                 slot_at(501),
                 own(500),
                 INITIAL,
-                Err("slot_ahead_of_offset"),
+                Err(Kind::SlotAheadOfOffset),
             ),
             (
                 "slot ahead, rows on demand",
                 slot_at(501),
                 own(500),
                 WHEN_NEEDED,
-                Err("slot_ahead_of_offset"),
+                Err(Kind::SlotAheadOfOffset),
             ),
-            ("no slot", None, own(500), INITIAL, Err("slot_lost")),
+            ("no slot", None, own(500), INITIAL, Err(Kind::SlotLost)),
             (
                 "no slot, rows on demand",
                 None,
@@ -442,7 +440,7 @@ mod tests {
                 WHEN_NEEDED,
                 create(true, false),
             ),
-            ("slot lost", dead(), own(500), NO_DATA, Err("slot_lost")),
+            ("slot lost", dead(), own(500), NO_DATA, Err(Kind::SlotLost)),
             (
                 "slot lost, rows on demand",
                 dead(),
@@ -455,7 +453,7 @@ mod tests {
                 slot_at(400),
                 own(1001),
                 WHEN_NEEDED,
-                Err("offset_beyond_server"),
+                Err(Kind::OffsetBeyondServer),
             ),
             (
                 "slot without offset",
@@ -477,7 +475,7 @@ mod tests {
                     from: at(400),
                 }),
             ),
-            ("lost slot without offset", dead(), None, NO_DATA, Err("slot_lost")),
+            ("lost slot without offset", dead(), None, NO_DATA, Err(Kind::SlotLost)),
             (
                 "taken over",
                 slot_at(430),
@@ -510,7 +508,7 @@ mod tests {
         let mut stored = own(500).unwrap();
         stored.system_id = Some(8);
         let failure = decide("s", &server(slot_at(500)), Some(&stored), WHEN_NEEDED, Mismatch::GoOn).unwrap_err();
-        assert_eq!(failure.kind, "other_server");
+        assert_eq!(failure.kind, Kind::OtherServer);
     }
 
     /// `when_needed` reads all rows again where the slot is lost, and a slot that is not there yet is not lost.
@@ -551,25 +549,25 @@ mod tests {
                 "a standby without the slot",
                 standby(None, 1000),
                 own(500),
-                "slot_not_there_yet",
+                Kind::SlotNotThereYet,
             ),
             (
                 "a standby that is behind",
                 standby(slot_at(400), 450),
                 own(500),
-                "standby_behind",
+                Kind::StandbyBehind,
             ),
             (
                 "a promoted server",
                 new_primary.clone(),
                 before.clone(),
-                "slot_not_there_yet",
+                Kind::SlotNotThereYet,
             ),
             (
                 "the same during a snapshot",
                 new_primary,
                 unfinished,
-                "slot_not_there_yet",
+                Kind::SlotNotThereYet,
             ),
         ];
         for (name, found, stored, kind) in cases {
@@ -583,7 +581,7 @@ mod tests {
             }
         }
         let same_timeline = decide("s", &server(None), before.as_ref(), INITIAL, Mismatch::Refuse);
-        assert_eq!(same_timeline.map_err(|failure| failure.kind), Err("slot_lost"));
+        assert_eq!(same_timeline.map_err(|failure| failure.kind), Err(Kind::SlotLost));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
 };
+use walferry_diagnosis::Kind;
 
 use tokio::sync::watch;
 use tracing::{error, error_span};
@@ -201,7 +202,7 @@ impl Supervisor {
             let _span = error_span!("run", connector = status.name).entered();
             let result = catch_unwind(AssertUnwindSafe(|| body(target))).unwrap_or_else(|_| {
                 let failure = panicked();
-                error!(error.kind = failure.kind, error = %failure, "the connector has failed");
+                error!(code = failure.code(), error.kind = failure.kind.as_str(), error = %failure, "the connector has failed");
                 status.set_phase(Phase::Failed(failure.clone()));
                 Err(failure)
             });
@@ -215,7 +216,7 @@ impl Supervisor {
         if let Err(error) = spawned {
             let what = format!("the connector's thread could not be started: {error}");
             let hint = "raise the limit of threads (`ulimit -u`, or the container's limit of processes)";
-            let failure = Failure::stop(Exit::GaveUp, "no_thread", what, hint);
+            let failure = Failure::stop(Kind::NoThread, what, hint);
             connector.status.set_phase(Phase::Failed(failure.clone()));
             let _ = connector.machine.ended(Err(failure));
             self.0.ends.send_modify(|ends| *ends += 1);
@@ -280,7 +281,7 @@ impl Connectors for Fixed {
 fn panicked() -> Failure {
     Failure::new(
         Disposition::Stop(Exit::GaveUp),
-        "panic",
+        Kind::Panic,
         "the connector's thread has panicked",
         Some("this is a defect: please report it with the log's last lines".into()),
     )
@@ -331,7 +332,7 @@ mod tests {
                             panic!("as it was told to");
                         }
                         Some(what) => {
-                            let failure = Failure::stop(Exit::Setup, "lost", what, "mend it");
+                            let failure = Failure::stop(Kind::SlotLost, what, "mend it");
                             work.status.set_phase(Phase::Failed(failure.clone()));
                             break Err(failure);
                         }

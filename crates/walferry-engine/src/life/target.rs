@@ -151,7 +151,7 @@ mod tests {
     use Event::{End, Fail, Restart, Want};
 
     fn lost() -> Failure {
-        Failure::retry("lost", "lost")
+        Failure::retry(walferry_diagnosis::Kind::SlotLost, "lost")
     }
 
     fn apply(machine: &mut Machine, event: &Event) -> Action {

@@ -5,6 +5,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use walferry_diagnosis::Kind;
 
 use tokio::sync::oneshot;
 use tracing::{info, warn};
@@ -53,7 +54,7 @@ impl Worker {
             .spawn(run)
             .map_err(|error| {
                 Failure::retry(
-                    "no_thread",
+                    Kind::NoThread,
                     format!("the pipeline's thread could not be started: {error}"),
                 )
             })?;
@@ -173,7 +174,7 @@ impl<K: Sink> Work<K> {
             let failure = awaited(wait);
             let known = self.status.awaited().map(|trouble| trouble.failure);
             if known.as_ref() != Some(&failure) {
-                warn!(reason = %failure, "a record waits, and everything behind it");
+                warn!(code = failure.code(), reason = %failure, "a record waits, and everything behind it");
             }
             self.status.set_awaited(Some(failure));
         }
@@ -202,12 +203,12 @@ const NEWS: Duration = Duration::from_secs(3);
 /// What is told while a record waits.
 fn awaited(wait: &Wait) -> Failure {
     let kind = match wait.need() {
-        Need::SchemaId { .. } => "schema_registry",
-        _ => "awaited",
+        Need::SchemaId { .. } => Kind::SchemaRegistry,
+        _ => Kind::Awaited,
     };
     let trouble = wait.trouble();
     let what = match &trouble {
-        Some(trouble) => format!("waiting for {}: {}", wait.need(), trouble.what),
+        Some(trouble) => format!("waiting for {}: {}", wait.need(), trouble.sentence()),
         None => format!("waiting for {}", wait.need()),
     };
     Failure::new(Disposition::Retry, kind, what, trouble.and_then(|trouble| trouble.hint))
@@ -216,7 +217,7 @@ fn awaited(wait: &Wait) -> Failure {
 fn panicked() -> Failure {
     Failure::new(
         Disposition::Replay,
-        "panic",
+        Kind::Panic,
         "the pipeline's thread has panicked",
         Some("this is a defect: please report it with the log's last lines".into()),
     )

@@ -89,6 +89,7 @@ impl Counts {
                     column = failure.column,
                     column.r#type = failure.type_name,
                     reason = %failure.reason,
+                    code = walferry_diagnosis::Kind::UnconvertedValue.code(),
                     "a value could not be converted and is sent as null; further ones of this column are only counted"
                 );
             }
@@ -139,7 +140,7 @@ impl Counts {
             status.count_skipped(reason, rows);
         }
         for _ in 0..std::mem::take(&mut self.unconverted) {
-            status.count_error("unconverted_value");
+            status.count_error(walferry_diagnosis::Kind::UnconvertedValue);
         }
         for _ in 0..std::mem::take(&mut self.not_reselected) {
             status.count_error("row_not_reselected");

@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
+use walferry_diagnosis::{Diagnosis, Kind};
+
 use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
 use walferry_event::reselect::{Answer, Lookup, RowReader};
@@ -14,7 +16,7 @@ use crate::{
         batch::{Batch, Held, Mark, Parts, PendingRow},
         progress::Step,
     },
-    failure::{Disposition, Exit, Failure},
+    failure::{Disposition, Failure},
     path::{
         counts::Counts,
         cursor::Cursor,
@@ -230,8 +232,7 @@ impl Emit {
             }
             Err(error) => Made::Failed(Failed {
                 stage: "TRANSFORMATION",
-                hint: error.hint(),
-                what: Failure::chain(&error),
+                told: error.diagnosis(),
             }),
         }
     }
@@ -305,15 +306,11 @@ impl Emit {
 
     /// Puts what was read of a row into its event.
     fn fill(&mut self, row: &PendingRow, record: &mut Record<'static>, table: &str) -> Result<(), Failed> {
-        let failed = |what, hint| Failed {
-            stage: "EVENT",
-            what,
-            hint,
-        };
+        let failed = |told| Failed { stage: "EVENT", told };
         let (what, hint) = match row.reading.answer() {
             Some(Answer::Row(values)) => {
                 let filled = row.lookup.fill(record, values);
-                let failures = filled.map_err(|error| failed(Failure::chain(&error), None))?;
+                let failures = filled.map_err(|error| failed(error.diagnosis()))?;
                 self.counts.unconverted(table, &failures);
                 return Ok(());
             }
@@ -331,7 +328,7 @@ impl Emit {
             Some(Answer::Large) | None => return Ok(()),
         };
         if row.lookup.must_succeed {
-            return Err(failed(what, Some(hint)));
+            return Err(failed(Diagnosis::error(Kind::ReselectFailed, what).with_hint(hint)));
         }
         self.counts.not_reselected(table, &what);
         Ok(())
@@ -359,11 +356,7 @@ impl Emit {
     ) -> Result<(), Failure> {
         let failed = Failed {
             stage: "EVENT",
-            hint: match error {
-                walferry_event::Error::Expression(limit) => Some(limit.hint()),
-                _ => None,
-            },
-            what: Failure::chain(error),
+            told: error.diagnosis(),
         };
         let mark = out.mark();
         let parts = self.set_aside_change(failed, from, out)?;
@@ -417,30 +410,50 @@ impl Emit {
     ) -> Result<Option<Parts>, Failure> {
         let at = Lsn::to_string(&from.position.lsn);
         let Some(log) = aside else {
-            let what = format!("{} at LSN {at} cannot be sent: {}", from.subject(), failed.what);
-            let hint = failed.hint.unwrap_or_else(|| {
+            let place = format!("{} at LSN {at}", from.subject());
+            let text = format!("cannot be sent: {}", failed.told.text);
+            let hint = failed.told.hint.unwrap_or_else(|| {
                 "mend the row's configuration, or set `errors.tolerance=all` (with `errors.deadletterqueue.topic.name` to keep \
                  what is set aside)"
                     .into()
             });
-            return Err(Failure::new(
-                Disposition::Stop(Exit::Record),
-                "record_failed",
-                what,
-                Some(hint),
+            // The cause says which step has failed; metrics and retries go by the failure.
+            let kind = failed.told.kind.unwrap_or(Kind::RecordFailed);
+            let cause = Diagnosis::error(kind, text).at(place).with_hint(hint);
+            return Err(Failure::of(
+                Disposition::stop(Kind::RecordFailed),
+                Kind::RecordFailed,
+                vec![cause],
             ));
         };
         self.withheld += 1;
         self.counts.set_aside += 1;
-        let Failed { stage, what, .. } = &failed;
+        let Failed { stage, told } = &failed;
+        let (what, code, hint) = (&told.text, told.code(), told.hint.as_deref());
         match log {
-            Log::Failure => tracing::error!(table = from.table, lsn = at, stage, error = what, "record set aside"),
-            Log::Detail => tracing::debug!(table = from.table, lsn = at, stage, error = what, "record set aside"),
+            Log::Failure => tracing::error!(
+                table = from.table,
+                lsn = at,
+                stage,
+                code,
+                error = what,
+                hint,
+                "record set aside"
+            ),
+            Log::Detail => tracing::debug!(
+                table = from.table,
+                lsn = at,
+                stage,
+                code,
+                error = what,
+                hint,
+                "record set aside"
+            ),
         }
         if let Some(witness) = &mut self.witness {
             witness.withheld(Withheld::SetAside {
                 what,
-                hint: failed.hint.as_deref(),
+                hint,
                 dead_letters: self.tolerance.dead_letters.as_deref(),
             });
         }
@@ -449,7 +462,7 @@ impl Emit {
         };
         let headers = [
             ("__connect.errors.stage", failed.stage),
-            ("__connect.errors.exception.message", &failed.what),
+            ("__connect.errors.exception.message", what),
             ("walferry.table", from.table),
             ("walferry.lsn", &at),
         ];
@@ -510,8 +523,7 @@ enum Unmade {
 struct Failed {
     /// Connect's word for the stage.
     stage: &'static str,
-    what: String,
-    hint: Option<String>,
+    told: Diagnosis,
 }
 
 impl Converters {
@@ -568,8 +580,7 @@ fn written(
             Some(wait) => Unmade::Wait(wait.clone()),
             None => Unmade::Failed(Failed {
                 stage,
-                hint: error.hint().map(str::to_owned),
-                what: Failure::chain(&error),
+                told: error.diagnosis(),
             }),
         }),
     }

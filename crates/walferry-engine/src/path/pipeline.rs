@@ -5,6 +5,7 @@
 //! the batch; the pipeline's thread sends what comes before it, and tries it again when that has come.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
+use walferry_diagnosis::Kind;
 
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
@@ -19,7 +20,7 @@ use walferry_transform::Chain;
 
 use crate::{
     delivery::{batch::Batch, progress::Step, store::StoredOffset},
-    failure::{Disposition, Exit, Failure},
+    failure::{Disposition, Failure},
     history::{Expected, Gate, Missed, Positions, missed},
     path::{
         cursor::{AsOrigin, Cursor},
@@ -542,8 +543,7 @@ fn too_many(tables: usize, most: u32, action: GuardrailAction) -> Result<(), Fai
             Ok(())
         }
         GuardrailAction::Fail => Err(Failure::stop(
-            Exit::Setup,
-            "too_many_tables",
+            Kind::TooManyTables,
             format!("{tables} tables are captured, and `guardrail.collections.max` is {most}"),
             "name fewer tables in `table.include.list`, raise `guardrail.collections.max`, or set `guardrail.collections.limit.action` \
              to warn",
@@ -553,8 +553,7 @@ fn too_many(tables: usize, most: u32, action: GuardrailAction) -> Result<(), Fai
 
 fn malformed(lsn: Lsn, error: &pgoutput::DecodeError) -> Failure {
     Failure::stop(
-        Exit::Record,
-        "malformed_message",
+        Kind::MalformedMessage,
         format!(
             "a message of the stream at LSN {lsn} cannot be read: {}",
             Failure::chain(error)
@@ -565,8 +564,7 @@ fn malformed(lsn: Lsn, error: &pgoutput::DecodeError) -> Failure {
 
 fn out_of_order(what: &str) -> Failure {
     Failure::stop(
-        Exit::Record,
-        "malformed_snapshot",
+        Kind::MalformedSnapshot,
         what.to_owned(),
         "this is a defect: please report it",
     )

@@ -5,6 +5,7 @@ use std::{
     path::PathBuf,
     sync::Arc,
 };
+use walferry_diagnosis::Kind;
 
 use tracing::warn;
 use walferry_config::connector::NameAdjustment;
@@ -17,7 +18,7 @@ use walferry_pgoutput::{Oid, Relation, RelationColumn};
 use walferry_transform::{Chain, Table};
 
 use crate::{
-    failure::{Cause, Disposition, Exit, Failure},
+    failure::{Disposition, Failure},
     path::shelf::{Kept, Shelf},
 };
 
@@ -234,7 +235,7 @@ impl Plans {
                 Ok(Some(&known.plan))
             }
             None => Err(Failure::retry(
-                "unknown_relation",
+                Kind::UnknownRelation,
                 format!("no Relation message has described relation {}", relation.0),
             )),
         }
@@ -303,23 +304,15 @@ impl Plans {
         let Err(findings) = chain.outbox_tables(&tables) else {
             return Ok(());
         };
-        let causes = findings.problems().map(|problem| Cause {
-            what: format!("{} {}", problem.property, problem.message),
-            hint: problem.hint.clone(),
-        });
-        Err(Failure {
-            disposition: Disposition::Stop(Exit::Setup),
-            kind: "no_outbox",
-            causes: causes.collect(),
-            record_key: None,
-        })
+        let causes = findings.problems().cloned().collect();
+        Err(Failure::of(Disposition::stop(Kind::NoOutbox), Kind::NoOutbox, causes))
     }
 }
 
 /// What a plan is made from cannot be read back. The next connection describes the relation again.
 fn lost(relation: Oid, why: &str) -> Failure {
     Failure::retry(
-        "description_lost",
+        Kind::DescriptionLost,
         format!(
             "the description of relation {} cannot be read back from the disk: {why}",
             relation.0
@@ -341,21 +334,19 @@ fn tell_left_out(plan: &TablePlan) {
             table = plan.name(),
             column = column.column,
             column.r#type = column.type_name,
+            code = Kind::ColumnLeftOut.code(),
             "column is left out: Debezium has no schema for its type; `include.unknown.datatypes=true` sends it as bytes"
         );
     }
 }
 
 fn refused(error: &walferry_event::Error) -> Failure {
-    if let walferry_event::Error::Expression(limit) = error {
-        return Failure::stop(Exit::Setup, "regex_limit", limit.to_string(), limit.hint());
-    }
-    Failure::stop(
-        Exit::Setup,
-        "schema_refused",
-        Failure::chain(error),
-        "change `field.name.adjustment.mode` or `schema.name.adjustment.mode`, or rename a column",
-    )
+    let told = error.diagnosis();
+    let kind = match told.kind {
+        Some(Kind::RegexLimit) => Kind::RegexLimit,
+        _ => Kind::SchemaRefused,
+    };
+    Failure::of(Disposition::stop(kind), kind, vec![told])
 }
 
 #[cfg(test)]

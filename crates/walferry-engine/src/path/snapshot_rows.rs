@@ -1,6 +1,7 @@
 //! Rows of a snapshot on their way to records.
 
 use std::{collections::HashMap, mem, sync::Arc};
+use walferry_diagnosis::Kind;
 
 use walferry_event::{Context, SnapshotMarker, TablePlan};
 use walferry_pgoutput::{Oid, Tuple, Xid};
@@ -8,7 +9,7 @@ use walferry_snapshot as snapshot;
 
 use crate::{
     delivery::{batch::Batch, progress::Step},
-    failure::{Exit, Failure},
+    failure::Failure,
     path::{
         emit::{Emit, Provenance},
         plans::Plans,
@@ -156,12 +157,7 @@ impl Held {
         };
         let tuple = Tuple::parse(&self.tuple).map_err(|error| {
             let what = format!("a row of {} cannot be read: {error}", plan.name());
-            Failure::stop(
-                Exit::Record,
-                "malformed_snapshot",
-                what,
-                "this is a defect: please report it",
-            )
+            Failure::stop(Kind::MalformedSnapshot, what, "this is a defect: please report it")
         })?;
         match plan.snapshot_row(tuple.columns(), &context) {
             Ok(outcome) => emit.send_all(outcome, from, out),

@@ -7,6 +7,7 @@ use std::{
     thread,
     time::Duration,
 };
+use walferry_diagnosis::Kind;
 
 use bytes::Bytes;
 use walferry_engine::{
@@ -324,7 +325,7 @@ fn part(table: &Arc<SnapshotTable>, rows: &[Row], step: Step, completes: bool) -
 }
 
 fn ended(error: walferry_engine::source::PipelineEnded) -> Failure {
-    Failure::retry("pipeline_ended", error.to_string())
+    Failure::retry(Kind::PipelineEnded, error.to_string())
 }
 
 pub(crate) fn facts() -> TableFacts {
@@ -457,15 +458,10 @@ impl OffsetStore for Edges {
             let mut state = edges.lock();
             state.writes.0 -= 1;
             if state.store_fails {
-                return Err(Failure::stop(
-                    walferry_engine::Exit::State,
-                    "disk_full",
-                    "no space",
-                    "make some",
-                ));
+                return Err(Failure::stop(Kind::DiskFull, "no space", "make some"));
             }
             if state.store_full {
-                return Err(Failure::retry("disk_full", "no space"));
+                return Err(Failure::retry(Kind::DiskFull, "no space"));
             }
             state.offset = Some(offset);
             Ok(())

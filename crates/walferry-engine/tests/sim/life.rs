@@ -4,6 +4,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
+use walferry_diagnosis::Kind;
 
 use tokio::{sync::watch, task::LocalSet, time::sleep};
 use walferry_engine::{
@@ -66,7 +67,7 @@ fn all() -> Vec<Row> {
 }
 
 fn unreachable() -> Failure {
-    Failure::retry("unreachable", "connection refused")
+    Failure::retry(Kind::Unreachable, "connection refused")
 }
 
 /// A connector of the scene's edges.
@@ -268,7 +269,7 @@ fn a_producer_that_fails_is_closed_before_the_next_one_replays() {
     for n in all().iter().map(|row| row.1) {
         block_on(async {
             let edges = Edges::new(three());
-            let lost = Failure::new(Disposition::Replay, "kafka_producer", "sequence lost", None);
+            let lost = Failure::new(Disposition::Replay, Kind::KafkaProducer, "sequence lost", None);
             edges.lock().broker = BrokerIs::Failing(n, lost);
             assert_eq!(run(&edges, settings(), is_in_kafka).await, Ok(()));
             let log = edges.lock().log.clone();
@@ -288,7 +289,7 @@ fn a_kafka_that_refuses_for_good_ends_the_connector_with_its_reason() {
     for _ in 0..20 {
         block_on(async {
             let edges = Edges::new(three());
-            let denied = Failure::stop(Exit::Setup, "kafka_denied", "not allowed", "grant it");
+            let denied = Failure::stop(Kind::KafkaDenied, "not allowed", "grant it");
             edges.lock().broker = BrokerIs::Failing(12, denied.clone());
             assert_eq!(run(&edges, settings(), never).await, Err(denied));
         });
@@ -317,16 +318,16 @@ fn while_the_disk_is_full_rows_are_delivered_and_nothing_is_confirmed() {
         let delivered = |state: &State, status: &Status| {
             let full = is_in_kafka(state, status) && begun.elapsed() > Duration::from_secs(60);
             assert_eq!(state.slot, Some(Lsn(10)));
-            assert!(status.phase() != Phase::Waiting(Failure::retry("disk_full", "no space")));
+            assert!(status.phase() != Phase::Waiting(Failure::retry(Kind::DiskFull, "no space")));
             full && status
                 .store()
-                .is_some_and(|trouble| trouble.failure.kind == "disk_full")
+                .is_some_and(|trouble| trouble.failure.kind == Kind::DiskFull)
         };
         // What is not stored when the process is stopped is sent again by the next, and the last one says so.
         let failure = run(&edges, settings(), delivered).await.unwrap_err();
         assert_eq!(
             (failure.kind, failure.disposition),
-            ("disk_full", Disposition::Stop(Exit::State))
+            (Kind::DiskFull, Disposition::Stop(Exit::State))
         );
         assert_eq!(edges.lock().offset, None);
         assert_eq!(edges.lock().log, all());
@@ -363,7 +364,7 @@ fn a_disk_that_stays_full_is_given_up_after_so_many_tries() {
 /// A first start that ends for good has made a slot that nobody will read. One of which an offset tells stays.
 #[test]
 fn only_a_slot_that_something_is_stored_of_outlives_a_first_start_that_fails_for_good() {
-    let denied = || Failure::stop(Exit::Setup, "kafka_denied", "not allowed", "grant it");
+    let denied = || Failure::stop(Kind::KafkaDenied, "not allowed", "grant it");
     let given_up = || Settings {
         max_retries: Some(2),
         ..settings()
@@ -455,9 +456,9 @@ fn a_broken_connection_repeats_and_skips_nothing() {
 #[test]
 fn a_server_that_changed_while_there_was_no_connection_is_refused() {
     let cases: [(fn(&mut State), _); 3] = [
-        (|state| state.slot = Some(Lsn(5000)), "slot_ahead_of_offset"),
-        (|state| state.slot = None, "slot_lost"),
-        (|state| state.system_id = 8, "other_server"),
+        (|state| state.slot = Some(Lsn(5000)), Kind::SlotAheadOfOffset),
+        (|state| state.slot = None, Kind::SlotLost),
+        (|state| state.system_id = 8, Kind::OtherServer),
     ];
     for (meanwhile, expected) in cases {
         block_on(async {
@@ -480,7 +481,7 @@ fn a_server_that_is_replaced_while_rows_are_read_is_noticed_before_it_is_streame
         let edges = beside_a_slot();
         edges.lock().behind_rows = Some(|state| state.system_id = 8);
         let failure = run(&edges, when_needed(), is_in_kafka).await.unwrap_err();
-        assert_eq!(failure.kind, "other_server");
+        assert_eq!(failure.kind, Kind::OtherServer);
         let state = edges.lock();
         assert!(!state.log.contains(&rows(3)[0]), "{:?}", state.log);
         assert_eq!(state.slot, Some(Lsn(10)));
@@ -818,7 +819,7 @@ fn a_server_with_another_history_is_refused_before_anything_of_it_is_sent_or_con
             }
             for _ in 0..2 {
                 let failure = run(&edges, settings(), never).await.expect_err("it is another server");
-                assert_eq!(failure.kind, "another_history");
+                assert_eq!(failure.kind, Kind::AnotherHistory);
             }
             let state = edges.lock();
             assert_eq!((&state.log, state.slot), (&log, Some(Lsn(10))));

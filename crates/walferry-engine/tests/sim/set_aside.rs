@@ -1,7 +1,7 @@
 //! What becomes of a change that no event can be made of, and of a start with too many tables.
 
 use walferry_engine::{
-    Disposition, Exit, Failure,
+    Disposition, Exit, Failure, Kind,
     batch::Batch,
     progress::Progress,
     sink::{Outgoing, Sink},
@@ -55,7 +55,12 @@ fn change_that_cannot_be_an_event_stops_or_is_set_aside() {
     let converting = r#""event.converting.failure.handling.mode": "fail""#;
     let stopped = send(converting).unwrap_err();
     assert_eq!(stopped.disposition, Disposition::Stop(Exit::Record));
-    assert!(stopped.causes[0].what.contains("0/C8"), "{stopped}");
+    let cause = &stopped.causes[0];
+    assert!(cause.place.contains("0/C8"), "{stopped}");
+    // The hint is the one of the crate that knows what is wrong with the value.
+    let hint = cause.hint.as_deref().unwrap_or_default();
+    assert!(hint.contains("`event.converting.failure.handling.mode=warn`"), "{hint}");
+    assert_eq!((stopped.kind, stopped.code()), (Kind::RecordFailed, "WF0402"));
 
     let row = "sim.public.t";
     let cases: [(&str, &[&str]); 6] = [
@@ -91,7 +96,7 @@ fn more_tables_than_the_guardrail_allows_are_a_warning_or_no_start() {
     let refused = check(fail, 3).unwrap().unwrap_err();
     assert_eq!(refused.disposition, Disposition::Stop(Exit::Setup));
     assert_eq!(
-        refused.causes[0].what,
+        refused.causes[0].text,
         "3 tables are captured, and `guardrail.collections.max` is 2"
     );
 }

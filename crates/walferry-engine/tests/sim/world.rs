@@ -26,6 +26,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
+use walferry_diagnosis::Kind;
 
 use tokio::sync::watch;
 use walferry_engine::{
@@ -121,8 +122,8 @@ impl State {
     /// Whether it is a failure at which a person accepts that the server has another history.
     fn is_accepted(&mut self, failure: &Failure) -> bool {
         let is_told = match failure.kind {
-            "another_history" => self.lacks_units,
-            "offset_beyond_server" => self.has_failed_over,
+            Kind::AnotherHistory => self.lacks_units,
+            Kind::OffsetBeyondServer => self.has_failed_over,
             _ => false,
         };
         let is_accepted = self.plan.accepts_history && is_told;
@@ -553,7 +554,7 @@ impl World {
         if let Some(acks) = producer {
             acks.failed(Failure::new(
                 Disposition::Replay,
-                "kafka_producer",
+                Kind::KafkaProducer,
                 "sequence lost",
                 None,
             ));

@@ -12,7 +12,8 @@ mod tls;
 
 use std::collections::BTreeMap;
 
-use walferry_config::{Finding, Findings, Options, ValueError, Worker};
+use walferry_config::{Findings, Options, ValueError, Worker};
+use walferry_diagnosis::Diagnosis;
 
 pub use reference::reference_markdown;
 
@@ -177,7 +178,7 @@ impl Translation {
             .map_or_else(|| name.to_owned(), |entry| entry.written_as.clone())
     }
 
-    fn problem(&mut self, name: &str, message: impl Into<String>) -> &mut Finding {
+    fn problem(&mut self, name: &str, message: impl Into<String>) -> &mut Diagnosis {
         self.findings.problem(self.written_as(name), message)
     }
 

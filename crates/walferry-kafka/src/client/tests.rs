@@ -95,7 +95,7 @@ fn every_name_is_told_of_that_is_not_translated() {
             "transactional.id",
             "x",
             &[
-                "Problem: producer.override.transactional.id is not supported by Walferry (records arrive at least once; leave it out)",
+                "Error: producer.override.transactional.id is not supported by Walferry (records arrive at least once; leave it out)",
             ],
         ),
         (
@@ -116,7 +116,7 @@ fn every_name_is_told_of_that_is_not_translated() {
             "queuing.strategy",
             "lifo",
             &[
-                "Problem: producer.override.queuing.strategy is not supported by Walferry (records have to keep their order)",
+                "Error: producer.override.queuing.strategy is not supported by Walferry (records have to keep their order)",
             ],
         ),
         ("linger.ms", "5", &[]),
@@ -124,7 +124,7 @@ fn every_name_is_told_of_that_is_not_translated() {
             "partitioner.class",
             "org.apache.kafka.clients.producer.RoundRobinPartitioner",
             &[
-                "Problem: producer.override.partitioner.class is \"org.apache.kafka.clients.producer.RoundRobinPartitioner\", which is not Kafka's own partitioner (Java classes cannot be loaded; leave it out)",
+                "Error: producer.override.partitioner.class is \"org.apache.kafka.clients.producer.RoundRobinPartitioner\", which is not Kafka's own partitioner (Java classes cannot be loaded; leave it out)",
             ],
         ),
     ];
@@ -133,7 +133,7 @@ fn every_name_is_told_of_that_is_not_translated() {
     }
     let (_, findings) = overrides(&[("linger.ms", "soon")]);
     assert!(
-        texts(&findings)[0].starts_with("Problem: producer.override.linger.ms is refused by librdkafka: "),
+        texts(&findings)[0].starts_with("Error: producer.override.linger.ms is refused by librdkafka: "),
         "{findings:?}"
     );
 }
@@ -348,7 +348,7 @@ fn java_stores_become_pem() {
         ("ssl.truststore.password", "hunter2"),
     ]);
     let problem = findings.problems().next().unwrap();
-    assert!(problem.message.contains("the password is wrong") && problem.hint.as_ref().unwrap().contains("keytool"));
+    assert!(problem.text.contains("the password is wrong") && problem.hint.as_ref().unwrap().contains("keytool"));
 
     // A store that is not used is more likely a forgotten protocol.
     let (properties, findings) = overrides(&[("ssl.truststore.location", &trust)]);

@@ -8,7 +8,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use walferry_config::Secret;
 use walferry_config::connector::{PostgresSection, SslMode};
 
 use super::certificate::{common_name_without_alternatives, name_matches};
@@ -93,7 +94,8 @@ fn identity(
         .or_else(|| in_home("postgresql.pk8"))
         .or_else(|| in_home("postgresql.key"))
         .ok_or(Error::ClientKeyMissing { certificate: path })?;
-    Ok(Some((chain, private_key(&key)?)))
+    let password = settings.sslpassword.as_ref().map(Secret::expose);
+    Ok(Some((chain, private_key(&key, password)?)))
 }
 
 fn in_home(name: &str) -> Option<PathBuf> {
@@ -129,8 +131,21 @@ fn certificates(property: &'static str, path: &Path) -> Result<Vec<CertificateDe
     }
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
+/// The key of a file. A password counts only where the key cannot be read without.
+fn private_key(path: &Path, password: Option<&str>) -> Result<PrivateKeyDer<'static>, Error> {
     let bytes = read(KEY, path)?;
+    plain_key(path, &bytes).or_else(|refused| {
+        let Some(password) = password else { return Err(refused) };
+        let decrypted = walferry_keystore::private_key(&bytes, password).map_err(|_| Error::TlsFile {
+            property: KEY,
+            path: path.to_owned(),
+            problem: "it is no key that `database.sslpassword` decrypts",
+        })?;
+        Ok(PrivatePkcs8KeyDer::from(decrypted).into())
+    })
+}
+
+fn plain_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
     let refuse = |problem| Error::TlsFile {
         property: KEY,
         path: path.to_owned(),
@@ -145,13 +160,14 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
         {
             return Err(refuse("it is PKCS#12, which is not read"));
         }
-        return PrivateKeyDer::try_from(bytes).map_err(|_| refuse("it is DER, but no unencrypted private key"));
+        return PrivateKeyDer::try_from(bytes.to_vec())
+            .map_err(|_| refuse("it is DER, but no unencrypted private key"));
     }
-    let text = String::from_utf8_lossy(&bytes);
+    let text = String::from_utf8_lossy(bytes);
     if text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED") {
         return Err(refuse("the key is encrypted"));
     }
-    PrivateKeyDer::from_pem_slice(&bytes).map_err(|_| refuse("it holds no private key"))
+    PrivateKeyDer::from_pem_slice(bytes).map_err(|_| refuse("it holds no private key"))
 }
 
 /// First byte of every certificate and key in DER; PEM begins with text.
@@ -309,5 +325,24 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encrypted_key_needs_its_password() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../walferry-keystore/testdata/identity.pem");
+        assert!(private_key(&path, Some("key-pw-1")).is_ok());
+        for (password, problem) in [
+            (None, "the key is encrypted"),
+            (Some("another"), "it is no key that `database.sslpassword` decrypts"),
+        ] {
+            let error = private_key(&path, password).unwrap_err();
+            assert!(error.to_string().ends_with(problem), "{error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains("`database.sslpassword`")));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! How long a server may say nothing before its connection counts as dead.
 
 use std::time::Duration;
+use walferry_diagnosis::Kind;
 
 use tokio::time::Instant;
 use walferry_engine::Failure;
@@ -128,7 +129,7 @@ impl<'a> Silence<'a> {
         if let Some(awaited) = self.awaited.as_mut().filter(|awaited| !awaited.told) {
             awaited.told = true;
             let what = format!("Postgres does not answer: {}", awaited.missing);
-            self.status.set_wait(Some(Failure::retry("silent", what)));
+            self.status.set_wait(Some(Failure::retry(Kind::Silent, what)));
         }
     }
 }

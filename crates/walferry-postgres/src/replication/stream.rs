@@ -472,7 +472,7 @@ mod tests {
             assert_eq!(silent_for(ended), expected, "from {position}");
             assert!(receiver.try_recv().is_ok());
             let wait = setup.status.course().wait.expect("it is told of");
-            assert_eq!(wait.failure.kind, "silent");
+            assert_eq!(wait.failure.kind, walferry_diagnosis::Kind::Silent);
         }
     }
 

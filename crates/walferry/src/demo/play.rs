@@ -10,6 +10,7 @@ use std::{
     thread,
     time::{Duration, Instant, SystemTime},
 };
+use walferry_diagnosis::Kind;
 
 use tokio::{
     net::TcpListener,
@@ -300,7 +301,7 @@ async fn listen(wanted: SocketAddr) -> Result<(TcpListener, String, bool), Error
     };
     let listener = listener.map_err(|error| {
         let hint = error.hint();
-        Error::setup("the admin endpoint did not start").cause(Failure::chain(&error), hint)
+        Error::new(Kind::AdminAddress, "the admin endpoint did not start").cause(Failure::chain(&error), hint)
     })?;
     let address = listener.local_addr().unwrap_or(wanted);
     Ok((listener, format!("http://{address}/ui"), moved))

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
+use walferry_diagnosis::Kind;
 
 use crate::error::Error;
 
@@ -90,7 +91,10 @@ impl Programs {
         Err(problems
             .into_iter()
             .fold(
-                Error::setup("the demo starts a Postgres of its own, and this machine has none that it can start"),
+                Error::new(
+                    Kind::Demo,
+                    "the demo starts a Postgres of its own, and this machine has none that it can start",
+                ),
                 |error, problem| error.cause(problem, None),
             )
             .cause(last, Some(HINT.into())))
@@ -192,7 +196,7 @@ fn account() -> Result<Option<Account>, Error> {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     match ACCOUNTS.iter().find_map(|name| find_account(&passwd, name)) {
         Some(account) => Ok(Some(account)),
-        None => Err(Error::setup("the demo cannot run Postgres as root").cause(
+        None => Err(Error::new(Kind::Demo, "the demo cannot run Postgres as root").cause(
             format!("Postgres refuses root, and there is no account of {ACCOUNTS:?} to run it under"),
             Some("call the demo as an ordinary user".into()),
         )),

@@ -7,6 +7,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use walferry_diagnosis::Kind;
 
 use uuid::Uuid;
 
@@ -78,7 +79,7 @@ impl Server {
             .map_err(|error| failed("initdb cannot be run", &error))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
-            return Err(Error::setup("the demo's Postgres did not start").cause(
+            return Err(Error::new(Kind::Demo, "the demo's Postgres did not start").cause(
                 format!("initdb failed\n{}", said.trim()),
                 Some("set TMPDIR to a folder that every user may enter and that has 100 MB of room".into()),
             ));
@@ -94,7 +95,7 @@ impl Server {
             }
             if scratch.has_lost_a_child() || Instant::now() > end {
                 let said = fs::read_to_string(log).unwrap_or_default();
-                return Err(Error::setup("the demo's Postgres did not start").cause(said.trim(), None));
+                return Err(Error::new(Kind::Demo, "the demo's Postgres did not start").cause(said.trim(), None));
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -102,7 +103,7 @@ impl Server {
 }
 
 fn failed(what: &str, error: &io::Error) -> Error {
-    Error::setup("the demo's Postgres did not start").cause(format!("{what}: {error}"), None)
+    Error::new(Kind::Demo, "the demo's Postgres did not start").cause(format!("{what}: {error}"), None)
 }
 
 fn free_port() -> io::Result<u16> {

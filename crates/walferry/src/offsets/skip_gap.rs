@@ -5,6 +5,7 @@ use std::{
     thread::sleep,
     time::{Duration, Instant},
 };
+use walferry_diagnosis::Kind;
 
 use walferry_engine::gap::{Choice, Gap, Way};
 use walferry_offset::{Folder, gap};
@@ -25,14 +26,15 @@ pub(super) fn skip_gap(which: &GapArgs, snapshot: bool, show_only: bool) -> Resu
         (Some(name), _) => name.clone(),
         (None, Some(file)) => load_connector(file)?.name,
         (None, None) => {
-            return Err(Error::setup(
+            return Err(Error::new(
+                Kind::OffsetUnchanged,
                 "neither a name nor a configuration says which connector is meant",
             ));
         }
     };
     let folder = data_dir(&which.data);
     let Some(gap) = told(&folder, &name)? else {
-        return Err(Error::setup(format!("connector {name:?} waits at no gap")).cause(
+        return Err(Error::new(Kind::OffsetUnchanged, format!("connector {name:?} waits at no gap")).cause(
             format!("{} holds nothing of one", Folder::path_of(&folder, &name).display()),
             Some(
                 "a gap is noted by the connector that meets it: start it, and look at its log or at /ready; give the `--data-dir` \
@@ -99,7 +101,11 @@ fn wait(folder: &Path, name: &str, way: Way) -> Result<(), Error> {
         sleep(LOOK);
     }
     match told(folder, name)?.and_then(|gap| gap.refused) {
-        Some(why) => Err(Error::setup(format!("the gap of connector {name:?} was not skipped")).cause(why, None)),
+        Some(why) => Err(Error::new(
+            Kind::OffsetUnchanged,
+            format!("the gap of connector {name:?} was not skipped"),
+        )
+        .cause(why, None)),
         None => {
             match way {
                 Way::Skip => say!("Skipped: the connector goes on behind the gap."),

@@ -10,13 +10,14 @@ mod text;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
+use walferry_diagnosis::Kind;
 
 use walferry_config::connector::{Connector, Filter, Plugins};
 use walferry_converter::{Role, converter, registry::Unasked};
 use walferry_engine::source::{Control as _, Source as _};
 use walferry_engine::status::Status;
 use walferry_engine::store::StoredOffset;
-use walferry_engine::{Failure, Remark, Weight};
+use walferry_engine::{Diagnosis, Failure};
 use walferry_pgoutput::{
     Change, Column, LogicalMessage, Message, OldTuple, Operation, RelationColumn, ReplicaIdentity, Truncate, TupleBuf,
 };
@@ -37,7 +38,7 @@ const FIRST: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// What is to be told after the records: what stands in the way of a start, and what is to be considered.
-    pub(crate) remarks: Vec<Remark>,
+    pub(crate) remarks: Vec<Diagnosis>,
     /// Which of the tables that were asked for it captures.
     pub(crate) tables: Vec<String>,
 }
@@ -46,9 +47,10 @@ pub(crate) struct Found {
 pub(crate) async fn show(loaded: &Loaded, asked: &[String]) -> Found {
     let mut found = Found::default();
     if let Err(failure) = records(&loaded.connector, asked, &mut found).await {
-        let causes = failure.causes.into_iter().map(|mut cause| {
-            cause.what = format!("no records can be shown: {}", cause.what);
-            Remark::from(cause)
+        let causes = failure.causes.into_iter().map(|cause| Diagnosis {
+            text: format!("no records can be shown: {}", cause.sentence()),
+            place: String::new(),
+            ..cause
         });
         found.remarks.extend(causes);
     }
@@ -194,11 +196,11 @@ fn table(stage: &mut Stage, sample: &Sample, print: &mut Print, found: &mut Foun
         && let Some(failure) = &played.failure
     {
         let text = format!("an insert of a row of {name} as it is there ends the connector: see its record above");
-        let hint = failure.causes.iter().find_map(|cause| cause.hint.clone());
-        found.remarks.push(Remark {
-            remedy: hint,
-            ..Remark::new(Weight::Obstacle, text)
-        });
+        let cause = failure.causes.first();
+        let kind = cause.and_then(|cause| cause.kind).unwrap_or(failure.kind);
+        found
+            .remarks
+            .push(Diagnosis::error(kind, text).with_any_hint(failure.hint().map(str::to_owned)));
     }
     print.played(&["insert"], played);
 
@@ -245,7 +247,7 @@ fn table(stage: &mut Stage, sample: &Sample, print: &mut Print, found: &mut Foun
 
 fn tuple<'a>(values: impl Iterator<Item = Option<&'a [u8]>>) -> Result<TupleBuf, Failure> {
     let columns = values.map(|value| value.map_or(Column::Null, Column::Text));
-    TupleBuf::new(columns).map_err(|error| Failure::retry("show_records", error.to_string()))
+    TupleBuf::new(columns).map_err(|error| Failure::retry(Kind::ShowRecords, error.to_string()))
 }
 
 fn made_up_row(sample: &Sample) -> SampleRow {
@@ -367,7 +369,7 @@ impl Print {
             let label = labels.get(count).or(labels.last()).copied().unwrap_or_default();
             say!("      {label}: fails, and the connector stops");
             for cause in failure.causes {
-                self.reason(&cause.what, cause.hint.as_deref());
+                self.reason(&cause.sentence(), cause.hint.as_deref());
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Changes of a row through the connector's own pipeline, and what becomes of them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use walferry_diagnosis::Kind;
 
 use walferry_engine::batch::{Batch, BatchRecord};
 use walferry_engine::source::Frame;
@@ -164,7 +165,7 @@ impl Scene {
         let mut payload = Vec::new();
         pgoutput::encode(message, &mut payload).map_err(|error| {
             let what = format!("a change for `--show-records` cannot be written: {error}");
-            Failure::new(Disposition::Stop(Exit::Record), "show_records", what, None)
+            Failure::new(Disposition::Stop(Exit::Record), Kind::ShowRecords, what, None)
         })?;
         let frame = Frame::Wal {
             lsn,

@@ -41,6 +41,10 @@ fn pages() -> Result<Vec<Page>, String> {
             text: walferry_telemetry::reference(),
         },
     ];
+    pages.push(Page {
+        path: "docs/reference/errors.md".into(),
+        text: walferry_diagnosis::reference(),
+    });
     pages.extend(examples::pages()?);
     Ok(pages)
 }
@@ -75,6 +79,23 @@ mod tests {
             let text = fs::read_to_string(page.file()).unwrap_or_default();
             assert!(text == page.text, "{} is stale: run `cargo xtask docs`", page.path);
         }
+    }
+
+    /// A kind that nothing tells would be a page about nothing. That each kind has a page, its type sees to.
+    #[test]
+    fn each_code_is_told_by_some_crate() {
+        let told = crate::read::sources(&shell::root().join("crates"), &["walferry-diagnosis"]);
+        let untold: Vec<String> = walferry_diagnosis::Kind::all()
+            .filter(|kind| {
+                let name = format!("Kind::{kind:?}");
+                !told.iter().any(|text| {
+                    text.match_indices(&name)
+                        .any(|(at, _)| !text[at + name.len()..].starts_with(char::is_alphanumeric))
+                })
+            })
+            .map(|kind| format!("{} {kind:?}", kind.code()))
+            .collect();
+        assert_eq!(untold, [""; 0], "take these out of the table, or tell them");
     }
 
     #[test]

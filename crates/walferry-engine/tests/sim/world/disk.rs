@@ -9,7 +9,7 @@ use walferry_engine::{
 use super::{Shared, checks, gates::Who};
 
 /// What a write fails with while the disk is full.
-pub(crate) const FULL: &str = "disk_full";
+pub(crate) const FULL: walferry_diagnosis::Kind = walferry_diagnosis::Kind::DiskFull;
 
 /// What is there.
 #[derive(Debug, Default)]

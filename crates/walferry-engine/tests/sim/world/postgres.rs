@@ -6,10 +6,11 @@ use std::{
     task::Poll,
     time::Duration,
 };
+use walferry_diagnosis::Kind;
 
 use tokio::time::{Instant, timeout_at};
 use walferry_engine::{
-    Exit, Failure,
+    Failure,
     gap::{CHANGED, MISSING},
     progress::Transaction,
     published::{Look, Published},
@@ -155,7 +156,7 @@ impl Control for Part {
                 (state.database.publication.oid.map(|_| found), state.server.cuts)
             })
             .await?;
-        let found = found.ok_or_else(|| Failure::stop(Exit::Setup, MISSING, "no publication", CREATE))?;
+        let found = found.ok_or_else(|| Failure::stop(MISSING, "no publication", CREATE))?;
         *self.link() = Some(link);
         Ok(found)
     }
@@ -218,7 +219,7 @@ impl Control for Part {
 impl Rows for Part {
     async fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Failure> {
         let exported = self.statement(|state| state.server.exported.take()).await?;
-        let exported = exported.ok_or_else(|| Failure::retry("snapshot_gone", "the exported snapshot is gone"))?;
+        let exported = exported.ok_or_else(|| Failure::retry(Kind::SnapshotGone, "the exported snapshot is gone"))?;
         let reading = Reading(&self.shared);
         self.shared.lock().chunks_read.clear();
         let mut jobs = Vec::new();
@@ -280,7 +281,7 @@ impl Stream for Part {
                     .is_err()
                 {
                     patience.in_a_row += 1;
-                    return Err(Failure::retry("silent", "the server says nothing"));
+                    return Err(Failure::retry(Kind::Silent, "the server says nothing"));
                 }
                 let Some(read) = shared.lock().read()? else {
                     return Ok::<(), Failure>(());
@@ -294,7 +295,7 @@ impl Stream for Part {
                     heard = Instant::now();
                 } else if heard.elapsed() >= patience.limit() {
                     patience.in_a_row += 1;
-                    return Err(Failure::retry("silent", "the server says nothing"));
+                    return Err(Failure::retry(Kind::Silent, "the server says nothing"));
                 }
             }
         };
@@ -371,7 +372,7 @@ impl Part {
             state.database.tables[index].storage == table.storage
         });
         if !is_same.await? {
-            return Err(Failure::retry("table_changed", "the table was rewritten"));
+            return Err(Failure::retry(Kind::TableChanged, "the table was rewritten"));
         }
         // What is not published cannot be told apart from what has not happened: the edge gives such a table another storage with
         // each snapshot, so that it begins again.
@@ -441,7 +442,7 @@ fn chunk(table: &Arc<SnapshotTable>, rows: &[Row], step: Step, completes: bool) 
 }
 
 fn ended(error: walferry_engine::source::PipelineEnded) -> Failure {
-    Failure::retry("pipeline_ended", error.to_string())
+    Failure::retry(Kind::PipelineEnded, error.to_string())
 }
 
 impl State {

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeSet, VecDeque},
     time::Duration,
 };
+use walferry_diagnosis::Kind;
 
 use tokio::{sync::watch, time::Instant};
 use walferry_engine::{
@@ -179,9 +180,9 @@ impl Server {
             return Err(unreachable());
         }
         if self.held_until.is_some_and(|until| Instant::now() < until) {
-            return Err(Failure::retry("slot_in_use", "a walsender has the slot"));
+            return Err(Failure::retry(Kind::SlotInUse, "a walsender has the slot"));
         }
-        let slot = self.slot.ok_or_else(|| Failure::retry("slot_missing", "no slot"))?;
+        let slot = self.slot.ok_or_else(|| Failure::retry(Kind::SlotLost, "no slot"))?;
         let from = from.max(slot.confirmed);
         self.connection = Some(Connection {
             confirmable,
@@ -258,5 +259,5 @@ impl Connection {
 }
 
 pub(crate) fn unreachable() -> Failure {
-    Failure::retry("unreachable", "connection lost")
+    Failure::retry(Kind::Unreachable, "connection lost")
 }

@@ -1,0 +1,68 @@
+//! Credentials that stand in a text, such as those of a URL.
+
+/// What is shown in the place of a secret.
+pub const HIDDEN: &str = "********";
+
+/// Hides what stands before an `@`, as far back as the scheme or the beginning of the word. A user before a colon stays.
+pub fn without_credentials(text: &str) -> String {
+    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | '(' | ')');
+    let mut shown = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(ends).unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        shown.push_str(&word_without_credentials(word));
+        let separator = behind.chars().next().map_or(0, char::len_utf8);
+        shown.push_str(&behind[..separator]);
+        rest = &behind[separator..];
+    }
+    shown
+}
+
+fn word_without_credentials(word: &str) -> String {
+    let Some((before, behind)) = word.split_once("://") else {
+        return match word.rsplit_once('@') {
+            Some((credentials, host)) if !credentials.is_empty() => format!("{}@{host}", user_of(credentials)),
+            _ => word.to_owned(),
+        };
+    };
+    // Several URLs stand in one word where commas part them.
+    let (url, more) = match behind.find("://") {
+        Some(next) => {
+            let scheme = behind[..next].rfind(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '+' | '-'));
+            behind.split_at(scheme.map_or(next, |at| at + 1))
+        }
+        None => (behind, ""),
+    };
+    let authority = &url[..url.find('/').unwrap_or(url.len())];
+    // A password may hold a slash: what stands behind the colon then is no port.
+    let port = authority.rsplit_once(':').map(|(_, port)| port);
+    let whole = port.is_none_or(|port| port.chars().all(|c| c.is_ascii_digit() || c == ','));
+    let region = if authority.contains('@') || whole {
+        authority
+    } else {
+        url
+    };
+    let hidden = match region.rfind('@') {
+        Some(at) => format!("{}{}", user_of(&region[..at]), &url[at..]),
+        None => url.to_owned(),
+    };
+    let before = match before.rsplit_once('@') {
+        Some((credentials, host)) => format!("{}@{host}", user_of(credentials)),
+        None => before.to_owned(),
+    };
+    let more = if more.is_empty() {
+        String::new()
+    } else {
+        word_without_credentials(more)
+    };
+    format!("{before}://{hidden}{more}")
+}
+
+/// A user name may be shown, unless it stands alone: then it may be a token.
+fn user_of(credentials: &str) -> String {
+    match credentials.split_once(':') {
+        Some((user, _)) => format!("{user}:{HIDDEN}"),
+        None => HIDDEN.to_owned(),
+    }
+}
