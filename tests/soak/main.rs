@@ -40,6 +40,8 @@ struct Args {
     #[arg(long)]
     tables: Option<u64>,
     #[arg(long)]
+    topics: Option<u64>,
+    #[arg(long)]
     snapshot: bool,
     #[arg(long, default_value_t = 1)]
     threads: u32,
@@ -49,6 +51,8 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let problems = if let Some(tables) = args.tables {
         tables::run(tables)
+    } else if let Some(topics) = args.topics {
+        tables::topics(topics)
     } else if args.memory {
         memory::run(args.rows, args.outage_s)
     } else if args.snapshot {

@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Measure memory instead: so many tables are made, written and dropped
     #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication"])]
     tables: Option<u64>,
+    /// Measure memory instead, and look for what is lost: so many tables, each with a topic of its own
+    #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication", "tables"])]
+    topics: Option<u64>,
     /// Kill it while it reads a table of that many rows instead, to which is written
     #[arg(long, conflicts_with = "memory")]
     snapshot: bool,
@@ -77,8 +80,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
             command.arg(option);
         }
     }
-    if let Some(tables) = args.tables {
-        command.args(["--tables", &tables.to_string()]);
+    for (option, count) in [("--tables", args.tables), ("--topics", args.topics)] {
+        if let Some(count) = count {
+            command.args([option, &count.to_string()]);
+        }
     }
     shell::run(&mut command)
 }
