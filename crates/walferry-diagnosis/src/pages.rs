@@ -399,6 +399,11 @@ kinds! {
         "Columns of a row could not be read again",
         "A post-processor reads values that the stream left out, and the server refused that or the row is gone.",
         "Follow the hint, or set `reselect.error.handling.mode=warn` to send such events as they come.";
+    "WF0415" RowNotReselected "row_not_reselected" None,
+        "An event was sent without reading its columns again",
+        "A post-processor could not read values that the stream left out, and `reselect.error.handling.mode=warn` lets the event go \
+         on as it came.",
+        "Look at the warning in the log, which says why. With `fail` such an event stops the connector instead.";
     "WF0501" KafkaUnreachable "kafka_unreachable" GAVE_UP,
         "No Kafka broker answers",
         "None of the brokers can be reached. Records wait, nothing is lost, and Postgres keeps what has not been read.",
