@@ -185,7 +185,7 @@ properties! {
         .support(Support::Accepted { why: TUNING });
     pub(super) const USE_HEADERS: Property<Option<String>> = Property::new("apicurio.registry.use.headers")
         .text("Not an option of the converter.")
-        .support(Support::Elsewhere { is: "no option of Apicurio's converters", hint: "to say whether ids stand in headers, set `apicurio.registry.headers.enabled`" });
+        .support(Support::Elsewhere { is: "is no option of Apicurio's converters", hint: "to say whether ids stand in headers, set `apicurio.registry.headers.enabled`" });
 }
 
 /// What decides where the id stands, for a converter that does not ask them.
