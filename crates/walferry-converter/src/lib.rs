@@ -34,6 +34,8 @@ mod protobuf;
 mod raw;
 #[cfg(test)]
 mod recorded;
+#[cfg(test)]
+mod recorded_with_registry;
 pub mod registry;
 mod simple_header;
 mod string;
