@@ -1,19 +1,19 @@
-//! What the catalog of the database knew of a relation when its Relation message was read.
+//! What the database's catalog said about a relation when its Relation message was read.
 //!
-//! The stream says which columns a relation has; only the catalog says whether they may be null, what their defaults are, what
-//! a type's name, elements or labels are, and which columns are the key. The catalog may be newer than the stream: whoever
-//! reads these facts compares name, type and modifier with the Relation message first.
+//! The stream says which columns a relation has. Only the catalog has their nullability and defaults, the names,
+//! elements and labels of types, and the order of the key columns. The catalog may be newer than the stream. Code that
+//! uses these facts must first compare name, type and modifier with the Relation message.
 
 use std::collections::HashMap;
 
 use walferry_pgoutput::Oid;
 
-/// Facts about one relation and every type that its columns reach.
+/// Facts about one relation and all types that its columns use, directly or indirectly.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Catalog {
-    /// The table; `None` when it is no longer there.
+    /// The table. `None` if it no longer exists.
     pub table: Option<TableFacts>,
-    /// Types of its columns, and what these are made of: elements, base types, subtypes of ranges.
+    /// The types of its columns, and the types that these consist of: element types, base types, subtypes of ranges.
     pub types: Vec<TypeFacts>,
 }
 
@@ -26,15 +26,16 @@ pub struct TableFacts {
     pub schema: String,
     /// Name.
     pub name: String,
-    /// Columns in the order of `attnum`, without dropped ones.
+    /// Columns in the order of `attnum`, without dropped columns.
     pub columns: Vec<ColumnFacts>,
-    /// Columns of the primary key, in the key's order; empty where there is none.
+    /// Columns of the primary key, in the order of the key. Empty if there is no primary key.
     pub primary_key: Vec<String>,
-    /// Columns of each unique index without expressions, as pgjdbc lists them: sorted by name, partial ones and included columns too.
+    /// Columns of each unique index without expressions, as pgjdbc lists them: sorted by index name, with partial
+    /// indexes and included columns.
     pub unique_indexes: Vec<Vec<String>>,
     /// `COMMENT ON TABLE`.
     pub comment: Option<String>,
-    /// Whether it is a partition: an UPDATE may move its rows to another one.
+    /// Whether the table is a partition. An UPDATE may move a row of a partition to another one.
     pub partition: bool,
 }
 
@@ -72,11 +73,11 @@ pub struct TypeFacts {
     pub name: String,
     /// Whether its schema is in the role's search path.
     pub on_path: bool,
-    /// What it is.
+    /// The kind of the type.
     pub kind: TypeKind,
 }
 
-/// What a type is.
+/// The kinds of types.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TypeKind {
     /// A scalar.
@@ -122,32 +123,33 @@ impl Catalog {
     }
 }
 
-/// Types of the database as they were read while the connector runs.
+/// The types of the database that were read since the connector started.
 ///
-/// Debezium reads a type once and keeps it until it is started again. So a label that is added to an enum meanwhile is sent, and its
-/// schema does not list it; and rows of a type that was dropped since they were written can be read.
+/// Debezium reads a type once and keeps it until its next start. So, if a label is added to an enum, the label is sent
+/// although the schema does not list it. And rows with a type that was dropped after they were written can still be
+/// read.
 #[derive(Debug, Default)]
 pub struct KnownTypes(HashMap<Oid, TypeFacts>);
 
-/// Types below are those that every database has.
+/// Types with smaller ids exist in every database.
 const FIRST_OF_DATABASE: Oid = Oid(16384);
 
 impl KnownTypes {
-    /// Puts names of types and labels of enums that were read first in place of what `catalog` says, and keeps what it says of
-    /// types that are new.
+    /// Replaces names of types and labels of enums in `catalog` by those that were read first. Remembers the types of
+    /// `catalog` that are new.
     pub fn pin(&mut self, catalog: &mut Catalog) {
         for facts in catalog.types.iter_mut().filter(|facts| facts.oid >= FIRST_OF_DATABASE) {
             let first = self.0.entry(facts.oid).or_insert_with(|| facts.clone());
             facts.name.clone_from(&first.name);
             match first.kind {
                 TypeKind::Enum { .. } => facts.kind.clone_from(&first.kind),
-                // What can change of the others is as it is now.
+                // For other types, the present facts count.
                 _ => first.kind.clone_from(&facts.kind),
             }
         }
     }
 
-    /// Adds those of the types, and what they are made of, that `catalog` does not have any more.
+    /// Adds those of the given types that `catalog` no longer has, together with the types that they consist of.
     pub fn recall(&self, catalog: &mut Catalog, types: impl Iterator<Item = Oid>) {
         let mut wanted: Vec<Oid> = types.collect();
         while let Some(oid) = wanted.pop() {

@@ -1,4 +1,4 @@
-//! Row changes to records.
+//! Turns row changes into records.
 
 use walferry_config::connector::{FailureHandling, SkippedOperations};
 use walferry_pgoutput::{Change, Column, OldTuple, Operation, Tuple};
@@ -40,7 +40,8 @@ impl Op {
         }
     }
 
-    /// The operations that `skipped.operations` leaves out. Rows of a snapshot are none of them, also where it says `r`.
+    /// The operations that `skipped.operations` skips. Rows of a snapshot are never skipped, even if the property
+    /// contains `r`.
     pub(crate) fn skipped(operations: &SkippedOperations) -> Vec<Self> {
         let all = [
             (Self::Create, 'c'),
@@ -56,10 +57,11 @@ impl Op {
 }
 
 impl TablePlan {
-    /// The records of a change of the stream. With `provide.transaction.metadata`, `transaction` counts them.
+    /// Makes the records of a change from the stream. With `provide.transaction.metadata`, `transaction` counts them.
     ///
     /// # Errors
-    /// The row is not of the plan's relation, or a value cannot be converted where that may not pass.
+    /// When the row does not belong to the plan's relation, or when a value cannot be converted and the settings do not
+    /// tolerate that.
     pub fn records<'a>(
         &'a self,
         change: &Change<'a>,
@@ -84,7 +86,7 @@ impl TablePlan {
         Ok(emit.finish())
     }
 
-    /// The record of a truncate, which has no key.
+    /// Makes the record of a truncate. It has no key.
     pub fn truncate<'a>(&'a self, context: &Context<'a>, transaction: Option<&mut Transaction>) -> Outcome<'a> {
         if !self.is_captured() {
             return Outcome::skipped(Skipped::Table);
@@ -100,7 +102,7 @@ impl TablePlan {
         emit.finish()
     }
 
-    /// The record of a row that a snapshot read. The columns are those of the plan's catalog, as text.
+    /// Makes the record of a row from a snapshot. The columns are those of the plan's catalog, as text.
     ///
     /// # Errors
     /// As [`TablePlan::records`].
@@ -123,7 +125,7 @@ impl TablePlan {
     }
 }
 
-/// Records in the making.
+/// Records that are being made.
 struct Emit<'p, 'a, 't> {
     plan: &'a TablePlan,
     context: &'p Context<'a>,
@@ -199,7 +201,7 @@ impl<'a> Emit<'_, 'a, '_> {
         Ok(())
     }
 
-    /// A record, with its tombstone where it is a delete.
+    /// Makes a record and, for a delete, its tombstone.
     fn envelope(&mut self, op: Op, key: Typed<'a>, (before, after): (Value<'a>, Value<'a>), first: Option<Header<'a>>) {
         let plan = self.plan;
         if plan.skips.contains(&op) {
@@ -256,7 +258,7 @@ impl<'a> Emit<'_, 'a, '_> {
         }
     }
 
-    /// The row and its key. Where the stream left a value out of `columns`, `old` may have it.
+    /// Makes the row and its key. If the stream left a value out of `columns`, `old` may have it.
     fn row(
         &mut self,
         columns: impl ExactSizeIterator<Item = Column<'a>>,
@@ -293,7 +295,8 @@ impl<'a> Emit<'_, 'a, '_> {
             }
             if let (Some((place, field)), Some(key)) = (&column_plan.in_key, &mut key) {
                 key[*place] = match read(column_plan, field, column) {
-                    // Whatever is to become of fields that fail, these are null in Debezium's keys where they may be.
+                    // Whatever the setting for failing fields, Debezium's keys have null for these if the field allows
+                    // it.
                     Err(Reason::Unavailable | Reason::NullElement) if field.schema.optional => Ok(Value::Null),
                     read => read.map_err(|reason| plan.conversion(column_plan, reason)),
                 }?;
@@ -311,7 +314,7 @@ impl<'a> Emit<'_, 'a, '_> {
         })
     }
 
-    /// What becomes of a field whose value could not be converted.
+    /// Decides what to do with a field whose value could not be converted.
     fn tolerate(&mut self, column: &ColumnPlan, reason: Reason) -> Result<Value<'a>, Error> {
         let mode = self.plan.settings.events.on_converting_failure;
         if mode == FailureHandling::Fail {
@@ -376,7 +379,7 @@ impl TablePlan {
         }
     }
 
-    /// The headers of a record: the one of a changed key, then those of the context.
+    /// The headers of a record: first the one for a changed key, then those of the context.
     fn headers<'a>(&'a self, first: Option<Header<'a>>) -> Vec<Header<'a>> {
         if !self.settings.events.extended_headers {
             return first.into_iter().collect();

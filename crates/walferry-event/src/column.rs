@@ -1,4 +1,4 @@
-//! The plan of a column: its fields in rows and keys.
+//! The plan of a column: its field in rows and its field in keys.
 
 use walferry_pgoutput::RelationColumn;
 use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
@@ -9,7 +9,7 @@ use crate::rules::{Edit, Rule};
 use crate::settings::Settings;
 use crate::types::{ColumnType, Decoder, Mapping, Stage, Unavailable, resolve};
 
-/// What is done with a column of the relation.
+/// What happens to a column of the relation.
 #[derive(Debug)]
 pub(crate) struct ColumnPlan {
     pub(crate) name: String,
@@ -17,9 +17,9 @@ pub(crate) struct ColumnPlan {
     pub(crate) decoder: Decoder,
     /// How a value is decoded that was read again, where that is another way.
     pub(crate) decoder_again: Option<Decoder>,
-    /// How it is written in rows; `None` where rows do not have it.
+    /// How the column is written in rows. `None` if rows do not have it.
     pub(crate) in_row: Option<FieldPlan>,
-    /// How it is written in keys, and where; `None` where keys do not have it.
+    /// The place of the column in keys, and how it is written there. `None` if keys do not have it.
     pub(crate) in_key: Option<(usize, FieldPlan)>,
 }
 
@@ -28,11 +28,11 @@ pub(crate) struct ColumnPlan {
 pub(crate) struct FieldPlan {
     /// Its schema.
     pub(crate) schema: SchemaRef,
-    /// What stands for null.
+    /// The value to write for null.
     pub(crate) null: Value<'static>,
-    /// What stands for a value that the stream left out.
+    /// The value to write if the stream left out the column's value.
     pub(crate) unavailable: Unavailable,
-    /// What is done to values.
+    /// How values are changed, for example masked.
     pub(crate) edit: Option<Edit>,
 }
 
@@ -53,11 +53,11 @@ pub struct LeftOut {
 pub enum LeftOutReason {
     /// `column.include.list` or `column.exclude.list`.
     Filtered,
-    /// Debezium has no schema for the type; `include.unknown.datatypes` sends it as bytes.
+    /// Debezium has no schema for the type. With `include.unknown.datatypes`, it is sent as bytes.
     UnknownType,
 }
 
-/// What the plans of a table's columns have in common.
+/// What the plans of all columns of a table share.
 pub(crate) struct Columns<'c> {
     pub(crate) settings: &'c Settings,
     pub(crate) schema: &'c str,
@@ -88,7 +88,7 @@ impl Columns<'_> {
             .settings
             .filters
             .captures_column(self.schema, self.table, &column.name);
-        // In the stream Debezium knows nothing of a column that is filtered out, not even of one in the key.
+        // In the stream, Debezium has no facts about a column that is filtered out, not even about a key column.
         let facts = self.facts(column).filter(|_| passes || self.stage == Stage::Snapshot);
         let column_type = ColumnType::new(column.type_oid, column.type_modifier, self.stage, self.catalog);
         let type_name = self.driver_type_name(column, &column_type.name, facts);
@@ -164,7 +164,7 @@ impl Columns<'_> {
         )
     }
 
-    /// The schema of the column's field, without what rules over columns add.
+    /// The schema of the column's field, without the additions of column rules.
     fn field_schema(
         &self,
         column_type: &ColumnType,
@@ -182,8 +182,8 @@ impl Columns<'_> {
             .default_value(default.unwrap_or_default())
     }
 
-    /// The type's name as the driver has it: to a snapshot, integers that a sequence fills are serials, and types of schemas
-    /// outside the search path have quoted names with the schema's.
+    /// The type's name in the driver. In a snapshot, integers with a sequence are serials, and types outside the search
+    /// path have quoted names with their schema.
     fn driver_type_name(&self, column: &RelationColumn, name: &str, facts: Option<&ColumnFacts>) -> String {
         if self.stage != Stage::Snapshot {
             return name.to_owned();
@@ -210,7 +210,7 @@ impl FieldPlan {
         let null = match &schema.default {
             _ if nullable => Value::Null,
             Some(default) => default.clone(),
-            // A struct's schema is that of its field.
+            // A struct has the schema of its field.
             None => match mapping.fallback.clone() {
                 Value::Struct(fallback) => Value::Struct(Struct::new(schema.clone(), fallback.into_values())),
                 fallback => fallback,
@@ -220,7 +220,7 @@ impl FieldPlan {
             schema: schema.clone(),
             null: edited(null),
             unavailable: match &mapping.unavailable {
-                // Debezium cuts bytes that it holds in a buffer, which the placeholder is not.
+                // Debezium truncates bytes only if they are in a buffer, and the placeholder is not in one.
                 Unavailable::Placeholder(value @ Value::Bytes(_)) => Unavailable::Placeholder(value.clone()),
                 Unavailable::Placeholder(value) => Unavailable::Placeholder(edited(value.clone())),
                 Unavailable::Missing => Unavailable::Missing,

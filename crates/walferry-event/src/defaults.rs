@@ -1,7 +1,7 @@
 //! Default values of columns in schemas.
 //!
-//! Debezium does not evaluate expressions: a literal becomes the schema's default, a call of a function (`now()`,
-//! `nextval(…)`) becomes a placeholder such as zero, and what is neither has no default.
+//! Debezium does not evaluate expressions. A literal becomes the schema's default. A function call (`now()`,
+//! `nextval(…)`) becomes a placeholder such as zero. With any other expression, the schema has no default.
 
 use std::borrow::Cow;
 
@@ -9,9 +9,10 @@ use walferry_record::{Decimal, Value};
 
 use crate::types::{ColumnType, Decoder, Mapping, RootKind, infinite_default, oid, plain_default};
 
-/// The default of a column, from `pg_get_expr`; `None` where the schema has none.
+/// The default of a column, from the text of `pg_get_expr`. `None` if the schema gets no default.
 pub(crate) fn default_value(expression: &str, column: &ColumnType, mapping: &Mapping) -> Option<Value<'static>> {
-    // The driver knows the type of a domain's column by the domain's name, for which Debezium has no reader.
+    // For a column of a domain, the driver reports the domain's name as the type, and Debezium cannot read defaults of
+    // that type.
     if column.name != column.root_name {
         return None;
     }
@@ -67,8 +68,8 @@ fn decoded(text: &str, mapping: &Mapping) -> Option<Value<'static>> {
     (!value.is_null()).then_some(value)
 }
 
-/// The literal of a date or a timestamp as the column's type would write it: Postgres leaves the type of the literal as it
-/// was, so that a `date` can have the default `'2020-01-01 00:00:00'::timestamp without time zone`.
+/// Converts the literal of a date or a timestamp to the column's type. Postgres keeps the type of the literal, so a
+/// `date` can have the default `'2020-01-01 00:00:00'::timestamp without time zone`.
 fn coerced(text: &str, column: &ColumnType) -> String {
     let (text, era) = match text.strip_suffix(" BC") {
         Some(text) => (text, " BC"),
@@ -83,12 +84,13 @@ fn coerced(text: &str, column: &ColumnType) -> String {
     }
 }
 
-/// Of a text that is an expression rather than a literal (`(5)::bit(5)`), Debezium takes the ones, too.
+/// The bits of a text: `1` for each `1`, `0` for every other character. Debezium does the same even with an expression
+/// such as `(5)::bit(5)`.
 fn ones(text: &str) -> String {
     text.chars().map(|c| if c == '1' { '1' } else { '0' }).collect()
 }
 
-/// The number with the digits of its column; `None` where it has more of them.
+/// The number with the scale of its column. `None` if digits would be lost.
 fn of_scale(number: Decimal, column: &ColumnType) -> Option<Decimal> {
     if column.is_variable_numeric() {
         Some(number)
@@ -97,7 +99,7 @@ fn of_scale(number: Decimal, column: &ColumnType) -> Option<Decimal> {
     }
 }
 
-/// The literal of an expression, or the placeholder where it calls a function.
+/// The literal of an expression, or the placeholder if the expression calls a function.
 fn extract<'e>(expression: &'e str, placeholder: &'static str) -> Option<Cow<'e, str>> {
     const CURRENT: [&str; 5] = [
         "current_timestamp",
@@ -116,7 +118,7 @@ fn extract<'e>(expression: &'e str, placeholder: &'static str) -> Option<Cow<'e,
     }
 }
 
-/// Whether the expression begins with a name and parentheses.
+/// Whether the expression starts with a name and parentheses.
 fn calls_function(expression: &str) -> bool {
     let expression = expression.strip_prefix('(').unwrap_or(expression);
     let name = expression
@@ -126,7 +128,7 @@ fn calls_function(expression: &str) -> bool {
     name > 0 && arguments.starts_with('(') && arguments.lines().next().is_some_and(|line| line.contains(')'))
 }
 
-/// What stands before the closing quote, with doubled quotes as one.
+/// The text before the closing quote, with doubled quotes as single ones.
 fn literal(quoted: &str) -> Option<String> {
     let mut out = String::new();
     let mut rest = quoted;
@@ -143,7 +145,7 @@ fn literal(quoted: &str) -> Option<String> {
     }
 }
 
-/// `'label'::type`, where the type is the column's.
+/// The label of `'label'::type`, if the type is the column's.
 fn enum_default(expression: &str, type_name: &str) -> Option<String> {
     let (value, cast) = expression.rsplit_once("::")?;
     let cast = cast.rsplit('.').next()?.trim_matches('"');

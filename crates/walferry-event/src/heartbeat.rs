@@ -14,7 +14,7 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Heartbeats as the settings name them.
+    /// Makes the heartbeats for these settings.
     pub fn new(settings: &Settings) -> Self {
         let name = |name: &str| settings.schema_name(&format!("io.debezium.connector.common.{name}"));
         let key = Schema::structure(vec![Field::new("serverName", Schema::string().build())]);
@@ -27,7 +27,7 @@ impl Heartbeat {
         }
     }
 
-    /// A heartbeat, which always goes to partition 0.
+    /// Makes a heartbeat. It always goes to partition 0.
     pub fn record(&self, now_ms: i64) -> Record<'_> {
         let typed = |schema: &SchemaRef, value| {
             Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), vec![value])))

@@ -1,4 +1,4 @@
-//! Habits of Java's standard library that show in Debezium's bytes.
+//! Behaviour of Java's standard library that is visible in Debezium's bytes.
 
 use walferry_record::Value;
 
@@ -8,7 +8,8 @@ pub(crate) fn string_hash(text: &str) -> i32 {
         .fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()))
 }
 
-/// `Struct.equals` of two structs of one schema. To `Double.equals` NaN is itself, and zero is not its negative.
+/// `Struct.equals` of two structs with the same schema. As in `Double.equals`, NaN equals NaN, and 0.0 does not equal
+/// -0.0.
 pub(crate) fn equals(one: &[Value<'_>], other: &[Value<'_>]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equal(one, other))
 }
@@ -23,8 +24,9 @@ fn equal(one: &Value<'_>, other: &Value<'_>) -> bool {
     }
 }
 
-/// The order in which a `java.util.HashMap` yields keys that were put into it in order: by bucket, then by age. The table's
-/// size is a power of two of which three quarters are never exceeded; `capacity` is the one it began with.
+/// The iteration order of a `java.util.HashMap` whose keys were inserted in this order: by bucket, then by insertion.
+/// The size of its table is a power of two; it grows when more than three quarters are used. `capacity` is its initial
+/// size.
 pub(crate) fn hash_map_order(hashes: &[i32], capacity: usize) -> Vec<usize> {
     let mut buckets = capacity.max(1);
     while hashes.len() * 4 > buckets * 3 {
@@ -50,7 +52,7 @@ pub(crate) fn name_uuid(name: &[u8]) -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
-/// `Double.toString`: the fewest digits that tell the number apart, with an exponent below 0.001 and from ten million on.
+/// `Double.toString`: as few digits as identify the number, with an exponent below 0.001 and from ten million on.
 pub(crate) fn java_double(number: f64) -> String {
     if !number.is_finite() {
         return if number.is_nan() {

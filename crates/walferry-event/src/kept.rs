@@ -1,10 +1,10 @@
-//! What a plan is made from, as bytes: so that a table whose plan is not in use takes little room until a row of it comes.
+//! The inputs of a plan as bytes. A table whose plan is not in use needs little memory until its next row arrives.
 
 use walferry_pgoutput::{self as pgoutput, Message, Oid, Relation};
 
 use crate::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
 
-/// Writes a relation and what the catalog knew of it. `None` for a relation that no server could have described.
+/// Writes a relation and its facts from the catalog. `None` for a relation that no server can have sent.
 pub fn write(relation: Relation, catalog: Option<&Catalog>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     put_catalog(&mut out, catalog);
@@ -12,7 +12,7 @@ pub fn write(relation: Relation, catalog: Option<&Catalog>) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Reads what [`write`] has written; `None` for anything else.
+/// Reads what [`write`] has written. `None` for any other input.
 pub fn read(bytes: &[u8]) -> Option<(Relation, Option<Catalog>)> {
     let mut input = Input(bytes);
     let catalog = catalog(&mut input)?;

@@ -12,19 +12,19 @@ use crate::table::structure;
 #[derive(Debug)]
 pub(crate) struct KeyPlan {
     pub(crate) schema: SchemaRef,
-    /// The value of the field that a rerouting strategy adds at the end.
+    /// The value of the field that a rerouting strategy adds to the end of the key.
     pub(crate) origin: Option<String>,
 }
 
 impl KeyPlan {
-    /// The key of these fields, with the one that a regex strategy adds; `None` where there is none.
+    /// Makes the key from these fields and the field that a regex strategy adds. `None` if there is no key.
     pub(crate) fn new(
         settings: &Settings,
         relation: &Relation,
         topic: &str,
         fields: Vec<Option<Field>>,
     ) -> Result<Option<Self>, Error> {
-        // Columns whose types are left out still make a key, be it one without fields.
+        // Key columns whose types are left out still cause a key, even one without fields.
         let has_columns = !fields.is_empty();
         let mut fields: Vec<Field> = fields.into_iter().flatten().collect();
         let origin = settings
@@ -41,7 +41,7 @@ impl KeyPlan {
     }
 }
 
-/// The places of the key's columns: those of `message.key.columns`, the primary key, or the first unique index.
+/// The places of the key columns: from `message.key.columns`, the primary key, or the first unique index.
 pub(crate) fn key_columns(settings: &Settings, relation: &Relation, facts: Option<&TableFacts>) -> Vec<usize> {
     let own = message_key(settings, relation);
     match own.is_empty() {
@@ -67,8 +67,8 @@ pub(crate) fn primary_columns(relation: &Relation, facts: Option<&TableFacts>) -
             .collect(),
         None => Vec::new(),
     };
-    // With the default identity the stream marks the primary key as it was for these rows, which the catalog may have left
-    // behind. Only the catalog knows the order of the columns.
+    // With the default replica identity, the stream marks the primary key that these rows have. The catalog may already
+    // have another key, but only the catalog knows the order of the columns.
     let mut sorted = of_catalog.clone();
     sorted.sort_unstable();
     let outdated = relation.replica_identity == ReplicaIdentity::Default && !flagged.is_empty() && sorted != flagged;

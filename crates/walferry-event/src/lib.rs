@@ -1,7 +1,7 @@
-//! Row change to Debezium's envelope, key, source block and tombstone.
+//! Turns a row change into Debezium's envelope, key, source block and tombstone.
 //!
-//! A [`TablePlan`] is built once for each version of a relation; it turns each row into [`Outcome::records`], which borrow
-//! from the WAL frame and the plan. Time, positions and transaction come in as a [`Context`].
+//! A [`TablePlan`] is built once for each version of a relation. It turns each row into [`Outcome::records`], which
+//! borrow from the WAL frame and the plan. Time, positions and transaction come in as a [`Context`].
 
 pub mod catalog;
 mod change;

@@ -23,7 +23,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Messages as the settings have them.
+    /// Makes the plan for messages from the settings.
     pub fn new(settings: &Arc<Settings>) -> Self {
         let name = |name: &str| settings.schema_name(&format!("io.debezium.connector.postgresql.{name}"));
         let prefix = || Field::new("prefix", Schema::string().optional().build());
@@ -54,8 +54,8 @@ impl Messages {
         }
     }
 
-    /// The record of a message; `None` where its prefix is filtered out. Of a message outside of transactions, the context
-    /// has no transaction.
+    /// Makes the record of a message. `None` if its prefix is filtered out. If the message is outside a transaction,
+    /// `context` has no transaction.
     pub fn record<'a>(
         &'a self,
         message: &LogicalMessage<'a>,

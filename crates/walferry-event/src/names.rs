@@ -4,7 +4,7 @@ use walferry_config::connector::{TopicNaming, underscores, unicode_escapes};
 
 use crate::settings::Settings;
 
-/// Kafka's limit for the name of a topic.
+/// Kafka's limit for the length of a topic name.
 const MAX_TOPIC_LENGTH: usize = 249;
 
 impl Settings {
@@ -20,7 +20,7 @@ impl Settings {
         }
     }
 
-    /// The field that a regex strategy adds to keys, with its value for a table.
+    /// The field that a regex strategy adds to keys, and its value for this table.
     pub(crate) fn key_field(&self, schema: &str, table: &str) -> Option<(&str, String)> {
         let field = self.topics.rewrite.as_ref()?.key_field.as_ref()?;
         let origin = self.origin(schema, table);
@@ -31,7 +31,7 @@ impl Settings {
         Some((&field.name, value))
     }
 
-    /// The topic of logical decoding messages; the delimiter has no say in it.
+    /// The topic of logical decoding messages. `topic.delimiter` does not apply to it.
     pub(crate) fn message_topic(&self) -> String {
         format!("{}.message", self.prefix())
     }
@@ -49,18 +49,18 @@ impl Settings {
         [self.prefix(), self.topics.transaction.as_str()].join(self.topics.delimiter.as_str())
     }
 
-    /// A schema's name as `schema.name.adjustment.mode` has it.
+    /// The name of a schema after `schema.name.adjustment.mode`.
     pub(crate) fn schema_name(&self, name: &str) -> String {
         self.events.schema_names.adjust(name, true)
     }
 
-    /// The name of a column's field as `field.name.adjustment.mode` has it.
+    /// The name of a column's field after `field.name.adjustment.mode`.
     pub(crate) fn field_name(&self, column: &str) -> String {
         self.events.field_names.adjust(column, false)
     }
 
-    /// The name of a topic before anything is replaced in it. The strategies by database leave the schema out: Debezium knows
-    /// tables of Postgres without their database.
+    /// The name of a topic before characters are replaced. The strategies by database leave out the schema, because
+    /// Debezium's table ids for Postgres have no database.
     fn origin(&self, schema: &str, table: &str) -> String {
         let parts: &[&str] = match self.topics.strategy {
             TopicNaming::Schema | TopicNaming::SchemaUnicode | TopicNaming::SchemaRegex => {
@@ -79,13 +79,13 @@ impl Settings {
     }
 }
 
-/// The name with what Kafka does not take replaced: by an underscore, or by an escape that begins with one.
+/// Replaces characters that Kafka does not allow, by an underscore or by an escape that starts with one.
 fn sanitised(name: &str, escapes: bool) -> String {
     let valid = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-' || (c == '_' && !escapes);
     let replace = |c| if escapes { unicode_escapes(c) } else { underscores(c) };
     let replaced = name.chars().map(|c| if valid(c) { c.to_string() } else { replace(c) });
     let mut name: String = replaced.collect();
-    // Only ASCII is left, so that every byte is a character.
+    // Only ASCII is left, so every byte is a character.
     name.truncate(MAX_TOPIC_LENGTH);
     match &*name {
         "." | ".." => name.chars().map(replace).collect(),

@@ -8,13 +8,14 @@ use crate::types::Reason;
 /// What a change became.
 #[derive(Debug, Default)]
 pub struct Outcome<'a> {
-    /// Its records in order. There are several where a delete sends a tombstone, or a key has changed.
+    /// The records, in order. There are several if a delete sends a tombstone, or if the key has changed.
     pub records: Records<'a>,
-    /// Why there is none.
+    /// Why there is no record.
     pub skipped: Option<Skipped>,
-    /// Whether `skipped.operations` has left out one of its records. Others may be there: a changed key is a delete and a create.
+    /// Whether `skipped.operations` has dropped one of the records. There may be others: a changed key causes a delete
+    /// and a create.
     pub left_out: bool,
-    /// Fields of values that are empty because they could not be converted.
+    /// Fields that are empty because their values could not be converted.
     pub failures: Vec<Failure>,
     /// What the last of its records is to get from the database before it goes on.
     pub lookups: Vec<Lookup>,
@@ -29,7 +30,7 @@ impl Outcome<'_> {
     }
 }
 
-/// Up to three records. Nearly always it is one, for which nothing is allocated.
+/// Up to three records. Nearly always there is one, which needs no allocation.
 #[derive(Debug, Default)]
 pub struct Records<'a> {
     first: Option<Record<'a>>,
@@ -62,16 +63,16 @@ impl<'a> IntoIterator for Records<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Skipped {
-    /// The lists of schemas and tables leave the table out.
+    /// The lists of schemas and tables exclude the table.
     Table,
     /// `skipped.operations`.
     Operation,
-    /// `skip.messages.without.change`: no column that records have has changed.
+    /// `skip.messages.without.change`: no column of the record has changed.
     Unchanged,
 }
 
 impl Skipped {
-    /// A word for metrics.
+    /// The word for metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Table => "table_filter",

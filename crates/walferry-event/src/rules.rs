@@ -20,7 +20,7 @@ pub(crate) enum Rule<'s> {
 }
 
 impl<'s> Rule<'s> {
-    /// The first rule that matches a column of a table; `type_name` is the driver's.
+    /// The first rule that matches a column of a table. `type_name` is the driver's name of the type.
     pub(crate) fn of(section: &'s ColumnSection, table: &str, column: &str, type_name: &str) -> Option<Self> {
         let name = format!("{table}.{column}");
         let length = |length: u32| usize::try_from(length).unwrap_or(usize::MAX);
@@ -55,14 +55,14 @@ fn digest(algorithm: HashAlgorithm, salt: &str, data: &[u8]) -> String {
     }
 }
 
-/// What is done to the values of a column.
+/// How the values of a column are changed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Edit {
-    /// At most so many of Java's characters, or bytes.
+    /// Truncated to this many of Java's characters, or bytes.
     Truncate(usize),
-    /// This text, also in place of null.
+    /// Replaced by this text, even if the value is null.
     Mask(String),
-    /// A digest of at most so many digits.
+    /// Replaced by a digest of at most `length` digits.
     Hash { rule: HashRule, length: usize },
 }
 
@@ -70,7 +70,7 @@ impl Rule<'_> {
     /// What the rule does to the values of a column of that type.
     pub(crate) fn edit(self, column: &ColumnType) -> Option<Edit> {
         match self {
-            // Debezium cuts bytes that it holds in a buffer, which bits are not.
+            // Debezium truncates bytes only if they are in a buffer, and bits are not in one.
             Self::Truncate(_) if matches!(column.root, oid::BIT | oid::VARBIT) => None,
             Self::Truncate(length) => truncates(length, column).then_some(Edit::Truncate(length)),
             Self::Mask(length) => column.is_character().then(|| Edit::Mask("*".repeat(length))),
@@ -85,7 +85,7 @@ impl Rule<'_> {
         }
     }
 
-    /// The schema of the column's field with what the rule adds to it.
+    /// The schema of the column's field, with the additions of the rule.
     pub(crate) fn annotate(self, schema: Schema, name: &str, type_name: &str, column: &ColumnType) -> Schema {
         match self {
             Self::Truncate(length) if truncates(length, column) => {
@@ -107,13 +107,13 @@ impl Rule<'_> {
     }
 }
 
-/// Whether values of the column can be longer than that.
+/// Whether values of the column can be longer than `length`.
 fn truncates(length: usize, column: &ColumnType) -> bool {
     usize::try_from(column.length).map_or(true, |declared| declared > length)
 }
 
 impl Edit {
-    /// The edited value.
+    /// Changes a value.
     pub(crate) fn apply<'a>(&'a self, value: Value<'a>) -> Value<'a> {
         match (self, value) {
             (Self::Mask(mask), _) => Value::str(mask),
@@ -135,8 +135,8 @@ impl Edit {
     }
 }
 
-/// `String.substring(0, length)`, which counts UTF-16 units. Half of a pair that is cut in two becomes a question mark, as it
-/// does when Java encodes it.
+/// `String.substring(0, length)`, which counts UTF-16 units. If it cuts a surrogate pair in two, the remaining half
+/// becomes a question mark, as when Java encodes it.
 fn truncate(text: Cow<'_, str>, length: usize) -> Cow<'_, str> {
     let mut units = 0;
     for (place, c) in text.char_indices() {
@@ -154,7 +154,7 @@ fn truncate(text: Cow<'_, str>, length: usize) -> Cow<'_, str> {
     text
 }
 
-/// What `ObjectOutputStream.writeObject` writes for a text: header, tag, length, and modified UTF-8.
+/// The bytes that `ObjectOutputStream.writeObject` writes for a string: header, tag, length, and modified UTF-8.
 fn java_serialised(text: &str) -> Vec<u8> {
     let mut body = Vec::with_capacity(text.len());
     for unit in text.encode_utf16() {

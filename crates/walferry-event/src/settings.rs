@@ -1,10 +1,10 @@
-//! What the connector's configuration says about events.
+//! The part of the connector's configuration that concerns events.
 
 use walferry_config::connector::{
     ColumnSection, Connector, EventSection, FilterSection, ReselectColumns, TopicSection,
 };
 
-/// Everything that decides what a record looks like, the same for all tables.
+/// All settings that decide what a record looks like. They are the same for all tables.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// `source.version`.
@@ -15,9 +15,9 @@ pub struct Settings {
     pub database: String,
     /// Names of topics.
     pub topics: TopicSection,
-    /// What is captured.
+    /// Which tables, columns and operations are captured.
     pub filters: FilterSection,
-    /// What is done to single columns.
+    /// Rules for single columns.
     pub columns: ColumnSection,
     /// How values are written.
     pub events: EventSection,
@@ -26,7 +26,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings of a connector. `version` is the program's, `run_id` is new at each start.
+    /// The settings of a connector. `version` is the version of the program. `run_id` is new at each start.
     pub fn new(connector: &Connector, version: &str, run_id: &str) -> Self {
         Self {
             version: version.to_owned(),

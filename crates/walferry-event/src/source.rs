@@ -5,31 +5,32 @@ use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
 
 use crate::settings::Settings;
 
-/// What is known of a change beside the row. Whoever reads the stream keeps it up to date; this crate has no clock.
+/// The facts about a change besides its row. The reader of the stream keeps them up to date, because this crate has no
+/// clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Context<'a> {
-    /// Where the change is in the log.
+    /// The position of the change in the log.
     pub lsn: Option<Lsn>,
     /// The last commit seen in the stream.
     pub last_commit_lsn: Option<Lsn>,
-    /// Transaction of the change; `None` for messages outside of transactions.
+    /// The transaction of the change. `None` for messages outside transactions.
     pub xid: Option<Xid>,
-    /// When it was committed, or when the snapshot was taken: nanoseconds since 1970.
+    /// When the transaction committed, or when the snapshot was taken, in nanoseconds since 1970.
     pub source_time_ns: i64,
-    /// When it is processed: nanoseconds since 1970.
+    /// When the change is processed, in nanoseconds since 1970.
     pub processed_time_ns: i64,
-    /// `catalog_xmin` of the slot, where `xmin.fetch.interval.ms` asks for it.
+    /// `catalog_xmin` of the slot, if `xmin.fetch.interval.ms` is set.
     pub xmin: Option<Xid>,
-    /// The origin that the transaction was replicated from.
+    /// The replication origin of the transaction.
     pub origin: Option<Origin<'a>>,
-    /// The row's place in a snapshot; `None` for the stream.
+    /// The row's place in a snapshot. `None` for a change of the stream.
     pub snapshot: Option<SnapshotMarker>,
 }
 
 /// `source.snapshot`: the place of a row in a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SnapshotMarker {
-    /// The first row of all.
+    /// The first row of the whole snapshot.
     First,
     /// The first row of a table.
     FirstInTable,
@@ -37,14 +38,14 @@ pub enum SnapshotMarker {
     True,
     /// The last row of a table.
     LastInTable,
-    /// The last row of all.
+    /// The last row of the whole snapshot.
     Last,
     /// A row of an incremental snapshot.
     Incremental,
 }
 
 impl SnapshotMarker {
-    /// Debezium's word.
+    /// Debezium's word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -104,7 +105,7 @@ pub(crate) fn schema() -> SchemaRef {
         .build()
 }
 
-/// The source block of a record; messages have no schema and no table.
+/// The source block of a record. Messages have no schema and no table.
 pub(crate) fn block<'a>(
     source_schema: &SchemaRef,
     settings: &'a Settings,
@@ -141,7 +142,7 @@ pub(crate) fn block<'a>(
     Value::Struct(Struct::new(source_schema.clone(), values))
 }
 
-/// `["<last commit>","<lsn>"]`, a JSON array of text or null.
+/// `["<last commit>","<lsn>"]`: a JSON array of strings or nulls.
 fn sequence(context: &Context<'_>) -> String {
     let mut out = String::with_capacity(48);
     out.push('[');

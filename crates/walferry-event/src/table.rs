@@ -16,7 +16,7 @@ use crate::source;
 use crate::transaction;
 use crate::types::Stage;
 
-/// How the changes of one version of a relation become records: built once, used for each row.
+/// How the changes of one version of a relation become records. It is built once and used for each row.
 #[derive(Debug)]
 pub struct TablePlan {
     pub(crate) settings: Arc<Settings>,
@@ -39,17 +39,18 @@ pub struct TablePlan {
 }
 
 impl TablePlan {
-    /// The plan of a relation of the stream. The catalog's facts are used for a column only where name, type and modifier
-    /// agree with the relation; otherwise it is optional and has no default.
+    /// Makes the plan of a relation of the stream. The facts of the catalog are used for a column only if name, type
+    /// and modifier agree with the relation. Otherwise the field is optional and has no default.
     ///
     /// # Errors
-    /// Two columns whose fields have one name after `field.name.adjustment.mode`, or a regular expression that takes too long.
+    /// When two fields have the same name after `field.name.adjustment.mode`, or when a regular expression takes too
+    /// long.
     pub fn new(settings: &Arc<Settings>, relation: &Relation, catalog: Option<&Catalog>) -> Result<Self, Error> {
         Self::build(settings, relation, catalog, Stage::Stream)
     }
 
-    /// The plan of a table's snapshot, whose rows have the columns of the catalog in its order; `None` where the catalog has
-    /// no table.
+    /// Makes the plan for a snapshot of a table. Its rows have the columns of the catalog, in the order of the catalog.
+    /// `None` if the catalog does not have the table.
     ///
     /// # Errors
     /// As [`TablePlan::new`].
@@ -97,7 +98,7 @@ impl TablePlan {
         let mut keys: Vec<Option<Field>> = vec![None; key_places.len()];
         let mut left_out = Vec::new();
         let captured = settings.filters.captures_table(schema, table);
-        // A table that is not captured may hold what would stop one that is.
+        // A table that is not captured may have columns that would be an error in a captured one.
         let planned = if captured { &relation.columns[..] } else { &[] };
         let mut columns = Vec::with_capacity(planned.len());
         for (place, column) in planned.iter().enumerate() {
@@ -110,7 +111,7 @@ impl TablePlan {
             left_out.extend(planned.left_out);
             columns.push(planned.column);
         }
-        // A key column of a type that fields leave out is missing in the key too: those behind it move up.
+        // A key column whose type is left out is missing from the key, too. The columns after it move up.
         for (place, _) in columns
             .iter_mut()
             .filter_map(|column: &mut ColumnPlan| column.in_key.as_mut())
@@ -155,7 +156,7 @@ impl TablePlan {
         })
     }
 
-    /// Whether the lists of schemas and tables let the table through.
+    /// Whether the lists of schemas and tables include the table.
     pub const fn is_captured(&self) -> bool {
         self.captured
     }
@@ -163,11 +164,11 @@ impl TablePlan {
     pub fn name(&self) -> &str {
         &self.name
     }
-    /// The topic of its records.
+    /// The topic of the table's records.
     pub fn topic(&self) -> &str {
         &self.topic
     }
-    /// Schema of keys; `None` where records have none.
+    /// The schema of keys. `None` if records have no key.
     pub fn key_schema(&self) -> Option<&SchemaRef> {
         self.key.as_ref().map(|key| &key.schema)
     }
@@ -179,7 +180,7 @@ impl TablePlan {
     pub const fn envelope_schema(&self) -> &SchemaRef {
         &self.envelope
     }
-    /// Columns that rows do not have.
+    /// Columns that are left out of rows.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
@@ -194,7 +195,7 @@ fn relation_column(column: &ColumnFacts) -> RelationColumn {
     }
 }
 
-/// A struct's schema, whose fields must have different names.
+/// Makes the schema of a struct. The names of its fields must differ.
 pub(crate) fn structure(
     settings: &Settings,
     relation: &Relation,

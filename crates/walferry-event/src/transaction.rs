@@ -1,4 +1,4 @@
-//! Transaction metadata: the block in records, and the records that mark where a transaction begins and ends.
+//! Transaction metadata: the block in records, and the records that mark the beginning and the end of a transaction.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) fn block_schema() -> SchemaRef {
         .build()
 }
 
-/// The counters of the transaction that the stream is in, and its records.
+/// The counters of the stream's current transaction, and its records.
 #[derive(Debug)]
 pub struct Transaction {
     topic: String,
@@ -32,13 +32,14 @@ pub struct Transaction {
     current: Option<Xid>,
     total: i64,
     tables: Vec<(Arc<str>, i64)>,
-    /// Where a table stands among them.
+    /// The index of each table in `tables`.
     places: HashMap<Arc<str>, usize>,
-    /// The place that was counted last: as a rule also the next.
+    /// The index that was counted last. Usually it is also the next one.
     last: usize,
-    /// The tables of records that were counted and not asked for yet, with their orders.
+    /// The counted tables that [`counted`](Self::counted) has not returned yet, with their orders.
     counted: Vec<(Arc<str>, i64)>,
-    /// Size of the `HashMap` that Debezium counts tables in; it never shrinks, and decides the order of the tables.
+    /// The size of the `HashMap` in which Debezium counts tables. It never shrinks, and it decides the order of the
+    /// tables.
     capacity: usize,
 }
 
@@ -50,11 +51,11 @@ struct Schemas {
     block: SchemaRef,
 }
 
-/// What logical decoding messages are counted as.
+/// The name under which logical decoding messages are counted.
 pub(crate) const MESSAGES: &str = "LOGICAL_DECODING_MESSAGE";
 
 impl Transaction {
-    /// No transaction.
+    /// Starts outside a transaction.
     pub fn new(settings: &Settings) -> Self {
         let name = |name: &str| settings.schema_name(&format!("io.debezium.connector.common.{name}"));
         let text = Schema::string().build();
@@ -90,7 +91,7 @@ impl Transaction {
         }
     }
 
-    /// A transaction begins; also before a change whose transaction a message outside of it has ended.
+    /// Begins a transaction. It is also called before a change whose transaction was ended by a message outside it.
     pub fn begin(&mut self, context: &Context<'_>) -> Option<Record<'static>> {
         let xid = context.xid?;
         if self.current == Some(xid) {
@@ -101,7 +102,7 @@ impl Transaction {
         Some(self.record("BEGIN", xid, context))
     }
 
-    /// The transaction ends: by its commit, or because a message outside of it comes in between.
+    /// Ends the transaction, because of its commit, or because a message outside it comes in between.
     pub fn end(&mut self, context: &Context<'_>) -> Option<Record<'static>> {
         let xid = self.current?;
         let record = self.record("END", xid, context);
@@ -109,13 +110,13 @@ impl Transaction {
         Some(record)
     }
 
-    /// The tables of the records that were counted since this was asked for last, each with how many of its records the
-    /// transaction has so far: what the source offset keeps (`transaction_data_collection_order_<schema.table>`).
+    /// The tables whose records were counted since the last call. Each comes with the number of its records in the
+    /// transaction so far, which the source offset stores as `transaction_data_collection_order_<schema.table>`.
     pub fn counted(&mut self) -> impl Iterator<Item = (Arc<str>, i64)> {
         self.counted.drain(..)
     }
 
-    /// The block of the next record of a table.
+    /// Counts a record of a table and returns its block.
     pub(crate) fn count(&mut self, table: &str, context: &Context<'_>) -> Value<'static> {
         let Some(xid) = context.xid else {
             return Value::Null;
@@ -125,7 +126,7 @@ impl Transaction {
         let (name, count) = &mut self.tables[place];
         *count += 1;
         self.counted.push((name.clone(), *count));
-        // To Debezium every message is a collection of its own.
+        // For Debezium, every message is a collection of its own.
         let order = if table == MESSAGES { 1 } else { *count };
         let values = vec![
             Value::string(id(xid, context)),
@@ -135,7 +136,7 @@ impl Transaction {
         Value::Struct(Struct::new(self.schemas.block.clone(), values))
     }
 
-    /// Where a table stands in the transaction, from its first record on.
+    /// The index of a table. The table is added at its first record in the transaction.
     fn place(&mut self, table: &str) -> usize {
         if self.tables.get(self.last).is_none_or(|(name, _)| **name != *table) {
             self.last = match self.places.get(table) {
@@ -160,7 +161,7 @@ impl Transaction {
         self.current = None;
         self.total = 0;
         self.last = 0;
-        // What a transaction of very many tables took is given back.
+        // Frees the memory of a transaction with very many tables.
         self.tables = Vec::new();
         self.places = HashMap::new();
     }
@@ -202,7 +203,7 @@ impl Transaction {
     }
 }
 
-/// The transaction with the place of the record at hand: so each of its records has an id of its own.
+/// The transaction id with the position of the present record. So each record of a transaction has another id.
 fn id(xid: Xid, context: &Context<'_>) -> String {
     format!("{xid}:{}", context.lsn.map_or(0, |lsn| lsn.0))
 }

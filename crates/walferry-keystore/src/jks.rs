@@ -1,7 +1,9 @@
-//! JKS, the keystore of Java until version 8: certificates in clear, keys under Sun's own cipher.
+//! JKS, Java's keystore format until version 8. Certificates are not encrypted; keys are encrypted with Sun's own
+//! cipher.
 //!
-//! All numbers are big-endian; texts have two bytes of length. A store is a magic number, a version, a count of entries, and
-//! SHA-1 over a password, a fixed text and everything before it. A key entry is its protected key and its certificates.
+//! All numbers are big-endian. A text starts with its length in two bytes. A store consists of a magic number, a
+//! version, the number of entries, the entries, and a SHA-1 digest of the password, a fixed text and everything before.
+//! A key entry has the encrypted key and its certificates.
 
 use openssl::sha::{Sha1, sha1};
 
@@ -10,12 +12,12 @@ const JCEKS_MAGIC: [u8; 4] = [0xCE, 0xCE, 0xCE, 0xCE];
 const KEY_ENTRY: u32 = 1;
 const CERTIFICATE_ENTRY: u32 = 2;
 const DIGEST_BYTES: usize = 20;
-/// Between password and content in the digest: so the format has it.
+/// The fixed text of the digest, between the password and the content.
 const DIGEST_TEXT: &[u8] = b"Mighty Aphrodite";
-/// 1.3.6.1.4.1.42.2.17.1.1, Sun's cipher for keys, as DER.
+/// The object identifier of Sun's cipher for keys, 1.3.6.1.4.1.42.2.17.1.1, in DER.
 const SUN_KEY_PROTECTOR: [u8; 12] = [0x06, 0x0A, 0x2B, 0x06, 0x01, 0x04, 0x01, 0x2A, 0x02, 0x11, 0x01, 0x01];
 
-/// What kind of Java's keystores a file is.
+/// The kinds of Java keystores.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Jks,
@@ -38,7 +40,8 @@ pub enum JksError {
     UnknownCipher,
 }
 
-/// A key with its certificates, as DER: PKCS#8, and X.509 with the key's own first.
+/// A key with its certificates, all in DER. The key is PKCS#8. The certificates are X.509; the first one belongs to the
+/// key.
 #[derive(Debug, PartialEq)]
 pub(crate) struct KeyEntry {
     pub(crate) key: Vec<u8>,
@@ -50,7 +53,7 @@ enum Entry<'a> {
     Certificate(&'a [u8]),
 }
 
-/// Tells Java's keystores by their first bytes.
+/// Recognises a Java keystore by its first bytes.
 pub(crate) fn kind(bytes: &[u8]) -> Option<Kind> {
     match *bytes.first_chunk::<4>()? {
         JKS_MAGIC => Some(Kind::Jks),
@@ -59,7 +62,7 @@ pub(crate) fn kind(bytes: &[u8]) -> Option<Kind> {
     }
 }
 
-/// The trusted certificates, as DER. Without a password the digest is not checked, as in Java.
+/// The trusted certificates in DER. As in Java, the digest is not checked if there is no password.
 pub(crate) fn certificates(bytes: &[u8], password: Option<&str>) -> Result<Vec<Vec<u8>>, JksError> {
     let entries = entries(bytes, password)?;
     let certificates = entries.into_iter().filter_map(|entry| match entry {
@@ -89,14 +92,14 @@ pub(crate) fn private_key(
 fn entries<'a>(bytes: &'a [u8], password: Option<&str>) -> Result<Vec<Entry<'a>>, JksError> {
     let mut input = Input(bytes);
     input.take(4)?;
-    // Version 1 has no type before a certificate.
+    // In version 1, certificates have no type.
     let version = input.number()?;
     let count = input.number()?;
     let mut entries = Vec::new();
     for _ in 0..count {
         let tag = input.number()?;
         input.text()?;
-        // Date of creation.
+        // The creation date.
         input.take(8)?;
         entries.push(match tag {
             KEY_ENTRY => {
@@ -159,15 +162,16 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Sun's cipher: a salt, the key under a stream of SHA-1 digests of password and digest before, and a digest of both.
+/// Decrypts Sun's cipher: a salt, then the key, combined with a stream of SHA-1 digests (each over the password and the
+/// digest before), then a digest of password and key.
 fn unprotect(protected: &[u8], password: &str) -> Result<Vec<u8>, JksError> {
-    // EncryptedPrivateKeyInfo: a sequence of the algorithm and an octet string, which is the rest.
+    // EncryptedPrivateKeyInfo: a sequence of the algorithm and an octet string that fills the rest.
     let at = protected
         .windows(SUN_KEY_PROTECTOR.len())
         .position(|window| window == SUN_KEY_PROTECTOR)
         .ok_or(JksError::UnknownCipher)?;
     let mut rest = &protected[at + SUN_KEY_PROTECTOR.len()..];
-    // The algorithm has a NULL for its parameters.
+    // The parameters of the algorithm are a NULL.
     rest = rest.strip_prefix(&[0x05, 0x00]).unwrap_or(rest);
     let data = octet_string(rest).ok_or(JksError::Truncated)?;
     let password = utf16(password);
@@ -202,7 +206,7 @@ fn octet_string(bytes: &[u8]) -> Option<&[u8]> {
     (tag == 0x04).then(|| rest.get(..len)).flatten()
 }
 
-/// Java's characters, big-endian.
+/// The text in UTF-16, big-endian, like Java's characters.
 fn utf16(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_be_bytes).collect()
 }

@@ -1,4 +1,4 @@
-//! Certificates and keys out of the files that Java uses: PEM, PKCS#12 and JKS.
+//! Reads certificates and keys from the files that Java uses: PEM, PKCS#12 and JKS.
 
 mod jks;
 
@@ -19,22 +19,22 @@ pub enum StoreError {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// It is of none of these kinds, or its password is wrong.
+    /// The file has none of these formats, or the password is wrong.
     #[error("is neither PEM, PKCS#12 nor JKS, or its password is wrong ({0})")]
     Unreadable(String),
-    /// It is a damaged JKS, or its password is wrong.
+    /// The file is a damaged JKS, or the password is wrong.
     #[error("is a Java keystore that cannot be read: {0}")]
     Jks(#[from] jks::JksError),
-    /// It is a JCEKS.
+    /// The file is a JCEKS keystore.
     #[error("is of the type JCEKS, which only Java reads")]
     Jceks,
-    /// It has no certificate.
+    /// The file has no certificate.
     #[error("holds no certificate")]
     NoCertificate,
-    /// It has no key.
+    /// The file has no key.
     #[error("holds no private key")]
     NoKey,
-    /// It has a key, which cannot be read.
+    /// The file has a key, but it cannot be read.
     #[error("holds a private key that cannot be read, or whose password is wrong ({0})")]
     BadKey(String),
 }
@@ -53,16 +53,16 @@ impl StoreError {
     }
 }
 
-/// A certificate that a client shows, with its chain and its key, as PEM.
+/// A client certificate with its chain and its key, in PEM.
 #[derive(Debug)]
 pub struct Identity {
-    /// The certificate, and those behind it.
+    /// The certificate, followed by the certificates of its chain.
     pub chain: String,
     /// The key.
     pub key: String,
 }
 
-/// The certificates of a truststore file, as PEM.
+/// Reads the certificates of a truststore file. Returns PEM.
 ///
 /// # Errors
 /// When the file cannot be read, or holds no certificate.
@@ -86,7 +86,7 @@ pub fn trusted(file: &str, password: Option<&str>) -> Result<String, StoreError>
     pem(&certificates)
 }
 
-/// The certificates in a PEM text.
+/// Reads the certificates of a PEM text.
 ///
 /// # Errors
 /// When it is no PEM, or holds no certificate.
@@ -94,7 +94,7 @@ pub fn trusted_pem(text: &[u8]) -> Result<String, StoreError> {
     pem(&X509::stack_from_pem(text).map_err(unreadable)?)
 }
 
-/// Certificate and key of a keystore file. A key may have a password of its own.
+/// Reads certificate and key from a keystore file. The key may have its own password.
 ///
 /// # Errors
 /// When the file cannot be read, or lacks one of them.
@@ -124,13 +124,13 @@ pub fn identity(file: &str, password: Option<&str>, key_password: Option<&str>) 
     }
 }
 
-/// Certificate and key out of PEM texts.
+/// Reads certificate and key from PEM texts.
 ///
 /// # Errors
 /// When one of them cannot be read.
 pub fn identity_pem(chain: &[u8], key: &[u8], password: Option<&str>) -> Result<Identity, StoreError> {
     let chain = X509::stack_from_pem(chain).map_err(unreadable)?;
-    // With a callback of its own OpenSSL would ask on the terminal for a password that is missing.
+    // Without a password, OpenSSL's own callback would ask for one on the terminal. An empty password prevents that.
     let key = PKey::private_key_from_pem_passphrase(key, password.unwrap_or_default().as_bytes())
         .map_err(|error| StoreError::BadKey(error.to_string()))?;
     make_identity(&chain, &key)
@@ -164,7 +164,7 @@ fn pkcs12(bytes: &[u8], password: Option<&str>) -> Result<openssl::pkcs12::Parse
     let password = password.unwrap_or_default();
     let store = Pkcs12::from_der(bytes).map_err(unreadable)?;
     store.parse2(password).or_else(|error| {
-        // Java wrote RC2 until version 8u301, which OpenSSL 3 keeps in a provider of its own.
+        // Until version 8u301, Java encrypted with RC2. OpenSSL 3 has RC2 only in the legacy provider.
         let _legacy = Provider::try_load(None, "legacy", true).map_err(|_| unreadable(error))?;
         store.parse2(password).map_err(unreadable)
     })

@@ -5,7 +5,7 @@ use serde_json::{Deserializer, Map, Value as Json, json};
 use walferry_engine::store::StoredOffset;
 use walferry_record::{SourceOffset, SourcePartition};
 
-/// The body of Connect's `GET /connectors/{name}/offsets`, which `PATCH` takes too.
+/// The offset as the body of Connect's `GET /connectors/{name}/offsets`. `PATCH` accepts the same body.
 pub fn export_rest(partition: &SourcePartition, offset: Option<&SourceOffset>) -> Json {
     let offsets: Vec<Json> = offset
         .map(|offset| json!({ "partition": { "server": partition.server }, "offset": offset }))
@@ -14,39 +14,39 @@ pub fn export_rest(partition: &SourcePartition, offset: Option<&SourceOffset>) -
     json!({ "offsets": offsets })
 }
 
-/// A line of key and value as Connect's offset topic holds them, with a tab between them.
+/// The offset as a line with the key and the value of Connect's offset topic, separated by a tab.
 pub fn export_key_value(partition: &SourcePartition, offset: &SourceOffset) -> String {
     format!("{}\t{}", partition.key(), json!(offset))
 }
 
-/// What an import yields.
+/// The result of an import.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Import {
-    /// The offset to be stored.
+    /// The offset that should be stored.
     pub offset: StoredOffset,
-    /// What its author should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// Why a text is no offset for a connector.
+/// Why a text is not an offset for a connector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// It is not JSON.
+    /// The text is not JSON.
     #[error("it is not JSON: {0}")]
     NotJson(String),
-    /// It is JSON of another kind.
+    /// The text is JSON, but not in a known form.
     #[error("it is neither an answer of Connect's REST API, nor key and value of its offset topic, nor an offset")]
     UnknownForm,
-    /// It has offsets, but none for this connector.
+    /// The text has offsets, but none for this connector.
     #[error("it holds no offset for {expected}, only for {}", .found.join(", "))]
     NotOurs {
         /// The connector's key or partition.
         expected: String,
-        /// What is there.
+        /// The keys or partitions that the text has.
         found: Vec<String>,
     },
-    /// It says that there is no offset.
+    /// The text says that there is no offset.
     #[error("it holds no offset: the offset has been reset")]
     Empty,
     /// A member has a wrong type or value, or is missing.
@@ -71,11 +71,11 @@ impl ImportError {
     }
 }
 
-/// Reads an offset for a connector from the answer of Connect's REST API, from key and value of its offset topic (the last
-/// line with the connector's key counts), or from a bare offset.
+/// Reads an offset for a connector. The text may be the answer of Connect's REST API, lines with key and value of
+/// Connect's offset topic (the last line with the connector's key counts), or only the offset itself.
 ///
 /// # Errors
-/// The text is none of these, holds no offset for this connector, or one that cannot be right.
+/// When the text is none of these, has no offset for this connector, or has an invalid one.
 pub fn import(partition: &SourcePartition, text: &str) -> Result<Import, ImportError> {
     let values = json_values(text)?;
     let mut warnings = Vec::new();
@@ -95,7 +95,7 @@ pub fn import(partition: &SourcePartition, text: &str) -> Result<Import, ImportE
     })
 }
 
-/// All JSON values of a text; console tools put a tab, a bar or a colon between key and value.
+/// All JSON values of a text. Console tools put a tab, a bar or a colon between key and value.
 fn json_values(text: &str) -> Result<Vec<Json>, ImportError> {
     let mut values = Vec::new();
     let mut rest = text.trim_start_matches('\u{feff}').trim();
@@ -149,7 +149,8 @@ fn from_key_values(
     pick(entries.into_iter(), &partition.key(), warnings)
 }
 
-/// The last of the entries that are ours. Each is: whether it is ours, its name, its offset.
+/// The last entry of this connector. Each entry says whether it belongs to the connector, and has its name and its
+/// offset.
 fn pick(
     entries: impl Iterator<Item = (bool, String, Option<Map<String, Json>>)>,
     expected: &str,
@@ -180,7 +181,7 @@ fn pick(
     }
 }
 
-/// Beginnings of the names that Debezium's own versions write, besides those of [`SourceOffset`]'s fields.
+/// Prefixes of further names that Debezium's versions write, besides the fields of [`SourceOffset`].
 const KNOWN: &[&str] = &[
     "transaction_id",
     "transaction_data_collection_order_",

@@ -26,18 +26,18 @@ use crate::{
     halves::{self, Layout, Next},
 };
 
-/// The offset of one connector, in its folder. Holds the folder's lock.
+/// Stores the offset of one connector in its folder. Holds the folder's lock.
 #[derive(Debug, Clone)]
 pub struct FileStore {
     data_dir: PathBuf,
-    /// `None` while it could not be opened yet.
+    /// `None` until the folder could be opened.
     folder: Option<Arc<Folder>>,
     partition: SourcePartition,
-    /// The file that the next write may go to as it is; `None` where it has to be made anew.
+    /// The file that the next write can change in place. `None` if a new file must be made.
     known: Arc<Mutex<Option<Known>>>,
 }
 
-/// A file of ours, and where the offset is in it.
+/// A file that this store has read or written, and where the offset is in it.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     device: u64,
@@ -45,12 +45,13 @@ struct Known {
     layout: Layout,
 }
 
-/// How often, and with which pauses, a file is read that another process writes: it may be read in the midst of two writes.
+/// How often a file is read that another process may be writing, and the pause between reads. One read may fall into a
+/// write.
 const LOOKS: u32 = 3;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 const FILE: &str = "offset.json";
-/// What is being written; meaningless once the writer is gone.
+/// A file that is being written. It means nothing once its writer has ended.
 const TEMPORARY: &str = "offset.json.new";
 
 impl FileStore {
@@ -68,7 +69,8 @@ impl FileStore {
         })
     }
 
-    /// The same for a connector that waits: where the disk is full or fails, the folder is opened when the offset is loaded.
+    /// Like [`open`](Self::open), for a connector that can wait. If the disk is full or fails, the folder is opened
+    /// later, when the offset is loaded.
     ///
     /// # Errors
     /// Another process holds the folder, or it cannot be used until a person has done something.
@@ -95,7 +97,7 @@ impl FileStore {
         Folder::path_of(&self.data_dir, &self.partition.connector)
     }
 
-    /// Reads the offset of a connector that may be running: takes no lock and creates nothing.
+    /// Reads the offset of a connector that may be running. Takes no lock and creates nothing.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -113,7 +115,7 @@ impl FileStore {
         }
     }
 
-    /// Whether [`open`](Self::open) would succeed. Leaves nothing behind, and creates no folder.
+    /// Checks whether [`open`](Self::open) would succeed. Creates no folder and leaves nothing behind.
     ///
     /// # Errors
     /// What `open` would fail with.
@@ -121,12 +123,12 @@ impl FileStore {
         Folder::probe(data_dir, &partition.connector)
     }
 
-    /// Where the offset is.
+    /// The path of the offset file.
     pub fn path(&self) -> PathBuf {
         self.folder().join(FILE)
     }
 
-    /// What was written last; `None` when there is no file.
+    /// Reads the stored offset. `None` if there is no file.
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or holds the offset of another connector or topic prefix.
@@ -136,8 +138,8 @@ impl FileStore {
             return Ok(None);
         };
         let Read { offset, layout, torn } = found.read;
-        // What a killed process wrote last may not be on the disk yet. The next write goes to the half that was written before: by
-        // then this one has to be there.
+        // A killed process may have written this half without syncing it. The next write replaces the other half, so
+        // this one must be on the disk by then.
         found.file.sync_data().map_err(Error::io(&path, WRITTEN))?;
         if let Some(why) = torn {
             tracing::warn!(
@@ -150,7 +152,8 @@ impl FileStore {
         Ok(Some(offset))
     }
 
-    /// Replaces the offset. When this returns it is durable; if it fails, the file holds the one before.
+    /// Replaces the offset. When this returns, the new offset is durable. If it fails, the file still has the previous
+    /// one.
     ///
     /// # Errors
     /// The disk is full or broken, or the file must not be written.
@@ -161,7 +164,7 @@ impl FileStore {
         if let (Some(place), Some(next)) = (known.as_mut(), next)
             && let Some(file) = self.open_known(place)?
         {
-            // Where this fails, the next try goes to the same half: the other one has what was stored.
+            // If this fails, the next try writes to the same half, because the other half has the stored offset.
             write_in_place(&file, &next).map_err(Error::io(self.path(), WRITTEN))?;
             place.layout = next.layout;
             return Ok(());
@@ -171,7 +174,7 @@ impl FileStore {
         Ok(())
     }
 
-    /// The file that is known, unless it is gone or somebody has put another one in its place.
+    /// Opens the known file. `None` if it was removed or replaced.
     fn open_known(&self, known: &Known) -> Result<Option<File>, Error> {
         let path = self.path();
         let file = match File::options().write(true).open(&path) {
@@ -183,7 +186,7 @@ impl FileStore {
         Ok(known.is(&metadata).then_some(file))
     }
 
-    /// Makes a new file in the place of the one that is there.
+    /// Replaces the existing file by a new one.
     fn make(&self, content: &str) -> Result<Known, Error> {
         let temporary = self.folder().join(TEMPORARY);
         let (bytes, layout) = halves::file(content);
@@ -204,12 +207,12 @@ impl FileStore {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes the offset; the next start finds none. Returns whether there was one, whatever was in it.
+    /// Removes the offset, so that the next start finds none. Returns whether there was a file, whatever its content.
     ///
     /// # Errors
     /// The file cannot be removed.
     pub fn remove(&self) -> Result<bool, Error> {
-        // A gap behind an offset that is gone is none.
+        // Without the offset, its gap does not exist any more.
         gap::tell(&self.folder(), None)?;
         *self.known() = None;
         let path = self.path();
@@ -236,13 +239,13 @@ impl Known {
     }
 }
 
-/// The file has its blocks and its length already: nothing but the bytes has to get to the disk.
+/// The length of the file and its blocks on the disk do not change, so only the bytes must be synced.
 fn write_in_place(file: &File, next: &Next) -> io::Result<()> {
     file.write_all_at(&next.bytes, next.at)?;
     file.sync_data()
 }
 
-/// A file that was read.
+/// A file that was read, with its content.
 struct FoundFile {
     file: File,
     metadata: Metadata,
@@ -329,7 +332,7 @@ impl OffsetStore for FileStore {
     }
 }
 
-/// A disk may take its time; keepalives are answered meanwhile.
+/// Runs work that may wait for the disk on another thread, so that keepalives are answered meanwhile.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
         Failure::retry(

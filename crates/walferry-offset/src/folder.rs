@@ -1,4 +1,4 @@
-//! The folder of one connector in the data directory.
+//! The folder of a connector in the data directory.
 
 use std::{
     fmt::Write as _,
@@ -9,11 +9,11 @@ use std::{
 
 use crate::error::Error;
 
-/// The folder of a connector, held by this process as long as this lives.
+/// The folder of a connector. This process holds its lock as long as the value exists.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Holds the lock; the system releases it also when the process is killed.
+    /// Holds the lock. The system releases it even if the process is killed.
     _lock: File,
 }
 
@@ -39,7 +39,7 @@ impl Folder {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
-                // Only to help: the holder may not have written it yet.
+                // This only improves the error message. The holder may not have written its number yet.
                 let _ = lock.read_to_string(&mut holder);
                 return Err(Error::Locked {
                     folder: path,
@@ -53,23 +53,23 @@ impl Folder {
             file.rewind()?;
             writeln!(file, "{}", std::process::id())
         };
-        // Only to help, as above: on a full disk the lock is held all the same.
+        // This only improves the error messages of others. The lock is held even if the disk is full.
         let _ = note(&lock);
         Ok(Self { path, _lock: lock })
     }
 
-    /// Whether [`open`](Self::open) would succeed: another process may hold the folder, or it may not be possible to write it or,
-    /// where it is missing, the one that is there above it.
+    /// Checks whether [`open`](Self::open) would succeed: that no other process holds the folder, and that this process
+    /// may write to the folder or, if it does not exist yet, to its nearest existing parent.
     ///
     /// # Errors
     /// What `open` would fail with.
     pub fn probe(data_dir: &Path, connector: &str) -> Result<(), Error> {
         let path = Self::path_of(data_dir, connector);
         if let Ok(mut lock) = File::open(path.join(LOCK_FILE)) {
-            // Shared, so that two looks at once do not hinder each other; it ends with this look.
+            // The lock is shared, so that two checks at once do not block each other. It ends with this check.
             if let Err(TryLockError::WouldBlock) = lock.try_lock_shared() {
                 let mut holder = String::new();
-                // Only to help: the holder may not have written it yet.
+                // This only improves the error message. The holder may not have written its number yet.
                 let _ = lock.read_to_string(&mut holder);
                 return Err(Error::Locked {
                     folder: path,
@@ -89,19 +89,19 @@ impl Folder {
         fs::remove_file(&attempt).map_err(Error::io(&attempt, "removed"))
     }
 
-    /// Where the folder of a connector is, or would be.
+    /// The path of a connector's folder, whether or not it exists.
     pub fn path_of(data_dir: &Path, connector: &str) -> PathBuf {
         data_dir.join(folder_name(connector))
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// A name for any connector's name that every file system takes: letters, digits, `-`, `_` and dots inside stay, the rest
-/// becomes `%` and two hexadecimal digits a byte. Long names end in a checksum instead.
+/// Turns the name of a connector into a file name that every file system accepts. Letters, digits, `-`, `_` and inner
+/// dots stay. Every other byte becomes `%` and two hexadecimal digits. A long name is cut and ends in a checksum.
 fn folder_name(connector: &str) -> String {
     const MOST: usize = 200;
     let mut name = String::new();
@@ -113,7 +113,7 @@ fn folder_name(connector: &str) -> String {
         }
     }
     if name.is_empty() {
-        // No percent sign is ever followed by something else than digits otherwise.
+        // This cannot be another connector's name: elsewhere, two hexadecimal digits always follow a percent sign.
         name.push_str("%empty");
     }
     if name.len() > MOST {
@@ -123,7 +123,7 @@ fn folder_name(connector: &str) -> String {
     name
 }
 
-/// Creates a directory and the missing ones above it, such that they are still there after a power cut.
+/// Creates a directory and its missing parents, so that they still exist after a power failure.
 fn create_durably(path: &Path) -> Result<(), Error> {
     if path.is_dir() {
         return Ok(());
@@ -139,7 +139,7 @@ fn create_durably(path: &Path) -> Result<(), Error> {
     sync_dir(parent.unwrap_or(Path::new(".")))
 }
 
-/// Makes the names in a directory durable.
+/// Syncs a directory, so that the names in it are durable.
 pub(crate) fn sync_dir(path: &Path) -> Result<(), Error> {
     File::open(path)
         .and_then(|dir| dir.sync_all())

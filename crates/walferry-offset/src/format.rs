@@ -1,4 +1,4 @@
-//! What an offset file holds.
+//! The content of an offset file.
 //!
 //! ```json
 //! {
@@ -13,8 +13,9 @@
 //!   "publication": { "lsn": "0/16E9058", "oid": 16400, "all_tables": false, "operations": "iud", "tables": "16391/16401" }
 //! }
 //! ```
-//! `key` and `value` are what Kafka Connect keeps in its offset topic, the rest is Walferry's own. `halves.rs` has the layout of the
-//! file around it. Files of format 1 held one content alone: `{"crc32": …, "content": …}`, with the checksum of the bytes of `content`.
+//! `key` and `value` are the same as in Kafka Connect's offset topic. The other members are Walferry's own. `halves.rs`
+//! describes the file around this content. Files of format 1 had only one content, `{"crc32": …, "content": …}`, with a
+//! checksum of the bytes of `content`.
 
 use std::sync::Arc;
 
@@ -30,10 +31,10 @@ use crate::{
     recognition::Recognition,
 };
 
-/// The format that is written.
+/// The format that this version writes.
 pub(crate) const FORMAT: u32 = 2;
 
-/// Why bytes are no offset of ours.
+/// Why bytes are not an offset of this connector.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Fault {
     Damaged(String),
@@ -41,13 +42,13 @@ pub(crate) enum Fault {
     Newer { found: u32 },
 }
 
-/// What was read from a file.
+/// The result of reading a file.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Read {
     pub(crate) offset: StoredOffset,
-    /// Where it was; `None` in a file of format 1.
+    /// Where the offset was in the file. `None` in a file of format 1.
     pub(crate) layout: Option<Layout>,
-    /// What is wrong with the half that was to be written last.
+    /// What is wrong with the half that was written last, if that write was interrupted.
     pub(crate) torn: Option<String>,
 }
 
@@ -83,7 +84,7 @@ struct Content {
     publication: Option<Published>,
 }
 
-/// A position, with LSNs as people read them.
+/// A position, with LSNs as text such as `0/16E9058`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Place {
@@ -92,7 +93,7 @@ struct Place {
     ordinal: u32,
 }
 
-/// The text that a half holds.
+/// The text for one half of the file.
 pub(crate) fn content(partition: &SourcePartition, offset: &StoredOffset) -> String {
     let content = Content {
         format: FORMAT,
@@ -111,7 +112,7 @@ pub(crate) fn content(partition: &SourcePartition, offset: &StoredOffset) -> Str
     serde_json::to_string_pretty(&content).expect("strings and numbers always have a JSON form")
 }
 
-/// Reads a file of any format.
+/// Reads a file of any known format.
 pub(crate) fn decode(partition: &SourcePartition, bytes: &[u8]) -> Result<Read, Fault> {
     if bytes.is_empty() {
         return Err(Fault::Damaged("it is empty".into()));

@@ -1,7 +1,7 @@
-//! What a connector that waits at a gap tells the command line, and what is decided there.
+//! How a connector that waits at a gap and the command line exchange the gap and the user's choice.
 //!
-//! Both are files in the connector's folder, so that it does not matter whether the connector runs: the running process holds the
-//! folder's lock, and looks for the choice; a process that starts later finds it too.
+//! Both are files in the connector's folder, so it does not matter whether the connector runs. A running process holds
+//! the folder's lock and looks for the choice regularly. A process that starts later finds the choice, too.
 
 use std::{
     fs, io,
@@ -19,7 +19,7 @@ use crate::{
 const GAP: &str = "gap.json";
 const CHOICE: &str = "gap-choice.json";
 
-/// The gap that a connector has told of last; `None` when there is none.
+/// The gap that a connector reported last. `None` if there is no gap.
 ///
 /// # Errors
 /// The file cannot be read, or is not of this version.
@@ -27,7 +27,7 @@ pub fn gap(data_dir: &Path, connector: &str) -> Result<Option<Gap>, Error> {
     read(&Folder::path_of(data_dir, connector).join(GAP))
 }
 
-/// Leaves a choice for the connector to find.
+/// Stores a choice for the connector.
 ///
 /// # Errors
 /// The folder is not there, or cannot be written.
@@ -35,7 +35,7 @@ pub fn choose(data_dir: &Path, connector: &str, choice: Choice) -> Result<(), Er
     write(&Folder::path_of(data_dir, connector), CHOICE, &choice)
 }
 
-/// Forgets the gap and the choice, where another offset takes the place of the one that stands before the gap.
+/// Removes the gap and the choice. They no longer apply if the offset before the gap is replaced by another one.
 ///
 /// # Errors
 /// A file cannot be removed.
@@ -43,7 +43,7 @@ pub fn forget(data_dir: &Path, connector: &str) -> Result<(), Error> {
     tell(&Folder::path_of(data_dir, connector), None)
 }
 
-/// Whether a choice waits for the connector.
+/// Whether there is a choice that the connector has not read yet.
 pub fn is_chosen(data_dir: &Path, connector: &str) -> bool {
     Folder::path_of(data_dir, connector).join(CHOICE).exists()
 }
@@ -61,7 +61,7 @@ pub(crate) fn tell(folder: &Path, gap: Option<&Gap>) -> Result<(), Error> {
         Some(gap) => write(folder, GAP, gap),
         None => {
             remove(folder.join(GAP))?;
-            // Last: whoever waits for the choice to go finds what has become of it.
+            // This comes last: whoever waits until the choice is gone then finds its result.
             settle(folder)
         }
     }

@@ -1,4 +1,5 @@
-//! The layout of an offset file: two halves that are written in turn, so that a write needs no new file and no new space.
+//! The layout of an offset file: two halves that are written alternately. A write therefore needs no new file and no
+//! new disk space.
 //!
 //! ```json
 //! {
@@ -8,38 +9,39 @@
 //! "two": {"write": 42, "crc32": "90a1f03c", "content": { … }}
 //! }
 //! ```
-//! The head and each half begin at a multiple of [`BLOCK`] and are filled up with spaces. The half with the higher number of the
-//! write holds the offset. A write replaces the other half, so a write that breaks off leaves the offset before it. The checksum
-//! is that of the number, a space and the bytes of `content`.
+//! The head and each half begin at a multiple of [`BLOCK`] and are padded with spaces. The half with the higher `write`
+//! number has the present offset. A write replaces the other half, so an interrupted write leaves the previous offset
+//! intact. The checksum covers the number, a space and the bytes of `content`.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::format::{FORMAT, Fault};
 
-/// What disks and file systems write at a time: a write of one half touches no byte of the other.
+/// The unit in which disks and file systems write. A write of one half changes no byte of the other.
 const BLOCK: usize = 4096;
 const TAIL: &[u8] = b"}\n";
-/// A file whose halves are so many times larger than they need be is made anew: each write fills a whole half.
+/// If the halves of a file are this many times larger than necessary, the file is made anew, because each write fills a
+/// whole half.
 const TOO_LARGE: usize = 8;
 
-/// One of the two.
+/// One of the two halves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Half {
     One,
     Two,
 }
 
-/// Where the offset is in a file.
+/// Where the present offset is in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     half_bytes: usize,
     newest: Half,
-    /// Number of the last write.
+    /// The number of the last write.
     write: u64,
 }
 
-/// The next write: these bytes at this place. Once they are durable, the layout is this one.
+/// The next write: the bytes, their place, and the layout once they are durable.
 #[derive(Debug)]
 pub(crate) struct Next {
     pub(crate) at: u64,
@@ -47,12 +49,12 @@ pub(crate) struct Next {
     pub(crate) layout: Layout,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Found<'a> {
     pub(crate) content: &'a str,
     pub(crate) layout: Layout,
-    /// What is wrong with the other half; a write that broke off leaves it so.
+    /// What is wrong with the other half, if an interrupted write has damaged it.
     pub(crate) torn: Option<String>,
 }
 
@@ -94,7 +96,7 @@ impl Half {
         }
     }
 
-    /// All bytes of this half; `None` where `text` does not fit.
+    /// All bytes of this half. `None` if `text` does not fit.
     fn filled(self, text: &str, half_bytes: usize) -> Option<Vec<u8>> {
         let room = half_bytes - self.begin().len() - self.end().len();
         let spaces = room.checked_sub(text.len())?;
@@ -102,7 +104,7 @@ impl Half {
         Some([self.begin(), text.as_bytes(), &spaces, self.end()].concat())
     }
 
-    /// The entry in this half, `None` in one that was never written.
+    /// The entry in this half. `None` if the half was never written.
     fn read(self, bytes: &[u8]) -> Result<Option<Entry<'_>>, String> {
         let text = bytes.strip_prefix(self.begin());
         let text = text.and_then(|text| text.strip_suffix(self.end()));
@@ -130,7 +132,7 @@ fn entry(write: u64, content: &str) -> String {
     format!("{{\"write\": {write}, \"crc32\": \"{crc32}\", \"content\": {content}}}")
 }
 
-/// How long a half is made for such an entry: with some room, as the next may be longer.
+/// The length of a half for an entry of this size. It leaves some space, because the next entry may be longer.
 fn half_bytes(entry: usize) -> usize {
     (entry + entry / 2).next_multiple_of(BLOCK)
 }
@@ -141,7 +143,7 @@ fn head(half_bytes: usize) -> Vec<u8> {
     [text.as_bytes(), &spaces, b"\n"].concat()
 }
 
-/// A new file with this content.
+/// Makes a new file with this content.
 pub(crate) fn file(content: &str) -> (Vec<u8>, Layout) {
     let (write, newest) = (1, Half::One);
     let entry = entry(write, content);
@@ -160,14 +162,14 @@ pub(crate) fn file(content: &str) -> (Vec<u8>, Layout) {
     ([&head(half_bytes), &one, &two, TAIL].concat(), layout)
 }
 
-/// Whether bytes are those of such a file, whatever its format. Earlier versions wrote another kind.
+/// Whether a file has this layout, whatever its format number. Earlier versions wrote another layout.
 pub(crate) fn is_one(bytes: &[u8]) -> bool {
     bytes.starts_with(FORMAT_IS)
 }
 
 const FORMAT_IS: &[u8] = b"{\n\"format\": ";
 
-/// What is in a file.
+/// Reads a file.
 pub(crate) fn read(bytes: &[u8]) -> Result<Found<'_>, Fault> {
     let damaged = |why: &str| Fault::Damaged(why.to_owned());
     let number = bytes[FORMAT_IS.len()..].split(|byte| !byte.is_ascii_digit()).next();
@@ -216,12 +218,12 @@ impl<'a> Entry<'a> {
 }
 
 impl Layout {
-    /// Length of the file.
+    /// The length of the file in bytes.
     pub(crate) const fn file_bytes(&self) -> usize {
         BLOCK + 2 * self.half_bytes + TAIL.len()
     }
 
-    /// The write of the next content; `None` where the halves are too small for it, or much too large.
+    /// The write that stores `content` next. `None` if the halves are too small for it, or much too large.
     pub(crate) fn next(&self, content: &str) -> Option<Next> {
         let layout = Self {
             newest: self.newest.other(),

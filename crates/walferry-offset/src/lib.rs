@@ -1,7 +1,8 @@
 //! Offset stores that need no Kafka: a file in the data directory, and memory.
 //!
-//! [`FileStore`] keeps the offset of one connector in `<data directory>/<connector>/offset.json`. A write that breaks off leaves the
-//! offset before it. What is damaged, or belongs to another connector, is an error and never a fresh start.
+//! [`FileStore`] keeps the offset of one connector in `<data directory>/<connector>/offset.json`. If a write is
+//! interrupted, the previous offset remains. A file that is damaged, or that belongs to another connector, is an error
+//! and never counts as a first start.
 
 mod error;
 mod exchange;

@@ -7,17 +7,17 @@ use walferry_engine::{
     store::{OffsetStore, StoredOffset},
 };
 
-/// Keeps the offset as long as the process lives. Clones share it.
+/// Keeps the offset until the process ends. Clones share the offset.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStore(Arc<Mutex<Option<StoredOffset>>>);
 
 impl MemoryStore {
-    /// What is in it now.
+    /// The present offset.
     pub fn get(&self) -> Option<StoredOffset> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts an offset in, or takes it out.
+    /// Replaces or removes the offset.
     pub fn set(&self, offset: Option<StoredOffset>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = offset;
     }

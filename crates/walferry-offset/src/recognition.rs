@@ -1,10 +1,10 @@
-//! What an offset file keeps to recognise the server by.
+//! The facts in an offset file by which Walferry recognises the server.
 
 use serde::{Deserialize, Serialize};
 use walferry_engine::history::{Commit, History, Lineage, Mark, Missing, Switch};
 use walferry_pgoutput::{Lsn, ParseLsnError};
 
-/// A history, with LSNs as people read them.
+/// A history, with LSNs as text such as `0/16E9058`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recognition {

@@ -2,8 +2,8 @@ use crate::{Oid, Tuple};
 
 /// One row was inserted, updated or deleted.
 ///
-/// Tuples have the columns of the last [`Relation`](crate::Relation) with this id, in its order. That their number
-/// agrees is for the caller to check, who keeps the relations.
+/// Tuples have the columns of the last [`Relation`](crate::Relation) with this id, in its order. The caller keeps the
+/// relations, so the caller must check that the number of columns agrees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change<'a> {
     /// The table.
@@ -15,30 +15,30 @@ pub struct Change<'a> {
 /// What happened to a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation<'a> {
-    /// It is new.
+    /// The row was inserted.
     Insert {
         /// The row.
         new: Tuple<'a>,
     },
-    /// It has changed.
+    /// The row was updated.
     Update {
-        /// What it was. `None` unless the replica identity is `FULL`, or a column of the identity has changed (or is
-        /// stored out of line).
+        /// The row before the update. `None`, unless the replica identity is `FULL`, or a column of the replica
+        /// identity was changed or is stored out of line (TOAST).
         old: Option<OldTuple<'a>>,
-        /// What it is.
+        /// The row after the update.
         new: Tuple<'a>,
     },
-    /// It is gone.
+    /// The row was deleted.
     Delete {
-        /// What it was.
+        /// The row before the delete.
         old: OldTuple<'a>,
     },
 }
 
-/// What is known of a row as it was before.
+/// What the stream tells about a row before its change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OldTuple<'a> {
-    /// The columns of the replica identity; every other column is there as null, whatever it held.
+    /// Only the columns of the replica identity have values. Every other column is null here, whatever its value was.
     Key(Tuple<'a>),
     /// The whole row, under replica identity `FULL`; a null is a null.
     Full(Tuple<'a>),

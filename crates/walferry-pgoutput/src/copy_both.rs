@@ -3,12 +3,12 @@ use std::fmt;
 use crate::reader::Reader;
 use crate::{DecodeError, Lsn, PgTimestamp};
 
-/// What a walsender puts into a `CopyData`.
+/// The content of a `CopyData` message from a walsender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerMessage<'a> {
     /// A piece of the stream.
     XLogData(XLogData<'a>),
-    /// A sign of life, or a question for one.
+    /// A keepalive, which may ask for an answer.
     Keepalive(PrimaryKeepalive),
 }
 
@@ -17,39 +17,39 @@ pub enum ServerMessage<'a> {
 /// `Debug` gives the length of the data, not the data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct XLogData<'a> {
-    /// Where in the log the message comes from: for a change the start of its record, for a Commit the end of the
-    /// commit. Several changes may share one (those of a `COPY`). It is [`Lsn::INVALID`] where another message about
-    /// the same record follows: for a Relation, a Type, and a Begin before an Origin.
+    /// The position of the message in the log: for a change the start of its WAL record, for a Commit the end of the
+    /// commit record. Several changes may share one position, for example those of a `COPY`. It is [`Lsn::INVALID`] if
+    /// another message about the same record follows: for a Relation, a Type, and a Begin before an Origin.
     pub start: Lsn,
-    /// In logical replication the same as `start`, not the end of the log.
+    /// In logical replication this is the same as `start`. It is not the end of the log.
     pub end: Lsn,
     /// The server's clock when it sent this.
     pub server_time: PgTimestamp,
-    /// What [`decode`](crate::decode) reads; borrowed from the `CopyData`'s body, of which it is the end.
+    /// The input of [`decode`](crate::decode). It borrows from the body of the `CopyData`, up to the body's end.
     pub data: &'a [u8],
 }
 
-/// A sign of life from the server.
+/// A keepalive from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrimaryKeepalive {
-    /// How far the walsender has read the log. Everything before it that concerns this slot has been sent, or waits
-    /// for a commit.
+    /// How far the walsender has read the log. It has sent everything before this position that concerns the slot,
+    /// except transactions that have not committed yet.
     pub wal_end: Lsn,
     /// The server's clock when it sent this.
     pub server_time: PgTimestamp,
-    /// Whether the server ends the connection unless it gets a [`StandbyStatusUpdate`] soon.
+    /// Whether the server asks for a [`StandbyStatusUpdate`]. If it gets none soon, it ends the connection.
     pub reply_requested: bool,
 }
 
-/// How far the receiver is. There is deliberately no `Default`: every position is one that somebody vouches for.
+/// How far the receiver is. There is deliberately no `Default`: somebody must vouch for each position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StandbyStatusUpdate {
     /// The receiver has everything before this position.
     pub written: Lsn,
-    /// The receiver will never ask for anything before this position: the slot moves here and the log before it may
-    /// be removed. [`Lsn::INVALID`] leaves the slot where it is.
+    /// The receiver will never ask for anything before this position. The server moves the slot here and may remove the
+    /// log before it. [`Lsn::INVALID`] does not move the slot.
     pub flushed: Lsn,
-    /// What the receiver shows as applied in `pg_stat_replication`.
+    /// The position that `pg_stat_replication` shows as applied.
     pub applied: Lsn,
     /// The receiver's clock.
     pub client_time: PgTimestamp,
@@ -58,7 +58,10 @@ pub struct StandbyStatusUpdate {
 }
 
 impl<'a> ServerMessage<'a> {
-    /// Reads the body of a `CopyData` that came from the server.
+    /// Reads the body of a `CopyData` from the server.
+    ///
+    /// # Errors
+    /// When the body is too short or too long, or starts with an unknown tag.
     pub fn parse(body: &'a [u8]) -> Result<Self, DecodeError> {
         match body.first() {
             Some(b'w') => {
@@ -106,7 +109,7 @@ impl<'a> ServerMessage<'a> {
 }
 
 impl StandbyStatusUpdate {
-    /// The body of the `CopyData` that tells the server.
+    /// The body of the `CopyData` that sends this update to the server.
     pub fn encode(&self) -> [u8; 34] {
         let mut body = [0; 34];
         body[0] = b'r';
@@ -119,6 +122,9 @@ impl StandbyStatusUpdate {
     }
 
     /// Reads what [`encode`](Self::encode) writes, as a server does.
+    ///
+    /// # Errors
+    /// When the body is too short or too long, or starts with another tag.
     pub fn parse(body: &[u8]) -> Result<Self, DecodeError> {
         match body.first() {
             Some(b'r') => {}

@@ -4,13 +4,16 @@ use crate::{
     ReplicaIdentity, Truncate, Type, Xid,
 };
 
-/// Least length of a column in a Relation message: flags, a name of one zero byte, type, modifier.
+/// Minimum length of a column in a Relation message: flags, an empty name with its zero byte, type, modifier.
 const MIN_RELATION_COLUMN: usize = 10;
 
 /// Reads one message: the content of an [`XLogData`](crate::XLogData).
 ///
-/// The whole frame is checked, so that nothing taken from the message later can fail. Rows borrow from it and
-/// allocate nothing; only a relation and a truncate, which are rare, own what they hold.
+/// This checks the whole frame, so reading from the message later cannot fail. Rows borrow from the frame and allocate
+/// nothing. Only relations and truncates, which are rare, own their data.
+///
+/// # Errors
+/// When the frame is not a message of protocol version 1. The error says what is wrong and at which byte.
 pub fn decode(frame: &[u8]) -> Result<Message<'_>, DecodeError> {
     let &tag = frame.first().ok_or(DecodeError::Empty)?;
     match tag {
@@ -114,7 +117,7 @@ fn relation(reader: &mut Reader<'_>) -> Result<Relation, DecodeError> {
     let replica_identity =
         ReplicaIdentity::from_letter(letter).ok_or_else(|| reader.unknown("replica identity", letter))?;
     let column_count = reader.u16()?.into();
-    // The count alone must not decide how much memory is taken.
+    // A wrong count must not make us allocate much memory.
     let mut columns = Vec::with_capacity(usize::min(column_count, reader.left() / MIN_RELATION_COLUMN));
     for _ in 0..column_count {
         columns.push(relation_column(reader)?);

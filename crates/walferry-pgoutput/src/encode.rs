@@ -5,7 +5,8 @@ use crate::{
 
 /// Appends `message` to `out` as a walsender would write it, so that [`decode`](crate::decode) reads it back.
 ///
-/// Fails, leaving `out` as it was, when a name holds a zero byte or a count does not fit its field.
+/// # Errors
+/// When a name contains a zero byte, or a count does not fit into its field. `out` is then unchanged.
 pub fn encode(message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     let written = match message {
@@ -138,7 +139,7 @@ fn put_name(name: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     Ok(())
 }
 
-/// `count` as the field that holds it.
+/// Converts `count` to the integer type of its field.
 pub(crate) fn field<T: TryFrom<usize>>(what: &'static str, count: usize) -> Result<T, EncodeError> {
     T::try_from(count).map_err(|_| EncodeError::TooMany { what, count })
 }

@@ -1,48 +1,48 @@
-/// Bytes that are not a message of the protocol: what is wrong, in which message, at which byte of it.
+/// The bytes are not a message of the protocol. The error says what is wrong, in which message and at which byte.
 ///
 /// Offsets count from the message's tag, which is byte 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// No byte at all, not even the tag.
+    /// There are no bytes, not even a tag.
     #[error("message is empty")]
     Empty,
 
-    /// The first byte names no message of protocol version 1.
+    /// The first byte is not the tag of a message of protocol version 1.
     #[error("unknown message tag {:?}", char::from(*.tag))]
     UnknownMessage {
         /// The first byte.
         tag: u8,
     },
 
-    /// The message ends before its content does.
+    /// The message ends too early.
     #[error("{message} message ends after {have} of {need} bytes")]
     Truncated {
         /// Name of the message.
         message: &'static str,
-        /// Length of what arrived.
+        /// Number of bytes that arrived.
         have: usize,
-        /// Least length that what was read so far asks for.
+        /// Minimum number of bytes needed, as far as the message could be read.
         need: usize,
     },
 
-    /// The message goes on after its content.
+    /// There are bytes after the end of the message.
     #[error("{message} message is complete after {end} bytes but has {have}")]
     TrailingBytes {
         /// Name of the message.
         message: &'static str,
-        /// Length of the content.
+        /// Where the message ends.
         end: usize,
-        /// Length of what arrived.
+        /// Number of bytes that arrived.
         have: usize,
     },
 
-    /// A byte that says what follows has a value the protocol does not define.
+    /// A byte that selects what follows has a value that the protocol does not define.
     #[error("{message} message has unknown {field} {:?} at byte {offset}", char::from(*.tag))]
     UnknownTag {
         /// Name of the message.
         message: &'static str,
-        /// What the byte stands for.
+        /// Meaning of the byte.
         field: &'static str,
         /// Its value.
         tag: u8,
@@ -50,12 +50,12 @@ pub enum DecodeError {
         offset: usize,
     },
 
-    /// A set of flags holds one that the protocol does not define; what it would change is unknown.
+    /// A flag is set that the protocol does not define, so its effect is unknown.
     #[error("{message} message has unknown flags {flags:#04x} at byte {offset}")]
     UnknownFlags {
         /// Name of the message.
         message: &'static str,
-        /// The whole set.
+        /// All flags.
         flags: u8,
         /// Where it is.
         offset: usize,
@@ -66,32 +66,32 @@ pub enum DecodeError {
     UnterminatedName {
         /// Name of the message.
         message: &'static str,
-        /// Where the name begins.
+        /// Offset of the name.
         offset: usize,
     },
 
-    /// A name is not UTF-8, although `client_encoding` is: the database itself has no encoding (`SQL_ASCII`).
+    /// A name is not UTF-8, although `client_encoding` is. This happens if the database has no encoding (`SQL_ASCII`).
     #[error("{message} message has a name that is not UTF-8 at byte {offset}")]
     NameNotUtf8 {
         /// Name of the message.
         message: &'static str,
-        /// Where the name begins.
+        /// Offset of the name.
         offset: usize,
     },
 }
 
-/// A value that the protocol has no room for.
+/// A value that the protocol cannot represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// Names end at their first zero byte, so they cannot hold one.
+    /// A name contains a zero byte. In the protocol, a zero byte ends a name.
     #[error("a name contains a zero byte")]
     ZeroByteInName,
 
     /// A count or length does not fit its field.
     #[error("{count} {what} are more than the protocol can count")]
     TooMany {
-        /// What is counted.
+        /// The things that are counted.
         what: &'static str,
         /// How many there are.
         count: usize,

@@ -7,10 +7,10 @@
 //! StandbyStatusUpdate ── encode ── CopyData body
 //! ```
 //!
-//! [`decode`] borrows from the frame and allocates nothing for a row. It accepts only what the protocol defines: a
-//! frame that ends early, goes on for too long, or carries a tag or flag of another protocol version is a
-//! [`DecodeError`] that says where. Nothing here does I/O, keeps state between messages or reads a clock; whoever
-//! decodes rows keeps the [`Relation`]s that describe them.
+//! [`decode`] borrows from the frame and allocates nothing for a row. It accepts only what the protocol defines: if a
+//! frame is too short or too long, or has a tag or flag of another protocol version, it returns a [`DecodeError`] with
+//! the position. Nothing here does I/O, keeps state between messages or reads a clock. Callers that decode rows must
+//! keep the [`Relation`]s that describe them.
 
 mod change;
 mod copy_both;

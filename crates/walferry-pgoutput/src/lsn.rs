@@ -1,14 +1,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A position in the write-ahead log: the number of bytes before it. Ordered as the log is.
+/// A position in the write-ahead log: the number of bytes before it. LSNs have the order of the log.
 ///
 /// Written as Postgres writes it: two hexadecimal halves, `16/B374D848`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lsn(pub u64);
 
 impl Lsn {
-    /// `0/0`, where no record can be: Postgres reads it as "no position".
+    /// `0/0`. No record is at this position; Postgres uses it for "no position".
     pub const INVALID: Self = Self(0);
 }
 

@@ -4,9 +4,10 @@ use crate::{Change, Lsn, Oid, PgTimestamp, Relation, Xid};
 
 /// One message of `pgoutput`, protocol version 1.
 ///
-/// Transactions arrive whole and in commit order: [`Begin`], an [`Origin`] if it came from elsewhere, then relations,
-/// types, changes, truncates and transactional messages, then [`Commit`]. Only a non-transactional
-/// [`LogicalMessage`] may stand between or inside them. What was rolled back, savepoints included, never arrives.
+/// Transactions arrive complete and in commit order: [`Begin`], an [`Origin`] if the transaction was replicated from
+/// another server, then relations, types, changes, truncates and transactional messages, then [`Commit`]. Only a
+/// non-transactional [`LogicalMessage`] may come between transactions, or anywhere inside one. Changes that were rolled
+/// back never arrive, not even those rolled back to a savepoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message<'a> {
     /// A transaction begins.
@@ -17,7 +18,7 @@ pub enum Message<'a> {
     Origin(Origin<'a>),
     /// Describes a table, before its first row and again after anything about it may have changed.
     Relation(Relation),
-    /// Names a type that the following relation uses and that Postgres does not bring itself.
+    /// Names a type that the next relation uses and that is not built into Postgres.
     Type(Type<'a>),
     /// A row was inserted, updated or deleted.
     Change(Change<'a>),
@@ -49,7 +50,7 @@ pub struct Commit {
     pub commit_time: PgTimestamp,
 }
 
-/// Where a transaction was first committed, when it came through a replication origin.
+/// Where a transaction was first committed, if it came through a replication origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin<'a> {
     /// The commit's position on that server.
@@ -58,21 +59,21 @@ pub struct Origin<'a> {
     pub name: &'a str,
 }
 
-/// What a type is called. For a domain that is the type it rests on: the domain's own name is not in the stream.
+/// The name of a type. For a domain, this is the name of its base type: the stream does not have the domain's own name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Type<'a> {
-    /// Id of the column's type, a domain's if it is one.
+    /// Id of the column's type. For a domain, this is the domain's own id.
     pub oid: Oid,
-    /// Schema of the type, or of the one the domain rests on.
+    /// Schema of the type, or of the domain's base type.
     pub namespace: &'a str,
-    /// Name of the type, or of the one the domain rests on.
+    /// Name of the type, or of the domain's base type.
     pub name: &'a str,
 }
 
 /// Tables emptied by one `TRUNCATE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Truncate {
-    /// Whether `CASCADE` was given. The tables it reached are in `relations` as far as they are published.
+    /// Whether `CASCADE` was given. `relations` includes the published tables that it reached.
     pub cascade: bool,
     /// Whether `RESTART IDENTITY` was given.
     pub restart_identity: bool,
@@ -80,15 +81,15 @@ pub struct Truncate {
     pub relations: Vec<Oid>,
 }
 
-/// What an application wrote into the log with `pg_logical_emit_message`.
+/// A message that an application wrote into the log with `pg_logical_emit_message`.
 ///
 /// `Debug` gives the length of the content, not the content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct LogicalMessage<'a> {
-    /// Whether it belongs to the surrounding transaction. If not, it is sent as soon as it is decoded, also when the
-    /// transaction that emitted it rolls back.
+    /// Whether the message belongs to the surrounding transaction. If not, the server sends it as soon as it is
+    /// decoded, even if the transaction that emitted it rolls back.
     pub transactional: bool,
-    /// Where the message ends in the log: what `pg_logical_emit_message` returned.
+    /// Where the message ends in the log. `pg_logical_emit_message` returned this position.
     pub lsn: Lsn,
     /// The prefix given by the application.
     pub prefix: &'a str,

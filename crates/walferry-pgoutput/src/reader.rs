@@ -1,6 +1,6 @@
 use crate::{Column, DecodeError, Lsn, Oid, PgTimestamp, Tuple};
 
-/// Takes one field after the other from a message. Integers are big-endian, as everywhere in Postgres' protocol.
+/// Takes one field after the other from a message. Integers are big-endian, as everywhere in the Postgres protocol.
 #[derive(Clone)]
 pub(crate) struct Reader<'a> {
     message: &'static str,
@@ -9,7 +9,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `bytes` from their start; `message` is the name that errors give.
+    /// Reads `bytes` from their start. Errors use the name `message`.
     pub(crate) fn new(message: &'static str, bytes: &'a [u8]) -> Self {
         Self {
             message,
@@ -18,7 +18,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads `frame` from after its tag.
+    /// Reads `frame`, starting after its tag.
     pub(crate) fn after_tag(message: &'static str, frame: &'a [u8]) -> Self {
         Self {
             message,
@@ -27,7 +27,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Everything was read.
+    /// Checks that all bytes were read.
     pub(crate) fn finish(&self) -> Result<(), DecodeError> {
         if self.rest.is_empty() {
             return Ok(());
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         self.array().map(|bytes| PgTimestamp(i64::from_be_bytes(bytes)))
     }
 
-    /// A byte of which only the bits of `known` may be set.
+    /// A byte of flags. Only the bits of `known` may be set.
     pub(crate) fn flags(&mut self, known: u8) -> Result<u8, DecodeError> {
         let offset = self.offset();
         let flags = self.u8()?;
@@ -100,26 +100,27 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(name).map_err(|_| DecodeError::NameNotUtf8 { message, offset })
     }
 
-    /// The name of a schema. Postgres writes `pg_catalog` as nothing.
+    /// The name of a schema. Postgres writes `pg_catalog` as an empty name.
     pub(crate) fn namespace(&mut self) -> Result<&'a str, DecodeError> {
         let name = self.name()?;
         Ok(if name.is_empty() { "pg_catalog" } else { name })
     }
 
-    /// All that is left.
+    /// All remaining bytes.
     pub(crate) fn remainder(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    /// A length of four bytes and as many bytes.
+    /// A length of four bytes, then that many bytes.
     #[inline]
     pub(crate) fn counted(&mut self) -> Result<&'a [u8], DecodeError> {
-        // The protocol's length is signed. A negative one reads as more than 2 GiB, which no message holds.
+        // The protocol's length is signed. Read as unsigned, a negative length is more than 2 GiB, which no message
+        // has.
         let length = self.u32()? as usize;
         self.bytes(length)
     }
 
-    /// A whole tuple, every column of it checked.
+    /// A whole tuple. Checks every column.
     pub(crate) fn tuple(&mut self) -> Result<Tuple<'a>, DecodeError> {
         let column_count = self.u16()?;
         let start = self.rest;

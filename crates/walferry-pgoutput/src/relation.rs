@@ -2,19 +2,19 @@ use crate::Oid;
 
 /// A table as the stream describes it: the published columns in the order in which tuples carry them.
 ///
-/// It holds for the rows that follow it, not for those before, and may differ from what the catalog says by now.
+/// It describes the rows after it in the stream, not those before. The catalog may have changed since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relation {
-    /// Id of the table; with `publish_via_partition_root` that of the root.
+    /// Id of the table. With `publish_via_partition_root`, the id of the root.
     pub oid: Oid,
     /// Its schema.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// What old tuples hold.
+    /// Which columns old tuples have.
     pub replica_identity: ReplicaIdentity,
-    /// The columns; dropped ones, those outside the publication's column list and (unless published) generated ones
-    /// are not among them.
+    /// The published columns. This excludes dropped columns, columns outside the publication's column list and, unless
+    /// they are published, generated columns.
     pub columns: Vec<RelationColumn>,
 }
 
@@ -28,20 +28,20 @@ pub struct RelationColumn {
     pub part_of_key: bool,
     /// Id of its type; for a domain this is the domain's own id.
     pub type_oid: Oid,
-    /// `atttypmod`: length, precision and the like, as its type reads it; -1 is none.
+    /// `atttypmod`: length, precision and so on, encoded as the type defines it. -1 means none.
     pub type_modifier: i32,
 }
 
 /// Which columns of the old row an update or delete carries (`ALTER TABLE … REPLICA IDENTITY`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReplicaIdentity {
-    /// Those of the primary key, if there is one.
+    /// The columns of the primary key, if there is one.
     Default,
-    /// None.
+    /// No columns.
     Nothing,
-    /// All.
+    /// All columns.
     Full,
-    /// Those of a chosen unique index.
+    /// The columns of a chosen unique index.
     Index,
 }
 

@@ -6,13 +6,14 @@ const POSTGRES_EPOCH_UNIX_MICROS: i64 = 946_684_800_000_000;
 pub struct PgTimestamp(pub i64);
 
 impl PgTimestamp {
-    /// The same point in microseconds since 1970-01-01 00:00:00 UTC; the far end of what an `i64` holds stays there.
+    /// The same time in microseconds since 1970-01-01 00:00:00 UTC. A time too late for an `i64` becomes the largest
+    /// `i64`.
     pub fn unix_micros(self) -> i64 {
         self.0.saturating_add(POSTGRES_EPOCH_UNIX_MICROS)
     }
 
-    /// The point that is `micros` microseconds after 1970-01-01 00:00:00 UTC; what lies before an `i64`'s reach is its
-    /// smallest value.
+    /// The time `micros` microseconds after 1970-01-01 00:00:00 UTC. A time too early for an `i64` becomes the smallest
+    /// `i64`.
     pub fn from_unix_micros(micros: i64) -> Self {
         Self(micros.saturating_sub(POSTGRES_EPOCH_UNIX_MICROS))
     }

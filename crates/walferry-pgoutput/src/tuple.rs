@@ -5,8 +5,8 @@ use crate::encode::field;
 use crate::reader::Reader;
 use crate::{DecodeError, EncodeError};
 
-/// The values of one row, still as bytes of the frame. They were checked when the message was decoded, so walking over
-/// them cannot fail; it finds each value anew and allocates nothing.
+/// The values of one row, still as bytes of the frame. Decoding has checked them, so iterating over them cannot fail.
+/// Each iteration finds the values again and allocates nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Tuple<'a> {
     column_count: u16,
@@ -20,12 +20,12 @@ pub struct Tuple<'a> {
 pub enum Column<'a> {
     /// `NULL`.
     Null,
-    /// A value stored out of line (TOAST) that the statement did not touch, and that the log therefore lacks. It may
-    /// be anything but null.
+    /// A value that is stored out of line (TOAST) and that the statement did not change. The log therefore does not
+    /// have it. It may be any value except null.
     Unchanged,
-    /// The text that the type's output function writes.
+    /// The text from the type's output function.
     Text(&'a [u8]),
-    /// The bytes that the type's send function writes; only sent when `binary` was asked for.
+    /// The bytes from the type's send function. Only sent if the client asked for `binary`.
     Binary(&'a [u8]),
 }
 
@@ -43,11 +43,10 @@ impl<'a> Tuple<'a> {
         }
     }
 
-    /// A tuple of `column_count` columns that `data` is known to hold.
-    /// Reads a tuple that stands alone (TupleData of the protocol), every column of it checked.
+    /// Reads a single tuple (TupleData of the protocol). Checks every column.
     ///
     /// # Errors
-    /// When it ends early, goes on for too long, or has a column of an unknown kind.
+    /// When the data is too short or too long, or has a column of an unknown kind.
     pub fn parse(data: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new("tuple", data);
         let tuple = reader.tuple()?;
@@ -114,7 +113,7 @@ impl<'a> Iterator for Columns<'a> {
 impl ExactSizeIterator for Columns<'_> {}
 impl FusedIterator for Columns<'_> {}
 
-/// A tuple that owns its bytes, to build messages from.
+/// A tuple that owns its bytes, for building messages.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct TupleBuf {
     column_count: u16,
@@ -122,10 +121,11 @@ pub struct TupleBuf {
 }
 
 impl TupleBuf {
-    /// A tuple of these values.
+    /// Makes a tuple of these values.
     ///
-    /// Fails when there are more than 65,535 columns, or a value is longer than the protocol can say (2 GiB; Postgres
-    /// itself ends at 1 GiB).
+    /// # Errors
+    /// When there are more than 65,535 columns, or a value is longer than the protocol allows (2 GiB; the limit of
+    /// Postgres itself is 1 GiB).
     pub fn new<'a>(columns: impl IntoIterator<Item = Column<'a>>) -> Result<Self, EncodeError> {
         let mut data = Vec::new();
         let mut count = 0;
@@ -144,7 +144,7 @@ impl TupleBuf {
         })
     }
 
-    /// The tuple as TupleData of the protocol: what [`Tuple::parse`] reads.
+    /// The tuple as TupleData of the protocol. [`Tuple::parse`] reads it back.
     pub fn to_bytes(&self) -> Vec<u8> {
         [&self.column_count.to_be_bytes()[..], &self.data].concat()
     }

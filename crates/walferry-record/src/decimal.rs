@@ -14,13 +14,13 @@ pub struct Decimal {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Unscaled {
-    /// What fits, which is nearly everything: no allocation.
+    /// Unscaled numbers that fit into 64 bits, which is nearly all of them. They need no allocation.
     Small(i64),
     Big(Box<BigInt>),
 }
 
 impl Decimal {
-    /// From an unscaled number that fits 64 bits.
+    /// Makes a decimal from an unscaled number of 64 bits.
     pub const fn small(unscaled: i64, scale: i32) -> Self {
         Self {
             unscaled: Unscaled::Small(unscaled),
@@ -28,7 +28,7 @@ impl Decimal {
         }
     }
 
-    /// From an unscaled number of any size.
+    /// Makes a decimal from an unscaled number of any size.
     pub fn big(unscaled: BigInt, scale: i32) -> Self {
         match i64::try_from(&unscaled) {
             Ok(n) => Self::small(n, scale),
@@ -39,8 +39,8 @@ impl Decimal {
         }
     }
 
-    /// From plain digits with an optional sign and point (`-12.50`), as Postgres prints numerics; the scale is the number of
-    /// digits behind the point. `None` where the text is something else.
+    /// Parses digits with an optional sign and point (`-12.50`), as Postgres prints numerics. The scale is the number
+    /// of digits after the point. Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, digits) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
@@ -64,7 +64,7 @@ impl Decimal {
         Some(Self::big(if negative { -n } else { n }, scale))
     }
 
-    /// Digits behind the point; negative for trailing zeros before it.
+    /// The number of digits after the point. It is negative if the number ends in zeros before the point.
     pub const fn scale(&self) -> i32 {
         self.scale
     }
@@ -77,8 +77,8 @@ impl Decimal {
         }
     }
 
-    /// The unscaled number as the fewest bytes of big-endian two's complement, as `BigInteger.toByteArray` gives them; in
-    /// `buffer` where it fits.
+    /// The unscaled number as big-endian two's complement in as few bytes as possible, like `BigInteger.toByteArray`.
+    /// Uses `buffer` if the number fits into it.
     pub fn unscaled_bytes<'b>(&self, buffer: &'b mut [u8; 8]) -> Cow<'b, [u8]> {
         match &self.unscaled {
             Unscaled::Small(n) => {
@@ -94,17 +94,17 @@ impl Decimal {
         }
     }
 
-    /// Writes [`unscaled_bytes`](Self::unscaled_bytes) behind what `out` holds.
+    /// Appends [`unscaled_bytes`](Self::unscaled_bytes) to `out`.
     pub fn write_unscaled(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.unscaled_bytes(&mut [0; 8]));
     }
 
-    /// How many digits the unscaled number has, as `BigDecimal.precision` tells; zero has one.
+    /// How many digits the unscaled number has, like `BigDecimal.precision`. Zero has one digit.
     pub fn precision(&self) -> usize {
         self.digits(&mut [0; 20]).len()
     }
 
-    /// The same number at another scale, `None` where digits would be lost.
+    /// The same number with another scale. `None` if digits would be lost.
     pub fn rescale(&self, scale: i32) -> Option<Self> {
         if scale == self.scale {
             return Some(self.clone());
@@ -119,7 +119,7 @@ impl Decimal {
         (&quotient * &divisor == n).then(|| Self::big(quotient, scale))
     }
 
-    /// The same number with the fewest digits, as `BigDecimal.stripTrailingZeros` gives it; zero has the scale 0.
+    /// The same number with as few digits as possible, like `BigDecimal.stripTrailingZeros`. Zero gets the scale 0.
     pub fn strip_trailing_zeros(&self) -> Self {
         match &self.unscaled {
             Unscaled::Small(0) => Self::small(0, 0),
@@ -141,7 +141,7 @@ impl Decimal {
         }
     }
 
-    /// All digits, without an exponent, as `BigDecimal.toPlainString` gives them.
+    /// All digits, without an exponent, like `BigDecimal.toPlainString`.
     pub fn to_plain_string(&self) -> String {
         let mut text = String::new();
         self.write_plain(&mut text).expect("a String takes all that is written");
@@ -185,7 +185,7 @@ impl Decimal {
         }
     }
 
-    /// The digits of the unscaled number; in `buffer` where they fit.
+    /// The digits of the unscaled number. Uses `buffer` if they fit into it.
     fn digits<'b>(&self, buffer: &'b mut [u8; 20]) -> Cow<'b, str> {
         match &self.unscaled {
             Unscaled::Small(n) => {
@@ -205,7 +205,7 @@ impl Decimal {
     }
 }
 
-/// `BigDecimal.toString`: plain while the scale is not negative and the exponent is at least -6, scientific otherwise.
+/// Like `BigDecimal.toString`: plain if the scale is not negative and the exponent is at least -6, else scientific.
 impl fmt::Display for Decimal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let buffer = &mut [0; 20];

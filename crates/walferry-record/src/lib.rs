@@ -1,7 +1,7 @@
 //! Kafka Connect's data model, as converters and transforms see it.
 //!
-//! A [`Record`] carries a key, a value and headers, each a [`Value`] beside its [`Schema`]. Values borrow from what they were
-//! decoded from (a WAL frame, a plan); schemas are shared and are built once for each version of a relation.
+//! A [`Record`] has a key, a value and headers. Each of them is a [`Value`] together with its [`Schema`]. Values borrow
+//! from their source (a WAL frame or a plan). Schemas are shared, and are built once for each version of a relation.
 
 pub mod decimal;
 pub mod java;

@@ -1,9 +1,10 @@
-//! Source partition and source offset as Kafka Connect stores them for Debezium's PostgreSQL connector.
+//! Source partition and source offset, in the form in which Kafka Connect stores them for Debezium's PostgreSQL
+//! connector.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-/// Whose offset it is.
+/// The connector and the topic prefix that an offset belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourcePartition {
     /// Name of the connector.
@@ -13,7 +14,7 @@ pub struct SourcePartition {
 }
 
 impl SourcePartition {
-    /// The key of Connect's offset topic: `["name",{"server":"prefix"}]`, to the byte.
+    /// The key in Connect's offset topic, with exactly Connect's bytes: `["name",{"server":"prefix"}]`.
     pub fn key(&self) -> String {
         let quote = |s: &str| Json::from(s).to_string();
         format!("[{},{{\"server\":{}}}]", quote(&self.connector), quote(&self.server))
@@ -30,12 +31,12 @@ impl SourcePartition {
     }
 }
 
-/// A source offset: the flat JSON object that Debezium writes, with members that Walferry does not know kept as they are.
+/// A source offset: the flat JSON object that Debezium writes. Unknown members are kept unchanged.
 ///
-/// LSNs are numbers here, times are microseconds since 1970.
+/// LSNs are numbers here, and times are microseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SourceOffset {
-    /// Everything up to here is dealt with.
+    /// Everything up to this position has been processed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lsn_proc: Option<u64>,
     /// Kind of the last message, such as `INSERT`.
@@ -53,13 +54,13 @@ pub struct SourceOffset {
     /// Commit time of that transaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ts_usec: Option<i64>,
-    /// `INITIAL` (older versions: `true`) while a snapshot is under way and after its last row.
+    /// `INITIAL` (in older versions `true`) during a snapshot and after its last row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Json>,
     /// Whether that snapshot is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_completed: Option<bool>,
-    /// Whether the offset is that of the snapshot's last row.
+    /// Whether this is the offset of the snapshot's last row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_snapshot_record: Option<bool>,
     /// Everything else: transaction metadata counters, incremental snapshots, members of later versions.
@@ -68,7 +69,7 @@ pub struct SourceOffset {
 }
 
 impl SourceOffset {
-    /// Whether it was written in the middle of a snapshot, which therefore has to be taken again.
+    /// Whether the offset was written during a snapshot. That snapshot must be taken again.
     pub fn is_unfinished_snapshot(&self) -> bool {
         let marked = match &self.snapshot {
             None | Some(Json::Null | Json::Bool(false)) => false,

@@ -1,13 +1,14 @@
-//! Schemas as a person reads them.
+//! Schemas as short text for people.
 
 use std::fmt::Write as _;
 
 use crate::{Schema, Shape, Value};
 
-/// Structs that every event has and nobody configures.
+/// Structs that are the same in every event.
 const EVERYWHERE: [&str; 2] = ["io.debezium.connector.postgresql.Source", "event.block"];
 
-/// A schema in short, for people: a line for the schema itself, and one for each field below it. It is no format: nothing reads it.
+/// A short text of a schema for people: one line for the schema itself, and one for each field. No program parses this
+/// text.
 pub fn outline(schema: Option<&Schema>) -> String {
     let Some(schema) = schema else { return "none".to_owned() };
     let mut text = word(schema);
@@ -15,7 +16,8 @@ pub fn outline(schema: Option<&Schema>) -> String {
     text
 }
 
-/// The fields of a struct, or of what an array or a map holds. Those of a struct that has been met are not told again.
+/// The fields of a struct, or of the elements of an array or map. If a struct occurs again, its fields are not
+/// repeated.
 fn fields<'s>(schema: &'s Schema, depth: usize, met: &mut Vec<&'s Schema>, text: &mut String) {
     match &schema.shape {
         Shape::Array(items) => return fields(items, depth, met, text),
@@ -47,7 +49,7 @@ fn fields<'s>(schema: &'s Schema, depth: usize, met: &mut Vec<&'s Schema>, text:
     }
 }
 
-/// The type, and what else a schema says of its values.
+/// The type, and the other facts of the schema.
 fn word(schema: &Schema) -> String {
     let mut text = match &schema.shape {
         Shape::Array(items) => format!("array of {}", inner(items)),
@@ -72,7 +74,7 @@ fn word(schema: &Schema) -> String {
     text
 }
 
-/// The type of an element: in brackets, so that it is plain what is optional.
+/// The type of an element. It is in brackets, so that one can see what is optional.
 fn inner(schema: &Schema) -> String {
     let word = word(schema);
     match word.contains(", ") {

@@ -1,18 +1,19 @@
-//! What was worked out once for each schema.
+//! Plans: results that are computed once for each schema.
 
 use std::collections::HashMap;
 
 use crate::SchemaRef;
 
-/// Below this many plans nothing is cleaned up.
+/// With fewer plans than this, none is dropped.
 const FEW: usize = 64;
-/// More plans are never kept.
+/// The maximum number of plans.
 const MOST: usize = 1000;
 
-/// One plan for each schema that was met, found by the address of the shared schema.
+/// One plan for each known schema. A plan is found by the address of the shared schema.
 ///
-/// A plan keeps its schema alive, so that no other schema can come to lie at the same address. Schemas may be made for a single
-/// record (those of expanded JSON): from time to time the plans of schemas that nobody else holds are dropped.
+/// A plan keeps its schema alive, so no other schema can get the same address. Some schemas are made for a single
+/// record, for example those of expanded JSON. From time to time, the plans of schemas that nobody else holds are
+/// therefore dropped.
 #[derive(Debug)]
 pub struct Plans<P> {
     entries: Vec<Entry<P>>,
@@ -26,7 +27,7 @@ pub struct Plans<P> {
 struct Entry<P> {
     schema: SchemaRef,
     plan: P,
-    /// How many references to the schema this entry holds, its plan included.
+    /// How many references to the schema this entry holds, including those of its plan.
     own: usize,
 }
 
@@ -42,10 +43,10 @@ impl<P> Default for Plans<P> {
 }
 
 impl<P> Plans<P> {
-    /// The plan of a schema, made when the schema is first met. A plan that cannot be made is asked for again next time.
+    /// The plan of a schema. Calls `make` when the schema is first seen. If `make` fails, it is called again next time.
     ///
     /// # Errors
-    /// What `make` says.
+    /// The error of `make`.
     pub fn get_or_make<E>(
         &mut self,
         schema: &SchemaRef,
@@ -61,7 +62,7 @@ impl<P> Plans<P> {
         Ok(&mut self.entries[self.last].plan)
     }
 
-    /// The same where a plan can always be made.
+    /// Like [`get_or_make`](Self::get_or_make), with a `make` that cannot fail.
     pub fn get(&mut self, schema: &SchemaRef, make: impl FnOnce(&SchemaRef) -> P) -> &mut P {
         let made = self.get_or_make(schema, |schema| Ok::<_, std::convert::Infallible>(make(schema)));
         made.unwrap_or_else(|never| match never {})
@@ -72,7 +73,7 @@ impl<P> Plans<P> {
         self.entries.len()
     }
 
-    /// Whether no schema has been met.
+    /// Whether there is no plan.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use crate::{SchemaRef, Value};
 
-/// A value beside its schema; Connect's `SchemaAndValue`.
+/// A value with its schema; Connect's `SchemaAndValue`.
 ///
-/// Neither a schema nor a value is Kafka's null (a tombstone, as a record's value). A schema with a null value is not: what
-/// it becomes is the converter's affair.
+/// If there is neither a schema nor a value, it is Kafka's null; as the value of a record, a tombstone. A null value
+/// with a schema is different: the converter decides what to write for it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Typed<'a> {
-    /// The schema, `None` for schemaless data and for true nulls.
+    /// The schema. `None` for schemaless data and for Kafka's null.
     pub schema: Option<SchemaRef>,
     /// The value.
     pub value: Value<'a>,
@@ -23,18 +23,18 @@ impl<'a> Typed<'a> {
         value: Value::Null,
     };
 
-    /// A value of a schema.
+    /// Makes a value with a schema.
     pub const fn new(schema: SchemaRef, value: Value<'a>) -> Self {
         Self {
             schema: Some(schema),
             value,
         }
     }
-    /// Whether both are absent.
+    /// Whether there is neither a schema nor a value.
     pub const fn is_null(&self) -> bool {
         self.schema.is_none() && self.value.is_null()
     }
-    /// The same, borrowing from nothing.
+    /// The same, but owning all data.
     pub fn into_owned(self) -> Typed<'static> {
         Typed {
             schema: self.schema,
@@ -43,7 +43,7 @@ impl<'a> Typed<'a> {
     }
 }
 
-/// A header of a record. Several may have one name.
+/// A header of a record. Several headers may have the same name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header<'a> {
     /// Name.
@@ -52,14 +52,14 @@ pub struct Header<'a> {
     pub value: Typed<'a>,
 }
 
-/// A record on its way to Kafka; Connect's `SourceRecord` without the source offset, which the engine keeps beside it.
+/// A record for Kafka; Connect's `SourceRecord` without the source offset, which the engine keeps separately.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record<'a> {
     /// Topic.
     pub topic: Cow<'a, str>,
-    /// Partition, where something chose one; otherwise the partitioner does.
+    /// Partition, if a transform has chosen one. Otherwise the partitioner chooses.
     pub partition: Option<i32>,
-    /// Kafka's record timestamp in milliseconds since 1970; `None` is the time of sending.
+    /// Timestamp of the record in milliseconds since 1970. `None` means the time of sending.
     pub timestamp_ms: Option<i64>,
     /// Key.
     pub key: Typed<'a>,
@@ -70,7 +70,7 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// The same record, borrowing from nothing.
+    /// The same record, but owning all data.
     pub fn into_owned(self) -> Record<'static> {
         let headers = self.headers.into_iter().map(|header| Header {
             name: Cow::Owned(header.name.into_owned()),

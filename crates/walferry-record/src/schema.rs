@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use crate::value::Value;
 
-/// A schema that several values share. Two schemas are the same version of the same thing when the pointers are equal; plans
-/// and caches go by that.
+/// A schema that several values share. Plans and caches compare pointers: equal pointers mean the same version of the
+/// same schema.
 pub type SchemaRef = Arc<Schema>;
 
-/// What a value may hold, and what Connect's converters need to know of it.
+/// Describes a value: its type, and what Connect's converters need to know about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schema {
-    /// Type, with the parts that only arrays, maps and structs have.
+    /// The type, including the schemas of elements or fields.
     pub shape: Shape,
-    /// Whether null is a legal value.
+    /// Whether the value may be null.
     pub optional: bool,
     /// Semantic or struct name, such as `io.debezium.time.Date`.
     pub name: Option<Arc<str>>,
@@ -23,7 +23,7 @@ pub struct Schema {
     pub doc: Option<Arc<str>>,
     /// Parameters in the order in which they were added, which is the order JsonConverter writes.
     pub parameters: Vec<(Arc<str>, Arc<str>)>,
-    /// Default value; `None` where there is none. Connect knows no default of null.
+    /// Default value, if there is one. In Connect, a default cannot be null.
     pub default: Option<Value<'static>>,
 }
 
@@ -48,7 +48,7 @@ pub enum Shape {
     String,
     /// Bytes; also the type of `Decimal`.
     Bytes,
-    /// A list of elements of one schema.
+    /// A list. All elements have the same schema.
     Array(SchemaRef),
     /// Keys and values, in an order that converters keep.
     Map(SchemaRef, SchemaRef),
@@ -66,7 +66,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// A field of that name and schema.
+    /// Makes a field with this name and schema.
     pub fn new(name: impl Into<Arc<str>>, schema: SchemaRef) -> Self {
         Self {
             name: name.into(),
@@ -76,7 +76,7 @@ impl Field {
 }
 
 impl Schema {
-    /// A required schema of a shape, without a name.
+    /// A required schema of this type, without a name.
     pub const fn of(shape: Shape) -> Self {
         Self {
             shape,
@@ -157,31 +157,32 @@ impl Schema {
         Self::of(Shape::Struct(fields))
     }
 
-    /// The same, with null allowed.
+    /// The same schema, with null allowed.
     pub fn optional(self) -> Self {
         self.with_optional(true)
     }
-    /// The same, with null allowed or not.
+    /// The same schema, with null allowed or not.
     pub fn with_optional(mut self, optional: bool) -> Self {
         self.optional = optional;
         self
     }
-    /// The same with a name.
+    /// The same schema with a name.
     pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
-    /// The same with a version.
+    /// The same schema with a version.
     pub fn version(mut self, version: i32) -> Self {
         self.version = Some(version);
         self
     }
-    /// The same with documentation.
+    /// The same schema with documentation.
     pub fn doc(mut self, doc: impl Into<Arc<str>>) -> Self {
         self.doc = Some(doc.into());
         self
     }
-    /// The same with one more parameter; a parameter of that name is replaced in its place.
+    /// The same schema with one more parameter. An existing parameter with this name keeps its place and gets the new
+    /// value.
     pub fn parameter(mut self, name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
         let (name, value) = (name.into(), value.into());
         match self.parameters.iter_mut().find(|(n, _)| *n == name) {
@@ -190,17 +191,17 @@ impl Schema {
         }
         self
     }
-    /// The same with a default; null takes the default away.
+    /// The same schema with a default. Null removes the default.
     pub fn default_value(mut self, value: Value<'static>) -> Self {
         self.default = (!value.is_null()).then_some(value);
         self
     }
-    /// The finished schema, to be shared.
+    /// The finished schema, ready to be shared.
     pub fn build(self) -> SchemaRef {
         Arc::new(self)
     }
 
-    /// Connect's word for the type, as JsonConverter writes it.
+    /// Connect's name of the type, as JsonConverter writes it.
     pub fn type_name(&self) -> &'static str {
         match self.shape {
             Shape::Int8 => "int8",
@@ -218,7 +219,7 @@ impl Schema {
         }
     }
 
-    /// The fields of a struct; none for another type.
+    /// The fields of a struct. Empty for other types.
     pub fn fields(&self) -> &[Field] {
         match &self.shape {
             Shape::Struct(fields) => fields,
@@ -226,7 +227,7 @@ impl Schema {
         }
     }
 
-    /// The place of a field among the struct's fields.
+    /// The index of a field in the struct.
     pub fn field_index(&self, name: &str) -> Option<usize> {
         self.fields().iter().position(|f| &*f.name == name)
     }
@@ -236,7 +237,7 @@ impl Schema {
         self.fields().iter().find(|f| &*f.name == name)
     }
 
-    /// Whether the schema carries this semantic name.
+    /// Whether the schema has this name.
     pub fn is_named(&self, name: &str) -> bool {
         self.name.as_deref() == Some(name)
     }

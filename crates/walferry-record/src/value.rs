@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use crate::{Decimal, Schema, SchemaRef};
 
-/// A value, which borrows what it can for `'a`: text and bytes of a WAL frame, constants of a plan.
+/// A value. It borrows where it can, for `'a`: text and bytes of a WAL frame, or constants of a plan.
 ///
-/// Connect's logical types are held as what they are on the wire (`Date` as days in an `Int32`, and so on), with the schema's
-/// name telling the meaning; only decimals have a variant of their own.
+/// Connect's logical types are stored in their wire form, for example `Date` as days in an `Int32`. The name of the
+/// schema tells the meaning. Only decimals have their own variant.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Value<'a> {
     /// No value.
@@ -37,7 +37,7 @@ pub enum Value<'a> {
     Array(Vec<Value<'a>>),
     /// Pairs, in the order in which they are written.
     Map(Vec<(Value<'a>, Value<'a>)>),
-    /// A struct of its own schema.
+    /// A struct, which knows its schema.
     Struct(Struct<'a>),
 }
 
@@ -63,21 +63,21 @@ impl<'a> Value<'a> {
     pub const fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
-    /// The text, where it is text.
+    /// The text, if the value is text.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
             _ => None,
         }
     }
-    /// The struct, where it is one.
+    /// The struct, if the value is a struct.
     pub const fn as_struct(&self) -> Option<&Struct<'a>> {
         match self {
             Self::Struct(value) => Some(value),
             _ => None,
         }
     }
-    /// Any integer, widened.
+    /// The integer, if the value is an integer of any size.
     pub fn as_integer(&self) -> Option<i64> {
         match *self {
             Self::Int8(n) => Some(n.into()),
@@ -88,7 +88,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The same value, borrowing from nothing.
+    /// The same value, but owning all data.
     pub fn into_owned(self) -> Value<'static> {
         match self {
             Self::Null => Value::Null,
@@ -108,7 +108,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The same value, borrowing its text and bytes from `self` instead of copying them.
+    /// The same value. It borrows text and bytes from `self` instead of copying them.
     pub fn reborrow(&self) -> Value<'_> {
         match self {
             Self::Null => Value::Null,
@@ -138,7 +138,7 @@ impl<'a> From<&'a str> for Value<'a> {
     }
 }
 
-/// A struct: one value for each field of its schema, in the schema's order.
+/// A struct: one value for each field of the schema, in the order of the schema.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Struct<'a> {
     schema: SchemaRef,
@@ -146,10 +146,10 @@ pub struct Struct<'a> {
 }
 
 impl<'a> Struct<'a> {
-    /// A struct with these values, which must be as many as the schema has fields.
+    /// Makes a struct with these values, one for each field of the schema.
     ///
     /// # Panics
-    /// When the number of values is not the number of fields: the two come from one plan.
+    /// When the numbers of values and fields differ. Both come from one plan, so they never should.
     pub fn new(schema: SchemaRef, values: Vec<Value<'a>>) -> Self {
         assert_eq!(
             schema.fields().len(),
@@ -163,28 +163,28 @@ impl<'a> Struct<'a> {
     pub const fn schema(&self) -> &SchemaRef {
         &self.schema
     }
-    /// The values in the order of the fields, null where nothing was set.
+    /// The values in the order of the fields. A field that was not set is null.
     pub fn values(&self) -> &[Value<'a>] {
         &self.values
     }
-    /// The values, to be taken.
+    /// Takes the values out.
     pub fn into_values(self) -> Vec<Value<'a>> {
         self.values
     }
-    /// The value of a field as it is, without the default; `None` when there is no such field.
+    /// The stored value of a field, without the default. `None` if there is no such field.
     pub fn get_raw(&self, name: &str) -> Option<&Value<'a>> {
         self.schema.field_index(name).map(|i| &self.values[i])
     }
-    /// The value of a field as Connect's `Struct.get` gives it: the schema's default stands in for null. `None` when there is
-    /// no such field.
+    /// The value of a field, like Connect's `Struct.get`: if it is null, the schema's default. `None` if there is no
+    /// such field.
     pub fn get(&self, name: &str) -> Option<&Value<'a>> {
         self.schema.field_index(name).map(|i| self.get_at(i))
     }
-    /// The value at a field's place, with the default standing in for null.
+    /// The value of the field with this index. If it is null, the schema's default.
     pub fn get_at(&self, index: usize) -> &Value<'a> {
         or_default(&self.values[index], &self.schema.fields()[index].schema)
     }
-    /// Takes the value at a field's place, with the default standing in for null.
+    /// Takes the value of the field with this index. If it is null, returns the schema's default.
     pub fn take_at(&mut self, index: usize) -> Value<'a> {
         match std::mem::take(&mut self.values[index]) {
             Value::Null => self.schema.fields()[index].schema.default.clone().unwrap_or_default(),
@@ -192,7 +192,7 @@ impl<'a> Struct<'a> {
         }
     }
 
-    /// The same, borrowing from nothing.
+    /// The same struct, but owning all data.
     pub fn into_owned(self) -> Struct<'static> {
         Struct {
             schema: self.schema,
@@ -201,7 +201,7 @@ impl<'a> Struct<'a> {
     }
 }
 
-/// The value, or the schema's default where the value is null.
+/// The value, or the schema's default if the value is null.
 pub fn or_default<'s, 'a>(value: &'s Value<'a>, schema: &'s Schema) -> &'s Value<'a> {
     match (value, &schema.default) {
         (Value::Null, Some(default)) => default,

@@ -1,4 +1,4 @@
-//! What a record waits for.
+//! Waits: what a record needs before it can go on.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use walferry_diagnosis::Diagnosis;
 
-/// Something that a record needs and that is not there yet: the id of a schema, say, or a row of the database.
+/// Something that a record needs and that is not available yet, such as the id of a schema or a row of the database.
 ///
-/// A converter or a transform that meets it hands it out as its error. The record is then kept and tried again once the wait
-/// [is over](Self::is_over). Nothing is wrong with the record, so it never goes to a dead-letter topic, and nothing behind it is
-/// sent before it. Who fetches what is needed holds a clone, says what is in the way, and ends the wait.
+/// A converter or a transform that needs it returns a `Wait` as its error. The engine then keeps the record and tries
+/// it again once the wait [is over](Self::is_over). Nothing is wrong with the record, so it never goes to a dead-letter
+/// topic, and no later record is sent before it. The part that fetches what is needed holds a clone of the `Wait`: it
+/// reports problems and ends the wait.
 #[derive(Clone)]
 pub struct Wait(Arc<Inner>);
 
@@ -26,11 +27,11 @@ struct State {
     trouble: Option<Diagnosis>,
 }
 
-/// What is needed.
+/// What the record needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Need {
-    /// The id that a schema registry gives a schema.
+    /// The id of a schema in the schema registry.
     SchemaId {
         /// The subject or artifact that the schema belongs to.
         subject: String,
@@ -43,7 +44,7 @@ pub enum Need {
 }
 
 impl Wait {
-    /// Something that is needed from now on.
+    /// Starts a wait.
     pub fn new(need: Need) -> Self {
         Self(Arc::new(Inner {
             need,
@@ -57,28 +58,29 @@ impl Wait {
         &self.0.need
     }
 
-    /// It has come, or never will: the record is to be tried again, and then either goes on or fails.
+    /// Ends the wait, because what was needed has come or never will. The record is then tried again, and either goes
+    /// on or fails.
     pub fn end(&self) {
         self.lock().over = true;
         self.0.changed.notify_all();
     }
 
-    /// Whether the record is to be tried again.
+    /// Whether the record can be tried again.
     pub fn is_over(&self) -> bool {
         self.lock().over
     }
 
-    /// Says what is in the way.
+    /// Reports a problem.
     pub fn set_trouble(&self, trouble: Diagnosis) {
         self.lock().trouble = Some(trouble);
     }
 
-    /// What is in the way, where it is known.
+    /// The reported problem, if there is one.
     pub fn trouble(&self) -> Option<Diagnosis> {
         self.lock().trouble.clone()
     }
 
-    /// Blocks until the wait is over, at most for so long. Returns whether it is over.
+    /// Blocks until the wait is over, but not longer than `limit`. Returns whether it is over.
     pub fn wait_for(&self, limit: Duration) -> bool {
         let wait = self
             .0
@@ -92,7 +94,7 @@ impl Wait {
     }
 }
 
-/// Two waits are equal when they are the same one.
+/// Two values are equal if they are clones of the same wait.
 impl PartialEq for Wait {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -1,37 +1,37 @@
-//! Rows whose changes were not sent, or not with all their values.
+//! Rows that must be read again, because their changes were not sent, or were sent without all values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use walferry_pgoutput::Oid;
 
-/// Rows to be read again, by table and key.
+/// The rows that must be read again, by table and key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Again {
     tables: BTreeMap<u32, Keys>,
     bytes: usize,
 }
 
-/// Rows of one table to be read again.
+/// The rows of one table that must be read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Keys {
-    /// Those with these keys, as text.
+    /// The rows with these keys.
     Of {
-        /// Key columns.
+        /// The key columns.
         columns: Vec<String>,
-        /// Their values, in the columns' order.
+        /// The values of the key columns as text, in the order of `columns`.
         values: BTreeSet<Vec<String>>,
     },
-    /// All: there are too many, or the table has no key.
+    /// All rows, because there are too many keys or the table has no key.
     All,
 }
 
-/// Bytes that all keys may take together; beyond that, tables are read again as a whole.
+/// How many bytes all keys together may take. Beyond this, whole tables are read again.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
-/// What a key takes beside its text.
+/// Bytes that a key takes in addition to its text.
 const KEY_BYTES: usize = 64;
 
 impl Again {
-    /// Remembers a row. Returns whether it is the one with which all of its table is to be read again.
+    /// Remembers a row. Returns true if, because of this row, the whole table must now be read again.
     pub fn note(&mut self, table: Oid, columns: &[String], key: Option<Vec<String>>) -> bool {
         let keys = self.tables.entry(table.0).or_insert_with(|| Keys::Of {
             columns: columns.to_vec(),
@@ -58,12 +58,12 @@ impl Again {
         whole
     }
 
-    /// Whether a row of the table has been noted.
+    /// Whether any row of the table is remembered.
     pub fn knows(&self, table: Oid) -> bool {
         self.tables.contains_key(&table.0)
     }
 
-    /// The tables, with their rows.
+    /// The tables and their rows.
     pub fn into_tables(self) -> impl Iterator<Item = (Oid, Keys)> {
         self.tables.into_iter().map(|(oid, keys)| (Oid(oid), keys))
     }

@@ -2,18 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Blocks of a table's main fork, from `first` up to and without `end`. As JSON `[first, end]`.
+/// The blocks of a table's main fork from `first` up to, but not including, `end`. In JSON: `[first, end]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "(u32, u32)", into = "(u32, u32)")]
 pub struct Blocks {
     /// The first block.
     pub first: u32,
-    /// The block behind the last one, or [`Blocks::NO_END`].
+    /// The block after the last one, or [`Blocks::NO_END`].
     pub end: u32,
 }
 
 impl Blocks {
-    /// The end of a range that has none: it takes in what the table grows by. No table has so many blocks.
+    /// The end of an open range, which also covers blocks that are added to the table later. No table has so many
+    /// blocks.
     pub const NO_END: u32 = u32::MAX;
     /// A whole table.
     pub const ALL: Self = Self {
@@ -21,17 +22,17 @@ impl Blocks {
         end: Self::NO_END,
     };
 
-    /// Whether the table ends before it does.
+    /// Whether the range is open, so that it covers the end of the table.
     pub const fn is_open(self) -> bool {
         self.end == Self::NO_END
     }
 
-    /// Cuts what is left of a table with `blocks` blocks into chunks of at most `most`, in order. The last one of the table is
-    /// open. `done` is sorted and without overlaps.
+    /// Splits the remaining blocks of a table into chunks of at most `most` blocks, in order. The table has `blocks`
+    /// blocks. Its last chunk is open. `done` must be sorted and have no overlaps.
     pub(crate) fn left(done: &[Self], blocks: u32, most: u32) -> Vec<Self> {
         let mut left = Vec::new();
         let mut cut = |mut first: u32, end: u32| {
-            // Behind the table's end there is nothing to be shared out.
+            // After the end of the table there is nothing to split.
             while first.saturating_add(most) < end.min(blocks) {
                 let next = first + most;
                 left.push(Self { first, end: next });
@@ -52,7 +53,7 @@ impl Blocks {
         left
     }
 
-    /// Adds a range to others, which are sorted and without overlaps, and stay so.
+    /// Adds a range to `to`, which is sorted and has no overlaps before and after.
     pub(crate) fn add(mut self, to: &mut Vec<Self>) {
         to.retain(|other| {
             let touches = other.first <= self.end && self.first <= other.end;

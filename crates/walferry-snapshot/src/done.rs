@@ -1,4 +1,4 @@
-//! What of a snapshot has been delivered.
+//! The chunks of a snapshot that were delivered so far.
 
 use std::collections::BTreeMap;
 
@@ -7,53 +7,54 @@ use walferry_pgoutput::Oid;
 
 use crate::blocks::Blocks;
 
-/// What of an unfinished snapshot has been delivered, by the tables' oids.
+/// The delivered chunks of an unfinished snapshot, by the oid of the table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Done(BTreeMap<u32, TableDone>);
 
-/// The same of one table.
+/// The delivered chunks of one table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableDone {
-    /// A number that stays the same as long as two things hold. The blocks are those of the same file. And the server has sent
-    /// every insert and update of the table since the blocks were read. 0 for a table that is read in one piece.
+    /// A number that stays the same as long as the blocks belong to the same file, and the server has sent every insert
+    /// and update of the table since the blocks were read. It is 0 for a table that is read in one piece.
     storage: u64,
-    /// Sorted and without overlaps.
+    /// The delivered blocks, sorted and without overlaps.
     blocks: Vec<Blocks>,
-    /// Changes were not sent to the topic, or not with all their values, and their rows have not been read again.
+    /// Some changes were not sent to the topic, or were sent without all values, and their rows have not been read
+    /// again yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     again: bool,
 }
 
-/// A step forward, or back.
+/// A step of a snapshot, forward or back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// All rows of a chunk.
+    /// All rows of a chunk were delivered.
     Chunk {
         /// The table.
         table: Oid,
-        /// See [`TableDone`].
+        /// See `TableDone::storage`.
         storage: u64,
-        /// Its blocks.
+        /// The blocks of the chunk.
         blocks: Blocks,
     },
-    /// The stream has brought a change that was not sent, or not with all its values.
+    /// The stream delivered a change of this table that was not sent, or was sent without all values.
     Incomplete(Oid),
-    /// All rows of such changes have been read again.
+    /// All rows of such changes were read again.
     ReadAgain(Oid),
-    /// Nothing of the table counts any more.
+    /// The table starts over: nothing that was delivered counts any more.
     Restart(Oid),
 }
 
 impl Done {
-    /// Takes a step.
+    /// Applies a step.
     pub fn step(&mut self, step: Step) {
         match step {
             Step::Chunk { table, storage, blocks } => {
                 let done = self.0.entry(table.0).or_default();
                 if done.storage != storage {
-                    // All of the table is read as of now: nothing is left from before.
+                    // The whole table is read in its present state, so nothing from before counts.
                     *done = TableDone {
                         storage,
                         ..TableDone::default()
@@ -61,7 +62,7 @@ impl Done {
                 }
                 blocks.add(&mut done.blocks);
             }
-            // Where nothing has been read, everything will be.
+            // If nothing was read yet, the whole table will be read anyway.
             Step::Incomplete(table) => {
                 if let Some(done) = self.0.get_mut(&table.0) {
                     done.again = true;
@@ -78,8 +79,8 @@ impl Done {
         }
     }
 
-    /// Which keys were to be read again is forgotten with the process that knew them: such tables begin again, but those that
-    /// are `known` still. Returns them.
+    /// Restarts tables with rows that must be read again, and returns them. The keys of these rows are lost when the
+    /// process ends. Tables whose keys are still `known` do not restart.
     pub fn forget_incomplete(&mut self, known: impl Fn(Oid) -> bool) -> Vec<Oid> {
         let incomplete: Vec<Oid> = self
             .0
@@ -94,46 +95,46 @@ impl Done {
         incomplete
     }
 
-    /// Forgets all tables but these.
+    /// Forgets all tables for which `these` returns false.
     pub fn keep(&mut self, these: impl Fn(Oid) -> bool) {
         self.0.retain(|&table, _| these(Oid(table)));
     }
 
-    /// How many tables are complete, and how many others are begun.
+    /// How many tables are complete, and how many others have begun.
     pub fn tables(&self) -> (usize, usize) {
         let complete = self.0.keys().filter(|&&table| self.is_complete(Oid(table))).count();
         (complete, self.0.len() - complete)
     }
 
-    /// Whether anything of the table is done.
+    /// Whether anything of the table was delivered.
     pub fn has_begun(&self, table: Oid) -> bool {
         self.0.contains_key(&table.0)
     }
 
-    /// Whether all of the table is done.
+    /// Whether the whole table was delivered.
     pub fn is_complete(&self, table: Oid) -> bool {
         self.0.get(&table.0).is_some_and(|done| done.blocks == [Blocks::ALL])
     }
 
-    /// Whether the table has another storage than when it was begun, so that it begins again.
+    /// Whether the storage of the table has changed since its first chunk. The table must then start over.
     pub fn is_rewritten(&self, table: Oid, storage: u64) -> bool {
         self.storage(table).is_some_and(|before| before != storage)
     }
 
-    /// The storage that the table had when it was begun.
+    /// The storage that the table had at its first chunk.
     pub fn storage(&self, table: Oid) -> Option<u64> {
         self.0.get(&table.0).map(|done| done.storage)
     }
 
-    /// The chunks that are left of a table, in order.
+    /// The remaining chunks of a table, in order.
     ///
-    /// `blocks` is its size, `most` that of a chunk.
+    /// `blocks` is the size of the table, `most` the maximum size of a chunk.
     pub fn left(&self, table: Oid, storage: u64, blocks: u32, most: u32) -> Vec<Blocks> {
         let done = self.0.get(&table.0).filter(|done| done.storage == storage);
         Blocks::left(done.map_or(&[][..], |done| &done.blocks), blocks, most)
     }
 
-    /// How many of a table's blocks are left.
+    /// How many blocks of a table remain.
     pub fn blocks_left(&self, table: Oid, storage: u64, blocks: u32) -> u32 {
         let left = self.left(table, storage, blocks, Blocks::NO_END);
         left.iter()

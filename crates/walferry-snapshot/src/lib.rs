@@ -1,24 +1,29 @@
-//! Which part of a table a snapshot reads next, and what of it is done. It decides, and never queries.
+//! Decides which part of a table a snapshot reads next, and remembers what was delivered. It never queries.
 //!
-//! A table is read in chunks: ranges of its blocks, in the order in which a sequential scan meets them. What is [`Done`] of a
-//! snapshot is kept with the offset, so that one that was interrupted goes on: the stream first brings the topics to the
-//! position of a new exported snapshot, the *watermark*; then the chunks that are left are read from that snapshot; then the
-//! stream goes on behind the watermark. After each of these steps holds, for every row that the table has at the watermark:
+//! A table is read in chunks. A chunk is a range of blocks; chunks have the order of a sequential scan. The delivered
+//! chunks ([`Done`]) are stored with the offset, so that an interrupted snapshot can continue in three steps:
 //!
-//! - its version lies in a chunk that is left, or
-//! - the topic has all of it: from a chunk that was read, or from changes since then.
+//! - The stream is read up to the position of a new exported snapshot, the *watermark*.
+//! - The remaining chunks are read from that snapshot.
+//! - The stream continues after the watermark.
 //!
-//! A row that no change has touched since its chunk was read, or left, still lies where it lay. Only a rewrite of the table
-//! moves it. A rewritten table has another storage, and begins again.
+//! After each step, one of these is true for every row that the table has at the watermark:
 //!
-//! A row that a change has touched may lie anywhere, also in a chunk that is done. It is in the topic with that change, but for
-//! three cases:
+//! - the row is in a remaining chunk, or
+//! - the topic has the complete row, from a chunk that was read or from later changes.
 //!
-//! - The change left TOASTed values as they were, or its table has columns that are not published.
-//! - The change reached us and was not sent: an operation that is left out, a transform that dropped the record, an error that
-//!   was set aside. In these two cases the row is remembered by its key ([`Again`]) and read again at the watermark.
-//! - The change never reached us, since the publication does not send it. The table then has another storage at each
-//!   watermark, and begins again.
+//! A row that was not changed is still in the same block. Only a rewrite of the table moves it. A rewritten table has
+//! another storage and starts over.
+//!
+//! A row that was changed may be in any block, even in a finished chunk. The change itself brought it to the topic,
+//! except in three cases:
+//!
+//! - The change did not contain all values: TOASTed values were unchanged, or columns are not published.
+//! - The change arrived but was not sent: the operation is skipped, a transform dropped the record, or the record was
+//!   set aside after an error. In these first two cases, the key of the row is remembered ([`Again`]), and the row is
+//!   read again at the watermark.
+//! - The change never arrived, because the publication does not send it. Such a table has another storage at each
+//!   watermark, so it starts over.
 
 mod again;
 mod blocks;

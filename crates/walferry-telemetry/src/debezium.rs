@@ -1,14 +1,15 @@
-//! Names that dashboards and alerts for Debezium read, where the meaning is the same: as the JMX exporter makes them with
-//! the rules that Debezium's container images bring. `name` is `topic.prefix`, `plugin` is `postgres`.
+//! Metrics with the names that Debezium's dashboards and alerts use, if the meaning is the same. The names are those
+//! that the JMX exporter makes with the rules in Debezium's container images. `name` is `topic.prefix`, and `plugin` is
+//! `postgres`.
 
 use crate::metric::{Kind, Metric};
 
-/// `context` of the stream.
+/// The value of `context` for the stream.
 pub const STREAMING: &str = "streaming";
-/// `context` of the snapshot.
+/// The value of `context` for the snapshot.
 pub const SNAPSHOT: &str = "snapshot";
 
-/// Every metric.
+/// All metrics.
 pub const METRICS: &[Metric] = &[
     CONNECTED,
     BEHIND,
@@ -34,7 +35,7 @@ pub const METRICS: &[Metric] = &[
     TASKS,
 ];
 
-/// Attributes of Debezium's that are not served, and what is there instead.
+/// Debezium's attributes that Walferry does not serve, with what to use instead.
 pub const ABSENT: &[(&str, &str)] = &[
     (
         "QueueTotalCapacity, QueueRemainingCapacity",

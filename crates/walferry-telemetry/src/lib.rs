@@ -1,6 +1,7 @@
-//! Names of spans, fields and metrics: each once, each metric next to the Debezium metric that it replaces.
+//! The names of spans, fields and metrics. Each name is declared once, and each metric next to the Debezium metric that
+//! it replaces.
 //!
-//! The admin endpoint writes what stands here and nothing else; `docs/reference/metrics.md` is [`reference()`].
+//! The admin endpoint serves exactly these metrics. `docs/reference/metrics.md` is the text of [`reference()`].
 
 pub mod debezium;
 mod log;

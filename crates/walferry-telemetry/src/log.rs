@@ -1,11 +1,11 @@
-//! What log lines carry beside their constant message.
+//! What log lines contain besides their constant message.
 
-/// A span: a stretch of work, whose fields stand on every line written in it.
+/// A span: a piece of work. Every line that is logged during the span has its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// Name.
     pub name: &'static str,
-    /// What it covers.
+    /// What the span covers.
     pub text: &'static str,
 }
 
@@ -14,17 +14,17 @@ pub struct Span {
 pub struct Field {
     /// Name.
     pub name: &'static str,
-    /// What it says.
+    /// What the field means.
     pub text: &'static str,
 }
 
-/// Every span.
+/// All spans.
 pub const SPANS: &[Span] = &[Span {
     name: "connector",
     text: "the life of one connector; `name` is its name",
 }];
 
-/// Fields that several places write. Row values, credentials and whole configurations are never among them.
+/// The fields that are logged in several places. They never contain row values, credentials or whole configurations.
 pub const FIELDS: &[Field] = &[
     field(
         "code",

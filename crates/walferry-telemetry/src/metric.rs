@@ -1,15 +1,15 @@
 //! The declaration of a metric.
 
-/// How Prometheus reads a metric.
+/// The Prometheus type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// Only rises, from nothing at every start of the process.
+    /// A value that only rises. It starts at zero with the process.
     Counter,
-    /// Counts in buckets; the name stands for `_bucket`, `_sum` and `_count`.
+    /// Counts in buckets. The name gets the suffixes `_bucket`, `_sum` and `_count`.
     Histogram,
-    /// What the JMX exporter says of Debezium's metrics.
+    /// The type that the JMX exporter gives Debezium's metrics.
     Untyped,
 }
 
@@ -25,18 +25,18 @@ impl Kind {
     }
 }
 
-/// One metric of the admin endpoint: the only place where its name and text stand.
+/// One metric of the admin endpoint. Its name and text are declared only here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
     /// Name, with its unit at the end.
     pub name: &'static str,
-    /// How Prometheus reads it.
+    /// Its Prometheus type.
     pub kind: Kind,
-    /// Names of its labels, in the order in which they are written.
+    /// The names of its labels, in the order of the output.
     pub labels: &'static [&'static str],
-    /// What it says, for `# HELP` and the reference page: plain sentences on one line.
+    /// What it means: plain sentences on one line, for `# HELP` and the reference page.
     pub text: &'static str,
-    /// The metric of Debezium or Kafka Connect that was read for this until now.
+    /// The metric of Debezium or Kafka Connect that it replaces.
     pub replaces: Option<&'static str>,
 }
 
@@ -51,11 +51,11 @@ impl Metric {
             replaces: None,
         }
     }
-    /// With labels.
+    /// Adds labels.
     pub const fn labels(self, labels: &'static [&'static str]) -> Self {
         Self { labels, ..self }
     }
-    /// In the place of another program's metric.
+    /// Names the metric of Debezium or Kafka Connect that it replaces.
     pub const fn replaces(self, other: &'static str) -> Self {
         Self {
             replaces: Some(other),

@@ -1,8 +1,8 @@
-//! Walferry's own metrics. What each says stands in its text.
+//! Walferry's own metrics. The text of each metric says what it means.
 
 use crate::metric::{Kind, Metric};
 
-/// Every metric, under the heading that the reference page gives it.
+/// All metrics, grouped under the headings of the reference page.
 pub const GROUPS: &[(&str, &[Metric])] = &[
     (
         "How far behind",

@@ -1,10 +1,10 @@
-//! `java.util.Date` as text, in UTC: the time zone that Connect's containers run in.
+//! `java.util.Date` as text, in UTC, which is the time zone of Connect's containers.
 
 use std::io::Write as _;
 
 use super::logical::MILLIS_PER_DAY;
 
-/// Appends `Date.toString`, such as `Thu Jan 01 00:00:00 UTC 1970`, of milliseconds since 1970.
+/// Appends a time, given in milliseconds since 1970, as `Date.toString` does: `Thu Jan 01 00:00:00 UTC 1970`.
 pub fn push_date(out: &mut Vec<u8>, millis: i64) {
     const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = [
@@ -13,7 +13,7 @@ pub fn push_date(out: &mut Vec<u8>, millis: i64) {
     let days = millis.div_euclid(MILLIS_PER_DAY);
     let (year, month, day) = calendar_date(days);
     let weekday = WEEKDAYS[days.rem_euclid(7) as usize];
-    // Before the year 1 Java counts back from 1 again, and does not say so.
+    // Before the year 1, Java prints 1, 2, 3 … again and does not mark these years.
     let year = if year > 0 { year } else { 1 - year };
     let month = MONTHS[month as usize - 1];
     let (hours, minutes, seconds, _) = time_of_day(millis);
@@ -24,20 +24,20 @@ pub fn push_date(out: &mut Vec<u8>, millis: i64) {
     .expect("a Vec takes all that is written");
 }
 
-/// Appends `HH:mm:ss.SSS'Z'` of milliseconds since 1970, also of those before.
+/// Appends the time of day as `HH:mm:ss.SSS'Z'`. `millis` counts from 1970 and may be negative.
 pub fn push_iso_time(out: &mut Vec<u8>, millis: i64) {
     let (hours, minutes, seconds, millis) = time_of_day(millis);
     write!(out, "{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z").expect("a Vec takes all that is written");
 }
 
-/// Appends `yyyy-MM-dd'T'HH:mm:ss.SSS'Z'` of milliseconds since 1970.
+/// Appends a time as `yyyy-MM-dd'T'HH:mm:ss.SSS'Z'`. `millis` counts from 1970.
 pub fn push_iso_instant(out: &mut Vec<u8>, millis: i64) {
     push_iso_date(out, millis);
     out.push(b'T');
     push_iso_time(out, millis);
 }
 
-/// Appends `yyyy-MM-dd` of milliseconds since 1970.
+/// Appends a date as `yyyy-MM-dd`. `millis` counts from 1970.
 pub fn push_iso_date(out: &mut Vec<u8>, millis: i64) {
     let (year, month, day) = calendar_date(millis.div_euclid(MILLIS_PER_DAY));
     write!(out, "{year:04}-{month:02}-{day:02}").expect("a Vec takes all that is written");
@@ -54,9 +54,9 @@ pub fn time_of_day(millis: i64) -> (i64, i64, i64, i64) {
     )
 }
 
-/// Year, month and day of days since 1970, as Java's calendar counts them: Gregorian from 1582-10-15, Julian before.
+/// Converts days since 1970 to year, month and day of Java's calendar: Gregorian from 1582-10-15, Julian before.
 pub fn calendar_date(days: i64) -> (i64, i64, i64) {
-    // Years begin in March here, so that the leap day is the last day of one. Day 0 is the 1st of March of the year 0.
+    // Here a year begins in March, so that the leap day is its last day. Day 0 is 1 March of the year 0.
     let (year, day_of_year) = if days >= FIRST_GREGORIAN {
         let days = days + 719_468;
         let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -75,8 +75,8 @@ pub fn calendar_date(days: i64) -> (i64, i64, i64) {
     (year + i64::from(month <= 2), month, day)
 }
 
-/// Days since 1970 of the first day of a month, which may lie outside 1 to 12, and of `day` in it, which may lie outside the month.
-/// The calendar is Java's: Gregorian from 1582-10-15, Julian before.
+/// Converts a date of Java's calendar to days since 1970. `month` may be outside 1 to 12, and `day` outside the month:
+/// both then count on into other years and months. The calendar is Gregorian from 1582-10-15, Julian before.
 pub fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = (year + (month - 1).div_euclid(12), (month - 1).rem_euclid(12) + 1);
     let year_from_march = year - i64::from(month <= 2);
@@ -91,7 +91,7 @@ pub fn days_of(year: i64, month: i64, day: i64) -> i64 {
     }
 }
 
-/// The day of the week of days since 1970: 0 is Sunday.
+/// The weekday of a day, given in days since 1970. 0 is Sunday.
 pub fn weekday(days: i64) -> i64 {
     (days + 4).rem_euclid(7)
 }

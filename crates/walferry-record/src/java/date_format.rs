@@ -1,4 +1,4 @@
-//! `java.text.SimpleDateFormat` in UTC and English, with the calendar of that language: weeks begin on Sunday.
+//! `java.text.SimpleDateFormat` in UTC and in (US) English: weeks begin on Sunday.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,14 @@ use super::logical::MILLIS_PER_DAY;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DateFormat {
     items: Vec<Item>,
-    /// Two digits of a year mean one of the hundred years from this one.
+    /// A two-digit year means one of the hundred years that start with this one.
     century_start: i64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
     Literal(String),
-    /// A letter, and how often it stands there.
+    /// A letter, and how often it is repeated.
     Field(char, usize),
 }
 
@@ -46,10 +46,11 @@ const WEEKDAYS: [&str; 7] = [
 ];
 
 impl DateFormat {
-    /// Reads a pattern. `year` is the present one: two digits of a year mean one of the 80 years before it or the 20 behind it.
+    /// Reads a pattern. `year` is the current year. A two-digit year means one of the 80 years before it or the 20
+    /// years after it.
     ///
     /// # Errors
-    /// What is wrong with the pattern, to be read behind "which".
+    /// When the pattern is invalid. The text continues a sentence that ends in "which".
     pub fn parse_pattern(pattern: &str, year: i64) -> Result<Self, String> {
         let mut items: Vec<Item> = Vec::new();
         let mut rest = pattern.chars().peekable();
@@ -91,7 +92,7 @@ impl DateFormat {
         })
     }
 
-    /// The text of a time, given in milliseconds since 1970.
+    /// Formats a time, given in milliseconds since 1970.
     pub fn format(&self, millis: i64) -> String {
         let date = Date::of(millis);
         let mut out = String::new();
@@ -104,8 +105,8 @@ impl DateFormat {
         out
     }
 
-    /// The time that a text means, in milliseconds since 1970. As in Java text behind what the pattern asks for does not matter, and
-    /// a 32nd of January is the 1st of February. `None` where the text does not match.
+    /// Parses a time and returns it in milliseconds since 1970, or `None` if the text does not match. As in Java, any
+    /// text after the match is ignored, and the 32nd of January is the 1st of February.
     pub fn parse(&self, text: &str) -> Option<i64> {
         let mut reading = Reading {
             text,
@@ -137,7 +138,7 @@ fn push_literal(items: &mut Vec<Item>, text: &str) {
     }
 }
 
-/// Whether a field is written in digits, so that the one before it must not take them.
+/// Whether a field is written in digits. The field before it must then not consume them.
 fn is_number(letter: char, count: usize) -> bool {
     match letter {
         'M' | 'L' => count <= 2,
@@ -216,7 +217,7 @@ impl Date {
         write!(out, "{number:0count$}").expect("a String takes all that is written");
     }
 
-    /// The week and the year that it belongs to. The first week of a year is the one with the 1st of January.
+    /// The week, and the year that the week belongs to. The first week of a year contains the 1st of January.
     fn week(&self) -> (i64, i64) {
         let first = (self.weekday - self.day_of_year + 1).rem_euclid(7);
         let length = days_of(self.year + 1, 1, 1) - days_of(self.year, 1, 1);
@@ -233,7 +234,7 @@ fn name(names: &[&'static str], index: i64, count: usize) -> &'static str {
     if count >= 4 { name } else { &name[..3] }
 }
 
-/// A text on its way to a time.
+/// A text that is being parsed.
 struct Reading<'t> {
     text: &'t str,
     at: usize,
@@ -285,7 +286,7 @@ impl Reading<'_> {
                     year
                 });
             }
-            // Weeks say nothing of the day alone.
+            // A week alone does not determine a day.
             'Y' | 'w' | 'W' | 'F' | 'u' => return None,
             _ => {
                 let number = self.number(at_most)?;
@@ -307,7 +308,7 @@ impl Reading<'_> {
         Some(())
     }
 
-    /// The year of the hundred years from the start of the century that ends in these two digits.
+    /// The year that ends in these two digits, within the hundred years from `century_start`.
     fn near(&self, year: i64) -> i64 {
         let start = self.century_start;
         let century = start / 100 * 100;
@@ -331,7 +332,7 @@ impl Reading<'_> {
         Some(i64::from(number as i32))
     }
 
-    /// The longest of the names that stands here.
+    /// The longest of the names that matches here.
     fn one_of(&mut self, names: &[&str]) -> Option<i64> {
         let rest = &self.text[self.at..];
         let stands_here = |name: &&str| rest.get(..name.len()).is_some_and(|r| r.eq_ignore_ascii_case(name));

@@ -1,13 +1,13 @@
 //! `Float.toString` and `Double.toString` of JDK 19 and later.
 //!
-//! Java prints the shortest decimal that reads back as the same number, as Ryū does, but lays it out otherwise, and where one
-//! digit would do it takes the nearest decimal of two.
+//! Like Ryū, Java prints the shortest decimal that reads back as the same number. It differs in two ways: it uses
+//! another layout, and where one digit would suffice, it takes the nearest decimal with two digits.
 
 /// Appends the text of a double.
 pub fn push_f64(out: &mut Vec<u8>, value: f64) {
     let magnitude = value.abs();
     if (1e-3..1e7).contains(&magnitude) {
-        // Here Ryū's layout is Java's.
+        // In this range Ryū and Java use the same layout.
         out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
     } else if push_special(
         out,
@@ -42,12 +42,13 @@ pub fn push_f32(out: &mut Vec<u8>, value: f32) {
     }
 }
 
-/// Whether Ryū found a single digit (`5e-324`), so that Java may know a nearer number of two.
+/// Whether Ryū found a single digit (`5e-324`). Java may then print a nearer number with two digits.
 fn has_one_digit(shortest: &str) -> bool {
     shortest.as_bytes().get(1) == Some(&b'e')
 }
 
-/// Appends zero, NaN and the infinities whole, and of other numbers the sign: then the digits are still to come.
+/// Appends zero, NaN or an infinity completely. For any other number, appends only the sign and returns true: the
+/// caller must append the digits.
 fn push_special(out: &mut Vec<u8>, zero: bool, nan: bool, infinite: bool, negative: bool) -> bool {
     if nan {
         out.extend_from_slice(b"NaN");
@@ -64,7 +65,8 @@ fn push_special(out: &mut Vec<u8>, zero: bool, nan: bool, infinite: bool, negati
     !zero && !infinite
 }
 
-/// Lays out a positive number anew: one digit before the point, at least one behind it, and an exponent without a plus.
+/// Appends a positive number in Java's scientific layout: one digit before the point, at least one after it, and an
+/// exponent without a plus sign.
 fn push_scientific(out: &mut Vec<u8>, text: &str) {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

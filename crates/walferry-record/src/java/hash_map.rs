@@ -1,8 +1,8 @@
-//! The order in which a `java.util.HashMap` with texts as keys is iterated.
+//! The iteration order of a `java.util.HashMap` with strings as keys.
 
 use crate::Value;
 
-/// A map that is filled as Java fills a `HashMap`, and iterated in its order.
+/// A map with the iteration order of a Java `HashMap` that was filled in the same way.
 #[derive(Debug)]
 pub struct HashMap<'a> {
     pairs: Vec<(Value<'a>, Value<'a>)>,
@@ -32,7 +32,7 @@ impl<'a> HashMap<'a> {
         Self { pairs, capacity }
     }
 
-    /// `new HashMap<>()`, into which these pairs were put. No two of them have the same key.
+    /// `new HashMap<>()`, filled with these pairs. No two pairs have the same key.
     pub fn filled(pairs: Vec<(Value<'a>, Value<'a>)>) -> Self {
         let mut capacity = 16;
         while pairs.len() > capacity / 4 * 3 {
@@ -41,7 +41,7 @@ impl<'a> HashMap<'a> {
         Self { pairs, capacity }
     }
 
-    /// The value of a key.
+    /// The value for a key.
     pub fn get(&self, key: &str) -> Option<&Value<'a>> {
         self.pairs
             .iter()
@@ -49,7 +49,7 @@ impl<'a> HashMap<'a> {
             .map(|(_, value)| value)
     }
 
-    /// Puts a value under a key, in place of the one that is there.
+    /// Puts a value for a key, and replaces an existing one.
     pub fn put(&mut self, key: Value<'a>, value: Value<'a>) {
         match self.pairs.iter_mut().find(|(k, _)| *k == key) {
             Some((_, old)) => *old = value,
@@ -67,10 +67,10 @@ impl<'a> HashMap<'a> {
         self.pairs.retain(|(k, _)| k.as_str() != Some(key));
     }
 
-    /// The pairs in the order of iteration.
+    /// The pairs in iteration order.
     pub fn into_value(mut self) -> Value<'a> {
         let mask = self.capacity - 1;
-        // Stable: what falls into one bucket stays in the order in which it was put there.
+        // The sort is stable: entries of one bucket keep the order in which they were put in.
         self.pairs
             .sort_by_cached_key(|(key, _)| bucket(key.as_str().unwrap_or_default(), mask));
         Value::Map(self.pairs)

@@ -1,8 +1,8 @@
-//! Connect's logical types that Java holds as `java.util.Date`.
+//! Connect's logical types whose values are `java.util.Date` in Java.
 
 use crate::{Schema, Value};
 
-/// A schema whose integers are a `java.util.Date` in Connect.
+/// A schema whose integers stand for a `java.util.Date` in Connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logical {
     /// Days since 1970.
@@ -14,7 +14,7 @@ pub enum Logical {
 }
 
 impl Logical {
-    /// The logical type of a schema, told by its name alone as Connect does.
+    /// The logical type of a schema. Like Connect, this looks only at the schema's name.
     pub fn of(schema: &Schema) -> Option<Self> {
         match schema.name.as_deref()?.strip_prefix("org.apache.kafka.connect.data.")? {
             "Date" => Some(Self::Date),
@@ -24,7 +24,7 @@ impl Logical {
         }
     }
 
-    /// The name as Connect's messages write it.
+    /// The name in Connect's messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Date => "Date",
@@ -33,7 +33,7 @@ impl Logical {
         }
     }
 
-    /// `Date.getTime` of a value: milliseconds since 1970. `None` where the value is not what the type is held as.
+    /// `Date.getTime` of a value: milliseconds since 1970. `None` if the value is not an integer of the right size.
     pub fn millis(self, value: &Value<'_>) -> Option<i64> {
         match (self, value) {
             (Self::Date, Value::Int32(days)) => Some(i64::from(*days) * MILLIS_PER_DAY),

@@ -1,4 +1,4 @@
-//! Texts, numbers, dates and orders as the Java runtime has them.
+//! Texts, numbers, dates and iteration orders that are the same as in the Java runtime.
 
 pub mod date;
 pub mod date_format;

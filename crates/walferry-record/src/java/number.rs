@@ -1,20 +1,20 @@
-//! Numbers as Java reads and narrows them.
+//! Numbers, parsed and narrowed as in Java.
 
 use num_bigint::BigInt;
 
 use crate::Decimal;
 
-/// `Double.parseDouble`, without hexadecimal numbers; `None` is a `NumberFormatException`.
+/// `Double.parseDouble`, without hexadecimal numbers. `None` stands for a `NumberFormatException`.
 pub fn parse_f64(text: &str) -> Option<f64> {
     float_text(text)?.parse().ok()
 }
 
-/// `Float.parseFloat`, without hexadecimal numbers; `None` is a `NumberFormatException`.
+/// `Float.parseFloat`, without hexadecimal numbers. `None` stands for a `NumberFormatException`.
 pub fn parse_f32(text: &str) -> Option<f32> {
     float_text(text)?.parse().ok()
 }
 
-/// What Java takes for a floating-point number, as Rust takes it.
+/// Converts a floating-point number that Java accepts into the form that Rust accepts.
 fn float_text(text: &str) -> Option<&str> {
     let text = text.trim_matches(|c: char| c <= ' ');
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -27,7 +27,7 @@ fn float_text(text: &str) -> Option<&str> {
 }
 
 impl Decimal {
-    /// `new BigDecimal(text)`; `None` is a `NumberFormatException`.
+    /// `new BigDecimal(text)`. `None` stands for a `NumberFormatException`.
     pub fn parse_java(text: &str) -> Option<Self> {
         let (mantissa, exponent) = match text.split_once(['e', 'E']) {
             Some((mantissa, exponent)) => {
@@ -42,12 +42,12 @@ impl Decimal {
         Some(Self::big(plain.unscaled(), scale))
     }
 
-    /// The integer part, however large.
+    /// The integer part, of any size.
     pub fn integer_part(&self) -> BigInt {
         let scale = self.scale();
         match scale {
             0 => self.unscaled(),
-            // More digits than an unscaled number of a database can have: nothing is left of it.
+            // No unscaled number from a database has so many digits, so the integer part is zero.
             200_000.. => BigInt::ZERO,
             1.. => self.unscaled() / BigInt::from(10).pow(scale.unsigned_abs()),
             _ => self.unscaled() * BigInt::from(10).pow(scale.unsigned_abs()),
@@ -56,7 +56,7 @@ impl Decimal {
 
     /// `BigDecimal.longValue`: the lowest 64 bits of the integer part.
     pub fn long_value(&self) -> i64 {
-        // Multiples of 2^64 from here on.
+        // From here on, the number is a multiple of 2^64.
         if self.scale() <= -64 {
             return 0;
         }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-/// A date and a time with an offset from UTC.
+/// A date and a time of day with an offset from UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffsetDateTime {
-    /// Seconds from 1970-01-01T00:00:00 to what the clock shows at that offset.
+    /// Seconds from 1970-01-01T00:00:00 to the local time at that offset.
     pub local_seconds: i64,
     /// The part of a second.
     pub nanos: u32,
@@ -13,10 +13,10 @@ pub struct OffsetDateTime {
     pub offset: i32,
 }
 
-/// A time of a day with an offset from UTC.
+/// A time of day with an offset from UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffsetTime {
-    /// Seconds since midnight, as the clock shows them at that offset.
+    /// Seconds since midnight, in local time at that offset.
     pub second_of_day: u32,
     /// The part of a second.
     pub nanos: u32,
@@ -26,13 +26,13 @@ pub struct OffsetTime {
 
 /// Seconds of a day.
 pub const SECONDS_PER_DAY: i64 = 86_400;
-/// The furthest offset that `ZoneOffset` takes, in seconds.
+/// The largest offset that `ZoneOffset` accepts, in seconds.
 pub const FURTHEST_OFFSET: i32 = 18 * 3600;
-/// The last year that `java.time` has; the first one is as far before the year 0.
+/// The last year of `java.time`. The first one is the negative of it.
 const LAST_YEAR: i64 = 999_999_999;
 
 impl OffsetDateTime {
-    /// Reads what `DateTimeFormatter.ISO_OFFSET_DATE_TIME` takes.
+    /// Parses the format of `DateTimeFormatter.ISO_OFFSET_DATE_TIME`.
     pub fn parse(text: &str) -> Option<Self> {
         let (date, rest) = text.split_once(['T', 't'])?;
         let days = parse_date(date)?;
@@ -53,7 +53,7 @@ impl OffsetDateTime {
         }
     }
 
-    /// The text of `DateTimeFormatter.ISO_OFFSET_DATE_TIME`.
+    /// Formats like `DateTimeFormatter.ISO_OFFSET_DATE_TIME`.
     pub fn to_text(self) -> String {
         let (year, month, day) = civil_date(self.local_seconds.div_euclid(SECONDS_PER_DAY));
         let sign = match year {
@@ -69,7 +69,7 @@ impl OffsetDateTime {
 }
 
 impl OffsetTime {
-    /// Reads what `DateTimeFormatter.ISO_OFFSET_TIME` takes.
+    /// Parses the format of `DateTimeFormatter.ISO_OFFSET_TIME`.
     pub fn parse(text: &str) -> Option<Self> {
         let (clock, offset) = text.split_at(text.find(['Z', 'z', '+', '-'])?);
         let (clock, fraction) = match clock.split_once('.') {
@@ -94,7 +94,7 @@ impl OffsetTime {
         })
     }
 
-    /// The same time at another offset; it may be of the day before or after.
+    /// The same time at another offset. It may be on the day before or after.
     pub fn at_offset(self, offset: i32) -> Self {
         let second = i64::from(self.second_of_day) + i64::from(offset) - i64::from(self.offset);
         Self {
@@ -104,7 +104,7 @@ impl OffsetTime {
         }
     }
 
-    /// The text of `DateTimeFormatter.ISO_OFFSET_TIME`.
+    /// Formats like `DateTimeFormatter.ISO_OFFSET_TIME`.
     pub fn to_text(self) -> String {
         let mut text = String::new();
         push_time(&mut text, self.second_of_day, self.nanos, self.offset);
@@ -112,7 +112,7 @@ impl OffsetTime {
     }
 }
 
-/// Days since 1970 of `yyyy-MM-dd`. Years of more than four digits have a plus sign.
+/// Parses `yyyy-MM-dd` into days since 1970. Years with more than four digits have a plus sign.
 fn parse_date(text: &str) -> Option<i64> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'+' => (1, &text[1..]),
@@ -143,7 +143,7 @@ fn two_digits(text: &str, most: u32) -> Option<u32> {
     text.parse().ok().filter(|&number| is_number && number <= most)
 }
 
-/// Nanoseconds of up to nine digits behind a point.
+/// Parses up to nine digits after the point into nanoseconds.
 fn parse_fraction(digits: &str) -> Option<u32> {
     if digits.len() > 9 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -151,7 +151,7 @@ fn parse_fraction(digits: &str) -> Option<u32> {
     format!("{digits:0<9}").parse().ok()
 }
 
-/// Seconds of `Z`, `+01`, `+01:30` or `+01:30:15`; the colons may be left out.
+/// Parses `Z`, `+01`, `+01:30` or `+01:30:15` into seconds. The colons are optional.
 fn parse_offset(text: &str) -> Option<i32> {
     let sign = match text.as_bytes() {
         [b'Z' | b'z'] => return Some(0),
@@ -174,7 +174,7 @@ fn parse_offset(text: &str) -> Option<i32> {
     (rest.is_empty() && text.len() > 1 && seconds <= FURTHEST_OFFSET).then_some(sign * seconds)
 }
 
-/// Appends the time of a day and an offset.
+/// Appends a time of day and an offset.
 fn push_time(text: &mut String, second_of_day: u32, nanos: u32, offset: i32) {
     let (hour, minute, second) = (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
     write!(text, "{hour:02}:{minute:02}:{second:02}").expect("a String takes all that is written");
@@ -194,9 +194,9 @@ fn push_time(text: &mut String, second_of_day: u32, nanos: u32, offset: i32) {
     }
 }
 
-/// Year, month and day of days since 1970. `java.time` has the Gregorian calendar for all years.
+/// Converts days since 1970 to year, month and day. `java.time` uses the Gregorian calendar for all years.
 fn civil_date(days: i64) -> (i64, i64, i64) {
-    // Years begin in March here, so that the leap day is the last day of one.
+    // Here a year begins in March, so that the leap day is its last day.
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -207,7 +207,7 @@ fn civil_date(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
-/// Days since 1970 of a date of the Gregorian calendar.
+/// Converts a date of the Gregorian calendar to days since 1970.
 fn civil_days(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

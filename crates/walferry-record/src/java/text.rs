@@ -1,4 +1,4 @@
-//! `Object.toString` of what Connect holds its values in.
+//! `Object.toString` of the Java objects in which Connect holds values.
 
 use std::io::Write as _;
 
@@ -15,7 +15,7 @@ pub fn push(out: &mut Vec<u8>, value: &Value<'_>, schema: Option<&Schema>) {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::String(text) => out.extend_from_slice(text.as_bytes()),
-        // Debezium wraps all bytes in a buffer, whose text tells nothing of them.
+        // Debezium wraps all bytes in a buffer, whose text does not contain the bytes.
         Value::Bytes(bytes) => {
             let length = bytes.len();
             write!(out, "java.nio.HeapByteBuffer[pos=0 lim={length} cap={length}]")
@@ -29,7 +29,7 @@ pub fn push(out: &mut Vec<u8>, value: &Value<'_>, schema: Option<&Schema>) {
     }
 }
 
-/// Appends the text of a number; of anything else nothing.
+/// Appends the text of a number. Appends nothing for any other value.
 pub fn push_number(out: &mut Vec<u8>, value: &Value<'_>) {
     let mut digits = itoa::Buffer::new();
     match value {
@@ -76,7 +76,7 @@ fn push_map(out: &mut Vec<u8>, pairs: &[(Value<'_>, Value<'_>)], schema: Option<
     out.push(b'}');
 }
 
-/// Fields without a value are left out, and defaults do not stand in for them.
+/// Leaves out fields without a value, even if they have a default.
 fn push_struct(out: &mut Vec<u8>, value: &Struct<'_>) {
     out.extend_from_slice(b"Struct{");
     let fields = value.schema().fields().iter().zip(value.values());
