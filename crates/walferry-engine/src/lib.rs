@@ -20,7 +20,7 @@ pub mod status;
 pub use delivery::{batch, progress, sink, store};
 pub use failure::{Cause, Disposition, Exit, Failure};
 pub use life::{Target, connector, start, supervisor};
-pub use path::{Converters, Tolerance, pipeline, pipeline::Pipeline, witness};
+pub use path::{Converters, SignalSettings, Tolerance, pipeline, pipeline::Pipeline, witness};
 pub use position::Position;
 pub use remark::{Remark, Weight};
 pub use status::SlotXmin;

@@ -3,6 +3,7 @@
 //! Writers never wait for readers: counters are atomic, the rest changes seldom and stands behind short locks.
 
 mod by_name;
+mod inbox;
 mod invalidation;
 mod latency;
 mod slot_xmin;
@@ -20,10 +21,13 @@ use std::{
 use serde::Serialize;
 use tokio::sync::Notify;
 
+use walferry_event::Told;
+
 use crate::{failure::Failure, gap::Gap, history::Missing};
 
 use by_name::ByName;
 pub use by_name::OTHERS;
+pub use inbox::{Full, Inbox, Signal};
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
 pub use slot_xmin::SlotXmin;
@@ -48,6 +52,8 @@ pub struct Status {
     pub heartbeat_sent: Notify,
     /// Where `xmin.fetch.interval.ms` asks for it.
     pub xmin: SlotXmin,
+    /// Signals that have not come with the stream.
+    pub signals: Inbox,
     course: Mutex<Course>,
     kafka: Mutex<Option<Trouble>>,
     gap: Mutex<Option<Gap>>,
@@ -61,7 +67,11 @@ pub struct Status {
     snapshot_rows: Mutex<ByName<u64>>,
     warnings: Mutex<Vec<String>>,
     missing: Mutex<Option<Missing>>,
+    notifications: Mutex<VecDeque<Told>>,
 }
+
+/// How many notifications are kept for the admin endpoint.
+const NOTIFICATIONS: usize = 1000;
 
 /// Numbers that change with every batch.
 #[derive(Debug, Default)]
@@ -277,6 +287,23 @@ impl Slot {
     /// Whether it can no longer be read.
     pub fn is_lost(&self) -> bool {
         self.wal_status.as_deref() == Some("lost") || self.invalidation_reason.is_some()
+    }
+}
+
+impl Status {
+    /// Keeps a notification, in the place of the oldest where there are many.
+    pub(crate) fn notify(&self, told: Told) {
+        let mut notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
+        if notifications.len() >= NOTIFICATIONS {
+            notifications.pop_front();
+        }
+        notifications.push_back(told);
+    }
+
+    /// The last notifications, the oldest first.
+    pub fn notifications(&self) -> Vec<Told> {
+        let notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
+        notifications.iter().cloned().collect()
     }
 }
 

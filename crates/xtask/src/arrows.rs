@@ -40,7 +40,7 @@ const ROWS: [Row; 7] = [
     Row {
         crates: "snapshot",
         pure: true,
-        may_see: "pgoutput config telemetry",
+        may_see: "pgoutput record config telemetry",
     },
     Row {
         crates: "engine",

@@ -163,8 +163,12 @@ pub(super) struct Carried {
 impl Carried {
     /// Takes what the pipeline has asked for and nobody has taken yet.
     pub(super) fn take(&mut self, requests: &mut UnboundedReceiver<Request>) {
-        while let Ok(Request::ReadAgain(again)) = requests.try_recv() {
-            self.again = again;
+        while let Ok(request) = requests.try_recv() {
+            match request {
+                Request::ReadAgain(again) => self.again = again,
+                // The offset keeps it for the next session.
+                Request::Block(_) => {}
+            }
         }
     }
 }

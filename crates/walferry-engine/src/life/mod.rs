@@ -15,6 +15,7 @@ mod session;
 pub mod start;
 pub mod supervisor;
 mod target;
+mod windows;
 mod worker;
 
 pub use target::Target;

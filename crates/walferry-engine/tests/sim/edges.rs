@@ -14,8 +14,8 @@ use walferry_engine::{
     progress::{Stored, Transaction},
     sink::{Acks, Outgoing, Sink, Sinks},
     source::{
-        Chunk, ChunkSender, Control, CreatedSlot, Found, FoundSlot, Frame, Parts, Phase, Port, Rows, SnapshotPlan,
-        SnapshotTable, Source, Stream, TableFilter,
+        Chunk, ChunkSender, Control, CreatedSlot, Found, FoundSlot, Frame, NoWindows, Parts, Phase, Port, Rows,
+        SnapshotPlan, SnapshotTable, Source, Stream, TableFilter,
     },
     store::{OffsetStore, StoredOffset},
 };
@@ -126,6 +126,7 @@ pub(crate) struct Server {
     control: Edges,
     stream: Edges,
     rows: Edges,
+    windows: NoWindows,
 }
 
 impl Edges {
@@ -134,6 +135,7 @@ impl Edges {
             control: self.clone(),
             stream: self.clone(),
             rows: self.clone(),
+            windows: NoWindows,
         }
     }
 }
@@ -142,10 +144,21 @@ impl Source for Server {
     type Control = Edges;
     type Stream = Edges;
     type Rows = Edges;
+    type Windows = NoWindows;
 
     fn parts(&mut self) -> Parts<'_, Self> {
-        let Self { control, stream, rows } = self;
-        Parts { control, stream, rows }
+        let Self {
+            control,
+            stream,
+            rows,
+            windows,
+        } = self;
+        Parts {
+            control,
+            stream,
+            rows,
+            windows,
+        }
     }
 }
 
@@ -205,6 +218,7 @@ impl Rows for Edges {
         let last = left.last().copied();
         let lsn = plan.lsn.unwrap_or(WAL_END);
         let table = Arc::new(SnapshotTable {
+            blocking: false,
             catalog: Catalog {
                 table: plan.tables.into_iter().next(),
                 types: Vec::new(),

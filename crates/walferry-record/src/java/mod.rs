@@ -1,4 +1,4 @@
-//! Texts, numbers, dates and orders as the Java runtime has them.
+//! Texts, numbers, dates, orders and serialised objects as the Java runtime has them.
 
 pub mod date;
 pub mod date_format;
@@ -7,4 +7,5 @@ pub mod hash_map;
 pub mod logical;
 pub mod number;
 pub mod offset_time;
+pub mod serial;
 pub mod text;
