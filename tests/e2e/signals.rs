@@ -339,3 +339,55 @@ fn a_blocking_snapshot_reads_tables_without_keys_and_begins_again_after_a_kill()
     assert!(offset["value"].get("walferry_blocking_snapshots").is_none(), "{offset}");
     sql.run(&format!("select pg_drop_replication_slot('{name}')"));
 }
+
+/// `read.only` writes nothing, and a quiet stream ends the windows as well as a busy one.
+#[test]
+fn an_incremental_snapshot_that_is_read_only_writes_nothing_and_rebuilds_the_table() {
+    let world = world::shared();
+    let name = "signals_read_only";
+    let database = world.postgres.database(name);
+    let sql = database.sql();
+    sql.run("create table items (id uuid primary key, v text); insert into items select gen_random_uuid(), 'v' || i from generate_series(1, 2000) i");
+    let properties = [
+        ("signal.data.collection", ""),
+        ("read.only", "true"),
+        ("signal.enabled.channels", "jmx"),
+        ("incremental.snapshot.chunk.size", "100"),
+    ];
+    let mut config = config(name, &database, &properties);
+    config.remove("signal.data.collection");
+    let mut walferry = Walferry::start(WalferryOptions {
+        name: name.to_owned(),
+        config,
+        worker: vec!["offset.flush.interval.ms=20".into()],
+        bootstrap: world.kafka.bootstrap(),
+        env: Vec::new(),
+    });
+    walferry.wait_until_ready();
+    let admin = walferry.admin();
+    let given = walferry.command_at(["snapshot", name, "--table", "public.items", "--admin", &admin]);
+    assert!(given.status.success(), "{given:?}");
+    for i in 1..=20 {
+        sql.run(&format!(
+            "update items set v = 'u{i}' where v like '%{i}'; delete from items where v like 'v1{i}%'"
+        ));
+    }
+    wait_for_log(&mut walferry, "the incremental snapshot is complete", 1);
+    // Nothing happens in the database now.
+    let given = walferry.command_at(["snapshot", name, "--table", "public.items", "--admin", &admin]);
+    assert!(given.status.success(), "{given:?}");
+    wait_for_log(&mut walferry, "the incremental snapshot is complete", 2);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    let rows = rebuilt(&world.kafka.read(&[format!("{name}.public.items")]));
+    let expected = sql.rows("select id::text, v from items");
+    assert_eq!(rows.len(), expected.len());
+    for row in expected {
+        let (id, v) = (row[0].as_deref().unwrap_or_default(), row[1].as_deref());
+        assert_eq!(
+            rows.get(&format!("{{\"id\":\"{id}\"}}")).map(String::as_str),
+            v,
+            "row {id}"
+        );
+    }
+    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+}
