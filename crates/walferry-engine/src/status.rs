@@ -68,6 +68,20 @@ pub struct Status {
     warnings: Mutex<Vec<String>>,
     missing: Mutex<Option<Missing>>,
     notifications: Mutex<VecDeque<Told>>,
+    beside: Mutex<Option<Beside>>,
+}
+
+/// How far a snapshot beside the stream is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Beside {
+    /// The table that is being read.
+    pub table: String,
+    /// Rows of it that were read so far.
+    pub rows: u64,
+    /// Tables that are left, with this one.
+    pub tables_left: usize,
+    /// Whether it was asked to pause.
+    pub is_paused: bool,
 }
 
 /// How many notifications are kept for the admin endpoint.
@@ -298,6 +312,16 @@ impl Status {
             notifications.pop_front();
         }
         notifications.push_back(told);
+    }
+
+    /// How far a snapshot beside the stream is; `None` where there is none.
+    pub fn beside(&self) -> Option<Beside> {
+        lock(&self.beside).clone()
+    }
+
+    /// The same has changed.
+    pub fn set_beside(&self, beside: Option<Beside>) {
+        *lock(&self.beside) = beside;
     }
 
     /// The last notifications, the oldest first.

@@ -17,6 +17,7 @@ use walferry_converter::{Converter, Role, converter, registry::Unasked};
 use walferry_engine::{
     Converters, Disposition, Exit, Failure, Pipeline, SignalSettings, Tolerance,
     connector::{Connector, Settings},
+    life::Limits,
     source::TableFilter,
     start::{Mismatch, SnapshotPolicy},
     status::Status,
@@ -187,6 +188,10 @@ fn settings(loaded: &Loaded, share: usize) -> Settings {
         heartbeat: config.heartbeat.interval,
         snapshot_delay: config.snapshot.delay,
         streaming_delay: config.snapshot.streaming_delay,
+        limits: Limits {
+            rows_per_second: config.signals.max_rows_per_second,
+            lag_bytes: config.signals.max_lag_bytes,
+        },
     }
 }
 

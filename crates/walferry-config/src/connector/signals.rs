@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::property::{Group, Property, Support};
 use crate::reader::{Options, Reader};
-use crate::value::{Value, ValueError};
+use crate::value::{ByteCount, Value, ValueError};
 use crate::{choices, properties};
 
 /// Signals, incremental snapshots and notifications.
@@ -24,6 +24,10 @@ pub struct SignalSection {
     pub chunk_rows: u32,
     /// `incremental.snapshot.watermarking.strategy`
     pub watermarking: Watermarking,
+    /// `walferry.snapshot.max.rows.per.second`
+    pub max_rows_per_second: Option<u32>,
+    /// `walferry.snapshot.max.lag.bytes`
+    pub max_lag_bytes: Option<u64>,
     /// `read.only`
     pub read_only: bool,
     /// `notification.enabled.channels`
@@ -183,6 +187,11 @@ properties! {
     const READ_ONLY: Property<bool> = Property::new("read.only").default("false")
         .text("Takes incremental snapshots without writing to the database: the window of a chunk ends where the stream has passed the place at \
                which the chunk was read. A signal table is not needed then; other channels bring the signals.");
+    const MAX_ROWS: Property<Option<u32>> = Property::new("walferry.snapshot.max.rows.per.second")
+        .text("How many rows an incremental snapshot reads in a second at most. Walferry's own; without it there is no limit.");
+    const MAX_LAG: Property<Option<ByteCount>> = Property::new("walferry.snapshot.max.lag.bytes")
+        .text("An incremental snapshot reads no further chunk while the slot is this far behind the server's position. Walferry's own; without it \
+               there is no limit.");
     const NOTIFICATIONS: Property<Words<NotificationChannel>> = Property::new("notification.enabled.channels")
         .text("Where notifications of snapshots go: a topic (`sink`), the log (`log`), or `GET /connectors/<name>/notifications` (`jmx`).");
     const NOTIFICATION_TOPIC: Property<Option<String>> = Property::new("notification.sink.topic.name")
@@ -210,6 +219,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> SignalSection {
         },
         chunk_rows: reader.get(&CHUNK_SIZE).max(1),
         watermarking: reader.get(&WATERMARKING),
+        max_rows_per_second: reader.get(&MAX_ROWS).filter(|rows| *rows > 0),
+        max_lag_bytes: reader.get(&MAX_LAG).map(ByteCount::get),
         read_only: reader.get(&READ_ONLY),
         notifications: reader.get(&NOTIFICATIONS).0,
         notification_topic: reader.get(&NOTIFICATION_TOPIC),

@@ -23,6 +23,7 @@ use crate::{
         retries::{Reach, Retries},
         start::{Mismatch, SnapshotPolicy},
         target::Target,
+        windows::Limits,
     },
     path::pipeline::Pipeline,
     source::{Request, Source, TableFilter},
@@ -58,6 +59,8 @@ pub struct Settings {
     pub snapshot_delay: Duration,
     /// `streaming.delay.ms`.
     pub streaming_delay: Duration,
+    /// What an incremental snapshot must not exceed.
+    pub limits: Limits,
 }
 
 /// A connector with its edges.

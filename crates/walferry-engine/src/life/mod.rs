@@ -19,3 +19,4 @@ mod windows;
 mod worker;
 
 pub use target::Target;
+pub use windows::Limits;

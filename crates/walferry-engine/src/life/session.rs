@@ -159,7 +159,7 @@ where
             windows: chunks,
         } = source.parts();
         let signals = windows::feed(status, wires.chunks.clone());
-        let windows = windows::serve(chunks, &mut asked, wires.chunks.clone(), status);
+        let windows = windows::serve(chunks, &mut asked, wires.chunks.clone(), settings.limits, status);
         let reader: Reader<'_, S> = Reader {
             control,
             stream,

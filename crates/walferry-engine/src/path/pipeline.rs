@@ -560,6 +560,9 @@ impl Pipeline {
     /// Tells what has been counted since the last time.
     pub fn report(&mut self, status: &Status) {
         self.emit.counts.report(status);
+        if let Some(signals) = &mut self.signals {
+            signals.report(status);
+        }
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
     },
     position::Position,
     source::{ChunkRows, Request, Seen},
+    status::{Beside, Status},
 };
 
 /// What the path has to know of signals and notifications.
@@ -67,6 +68,8 @@ pub(crate) struct Signals {
     opened_at: u64,
     /// What the chunk's rows show.
     seen: Option<Seen>,
+    /// Whether the status shows something older than what is known here.
+    has_news: bool,
     /// With `read.only`: the window that was asked for is to be opened.
     opens_unmarked: bool,
     /// With `read.only`: where the present window ends.
@@ -102,6 +105,7 @@ impl Signals {
             commits_total: 0,
             opened_at: 0,
             seen: None,
+            has_news: true,
             opens_unmarked: false,
             close_at: None,
             unreadable,
@@ -366,6 +370,7 @@ impl Signals {
                 Effect::Info(text) => info!("{text}"),
             }
         }
+        self.has_news = true;
         if mem::take(&mut self.opens_unmarked)
             && let Some(signal) = self.window_signal("snapshot-window-open")
         {
@@ -376,6 +381,19 @@ impl Signals {
             self.keep(None, emit, out);
         }
         Ok(())
+    }
+
+    /// Shows how far the snapshot is.
+    pub(crate) fn report(&mut self, status: &Status) {
+        if mem::take(&mut self.has_news) {
+            let table = self.snapshot.tables().next().map(str::to_owned);
+            status.set_beside(table.map(|table| Beside {
+                table,
+                rows: self.snapshot.rows(),
+                tables_left: self.snapshot.tables().count(),
+                is_paused: self.snapshot.is_paused(),
+            }));
+        }
     }
 
     /// Has the offset keep what has changed. `at` is the change that has brought it about.

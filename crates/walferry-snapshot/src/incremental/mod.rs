@@ -292,6 +292,11 @@ impl Incremental {
         self.queue.iter().map(|table| &*table.id)
     }
 
+    /// Rows of the first of these tables that were read so far.
+    pub const fn rows(&self) -> u64 {
+        self.rows
+    }
+
     /// The id of the chunk that is being read.
     pub fn chunk(&self) -> Option<&str> {
         self.chunk.as_deref()
