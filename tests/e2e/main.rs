@@ -18,6 +18,7 @@ mod reselect;
 mod secure;
 mod servers;
 mod show;
+mod signals;
 mod snapshot;
 mod start;
 mod timescale;

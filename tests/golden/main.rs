@@ -79,6 +79,7 @@ fn replay(folder: &Path) -> Result<String, Failure> {
         let rows = lines(folder, "rows.jsonl");
         for (place, (schema, name)) in snapshot_tables(&connector, &catalogs[0]).into_iter().enumerate() {
             let table = SnapshotTable {
+                blocking: false,
                 catalog: catalogs[0].named(schema, name),
                 lsn: Lsn(0),
                 xid: 0,

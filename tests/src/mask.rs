@@ -1,7 +1,7 @@
 //! Takes out of a record what two honest runs differ in, and nothing else.
 //!
-//! That is: times of processing, where they lie within the run; the engine's version; the run's id; for
-//! a snapshot's records its LSN, transaction and time. Each is replaced by a constant, so that masked
+//! That is: times of processing, where they lie within the run; the engine's version; the run's id; the
+//! time of a notification, and its id where no signal has given it one; for a snapshot's records its LSN, transaction and time. Each is replaced by a constant, so that masked
 //! records can be kept in files and made again with a fixed clock.
 
 use crate::plain::{Bytes, PlainRecord};
@@ -29,6 +29,9 @@ static SOURCE_VERSION: LazyLock<Regex> =
 static EVENT_VERSION: LazyLock<Regex> = LazyLock::new(|| regex(r#"("iodebeziumversion":")[^"]*""#));
 static TIME: LazyLock<Regex> = LazyLock::new(|| regex(r#"("?\b(?:\w*_)?ts_([mun])s"?[:=])(\d+)"#));
 static NUMBERS_OF_SNAPSHOT: LazyLock<Regex> = LazyLock::new(|| regex(r#"("?\b(?:lsn|txId|xmin)"?[:=])\d+"#));
+static MADE_UP_ID: LazyLock<Regex> =
+    LazyLock::new(|| regex(r#"^(\{"id":")[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}""#));
+static TIMESTAMP: LazyLock<Regex> = LazyLock::new(|| regex(r#"("timestamp":)\d+"#));
 static SEQUENCE: LazyLock<Regex> = LazyLock::new(|| regex(r#""sequence":"(?:[^"\\]|\\.)*"|\bsequence=\[[^\]]*\]"#));
 
 /// Masks one record of a run that took place within `run`, milliseconds since 1970.
@@ -36,9 +39,13 @@ pub fn mask(mut record: PlainRecord, run: &RangeInclusive<i64>) -> PlainRecord {
     if run.contains(&record.timestamp_ms) {
         record.timestamp_ms = NOW_MS;
     }
+    let is_notification = matches!(&record.value, Some(Bytes::Text(text)) if text.contains(r#""aggregate_type":"#));
     for part in [&mut record.key, &mut record.value].into_iter().flatten() {
         if let Bytes::Text(text) = part {
             *text = mask_text(text, run);
+            if is_notification {
+                *text = mask_notification(text);
+            }
         }
     }
     for (name, value) in &mut record.headers {
@@ -83,6 +90,12 @@ fn mask_times(text: &str, run: &RangeInclusive<i64>) -> String {
         format!("{}{shown}", &found[1])
     });
     masked.into_owned()
+}
+
+/// A notification that no signal has asked for has an id of its own.
+fn mask_notification(text: &str) -> String {
+    let text = MADE_UP_ID.replace(text, format!("${{1}}{RUN_ID}\""));
+    TIMESTAMP.replace(&text, format!("${{1}}{NOW_MS}")).into_owned()
 }
 
 fn mask_snapshot(source: &str, run: &RangeInclusive<i64>) -> String {

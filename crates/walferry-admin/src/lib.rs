@@ -13,6 +13,7 @@ mod look;
 mod metrics;
 mod process;
 mod routes;
+mod signals;
 mod slots;
 mod verdict;
 mod words;

@@ -213,6 +213,12 @@ impl Page<'_> {
         self.value(&m::SNAPSHOT_TABLES, |look| Some(look.snapshot().tables));
         self.value(&m::SNAPSHOT_LEFT, |look| Some(look.snapshot().tables_left));
         self.value(&m::SNAPSHOT_SECONDS, |look| Some(look.snapshot().seconds));
+        self.value(&m::BESIDE_RUNNING, |look| {
+            Some(u8::from(look.status.beside().is_some()))
+        });
+        self.value(&m::BESIDE_LEFT, |look| {
+            Some(look.status.beside().map_or(0, |beside| beside.tables_left))
+        });
     }
 
     /// Under the names that Debezium's dashboards read.
@@ -251,10 +257,13 @@ impl Page<'_> {
             let snapshot = look.snapshot();
             (snapshot.tables, snapshot.tables_left)
         };
-        let running = |look: &Look<'_>| look.course.phase == Phase::Snapshot;
+        let running = |look: &Look<'_>| look.course.phase == Phase::Snapshot || look.status.beside().is_some();
         self.dbz(&dbz::TABLES, snapshot, |look| Some(tables(look).0));
         self.dbz(&dbz::TABLES_LEFT, snapshot, |look| Some(tables(look).1));
         self.dbz(&dbz::SNAPSHOT_RUNNING, snapshot, |look| Some(u8::from(running(look))));
+        self.dbz(&dbz::SNAPSHOT_PAUSED, snapshot, |look| {
+            Some(u8::from(look.status.beside().is_some_and(|beside| beside.is_paused)))
+        });
         self.dbz(&dbz::SNAPSHOT_COMPLETED, snapshot, |look| {
             let (all, left) = tables(look);
             Some(u8::from(all > 0 && left == 0 && !running(look)))

@@ -8,7 +8,7 @@ use std::{
 
 use axum::{
     Router,
-    body::Body,
+    body::{Body, Bytes},
     extract::{DefaultBodyLimit, Path, RawQuery, State},
     handler::Handler,
     http::{HeaderValue, Method, StatusCode, header},
@@ -28,7 +28,7 @@ use crate::{
     look::Look,
     metrics, now_us,
     process::Process,
-    slots,
+    signals, slots,
     verdict::Verdict,
 };
 
@@ -83,6 +83,8 @@ pub(crate) fn router(shown: Arc<Shown>) -> Router {
     let routes = change(routes, "/connectors/{name}/stop", put(stop));
     let routes = change(routes, "/connectors/{name}/restart", post(restart));
     let routes = change(routes, "/connectors/{name}/tasks/{task}/restart", post(restart_task));
+    let routes = change(routes, "/connectors/{name}/signals", post(signal));
+    let routes = at(routes, "/connectors/{name}/notifications", notifications);
     let routes = at(routes, "/ui", page);
     let routes = at(routes, "/ui/data", data);
     routes
@@ -180,6 +182,24 @@ fn status_body(shown: &Shown, name: &str, code: StatusCode) -> Option<Response> 
     let status = statuses.iter().find(|status| status.name == name)?;
     let body = ConnectorStatus::new(status, shown.admin.version, shown.address);
     Some(json(code, &body))
+}
+
+/// `POST /connectors/{name}/signals`.
+async fn signal(State(shown): Seen, Path(name): Path<String>, body: Bytes) -> Response {
+    let statuses = shown.admin.connectors.statuses();
+    match statuses.iter().find(|status| status.name == name) {
+        Some(status) => signals::post(status, &body),
+        None => not_found(format!("Unknown connector {name}")),
+    }
+}
+
+/// `GET /connectors/{name}/notifications`.
+async fn notifications(State(shown): Seen, Path(name): Path<String>) -> Response {
+    let statuses = shown.admin.connectors.statuses();
+    match statuses.iter().find(|status| status.name == name) {
+        Some(status) => signals::notifications(status),
+        None => not_found(format!("Unknown connector {name}")),
+    }
 }
 
 /// `PUT /connectors/{name}/pause`. Like the others, it answers before the connector has done what is asked.

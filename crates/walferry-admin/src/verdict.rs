@@ -5,7 +5,7 @@ use walferry_diagnosis::Kind;
 use walferry_engine::{
     Disposition, Failure,
     gap::Gap,
-    status::{Invalidation, Phase, Slot, Trouble},
+    status::{Beside, Invalidation, Phase, Slot, Trouble},
 };
 
 use crate::{
@@ -277,7 +277,7 @@ impl Verdict {
                 None => verdict,
             };
         }
-        match look.lag.bytes {
+        let verdict = match look.lag.bytes {
             Some(bytes @ 1..) if look.lag.seconds >= LAG_NOISE_SECONDS => {
                 let level = if look.lag.seconds < LAG_NOTE_SECONDS {
                     Level::Good
@@ -288,6 +288,10 @@ impl Verdict {
                 Self::new(true, level, "streaming".into()).and(&words::sentence(&behind))
             }
             _ => Self::new(true, Level::Good, "streaming".into()).and("Nothing waits."),
+        };
+        match look.status.beside() {
+            Some(beside) => verdict.and(&beside_the_stream(&beside)),
+            None => verdict,
         }
     }
 
@@ -387,6 +391,19 @@ fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
         _ => String::new(),
     };
     Some(format!("{kept}, {} more and it is lost{pace}.", words::bytes(safe)))
+}
+
+/// How far a snapshot beside the stream is.
+fn beside_the_stream(beside: &Beside) -> String {
+    let rows = words::count(beside.rows);
+    let (table, left) = (&beside.table, beside.tables_left);
+    let verb = if beside.is_paused { "pauses" } else { "goes on" };
+    match left {
+        0 | 1 => format!("Beside it, an incremental snapshot {verb}: {rows} rows of {table} are read."),
+        _ => format!(
+            "Beside it, an incremental snapshot {verb}: {rows} rows of {table} are read, {left} tables are left with it."
+        ),
+    }
 }
 
 #[cfg(test)]

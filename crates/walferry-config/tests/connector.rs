@@ -198,20 +198,10 @@ fn each_finding_names_the_property_and_the_remedy() {
             ],
         ),
         ("exactly.once.support", "REQUESTED", &[]),
-        (
-            "signal.data.collection",
-            "public.s",
-            &["Error: signal.data.collection is not supported by Walferry (signals are not built yet; leave it out)"],
-        ),
+        ("signal.data.collection", "public.s", &[]),
         ("signal.enabled.channels", "source", &[]),
         ("read.only", "false", &[]),
-        (
-            "read.only",
-            "true",
-            &[
-                "Error: read.only is not supported by Walferry (incremental snapshots are not built yet; leave it out, nothing is written without them)",
-            ],
-        ),
+        ("read.only", "true", &[]),
         (
             "snapshot.mode",
             "custom",

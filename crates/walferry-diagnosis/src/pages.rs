@@ -336,6 +336,10 @@ kinds! {
         "The publication does not have all captured tables",
         "Tables that pass the filters are not in the publication, so that nothing is sent of them.",
         "Add the tables with the statement of the hint, or leave them out of `table.include.list`.";
+    "WF0321" SignalTableNotPublished "signal_table_not_published" SETUP,
+        "The signal table is not in the publication",
+        "Signals come through the replication stream, and the publication does not have the table of `signal.data.collection`.",
+        "Add the table with the statement of the hint, or take `source` out of `signal.enabled.channels`.";
     "WF0401" RecordFailed "record_failed" RECORD,
         "A record cannot be sent",
         "A change could not become a record. The message names the table and the position. Nothing behind it is sent before \
@@ -404,6 +408,10 @@ kinds! {
         "A post-processor could not read values that the stream left out, and `reselect.error.handling.mode=warn` lets the event go \
          on as it came.",
         "Look at the warning in the log, which says why. With `fail` such an event stops the connector instead.";
+    "WF0416" IncrementalSnapshotWaits "incremental_snapshot" None,
+        "An incremental snapshot waits",
+        "A chunk of a table could not be read. The chunk is tried again, and the stream goes on meanwhile.",
+        "Follow the hint, or end the snapshot with the signal `stop-snapshot`.";
     "WF0501" KafkaUnreachable "kafka_unreachable" GAVE_UP,
         "No Kafka broker answers",
         "None of the brokers can be reached. Records wait, nothing is lost, and Postgres keeps what has not been read.",
@@ -477,6 +485,10 @@ kinds! {
         "A setting of Kafka or of a topic may cause trouble",
         "`walferry check` has looked at the brokers and the topics and has found something that works today and may not always.",
         "Read the message, and run the command that the hint shows if you agree.";
+    "WF0518" SignalsUnread "signals" None,
+        "Signals cannot be read from Kafka",
+        "The topic of `signal.kafka.topic` cannot be read. Signals of other channels and the stream go on, and the topic is tried again.",
+        "Look whether the topic exists, and whether `signal.kafka.bootstrap.servers` and `signal.consumer.*` are right.";
     "WF0601" DataDirLocked "data_dir_locked" STATE,
         "Another process uses the data directory",
         "A process that works for this connector holds the lock of its folder. Two of them would overwrite each other's \
@@ -553,4 +565,8 @@ kinds! {
         "Something stands in the way of a start",
         "`walferry check` has found what would stop a start. Each obstacle has a line and a code of its own.",
         "Remove the obstacles, and run `walferry check` again.";
+    "WF0711" SignalNotGiven "signal_not_given" SETUP,
+        "The signal was not given",
+        "The connector that runs did not take the signal, or its admin endpoint does not answer.",
+        "Follow the hint. `GET /connectors` lists the connectors that run.";
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value as Json};
 use walferry_pgoutput::Lsn;
-use walferry_snapshot as snapshot;
+use walferry_snapshot::{self as snapshot, incremental};
 
 use crate::{
     delivery::{
@@ -18,6 +19,8 @@ use crate::{
 /// Bytes that a mark counts for where no record pays for it: the counter of one table, or a chunk of a snapshot without rows.
 /// A transform that drops every record leaves such marks behind a record that is stuck.
 const MARK_BYTES: usize = 128;
+/// The same of what is kept of an incremental snapshot.
+const KEPT_BYTES: usize = 2048;
 
 /// One step of the stream, in the order in which the pipeline met it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +60,13 @@ pub enum Step {
     Connected(Lsn),
     /// Everything committed before this has been sent by the server.
     Idle(Lsn),
+    /// What the offset keeps of a snapshot beside the stream is something else now.
+    Incremental {
+        /// Its members; none where there is no such snapshot any more.
+        kept: Arc<Map<String, Json>>,
+        /// The change that has brought this about, which is dealt with, and its kind.
+        at: Option<(Position, &'static str)>,
+    },
     /// A part of the initial snapshot is complete, or is not what it was.
     Snapshot(snapshot::Step),
     /// The initial snapshot is complete: its last row was read at this position.
@@ -176,7 +186,7 @@ impl Offset {
 
     fn reach(&mut self, step: Step) {
         let unstored = match step {
-            Step::Snapshot(_) | Step::SnapshotEnd { .. } => Unstored::Delivered,
+            Step::Snapshot(_) | Step::SnapshotEnd { .. } | Step::Incremental { .. } => Unstored::Delivered,
             _ => Unstored::Passed,
         };
         let is_further = match step {
@@ -213,6 +223,19 @@ impl Offset {
                 if is_known && !is_further {
                     return;
                 }
+            }
+            Step::Incremental { kept, at } => {
+                for member in incremental::MEMBERS {
+                    offset.other.remove(member);
+                }
+                offset
+                    .other
+                    .extend(kept.iter().map(|(name, value)| (name.clone(), value.clone())));
+                self.unstored = Unstored::Delivered;
+                if let Some((position, message)) = at {
+                    self.reach_change(position, message);
+                }
+                return;
             }
             Step::Snapshot(step) => {
                 if let Some(done) = &mut self.delivered.snapshot {
@@ -295,6 +318,7 @@ impl Mark for Step {
     fn bytes(&self) -> usize {
         match self {
             Self::Snapshot(_) => MARK_BYTES,
+            Self::Incremental { .. } => KEPT_BYTES,
             _ => 0,
         }
     }

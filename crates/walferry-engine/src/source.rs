@@ -14,7 +14,10 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
-use walferry_snapshot::{self as snapshot, Again, Done, Keys};
+use walferry_snapshot::{
+    self as snapshot, Again, Done, Keys,
+    incremental::{Answer, Ask, Execute, Signal},
+};
 use walferry_transform::Hypertables;
 
 use crate::{
@@ -24,7 +27,7 @@ use crate::{
     published::{Look, Published},
 };
 
-/// One Postgres server, database, slot and publication, in three parts that can work beside each other. `walferry-postgres`
+/// One Postgres server, database, slot and publication, in four parts that can work beside each other. `walferry-postgres`
 /// implements it.
 pub trait Source: Send + 'static {
     /// Server, slot and publication.
@@ -33,8 +36,10 @@ pub trait Source: Send + 'static {
     type Stream: Stream;
     /// The reader of existing rows.
     type Rows: Rows;
+    /// The reader of chunks beside the stream.
+    type Windows: Windows;
 
-    /// All three at once.
+    /// All of them at once.
     fn parts(&mut self) -> Parts<'_, Self>;
 
     /// Server, slot and publication.
@@ -43,7 +48,7 @@ pub trait Source: Send + 'static {
     }
 }
 
-/// The three parts of a source.
+/// The parts of a source.
 #[derive(Debug)]
 pub struct Parts<'a, S: Source + ?Sized> {
     /// Server, slot and publication.
@@ -52,6 +57,8 @@ pub struct Parts<'a, S: Source + ?Sized> {
     pub stream: &'a mut S::Stream,
     /// The reader of existing rows.
     pub rows: &'a mut S::Rows,
+    /// The reader of chunks beside the stream.
+    pub windows: &'a mut S::Windows,
 }
 
 /// Looks at the server and changes it: the slot and the publication.
@@ -122,12 +129,83 @@ pub trait Rows: Send {
     fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
+/// Reads chunks of tables beside the stream, on a connection of its own, and writes to the signal table what marks them in the stream.
+pub trait Windows: Send {
+    /// Does what is asked. What the server refuses for good is an [`Answer::Failed`]; a failure is tried again, with `again`, as nobody
+    /// knows how far the last try has got. [`Ask::Close`] has no answer.
+    fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<Read>, Failure>> + Send;
+}
+
+/// What came of an [`Ask`].
+#[derive(Debug)]
+pub struct Read {
+    /// The answer.
+    pub answer: Answer,
+    /// The rows of a chunk.
+    pub rows: Option<Box<ChunkRows>>,
+}
+
+/// The rows of a chunk, as [`Frame::Row`] has them.
+#[derive(Debug)]
+pub struct ChunkRows {
+    /// The table as it was when they were read.
+    pub catalog: Catalog,
+    /// What the rows lie in.
+    pub bytes: Bytes,
+    /// Where in it.
+    pub tuples: Vec<Range<usize>>,
+    /// Which transactions they show.
+    pub seen: Seen,
+}
+
+/// Which transactions a snapshot of the database shows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Seen {
+    /// This one and later ones are not shown.
+    pub next: u32,
+    /// Nor are these, which were under way.
+    pub under_way: Vec<u32>,
+}
+
+impl Seen {
+    /// From the text of a `pg_snapshot`: `xmin:xmax:` and those between that are under way, with commas between them.
+    pub fn parse(text: &str) -> Option<Self> {
+        // Ids wrap around; the upper half counts how often they did.
+        let low = |text: &str| Some(text.parse::<u64>().ok()? as u32);
+        let mut parts = text.splitn(3, ':').skip(1);
+        Some(Self {
+            next: low(parts.next()?)?,
+            under_way: parts.next()?.split_terminator(',').map(low).collect::<Option<_>>()?,
+        })
+    }
+
+    /// Whether it shows what this transaction has done, if that has been committed.
+    pub fn shows(&self, xid: u32) -> bool {
+        (xid.wrapping_sub(self.next) as i32) < 0 && !self.under_way.contains(&xid)
+    }
+}
+
+/// Of a source that reads no chunks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoWindows;
+
+impl Windows for NoWindows {
+    async fn ask(&mut self, _: &Ask, _: bool) -> Result<Option<Read>, Failure> {
+        Err(Failure::retry(
+            walferry_diagnosis::Kind::IncrementalSnapshotWaits,
+            "chunks cannot be read beside this stream",
+        ))
+    }
+}
+
 /// What the pipeline asks of the source's parts, because of what it has met in the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// An interrupted snapshot has to read these rows again. Comes once for each pipeline that has looked for such rows: at
     /// [`Frame::Watermark`], or when the pipeline ends before that.
     ReadAgain(Again),
+    /// The stream is to stand still while these tables are read.
+    Block(Execute),
 }
 
 /// The way of the pipeline's requests. It holds few of them, and never makes the pipeline wait.
@@ -191,6 +269,11 @@ pub struct SnapshotPlan {
     pub done: Done,
     /// Rows to be read again, of tables that have been begun.
     pub again: BTreeMap<Oid, Keys>,
+    /// Whether the stream goes on afterwards where it stood: the rows are read as of now, and say nothing of the stream's position.
+    /// They end with [`Frame::BlockingEnd`].
+    pub blocking: bool,
+    /// With that, the SELECT of a table, by `schema.table`.
+    pub selects: BTreeMap<String, String>,
 }
 
 /// Frames in stream order, with the memory that they lie in.
@@ -241,6 +324,8 @@ pub enum Frame {
     SnapshotBegin {
         /// How many by the server's estimate.
         rows_left: u64,
+        /// Of which tables: their numbers and names, in order.
+        tables: Vec<(Oid, String)>,
     },
     /// The rows that follow are of this table.
     Table(Arc<SnapshotTable>),
@@ -264,9 +349,23 @@ pub enum Frame {
         /// The transaction that read them, and `CURRENT_TIMESTAMP` in it.
         transaction: Transaction,
     },
+    /// All rows of a blocking snapshot have been sent, or it is given up.
+    BlockingEnd {
+        /// Whether it is given up.
+        given_up: bool,
+    },
     /// Everything before the watermark of a snapshot has been handed over; the engine's own. The pipeline answers with
     /// [`Request::ReadAgain`].
     Watermark,
+    /// What [`Windows`] was asked for; the engine's own.
+    Answer {
+        /// The answer.
+        answer: Answer,
+        /// The rows of a chunk.
+        rows: Option<Box<ChunkRows>>,
+    },
+    /// A signal that has not come with the stream; the engine's own.
+    Signal(Box<Signal>),
     /// Time has passed; the engine's own, so that heartbeats beat while the stream is quiet.
     Tick,
 }
@@ -288,6 +387,8 @@ pub struct SnapshotTable {
     pub begun: bool,
     /// Whether it is the first of all, empty or not: no other table's first row is marked as the snapshot's.
     pub first: bool,
+    /// Whether it belongs to a blocking snapshot, whose rows carry the stream's position.
+    pub blocking: bool,
 }
 
 /// The way from the source to the pipeline: bounded by the bytes that wait in it.
@@ -415,4 +516,27 @@ pub enum Phase {
     Drain,
     /// Send a last status update and end.
     Close,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_shows_what_had_ended() {
+        let seen = Seen::parse("4294967290:4294967300:4294967292,4294967298").unwrap();
+        let cases = [
+            (4_294_967_290, true),
+            (4_294_967_292, false),
+            (2, false),
+            (3, true),
+            (4, false),
+        ];
+        for (xid, expected) in cases {
+            assert_eq!(seen.shows(xid), expected, "{xid}");
+        }
+        for text in ["", "1", "1:2", "a:b:", "1:2:x"] {
+            assert_eq!(Seen::parse(text), None, "{text}");
+        }
+    }
 }

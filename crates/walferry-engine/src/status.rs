@@ -3,6 +3,7 @@
 //! Writers never wait for readers: counters are atomic, the rest changes seldom and stands behind short locks.
 
 mod by_name;
+mod inbox;
 mod invalidation;
 mod latency;
 mod slot_xmin;
@@ -21,10 +22,13 @@ use serde::Serialize;
 use tokio::sync::Notify;
 use walferry_diagnosis::Kind;
 
+use walferry_event::Told;
+
 use crate::{failure::Failure, gap::Gap, history::Missing};
 
 use by_name::ByName;
 pub use by_name::OTHERS;
+pub use inbox::{Full, Inbox, Signal};
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
 pub use slot_xmin::SlotXmin;
@@ -49,6 +53,8 @@ pub struct Status {
     pub heartbeat_sent: Notify,
     /// Where `xmin.fetch.interval.ms` asks for it.
     pub xmin: SlotXmin,
+    /// Signals that have not come with the stream.
+    pub signals: Inbox,
     course: Mutex<Course>,
     kafka: Mutex<Option<Trouble>>,
     gap: Mutex<Option<Gap>>,
@@ -62,7 +68,25 @@ pub struct Status {
     snapshot_rows: Mutex<ByName<u64>>,
     warnings: Mutex<Vec<String>>,
     missing: Mutex<Option<Missing>>,
+    notifications: Mutex<VecDeque<Told>>,
+    beside: Mutex<Option<Beside>>,
 }
+
+/// How far a snapshot beside the stream is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Beside {
+    /// The table that is being read.
+    pub table: String,
+    /// Rows of it that were read so far.
+    pub rows: u64,
+    /// Tables that are left, with this one.
+    pub tables_left: usize,
+    /// Whether it was asked to pause.
+    pub is_paused: bool,
+}
+
+/// How many notifications are kept for the admin endpoint.
+const NOTIFICATIONS: usize = 1000;
 
 /// Numbers that change with every batch.
 #[derive(Debug, Default)]
@@ -278,6 +302,33 @@ impl Slot {
     /// Whether it can no longer be read.
     pub fn is_lost(&self) -> bool {
         self.wal_status.as_deref() == Some("lost") || self.invalidation_reason.is_some()
+    }
+}
+
+impl Status {
+    /// Keeps a notification, in the place of the oldest where there are many.
+    pub(crate) fn notify(&self, told: Told) {
+        let mut notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
+        if notifications.len() >= NOTIFICATIONS {
+            notifications.pop_front();
+        }
+        notifications.push_back(told);
+    }
+
+    /// How far a snapshot beside the stream is; `None` where there is none.
+    pub fn beside(&self) -> Option<Beside> {
+        lock(&self.beside).clone()
+    }
+
+    /// The same has changed.
+    pub fn set_beside(&self, beside: Option<Beside>) {
+        *lock(&self.beside) = beside;
+    }
+
+    /// The last notifications, the oldest first.
+    pub fn notifications(&self) -> Vec<Told> {
+        let notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
+        notifications.iter().cloned().collect()
     }
 }
 

@@ -45,7 +45,8 @@ impl<'a> Records<'a> {
         }
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use walferry_pgoutput::{Relation, RelationColumn, ReplicaIdentity};
+use walferry_pgoutput::{Column, Relation, RelationColumn, ReplicaIdentity, Tuple};
 use walferry_record::{Field, Schema, SchemaRef};
 
 use crate::Error;
@@ -26,6 +26,8 @@ pub struct TablePlan {
     pub(crate) name: String,
     pub(crate) topic: String,
     captured: bool,
+    /// Whether signals are written to it.
+    signals: bool,
     pub(crate) columns: Arc<[ColumnPlan]>,
     pub(crate) row: SchemaRef,
     pub(crate) envelope: SchemaRef,
@@ -141,6 +143,7 @@ impl TablePlan {
             settings: settings.clone(),
             name,
             captured,
+            signals: settings.filters.is_signals(schema, table),
             columns: columns.into(),
             reselect,
             envelope: envelope(settings, &topic, &row, &source),
@@ -160,6 +163,40 @@ impl TablePlan {
     pub const fn is_captured(&self) -> bool {
         self.captured
     }
+    /// Whether signals are written to it.
+    pub const fn is_signals(&self) -> bool {
+        self.signals
+    }
+
+    /// The text of a row's key, by which rows can be told apart; `None` where the table has no key, or the stream has left a value of it
+    /// out. Where it has, `old` may have it.
+    pub fn raw_key(&self, row: Tuple<'_>, old: Option<Tuple<'_>>) -> Option<Vec<u8>> {
+        self.key.as_ref()?;
+        let mut old = old.map(|old| old.columns());
+        let mut key = Vec::new();
+        for (plan, column) in self.columns.iter().zip(row.columns()) {
+            let before = old.as_mut().and_then(Iterator::next);
+            if plan.in_key.is_none() {
+                continue;
+            }
+            let column = match (column, before) {
+                (Column::Unchanged, Some(before)) => before,
+                _ => column,
+            };
+            key.extend_from_slice(plan.name.as_bytes());
+            match column {
+                Column::Null => key.extend_from_slice(&[0, 0]),
+                Column::Text(text) => {
+                    key.extend_from_slice(&[0, 1]);
+                    key.extend_from_slice(&(text.len() as u64).to_be_bytes());
+                    key.extend_from_slice(text);
+                }
+                Column::Unchanged | Column::Binary(_) => return None,
+            }
+        }
+        (!key.is_empty()).then_some(key)
+    }
+
     /// `schema.table`.
     pub fn name(&self) -> &str {
         &self.name

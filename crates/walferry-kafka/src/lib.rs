@@ -13,6 +13,7 @@ mod producer;
 mod reporter;
 mod set_aside;
 mod settings;
+mod signals;
 #[cfg(test)]
 mod tests;
 mod topics;
@@ -22,3 +23,4 @@ pub use health::Health;
 pub use producer::{Producer, Producers};
 pub use set_aside::SetAsideCount;
 pub use settings::Settings;
+pub use signals::Signals;

@@ -192,6 +192,16 @@ pub enum Error {
         /// Quoted name.
         table: String,
     },
+    /// The rows that mark a chunk would not come with the stream.
+    #[error(
+        "publication {publication} does not publish the signal table {table}: the stream would not bring what marks a chunk"
+    )]
+    SignalTableNotPublished {
+        /// Quoted name.
+        table: String,
+        /// Quoted name.
+        publication: String,
+    },
     /// The snapshot that a slot has exported cannot be had any more.
     #[error("the exported snapshot is gone: the connection that kept it was lost")]
     SnapshotGone,
@@ -320,6 +330,7 @@ impl Error {
             Self::SlotTimeout { .. } => Kind::Timeout,
             Self::SelectOverride { .. } => Kind::SelectOverride,
             Self::TableChanged { .. } => Kind::TableChanged,
+            Self::SignalTableNotPublished { .. } => Kind::SignalTableNotPublished,
             Self::SnapshotGone => Kind::SnapshotGone,
             Self::Protocol { .. } => Kind::Protocol,
             Self::NoTimescale { .. } => Kind::TimescaleMissing,
@@ -347,6 +358,7 @@ impl Error {
             | Self::Silent { .. }
             | Self::SlotTimeout { .. }
             | Self::TableChanged { .. }
+            | Self::SignalTableNotPublished { .. }
             | Self::SnapshotGone
             | Self::Protocol { .. }
             | Self::PublicationMissing { .. }
@@ -439,6 +451,9 @@ impl Error {
                 "end them: SELECT pid, xact_start, application_name, state, query FROM pg_stat_activity WHERE xact_start < now() - \
                  interval '1 minute' ORDER BY xact_start; SELECT pg_terminate_backend(PID);"
                     .to_owned()
+            }
+            Self::SignalTableNotPublished { table, publication } => {
+                format!("ALTER PUBLICATION {publication} ADD TABLE {table}")
             }
             Self::SelectOverride { table, .. } => format!("mend `snapshot.select.statement.overrides.{table}`"),
             Self::NoTimescale { .. } => {

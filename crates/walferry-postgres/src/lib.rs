@@ -19,6 +19,7 @@ mod slots;
 mod snapshot;
 mod source;
 mod tables;
+mod windows;
 mod wire;
 
 pub use error::Error;

@@ -28,13 +28,15 @@ use crate::publication::{self, Publication};
 use crate::replication::{self, Identity, Lifetime, NewSlot, Patience, StreamPlan};
 use crate::snapshot;
 use crate::tables::{having, listed};
+use crate::windows::Windows;
 use crate::wire::Wire;
 
-/// One server, database, slot and publication, in three parts that can work beside each other.
+/// One server, database, slot and publication, in four parts that can work beside each other.
 pub struct Postgres {
     control: Control,
     stream: Stream,
     rows: Rows,
+    windows: Windows,
 }
 
 /// Looks at the server and changes its slot and its publication.
@@ -176,7 +178,15 @@ impl Postgres {
             streams,
             ready,
         };
-        Self { control, stream, rows }
+        let filters = connector.filters.clone();
+        let captured: TableFilter = Arc::new(move |schema, table| filters.captures_table(schema, table));
+        let windows = Windows::new(connector, control.endpoint.clone(), captured);
+        Self {
+            control,
+            stream,
+            rows,
+            windows,
+        }
     }
 }
 
@@ -437,6 +447,10 @@ impl Rows {
             Some((_, name)) => Some(name.as_str()),
             None => name.as_deref(),
         };
+        if plan.blocking {
+            let reading = self.reading.blocking(&plan.selects, version);
+            return snapshot::snapshot(&self.endpoint, None, &plan, &reading, out).await;
+        }
         if exported.is_none() && self.streams {
             return Err(Error::SnapshotGone);
         }
@@ -468,10 +482,21 @@ impl Source for Postgres {
     type Control = Control;
     type Stream = Stream;
     type Rows = Rows;
+    type Windows = Windows;
 
     fn parts(&mut self) -> Parts<'_, Self> {
-        let Self { control, stream, rows } = self;
-        Parts { control, stream, rows }
+        let Self {
+            control,
+            stream,
+            rows,
+            windows,
+        } = self;
+        Parts {
+            control,
+            stream,
+            rows,
+            windows,
+        }
     }
 }
 

@@ -47,6 +47,17 @@ pub enum Step {
     Restart(Oid),
 }
 
+impl Step {
+    /// The table that it is about.
+    pub const fn table(self) -> Oid {
+        match self {
+            Self::Chunk { table, .. } | Self::Incomplete(table) | Self::ReadAgain(table) | Self::Restart(table) => {
+                table
+            }
+        }
+    }
+}
+
 impl Done {
     /// Applies a step.
     pub fn step(&mut self, step: Step) {

@@ -28,6 +28,7 @@
 mod again;
 mod blocks;
 mod done;
+pub mod incremental;
 
 pub use again::{Again, Keys};
 pub use blocks::Blocks;

@@ -27,6 +27,7 @@ pub const METRICS: &[Metric] = &[
     TABLES,
     TABLES_LEFT,
     SNAPSHOT_RUNNING,
+    SNAPSHOT_PAUSED,
     SNAPSHOT_COMPLETED,
     SNAPSHOT_ABORTED,
     SNAPSHOT_SECONDS,
@@ -54,8 +55,8 @@ pub const ABSENT: &[(&str, &str)] = &[
         "is a reason of `walferry_rows_skipped_total`",
     ),
     (
-        "SnapshotPaused, SnapshotSkipped",
-        "`walferry_connector_phase` says what the connector is doing; a snapshot is never paused",
+        "SnapshotSkipped",
+        "`walferry_connector_phase` says what the connector is doing",
     ),
 ];
 
@@ -184,6 +185,14 @@ pub const SNAPSHOT_RUNNING: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_SnapshotRunning",
     "1 while existing rows are read.",
+)
+.labels(&["plugin", "name", "context"]);
+
+/// `debezium_metrics_SnapshotPaused`.
+pub const SNAPSHOT_PAUSED: Metric = Metric::new(
+    Kind::Gauge,
+    "debezium_metrics_SnapshotPaused",
+    "Whether an incremental snapshot was asked to pause: 1 or 0.",
 )
 .labels(&["plugin", "name", "context"]);
 

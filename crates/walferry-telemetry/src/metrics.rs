@@ -62,6 +62,8 @@ pub const GROUPS: &[(&str, &[Metric])] = &[
             SNAPSHOT_TABLES,
             SNAPSHOT_LEFT,
             SNAPSHOT_SECONDS,
+            BESIDE_RUNNING,
+            BESIDE_LEFT,
         ],
     ),
     ("Process", &[BUILD, MEMORY, CPU, START]),
@@ -446,6 +448,22 @@ pub const SNAPSHOT_TABLES: Metric = Metric::new(
 pub const SNAPSHOT_LEFT: Metric = Metric::new(Kind::Gauge, "walferry_snapshot_tables_left", "Tables still to be read.")
     .labels(&["connector"])
     .replaces("RemainingTableCount");
+
+/// `walferry_incremental_snapshot_running`.
+pub const BESIDE_RUNNING: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_incremental_snapshot_running",
+    "Whether a snapshot is taken beside the stream: 1 or 0. One that pauses is.",
+)
+.labels(&["connector"]);
+
+/// `walferry_incremental_snapshot_tables_left`.
+pub const BESIDE_LEFT: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_incremental_snapshot_tables_left",
+    "Tables that it has still to read.",
+)
+.labels(&["connector"]);
 
 /// `walferry_build_info`.
 pub const BUILD: Metric =

@@ -10,12 +10,15 @@ use tracing::error;
 use uuid::Uuid;
 use walferry_config::{
     Connector as Config, Findings, Worker,
-    connector::{LsnFlushMode, OffsetMismatch, Plugins, SnapshotMode, Tolerance as OnError},
+    connector::{
+        LsnFlushMode, NotificationChannel, OffsetMismatch, Plugins, SignalChannel, SnapshotMode, Tolerance as OnError,
+    },
 };
 use walferry_converter::{Converter, Role, converter, registry::Unasked};
 use walferry_engine::{
-    Converters, Disposition, Failure, Pipeline, Tolerance,
+    Converters, Disposition, Failure, Pipeline, SignalSettings, Tolerance,
     connector::{Connector, Settings},
+    life::Limits,
     source::TableFilter,
     start::{Mismatch, SnapshotPolicy},
     status::Status,
@@ -153,8 +156,11 @@ pub(crate) fn snapshot_policy(config: &Config) -> SnapshotPolicy {
 fn settings(loaded: &Loaded, share: usize) -> Settings {
     let config = &loaded.connector;
     let (tables, include) = (captured(config), config.snapshot.include.clone());
-    let snapshot_tables: TableFilter =
-        Arc::new(move |schema, table| include.is_empty() || include.matches(&format!("{schema}.{table}")));
+    let filters = config.filters.clone();
+    // What was signalled before is nothing that happens now.
+    let snapshot_tables: TableFilter = Arc::new(move |schema, table| {
+        (include.is_empty() || include.matches(&format!("{schema}.{table}"))) && !filters.is_signals(schema, table)
+    });
     Settings {
         slot: config.slot.name.to_string(),
         snapshot: snapshot_policy(config),
@@ -177,6 +183,10 @@ fn settings(loaded: &Loaded, share: usize) -> Settings {
         heartbeat: config.heartbeat.interval,
         snapshot_delay: config.snapshot.delay,
         streaming_delay: config.snapshot.streaming_delay,
+        limits: Limits {
+            rows_per_second: config.signals.max_rows_per_second,
+            lag_bytes: config.signals.max_lag_bytes,
+        },
     }
 }
 
@@ -202,6 +212,7 @@ pub(crate) fn pipelines(
     };
     let (plugins, heartbeat) = (config.plugins.clone(), config.heartbeat.interval);
     let has_post_processors = !config.post_processors.is_empty();
+    let signals = signals(config);
     let table_limit = config.streaming.max_tables;
     let xmin = config.streaming.xmin_interval.map(|_| status.xmin.clone());
     Box::new(move |after| {
@@ -221,6 +232,7 @@ pub(crate) fn pipelines(
         if let Some(folder) = &folder {
             pipeline = pipeline.with_folder(folder.clone());
         }
+        pipeline = pipeline.with_signals(signals.clone(), after);
         if let Some(interval) = heartbeat {
             pipeline = pipeline.with_heartbeats(interval);
         }
@@ -251,6 +263,35 @@ pub(crate) fn from_postgres(config: &Config) -> Readers {
     Readers {
         hypertables: Box::new(move || Arc::new(TimescaleCatalog::new(&for_catalog))),
         rows: Some(Box::new(move || Arc::new(Rows::new(&for_rows)))),
+    }
+}
+
+/// Reads signals from Kafka, where they come from there, until what is returned is dropped.
+pub(crate) fn signals_of_topic(loaded: &Loaded, status: &Arc<Status>) -> Option<walferry_kafka::Signals> {
+    if !loaded.connector.signals.has(SignalChannel::Kafka) {
+        return None;
+    }
+    // They were read once when the connector was put together.
+    let settings = kafka(loaded).ok()?;
+    let signals = walferry_kafka::Signals::follow(&loaded.worker, &loaded.connector, &settings, status.clone());
+    Some(signals)
+}
+
+/// What the path has to know of signals and notifications. Signals can always be given to the admin endpoint.
+fn signals(config: &Config) -> SignalSettings {
+    let section = &config.signals;
+    SignalSettings {
+        server: config.topics.prefix.to_string(),
+        source: section.has(SignalChannel::Source),
+        table: section.table.as_ref().map(|table| table.dotted()),
+        read_only: section.read_only,
+        watermarking: section.watermarking,
+        topic: section
+            .notification_topic
+            .clone()
+            .filter(|_| section.notifies(NotificationChannel::Sink)),
+        log: section.notifies(NotificationChannel::Log),
+        status: section.notifies(NotificationChannel::Jmx),
     }
 }
 

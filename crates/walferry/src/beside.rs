@@ -1,14 +1,20 @@
 //! What goes on beside a connector: figures of its slot, its heartbeat query, and news of the Kafka client.
 
 use std::{
+    fs::{self, OpenOptions},
+    io,
+    path::Path,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
-use walferry_config::connector::Filter;
-use walferry_engine::{Failure, Kind, status::Status};
+use walferry_config::connector::{Filter, SignalChannel};
+use walferry_engine::{
+    Failure, Kind,
+    status::{Signal, Status},
+};
 use walferry_kafka::{Health, SetAsideCount};
 use walferry_postgres::{
     SlotWatch,
@@ -88,6 +94,59 @@ pub(crate) async fn tell_tables(loaded: Loaded) {
                 names.len()
             );
         }
+    }
+}
+
+/// `signal.enabled.channels=file`: takes the signals out of the file. As in Debezium, the file is emptied before they are followed.
+pub(crate) async fn read_signal_file(loaded: Loaded, status: Arc<Status>) {
+    /// However short the interval is set.
+    const SHORTEST: Duration = Duration::from_millis(50);
+    let section = &loaded.connector.signals;
+    if !section.has(SignalChannel::File) {
+        return;
+    }
+    let file = Path::new(&section.file);
+    info!(file = %file.display(), "signals are read from a file");
+    loop {
+        sleep(section.poll_interval.max(SHORTEST)).await;
+        if status.counters.connected.load(Relaxed) == 0 {
+            continue;
+        }
+        let lines = match take_lines(file) {
+            Ok(lines) => lines,
+            Err(error) => {
+                warn!(file = %file.display(), %error, "the file of signals cannot be read and emptied");
+                continue;
+            }
+        };
+        for line in lines.lines().filter(|line| !line.trim().is_empty()) {
+            let Some(signal) = serde_json::from_str(line)
+                .ok()
+                .and_then(|json| Signal::from_json(&json))
+            else {
+                warn!(
+                    file = %file.display(),
+                    "a line is no signal: it must be a JSON object of id, type and data"
+                );
+                continue;
+            };
+            if let Err(error) = status.signals.put(signal) {
+                warn!(file = %file.display(), %error, "a signal is lost: write it again");
+            }
+        }
+    }
+}
+
+/// What the file holds, which is empty then.
+fn take_lines(file: &Path) -> io::Result<String> {
+    match fs::read_to_string(file) {
+        Ok(text) if text.is_empty() => Ok(text),
+        Ok(text) => {
+            OpenOptions::new().write(true).truncate(true).open(file)?;
+            Ok(text)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error),
     }
 }
 

@@ -47,6 +47,10 @@ pub(crate) enum Command {
         #[arg(value_name = "CODE")]
         code: Option<String>,
     },
+    /// Give a signal to a connector that runs, such as pause-snapshot
+    Signal(SignalArgs),
+    /// Have a connector that runs read tables again
+    Snapshot(SnapshotArgs),
     /// Print a completion script for a shell
     Completions {
         /// Shell
@@ -165,6 +169,49 @@ pub(crate) enum OffsetsCommand {
         #[arg(long, conflicts_with = "snapshot")]
         show: bool,
     },
+}
+
+/// `walferry signal`.
+#[derive(Debug, Args)]
+pub(crate) struct SignalArgs {
+    /// Name of the connector
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// What is wanted: execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot or log
+    #[arg(value_name = "TYPE")]
+    pub(crate) kind: String,
+    /// Details, as Debezium's documentation has them for the signal
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub(crate) data: String,
+    /// Id of the signal, which notifications name
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// Address of the admin endpoint of the process that runs the connector
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
+    pub(crate) admin: SocketAddr,
+}
+
+/// `walferry snapshot`.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotArgs {
+    /// Name of the connector
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// A table to read again, or a regular expression for tables; may be given several times
+    #[arg(long, value_name = "SCHEMA.TABLE", required = true)]
+    pub(crate) table: Vec<String>,
+    /// Read only rows of which this holds, as in WHERE
+    #[arg(long, value_name = "CONDITION", conflicts_with = "blocking")]
+    pub(crate) r#where: Option<String>,
+    /// Have the stream stand still meanwhile: no signal table is needed, and tables may lack a key
+    #[arg(long)]
+    pub(crate) blocking: bool,
+    /// Read the tables by this column, in the place of their keys
+    #[arg(long, value_name = "COLUMN", conflicts_with = "blocking")]
+    pub(crate) surrogate_key: Option<String>,
+    /// Address of the admin endpoint of the process that runs the connector
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
+    pub(crate) admin: SocketAddr,
 }
 
 /// Whose gap.

@@ -17,6 +17,7 @@ mod progress;
 mod run;
 mod say;
 mod show;
+mod signal;
 
 use std::{io, process::ExitCode};
 
@@ -61,6 +62,8 @@ fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
         Command::Demo(args) => demo::demo(&args),
         Command::Offsets(args) => offsets::offsets(args.command),
         Command::Explain { code } => explain::explain(code.as_deref()),
+        Command::Signal(args) => signal::signal(&args),
+        Command::Snapshot(args) => signal::snapshot(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "walferry", &mut io::stdout());
             Ok(())

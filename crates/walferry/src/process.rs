@@ -98,6 +98,8 @@ impl Run {
             spawn_local(beside::watch_kafka(health, set_aside, status.clone()));
             spawn_local(beside::run_heartbeat_query(loaded.clone(), status.clone()));
             spawn_local(beside::fetch_xmin(loaded.clone(), status.clone()));
+            spawn_local(beside::read_signal_file(loaded.clone(), status.clone()));
+            let _signals = assemble::signals_of_topic(loaded, status);
             connector.run(target).await
         })
     }

@@ -45,7 +45,7 @@ const ROWS: [Row; 8] = [
     Row {
         crates: "snapshot",
         pure: true,
-        may_see: "diagnosis pgoutput config telemetry",
+        may_see: "diagnosis pgoutput record config telemetry",
     },
     Row {
         crates: "engine",

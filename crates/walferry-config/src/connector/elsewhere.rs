@@ -7,9 +7,6 @@ use crate::regex::JavaRegex;
 use crate::sanitize::Sanitizer;
 use crate::value::{Value, ValueError};
 
-const NO_SIGNALS: Support = Support::Accepted {
-    why: "it belongs to signals, which refuse the start where they are asked for",
-};
 const NO_LINEAGE: Support = Support::Accepted {
     why: "it belongs to openlineage.integration.enabled, which must be false",
 };
@@ -33,31 +30,6 @@ impl Value for NamePattern {
 properties! {
     const SANITIZE: Property<Option<NamePattern>> = Property::new("custom.sanitize.pattern")
         .text("Names of further properties whose values are never shown. Passwords, secrets, tokens and the like are hidden in any case.");
-    const SIGNAL_TABLE: Property<Option<String>> = Property::new("signal.data.collection")
-        .text("Table that signals are written to, for incremental snapshots.")
-        .support(Support::Refused { hint: "signals are not built yet; leave it out" });
-    const SIGNAL_CHANNELS: Property<String> = Property::new("signal.enabled.channels").default("source")
-        .text("Where signals come from.")
-        .support(Support::Refused { hint: "signals are not built yet; leave it out" });
-    const SIGNAL_TOPIC: Property<Option<String>> = Property::new("signal.kafka.topic").text("Topic that signals come from.").support(NO_SIGNALS);
-    const SIGNAL_KAFKA: Property<Option<String>> = Property::new("signal.kafka.<property>").text("How signals are read from Kafka.").support(NO_SIGNALS);
-    const SIGNAL_CONSUMER: Property<Option<String>> = Property::new("signal.consumer.<property>").text("A property of that consumer.").support(NO_SIGNALS);
-    const SIGNAL_FILE: Property<Option<String>> = Property::new("signal.file").text("File that signals come from.").support(NO_SIGNALS);
-    const SIGNAL_POLL: Property<Option<String>> = Property::new("signal.poll.interval.ms").default("5000").text("How often signals are looked for.").support(NO_SIGNALS);
-    const SIGNAL_RETRIES: Property<Option<String>> = Property::new("signal.emit.failure.max.retries").default("0").text("How often watermarks are written again.").support(NO_SIGNALS);
-    const SIGNAL_BACKOFF: Property<Option<String>> = Property::new("signal.emit.failure.backoff.ms").default("10000").text("Pause between such attempts.").support(NO_SIGNALS);
-    const CHUNK_SIZE: Property<Option<String>> = Property::new("incremental.snapshot.chunk.size").default("1024").text("Rows in a chunk of an incremental snapshot.").support(NO_SIGNALS);
-    const WATERMARKING: Property<Option<String>> = Property::new("incremental.snapshot.watermarking.strategy").default("insert_insert").text("How the watermarks of a chunk are written.").support(NO_SIGNALS);
-    const ALLOW_CHANGES: Property<Option<String>> = Property::new("incremental.snapshot.allow.schema.changes").default("false").text("Whether tables may change during an incremental snapshot.").support(NO_SIGNALS);
-    const READ_ONLY: Property<bool> = Property::new("read.only").default("false")
-        .text("Takes incremental snapshots without writing to the database.")
-        .support(Support::Refused { hint: "incremental snapshots are not built yet; leave it out, nothing is written without them" });
-    const NOTIFICATIONS: Property<Option<String>> = Property::new("notification.enabled.channels")
-        .text("Where notifications of snapshots are sent.")
-        .support(Support::Refused { hint: "notifications are not built yet; the log, the metrics and the page show the same" });
-    const NOTIFICATION_TOPIC: Property<Option<String>> = Property::new("notification.sink.topic.name")
-        .text("Topic for notifications.")
-        .support(Support::Accepted { why: "it belongs to notification.enabled.channels, which must be empty" });
     const LINEAGE: Property<bool> = Property::new("openlineage.integration.enabled").default("false")
         .text("Sends lineage events to OpenLineage.")
         .support(Support::Refused { hint: "Walferry has no OpenLineage; leave it out" });

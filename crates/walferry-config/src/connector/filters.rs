@@ -8,6 +8,8 @@ use crate::property::{Group, Property, Support};
 use crate::reader::Reader;
 use crate::regex::RegexList;
 
+use super::SignalTable;
+
 /// Which tables, columns and messages are captured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilterSection {
@@ -21,6 +23,8 @@ pub struct FilterSection {
     pub message_prefixes: Filter,
     /// `table.ignore.builtin`
     pub ignore_builtin: bool,
+    /// `signal.data.collection`, which is captured whatever the lists say.
+    pub signals: Option<SignalTable>,
 }
 
 /// What one pair of lists lets pass.
@@ -60,6 +64,12 @@ impl FilterSection {
         !(self.ignore_builtin && is_builtin(schema, table))
             && self.schemas.passes(schema)
             && self.tables.passes(&format!("{schema}.{table}"))
+            || self.is_signals(schema, table)
+    }
+
+    /// Whether signals are written to this table.
+    pub fn is_signals(&self, schema: &str, table: &str) -> bool {
+        self.signals.as_ref().is_some_and(|signals| signals.is(schema, table))
     }
 
     /// Whether a column of a captured table is part of the value.
@@ -156,6 +166,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> FilterSection {
         columns: filter(reader, &COLUMN_INCLUDE, &COLUMN_EXCLUDE),
         message_prefixes: filter(reader, &MESSAGE_INCLUDE, &MESSAGE_EXCLUDE),
         ignore_builtin: reader.get(&IGNORE_BUILTIN),
+        signals: None,
     }
 }
 

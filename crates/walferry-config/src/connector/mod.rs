@@ -10,6 +10,7 @@ mod misplaced;
 mod older;
 pub mod post_processors;
 mod postgres;
+mod signals;
 mod slot;
 mod snapshot;
 mod streaming;
@@ -26,6 +27,7 @@ pub use filters::{Filter, FilterSection};
 pub use framework::{Plugin, Plugins, PredicatePlugin, TransformPlugin};
 pub use post_processors::{ReselectColumns, ReselectFailure};
 pub use postgres::{ChannelBinding, PostgresSection, SslMode};
+pub use signals::{NotificationChannel, SignalChannel, SignalSection, SignalTable, Watermarking};
 pub use slot::{PublicationAutocreate, PublicationSection, ReplicaIdentity, ReplicaIdentityRule, SlotSection};
 pub use snapshot::{ConfigurationBased, SnapshotIsolation, SnapshotLocking, SnapshotMode, SnapshotSection};
 pub use streaming::{ErrorSection, GuardrailAction, LsnFlushMode, OffsetMismatch, StreamingSection, Tolerance};
@@ -67,6 +69,8 @@ pub struct Connector {
     pub heartbeat: HeartbeatSection,
     /// The initial snapshot.
     pub snapshot: SnapshotSection,
+    /// Signals, incremental snapshots and notifications.
+    pub signals: SignalSection,
     /// Streaming.
     pub streaming: StreamingSection,
     /// What happens after failures.
@@ -91,6 +95,7 @@ pub const CONNECTOR_GROUPS: &[Group] = &[
     topics::GROUP,
     topic_creation::GROUP,
     snapshot::GROUP,
+    signals::GROUP,
     streaming::GROUP,
     elsewhere::GROUP,
     misplaced::GROUP,
@@ -132,6 +137,7 @@ impl Connector {
             topics,
             heartbeat,
             snapshot: snapshot::read(&mut reader),
+            signals: signals::read(&mut reader),
             streaming,
             errors,
             topic_creation: topic_creation::read(&mut reader, worker.topic_creation),
@@ -139,6 +145,7 @@ impl Connector {
             sanitizer: elsewhere::sanitizer(&mut reader),
         };
         streaming::warn_of_unused_dead_letters(&mut reader, &connector.errors, connector.events.on_processing_failure);
+        connector.filters.signals = connector.signals.table.clone();
         connector.force_heartbeat(&mut reader);
         let (connector, mut more) = reader.finish(connector);
         options.guard(&mut more, &declarations().collect::<Vec<_>>());

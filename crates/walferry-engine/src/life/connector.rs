@@ -23,6 +23,7 @@ use crate::{
         retries::{Reach, Retries},
         start::{Mismatch, SnapshotPolicy},
         target::Target,
+        windows::Limits,
     },
     path::pipeline::Pipeline,
     source::{Request, Source, TableFilter},
@@ -58,6 +59,8 @@ pub struct Settings {
     pub snapshot_delay: Duration,
     /// `streaming.delay.ms`.
     pub streaming_delay: Duration,
+    /// What an incremental snapshot must not exceed.
+    pub limits: Limits,
 }
 
 /// A connector with its edges.
@@ -163,8 +166,12 @@ pub(super) struct Carried {
 impl Carried {
     /// Takes what the pipeline has asked for and nobody has taken yet.
     pub(super) fn take(&mut self, requests: &mut UnboundedReceiver<Request>) {
-        while let Ok(Request::ReadAgain(again)) = requests.try_recv() {
-            self.again = again;
+        while let Ok(request) = requests.try_recv() {
+            match request {
+                Request::ReadAgain(again) => self.again = again,
+                // The offset keeps it for the next session.
+                Request::Block(_) => {}
+            }
         }
     }
 }

@@ -15,6 +15,8 @@ mod session;
 pub mod start;
 pub mod supervisor;
 mod target;
+mod windows;
 mod worker;
 
 pub use target::Target;
+pub use windows::Limits;

@@ -8,11 +8,11 @@ use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},
     time::{MissedTickBehavior, interval, sleep},
 };
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
-use walferry_snapshot::{Again, Keys, Step};
+use walferry_snapshot::{Again, Keys, Step, incremental::Execute};
 
 use crate::{
     delivery::{progress::Stored, store::StoredOffset},
@@ -27,8 +27,7 @@ use crate::{
     },
     published::Look,
     source::{
-        Chunk, ChunkSender, Control, Frame, Parts, Phase, Port, Request, Rows, SnapshotPlan, Source, Stream,
-        TableFilter,
+        Chunk, ChunkSender, Control, Frame, Phase, Port, Request, Rows, SnapshotPlan, Source, Stream, TableFilter,
     },
     status::{self, Status},
 };
@@ -43,7 +42,9 @@ const SILENT_LOOKS: u32 = 10;
 const PUBLICATION_LOOK: Duration = Duration::from_secs(10);
 
 pub(crate) struct Reader<'a, S: Source> {
-    pub(crate) source: Parts<'a, S>,
+    pub(crate) control: &'a mut S::Control,
+    pub(crate) stream: &'a mut S::Stream,
+    pub(crate) rows: &'a mut S::Rows,
     pub(crate) settings: &'a Settings,
     pub(crate) status: &'a Status,
     pub(crate) retries: &'a mut Retries,
@@ -57,6 +58,8 @@ pub(crate) struct Reader<'a, S: Source> {
     pub(crate) requests: &'a mut UnboundedReceiver<Request>,
     /// Why captured rows may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
+    /// A blocking snapshot that has not ended.
+    pub(crate) block: Option<Execute>,
 }
 
 /// What the session has found and begun with.
@@ -102,7 +105,7 @@ impl<S: Source> Reader<'_, S> {
             () = over(&mut phase) => return Ok(()),
         };
         let streamed = match looked_again {
-            Ok(()) => self.stream().await,
+            Ok(()) => self.follow().await,
             Err(failure) => Err(failure),
         };
         let mut failure = match streamed {
@@ -139,7 +142,7 @@ impl<S: Source> Reader<'_, S> {
                 () = over(&mut phase) => return Ok(()),
             };
             let streamed = match checked {
-                Ok(()) => self.stream().await,
+                Ok(()) => self.follow().await,
                 Err(failure) => Err(failure),
             };
             failure = match streamed {
@@ -166,10 +169,10 @@ impl<S: Source> Reader<'_, S> {
 
     /// Brings the topics to the watermark of the snapshot that goes on.
     async fn catch_up(&mut self, plan: &mut SnapshotPlan) -> Result<(), Failure> {
-        let watermark = self.source.control.watermark().await?;
+        let watermark = self.control.watermark().await?;
         info!(lsn.watermark = %watermark, "a snapshot was interrupted: reading the stream up to where it goes on");
         self.port.until = Some(watermark);
-        let caught_up = self.stream().await;
+        let caught_up = self.follow().await;
         self.port.until = None;
         caught_up?;
         self.status.counters.connected.store(0, Relaxed);
@@ -190,12 +193,77 @@ impl<S: Source> Reader<'_, S> {
         let mark = Chunk::new(Bytes::new(), vec![Frame::Watermark]);
         // Where the pipeline has ended, it has left its answer.
         let _ = self.port.chunks.send(mark).await;
-        match self.requests.recv().await {
-            Some(Request::ReadAgain(again)) => {
-                *self.again = again;
+        loop {
+            match self.requests.recv().await {
+                Some(Request::ReadAgain(again)) => {
+                    *self.again = again;
+                    return Ok(());
+                }
+                // The offset keeps it: it is read when the connector is started again.
+                Some(Request::Block(execute)) => self.block = Some(execute),
+                None => return Err(Failure::retry(Kind::PipelineEnded, "the pipeline has ended")),
+            }
+        }
+    }
+
+    /// The stream, which stands still where tables are to be read meanwhile.
+    async fn follow(&mut self) -> Result<(), Failure> {
+        loop {
+            if self.port.until.is_none()
+                && let Some(execute) = self.block.clone()
+            {
+                self.read_blocking(&execute).await?;
+                self.block = None;
+            }
+            let followed = self.connection().await;
+            if self.block.is_none() || self.port.until.is_some() {
+                return followed;
+            }
+            self.status.counters.connected.store(0, Relaxed);
+        }
+    }
+
+    /// A blocking snapshot. What fails for good gives it up, and not the stream.
+    async fn read_blocking(&mut self, execute: &Execute) -> Result<(), Failure> {
+        // What came before the signal is sent before it.
+        self.port.chunks.emptied().await;
+        let end = |given_up| Chunk::new(Bytes::new(), vec![Frame::BlockingEnd { given_up }]);
+        let captured = self.settings.snapshot_tables.clone();
+        let listed = self.control.tables(self.settings.tables.clone(), &[]).await?;
+        let name = |table: &TableFacts| format!("{}.{}", table.schema, table.name);
+        let wanted = |table: &TableFacts| captured(&table.schema, &table.name) && execute.reads(&name(table));
+        let tables: Vec<TableFacts> = listed.into_iter().filter(wanted).collect();
+        if tables.is_empty() {
+            warn!(
+                tables = execute.tables.join(", "),
+                "the blocking snapshot reads nothing: no captured table matches"
+            );
+            let _ = self.port.chunks.send(end(true)).await;
+            return Ok(());
+        }
+        let select = |table: &TableFacts| {
+            let condition = execute.condition(&name(table));
+            (!condition.is_empty()).then(|| (name(table), condition.to_owned()))
+        };
+        let plan = SnapshotPlan {
+            selects: tables.iter().filter_map(select).collect(),
+            tables,
+            blocking: true,
+            ..SnapshotPlan::default()
+        };
+        info!(
+            tables = plan.tables.len(),
+            "the stream stands still for a blocking snapshot"
+        );
+        match self.snapshot(plan).await {
+            Ok(()) => Ok(()),
+            Err(failure) if failure.disposition == Disposition::Retry => Err(failure),
+            Err(failure) => {
+                let hint = failure.causes.iter().find_map(|cause| cause.hint.as_deref());
+                warn!(error = %failure, hint, "the blocking snapshot is given up; the stream goes on");
+                let _ = self.port.chunks.send(end(true)).await;
                 Ok(())
             }
-            None => Err(Failure::retry(Kind::PipelineEnded, "the pipeline has ended")),
         }
     }
 
@@ -213,7 +281,7 @@ impl<S: Source> Reader<'_, S> {
         counters.snapshot_begun_us.store(status::now_us(), Relaxed);
         tokio::select! {
             biased;
-            read = self.source.rows.read(plan, &self.port.chunks) => read?,
+            read = self.rows.read(plan, &self.port.chunks) => read?,
             never = tell_progress(self.status) => match never {},
             never = tell_of_silence(self.status, &self.port.chunks) => match never {},
         }
@@ -228,7 +296,7 @@ impl<S: Source> Reader<'_, S> {
     }
 
     /// One connection.
-    async fn stream(&mut self) -> Result<(), Failure> {
+    async fn connection(&mut self) -> Result<(), Failure> {
         let stored = self.wires.stored.borrow().as_ref().map(Stored::stream_start);
         let from = self.origin.from.max(stored.unwrap_or_default());
         // Until the pipeline knows that this is still the server that was read, nothing moves its slot.
@@ -247,13 +315,17 @@ impl<S: Source> Reader<'_, S> {
         let is_news = self.port.is_news;
         let looks_at_publication = async {
             match is_news {
-                true => watch_publication(self.source.control, self.wires, &self.settings.tables).await,
+                true => watch_publication(self.control, self.wires, &self.settings.tables).await,
                 false => pending().await,
             }
         };
         tokio::select! {
             biased;
-            ended = self.source.stream.stream(from, &mut self.port) => ended,
+            ended = self.stream.stream(from, &mut self.port) => ended,
+            Some(Request::Block(execute)) = self.requests.recv(), if self.block.is_none() && self.port.until.is_none() => {
+                self.block = Some(execute);
+                Ok(())
+            }
             gap = looks_at_publication => Err(gap),
             never = connected(begun, &shown, self.status) => match never {},
             never = tick(&chunks, self.settings.heartbeat, phase) => match never {},
@@ -268,7 +340,7 @@ impl<S: Source> Reader<'_, S> {
             // A look at the publication would end it at once.
             self.port.is_news = false;
             self.port.until = Some(mark);
-            let ended = self.stream().await;
+            let ended = self.follow().await;
             self.port.until = None;
             self.port.is_news = true;
             if let Err(failure) = ended {
@@ -291,12 +363,7 @@ impl<S: Source> Reader<'_, S> {
     /// While there was no connection, the server may have been replaced, and the slot moved or lost. Postgres starts at the
     /// slot's position when asked for an older one, and says nothing: what lies between would be missing.
     async fn check_slot(&mut self) -> Result<(), Failure> {
-        let found = self
-            .source
-            .control
-            .inspect()
-            .await
-            .map_err(|failure| failure.or_gap(true))?;
+        let found = self.control.inspect().await.map_err(|failure| failure.or_gap(true))?;
         let Origin {
             processed,
             slot,

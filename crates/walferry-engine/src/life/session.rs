@@ -20,10 +20,14 @@ use std::{
 };
 
 use tokio::{
-    sync::{mpsc::UnboundedSender, watch},
+    sync::{
+        mpsc::{UnboundedSender, unbounded_channel},
+        watch,
+    },
     time::{sleep, timeout},
 };
 use walferry_pgoutput::Lsn;
+use walferry_snapshot::incremental::Ask;
 
 use crate::{
     delivery::{
@@ -42,11 +46,12 @@ use crate::{
         reader::Reader,
         retries::Reach,
         target::Target,
+        windows,
         worker::{Work, Worker},
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{self, ChunkReceiver, ChunkSender, Control as _, Phase, Port, Request, Source},
+    source::{self, ChunkReceiver, ChunkSender, Control as _, Parts, Phase, Port, Request, Source},
     status::{self, Status},
 };
 
@@ -128,7 +133,8 @@ where
     ) -> Result<Ended, Failure> {
         let (wires, receiver) = Wires::new(&self.settings, &prepared.offset, &self.status);
         let (requests, mut requested) = source::requests();
-        let spawned = self.spawn_worker(&prepared, carried, &wires, receiver, requests);
+        let (asks, mut asked) = unbounded_channel();
+        let spawned = self.spawn_worker(&prepared, carried, &wires, receiver, requests, asks);
         let mut worker = spawned.inspect_err(|_| carried.take(&mut requested))?;
         let Self {
             settings,
@@ -140,8 +146,18 @@ where
         let Prepared {
             origin, snapshot, gap, ..
         } = prepared;
-        let reader = Reader {
-            source: source.parts(),
+        let Parts {
+            control,
+            stream,
+            rows,
+            windows: chunks,
+        } = source.parts();
+        let signals = windows::feed(status, wires.chunks.clone());
+        let windows = windows::serve(chunks, &mut asked, wires.chunks.clone(), settings.limits, status);
+        let reader: Reader<'_, S> = Reader {
+            control,
+            stream,
+            rows,
             settings,
             status,
             retries: &mut carried.retries,
@@ -151,6 +167,7 @@ where
             wires: &wires,
             gap,
             origin,
+            block: None,
         };
         let mut reading = Task::new(reader.read(snapshot));
         let keeper = Keeper {
@@ -177,6 +194,8 @@ where
             ended = worker.ended() => ended,
             ended = keeping.ended() => ended,
             ended = reading.ended() => ended,
+            never = windows => match never {},
+            never = signals => match never {},
             () = wires.told_to_end(target, status) => Ok(()),
         };
         let by = wires.progress.failure().map_or(ended, Err);
@@ -209,8 +228,11 @@ where
         wires: &Wires,
         chunks: ChunkReceiver,
         requests: UnboundedSender<Request>,
+        asks: UnboundedSender<Ask>,
     ) -> Result<Worker, Failure> {
-        let mut pipeline = (self.pipelines)(&prepared.offset)?.with_gate(wires.gate.clone());
+        let mut pipeline = (self.pipelines)(&prepared.offset)?
+            .with_gate(wires.gate.clone())
+            .with_asks(asks, requests.clone());
         if let Some(plan) = prepared.snapshot.as_ref().filter(|plan| plan.goes_on) {
             pipeline = pipeline.with_toast_reread(mem::take(&mut carried.again), plan.done.clone(), requests);
         }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tracing::warn;
-use walferry_event::Failure as Unconverted;
+use walferry_event::{Failure as Unconverted, Told};
 use walferry_pgoutput::Lsn;
 
 use crate::status::Status;
@@ -15,6 +15,8 @@ use crate::status::Status;
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) heartbeats: u64,
+    /// Notifications that the admin endpoint shows.
+    pub(crate) notifications: Vec<Told>,
     /// Rows of the snapshot by table: mostly one table.
     snapshot_rows: Vec<(String, u64)>,
     snapshot_tables: u64,
@@ -130,6 +132,9 @@ impl Counts {
         for (table, mut rows) in self.snapshot_rows.drain(..) {
             status.count_snapshot_rows(&table, rows);
             add(&counters.snapshot_rows, &mut rows);
+        }
+        for told in self.notifications.drain(..) {
+            status.notify(told);
         }
         if std::mem::take(&mut self.heartbeats) > 0 {
             status.heartbeat_sent.notify_one();

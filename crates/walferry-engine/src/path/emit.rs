@@ -78,6 +78,7 @@ impl Provenance<'_> {
         match (self.table, self.message) {
             ("", "HEARTBEAT") => "a heartbeat".into(),
             ("", "MESSAGE") => "a logical message".into(),
+            ("", "NOTIFICATION") => "a notification".into(),
             ("", "TRANSACTION") => "a record of a transaction's edge".into(),
             ("", _) => "a record of no table".into(),
             (table, _) => format!("a row of {table}").into(),
@@ -490,7 +491,7 @@ enum Log {
 }
 
 /// A record is about to be added: the first of a transaction tells that the transaction begins.
-fn begin_transaction(cursor: &mut Cursor, out: &mut Batch) {
+pub(crate) fn begin_transaction(cursor: &mut Cursor, out: &mut Batch) {
     if let Some(transaction) = cursor.sends() {
         out.step(Step::Begin(transaction));
     }

@@ -9,11 +9,15 @@ mod counts;
 mod cursor;
 mod emit;
 mod heartbeat;
+mod initial;
 pub mod pipeline;
 mod plans;
 mod shelf;
+mod signals;
 mod snapshot_rows;
 mod toast_reread;
+mod window;
 pub mod witness;
 
 pub use emit::{Converters, Tolerance};
+pub use signals::SignalSettings;

@@ -15,7 +15,7 @@ use walferry_event::{
 };
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
 use walferry_record::Wait;
-use walferry_snapshot::{Again, Done};
+use walferry_snapshot::{Again, Done, incremental::Ask};
 use walferry_transform::Chain;
 
 use crate::{
@@ -26,7 +26,9 @@ use crate::{
         cursor::{AsOrigin, Cursor},
         emit::{Converters, Emit, Provenance, Tolerance},
         heartbeat::Heartbeats,
+        initial::Told,
         plans::Plans,
+        signals::{Here, SignalSettings, Signals},
         snapshot_rows::Snapshot,
         toast_reread::ToastReread,
         witness::Witness,
@@ -46,6 +48,8 @@ pub struct Pipeline {
     snapshot: Option<Snapshot>,
     /// While an interrupted snapshot is still to go on.
     toast_reread: Option<ToastReread>,
+    /// Signals, snapshots beside the stream and notifications, where they are asked for.
+    signals: Option<Box<Signals>>,
     heartbeats: Option<Heartbeats>,
     /// How many tables may be captured.
     limit: Option<(u32, GuardrailAction)>,
@@ -81,6 +85,7 @@ impl Pipeline {
             plans: Plans::new(events),
             snapshot: None,
             toast_reread: None,
+            signals: None,
             heartbeats: None,
             limit: None,
             xmin: None,
@@ -126,6 +131,20 @@ impl Pipeline {
         self
     }
 
+    /// The same with signals and notifications. A snapshot beside the stream of which the offset tells goes on.
+    pub fn with_signals(mut self, settings: SignalSettings, after: &StoredOffset) -> Self {
+        self.signals = Some(Box::new(Signals::new(settings, after)));
+        self
+    }
+
+    /// The same where chunks of tables, and blocking snapshots, can be asked for.
+    pub fn with_asks(mut self, asks: UnboundedSender<Ask>, requests: UnboundedSender<Request>) -> Self {
+        if let Some(signals) = &mut self.signals {
+            signals.ask_there(asks, requests);
+        }
+        self
+    }
+
     /// The same with a gate that is opened once the server is known to be the one that was read before.
     pub fn with_gate(mut self, gate: Gate) -> Self {
         self.check.gate = gate;
@@ -154,6 +173,7 @@ impl Pipeline {
                 let kept = self.check.expected.idle(wal_end);
                 self.check.verdict(kept)?;
                 out.step(Step::Idle(wal_end));
+                self.passed(wal_end, now_ns, out)?;
             }
             Frame::Keepalive { .. } => {}
             Frame::Catalog(catalog) => self.plans.facts(catalog),
@@ -162,15 +182,45 @@ impl Pipeline {
                 out.step(Step::Connected(from));
                 self.check
                     .begin(from, self.emit.cursor.reconnected(from, now_ns / 1000));
+                if let Some(signals) = &mut self.signals {
+                    let context = quiet(&self.emit.cursor, now_ns);
+                    signals.begin(between(&context), &mut self.emit, out)?;
+                }
             }
-            Frame::SnapshotBegin { rows_left } => self.emit.counts.snapshot_begin(rows_left),
-            Frame::Table(table) => self.snapshot.get_or_insert_default().table(table, &mut self.plans)?,
+            Frame::Answer { answer, rows } => {
+                if let Some(signals) = &mut self.signals {
+                    let context = quiet(&self.emit.cursor, now_ns);
+                    let (plans, emit) = (&mut self.plans, &mut self.emit);
+                    signals.answer(answer, rows, plans, between(&context), emit, out)?;
+                }
+            }
+            Frame::Signal(signal) => {
+                if let Some(signals) = &mut self.signals {
+                    let context = quiet(&self.emit.cursor, now_ns);
+                    signals.signal(*signal, between(&context), &mut self.emit, out)?;
+                }
+            }
+            Frame::SnapshotBegin { rows_left, tables } => {
+                self.emit.counts.snapshot_begin(rows_left);
+                // What is left of one that broke off is read again.
+                self.snapshot = None;
+                self.tell(Told::Begin(tables), now_ns, out)?;
+            }
+            Frame::Table(table) => {
+                if let Some(oid) = table.catalog.table.as_ref().map(|table| table.oid) {
+                    self.tell(Told::Table(oid), now_ns, out)?;
+                }
+                self.snapshot.get_or_insert_default().table(table, &mut self.plans)?;
+            }
             Frame::Row { tuple } => {
                 let snapshot = self
                     .snapshot
                     .as_mut()
                     .ok_or_else(|| out_of_order("a row before its table"))?;
                 snapshot.row(&bytes[tuple], now_ns, &mut self.emit, out)?;
+                if let Some(signals) = &mut self.signals {
+                    signals.told.row();
+                }
             }
             Frame::Part { step, completes } => {
                 if completes {
@@ -180,6 +230,7 @@ impl Pipeline {
                     Some(snapshot) => snapshot.part(step, out),
                     None => out.step(Step::Snapshot(step)),
                 }
+                self.tell(Told::Part(step.table(), completes), now_ns, out)?;
             }
             Frame::SnapshotEnd { lsn, transaction } => {
                 self.toast_reread = None;
@@ -187,7 +238,17 @@ impl Pipeline {
                 snapshot.end(now_ns, &mut self.emit, out)?;
                 self.emit.cursor.snapshot_taken(transaction);
                 out.step(Step::SnapshotEnd { lsn, transaction });
-                return self.beat(now_ns, true, out);
+                self.beat(now_ns, true, out)?;
+                return self.tell(Told::End, now_ns, out);
+            }
+            Frame::BlockingEnd { given_up } => {
+                let snapshot = self.snapshot.take().unwrap_or_default();
+                snapshot.end(now_ns, &mut self.emit, out)?;
+                self.beat(now_ns, true, out)?;
+                self.tell(if given_up { Told::GivenUp } else { Told::End }, now_ns, out)?;
+                if let Some(signals) = &mut self.signals {
+                    signals.blocking_ended(&mut self.emit, out);
+                }
             }
             Frame::Watermark => self.toast_reread = None,
             Frame::Tick => {}
@@ -205,6 +266,24 @@ impl Pipeline {
             Some(heartbeats) => heartbeats.beat(now_ns, force, &mut self.emit, out),
             None => Ok(()),
         }
+    }
+
+    /// The stream has brought all that was committed before this position.
+    fn passed(&mut self, lsn: Lsn, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        let Some(signals) = &mut self.signals else {
+            return Ok(());
+        };
+        let context = quiet(&self.emit.cursor, now_ns);
+        signals.passed(lsn, between(&context), &mut self.emit, out)
+    }
+
+    /// Notifies of a snapshot that comes before the stream, or in its place.
+    fn tell(&mut self, told: Told, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        let Some(signals) = &mut self.signals else {
+            return Ok(());
+        };
+        let context = quiet(&self.emit.cursor, now_ns);
+        signals.tell(told, between(&context), &mut self.emit, out)
     }
 
     fn on_message(&mut self, lsn: Lsn, payload: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
@@ -226,6 +305,9 @@ impl Pipeline {
                 if dealt_with {
                     return Ok(());
                 }
+                if let (Some(signals), Some(open)) = (&mut self.signals, &open) {
+                    signals.committed(open.transaction.xid);
+                }
                 let seen = open
                     .as_ref()
                     .map(|open| self.emit.cursor.committed(open, commit.end_lsn));
@@ -237,7 +319,7 @@ impl Pipeline {
                     sent: open.is_some_and(|open| open.sent),
                     seen,
                 });
-                Ok(())
+                self.passed(commit.end_lsn, now_ns, out)
             }
             // The reader has put the catalog's facts beside the relation, in stream order.
             Message::Relation(relation) => {
@@ -285,6 +367,18 @@ impl Pipeline {
             return Ok(());
         }
         self.emit.counts.change(message, lsn, now_ns);
+        if let Some(signals) = &mut self.signals {
+            if plan.is_signals() {
+                let here = Here {
+                    context: &context,
+                    change: Some((met.position(), message)),
+                };
+                signals.row(change, here, &mut self.emit, out)?;
+            }
+            if signals.watches(plan.name()) && outcome.as_ref().is_ok_and(|outcome| !outcome.records.is_empty()) {
+                signals.evict(plan, change);
+            }
+        }
         let before = out.records();
         let withheld = self.emit.withheld();
         match outcome {
@@ -292,6 +386,9 @@ impl Pipeline {
             Err(error) => self.emit.reject(&error, from, out)?,
         }
         out.end_change(before);
+        if let Some(signals) = &mut self.signals {
+            signals.keep(Some((met.position(), message)), &mut self.emit, out);
+        }
         if let Some(reread) = &mut self.toast_reread {
             reread.note(plan.name(), change, self.emit.withheld() > withheld, out);
         }
@@ -322,6 +419,9 @@ impl Pipeline {
             let counted = counted(self.metadata.as_mut(), context.xid);
             if !met.is_delivered() {
                 self.emit.counts.change("TRUNCATE", lsn, now_ns);
+                if let Some(signals) = &mut self.signals {
+                    signals.truncated(plan.name());
+                }
                 let before = out.records();
                 self.emit.send_all(outcome, from, out)?;
                 out.end_change(before);
@@ -461,6 +561,9 @@ impl Pipeline {
     /// Tells what has been counted since the last time.
     pub fn report(&mut self, status: &Status) {
         self.emit.counts.report(status);
+        if let Some(signals) = &mut self.signals {
+            signals.report(status);
+        }
     }
 }
 
@@ -511,6 +614,24 @@ fn counted(metadata: Option<&mut Transaction>, xid: Option<Xid>) -> impl Iterato
         xid,
         table: Some(table),
     })
+}
+
+/// Where the stream is between two changes.
+fn quiet(cursor: &Cursor, now_ns: i64) -> Context<'static> {
+    Context {
+        lsn: cursor.last_commit(),
+        last_commit_lsn: cursor.last_commit(),
+        xid: None,
+        source_time_ns: now_ns,
+        processed_time_ns: now_ns,
+        xmin: None,
+        origin: None,
+        snapshot: None,
+    }
+}
+
+const fn between<'a, 'c>(context: &'a Context<'c>) -> Here<'a, 'c> {
+    Here { context, change: None }
 }
 
 fn context<'a>(

@@ -135,10 +135,18 @@ impl Snapshot {
 impl Held {
     fn send(&self, now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         let Planned { facts, plan } = &*self.table;
+        // The rows of a blocking snapshot carry the position at which the stream stands, as in Debezium.
+        let (lsn, last_commit_lsn, xid) = match facts.blocking {
+            true => {
+                let commit = emit.cursor.last_commit();
+                (commit.or(Some(facts.lsn)), commit, emit.cursor.transaction().xid)
+            }
+            false => (Some(facts.lsn), None, facts.xid),
+        };
         let context = Context {
-            lsn: Some(facts.lsn),
-            last_commit_lsn: None,
-            xid: Some(Xid(facts.xid)),
+            lsn,
+            last_commit_lsn,
+            xid: Some(Xid(xid)),
             source_time_ns: facts.time_us.saturating_mul(1000),
             processed_time_ns: now_ns,
             xmin: None,

@@ -15,8 +15,8 @@ use walferry_engine::{
     progress::{Stored, Transaction},
     sink::{Acks, Outgoing, Sink, Sinks},
     source::{
-        Chunk, ChunkSender, Control, CreatedSlot, Found, FoundSlot, Frame, Parts, Phase, Port, Rows, SnapshotPlan,
-        SnapshotTable, Source, Stream, TableFilter,
+        Chunk, ChunkSender, Control, CreatedSlot, Found, FoundSlot, Frame, NoWindows, Parts, Phase, Port, Rows,
+        SnapshotPlan, SnapshotTable, Source, Stream, TableFilter,
     },
     store::{OffsetStore, StoredOffset},
 };
@@ -127,6 +127,7 @@ pub(crate) struct Server {
     control: Edges,
     stream: Edges,
     rows: Edges,
+    windows: NoWindows,
 }
 
 impl Edges {
@@ -135,6 +136,7 @@ impl Edges {
             control: self.clone(),
             stream: self.clone(),
             rows: self.clone(),
+            windows: NoWindows,
         }
     }
 }
@@ -143,10 +145,21 @@ impl Source for Server {
     type Control = Edges;
     type Stream = Edges;
     type Rows = Edges;
+    type Windows = NoWindows;
 
     fn parts(&mut self) -> Parts<'_, Self> {
-        let Self { control, stream, rows } = self;
-        Parts { control, stream, rows }
+        let Self {
+            control,
+            stream,
+            rows,
+            windows,
+        } = self;
+        Parts {
+            control,
+            stream,
+            rows,
+            windows,
+        }
     }
 }
 
@@ -206,6 +219,7 @@ impl Rows for Edges {
         let last = left.last().copied();
         let lsn = plan.lsn.unwrap_or(WAL_END);
         let table = Arc::new(SnapshotTable {
+            blocking: false,
             catalog: Catalog {
                 table: plan.tables.into_iter().next(),
                 types: Vec::new(),

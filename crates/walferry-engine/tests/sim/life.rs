@@ -52,6 +52,7 @@ fn settings() -> Settings {
         heartbeat: None,
         snapshot_delay: Duration::ZERO,
         streaming_delay: Duration::ZERO,
+        limits: Default::default(),
     }
 }
 

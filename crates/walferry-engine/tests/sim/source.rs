@@ -166,6 +166,7 @@ fn only_the_first_table_has_the_first_row_of_a_snapshot() {
         let row = b"\0\x02t\0\0\0\x011t\0\0\0\x012";
         for (index, &rows) in tables.iter().enumerate().filter(|(_, rows)| **rows > 0) {
             let table = SnapshotTable {
+                blocking: false,
                 catalog: Catalog {
                     table: Some(facts()),
                     types: Vec::new(),

@@ -746,6 +746,7 @@ fn connector(
         heartbeat: beat,
         snapshot_delay: Duration::ZERO,
         streaming_delay: Duration::ZERO,
+        limits: Default::default(),
     };
     Connector {
         settings,

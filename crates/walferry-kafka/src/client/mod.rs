@@ -78,6 +78,21 @@ pub(crate) fn admin(worker: &Worker, overrides: &Options, producer: &Properties)
     (admin, findings)
 }
 
+/// Reads how the consumer of signals is secured: `signal.consumer.*`, or the worker's own; else as the producer is.
+pub(crate) fn signals(worker: &Worker, overrides: &Options, producer: &Properties) -> Properties {
+    let mut given = Given::default();
+    given.add(&worker.client, secures_name);
+    given.add(overrides, secures_name);
+    let (mut consumer, _) = translate(&[], given);
+    if !secures(&worker.client) && !secures(overrides) {
+        consumer.values.extend(producer.values.clone());
+        consumer.oauth = producer.oauth.clone();
+    }
+    let is_kept = |name: &String| secures_name(name) || name.starts_with("enable.ssl.");
+    consumer.values.retain(|name, _| is_kept(name));
+    consumer
+}
+
 fn secures(options: &Options) -> bool {
     options.iter().any(|(name, _)| secures_name(name))
 }

@@ -102,6 +102,14 @@ impl Options {
         }
     }
 
+    /// Those of a blocking snapshot, with these SELECTs.
+    pub(crate) fn blocking(&self, selects: &BTreeMap<String, String>, server_version: u32) -> Self {
+        Self {
+            overrides: selects.clone(),
+            ..self.on(server_version)
+        }
+    }
+
     /// As it is on this server.
     pub(crate) fn on(&self, server_version: u32) -> Self {
         Self {
@@ -141,6 +149,11 @@ pub(crate) async fn snapshot(
     }
     let begin = Frame::SnapshotBegin {
         rows_left: rows_left(&sql, plan).await?,
+        tables: plan
+            .tables
+            .iter()
+            .map(|table| (table.oid, format!("{}.{}", table.schema, table.name)))
+            .collect(),
     };
     send(out, Bytes::new(), vec![begin]).await?;
     let queue = Mutex::new(Queue::new(plan, options, moment));
@@ -161,9 +174,12 @@ pub(crate) async fn snapshot(
         try_join_all(workers).await?;
     }
     let Moment { lsn, xid, time_us } = moment;
-    let end = Frame::SnapshotEnd {
-        lsn,
-        transaction: Transaction { xid, time_us },
+    let end = match plan.blocking {
+        true => Frame::BlockingEnd { given_up: false },
+        false => Frame::SnapshotEnd {
+            lsn,
+            transaction: Transaction { xid, time_us },
+        },
     };
     send(out, Bytes::new(), vec![end]).await?;
     sql.execute("ending the snapshot", "COMMIT").await
@@ -309,7 +325,7 @@ async fn begin(sql: &Sql, isolation: &str, imported: Option<&str>, lsn: Option<L
 }
 
 /// The last position in the server's log, as Debezium reads it for a snapshot.
-async fn wal_position(sql: &Sql) -> Result<Lsn, Error> {
+pub(crate) async fn wal_position(sql: &Sql) -> Result<Lsn, Error> {
     const DOING: &str = "reading the server's position";
     const QUERY: &str = "
         SELECT (CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_receive_lsn()

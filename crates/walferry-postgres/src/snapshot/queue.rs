@@ -163,6 +163,7 @@ impl<'a> Queue<'a> {
             time_us: self.moment.time_us,
             ordered: self.options.threads <= 1,
             begun: done.has_begun(oid) && !begins_again,
+            blocking: self.plan.blocking,
             first: *done == Done::default() && self.plan.tables.first().is_some_and(|first| first.oid == oid),
         });
         let job = |statement, kind| Job {

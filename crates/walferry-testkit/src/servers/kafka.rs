@@ -6,11 +6,13 @@ use super::{Network, scratch, tools};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rustix::process::Signal;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 /// A broker on a loopback port that takes records of up to 32 MiB and creates topics on demand.
@@ -251,6 +253,23 @@ impl Kafka {
             (extents.iter().map(Extent::len).sum::<usize>() >= count).then_some(extents)
         });
         reader.read(&extents)
+    }
+
+    /// Writes records to partition 0 of a topic, as another program would: keys and values.
+    #[track_caller]
+    pub fn produce(&self, topic: &str, records: &[(&str, &str)]) {
+        let producer: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", self.bootstrap())
+            .create()
+            .expect("the configuration is valid");
+        for (key, value) in records {
+            let record = BaseRecord::to(topic).key(*key).payload(*value).partition(0);
+            producer
+                .send(record)
+                .map_err(|(error, _)| error)
+                .expect("there is room for it");
+        }
+        producer.flush(Duration::from_secs(60)).expect("the broker takes them");
     }
 
     #[track_caller]

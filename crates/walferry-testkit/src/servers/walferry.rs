@@ -228,6 +228,19 @@ impl Walferry {
         command.output().expect("the program can be run")
     }
 
+    /// The same of a command that knows no data directory.
+    #[track_caller]
+    pub fn command_at<const N: usize>(&self, args: [&str; N]) -> Output {
+        let mut command = Command::new(tools::walferry());
+        command.args(args).current_dir(&self.folder);
+        command.output().expect("the program can be run")
+    }
+
+    /// Address of the admin endpoint.
+    pub fn admin(&self) -> String {
+        format!("127.0.0.1:{}", self.admin_port)
+    }
+
     /// The connector's configuration file.
     pub fn config_file(&self) -> PathBuf {
         self.folder.join("connector.json")

@@ -15,8 +15,8 @@ use walferry_engine::{
     progress::Transaction,
     published::{Look, Published},
     source::{
-        Chunk, ChunkSender, Control, CreatedSlot, Found, FoundSlot, Frame, Parts, Phase, Port, Rows, SnapshotPlan,
-        SnapshotTable, Source, Stream, TableFilter,
+        Chunk, ChunkSender, Control, CreatedSlot, Found, FoundSlot, Frame, NoWindows, Parts, Phase, Port, Rows,
+        SnapshotPlan, SnapshotTable, Source, Stream, TableFilter,
     },
 };
 use walferry_event::catalog::TableFacts;
@@ -46,6 +46,7 @@ pub(crate) struct Postgres {
     control: Part,
     stream: Part,
     rows: Part,
+    windows: NoWindows,
 }
 
 impl Postgres {
@@ -60,6 +61,7 @@ impl Postgres {
             control: part(),
             stream: part(),
             rows: part(),
+            windows: NoWindows,
         }
     }
 }
@@ -68,10 +70,21 @@ impl Source for Postgres {
     type Control = Part;
     type Stream = Part;
     type Rows = Part;
+    type Windows = NoWindows;
 
     fn parts(&mut self) -> Parts<'_, Self> {
-        let Self { control, stream, rows } = self;
-        Parts { control, stream, rows }
+        let Self {
+            control,
+            stream,
+            rows,
+            windows,
+        } = self;
+        Parts {
+            control,
+            stream,
+            rows,
+            windows,
+        }
     }
 }
 
@@ -381,6 +394,7 @@ impl Part {
             _ => table.storage << 32 | exported.lsn.0,
         };
         let described = Arc::new(SnapshotTable {
+            blocking: false,
             catalog: wal::catalog(&TABLES[index]),
             lsn: exported.lsn,
             xid: TRANSACTION.xid,

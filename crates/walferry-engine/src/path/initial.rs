@@ -1,0 +1,102 @@
+//! What is told of a snapshot that comes before the stream, or in its place.
+
+use walferry_pgoutput::Oid;
+use walferry_snapshot::incremental::Notification;
+
+/// What has happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// These tables are read.
+    Begin(Vec<(Oid, String)>),
+    /// Rows of this table follow.
+    Table(Oid),
+    /// A part of this table is complete, and perhaps the table.
+    Part(Oid, bool),
+    /// All are read.
+    End,
+    /// They are not.
+    GivenUp,
+    /// The stream begins.
+    Stream,
+}
+
+/// What has been told so far.
+#[derive(Debug, Default)]
+pub(crate) struct Initial {
+    /// `schema.table` of the signal table, which is among the captured ones, and never read.
+    signals: Option<String>,
+    tables: Vec<(Oid, String)>,
+    /// The tables that were told to be under way.
+    begun: Vec<Oid>,
+    /// Rows of the present table.
+    rows: u64,
+    /// Whether there has been a snapshot.
+    has_read: bool,
+}
+
+impl Initial {
+    pub(crate) fn new(signals: Option<String>) -> Self {
+        Self {
+            signals,
+            ..Self::default()
+        }
+    }
+
+    /// A row of the present table.
+    pub(crate) const fn row(&mut self) {
+        self.rows += 1;
+    }
+
+    pub(crate) fn tell(&mut self, told: Told) -> Vec<Notification> {
+        let mut out = Vec::new();
+        match told {
+            Told::Begin(tables) => {
+                (self.tables, self.has_read, self.rows) = (tables, true, 0);
+                self.begun.clear();
+                out.push(Notification::initial("STARTED", Vec::new()));
+            }
+            Told::Table(oid) => self.begin(oid, &mut out),
+            Told::Part(oid, completes) => {
+                self.begin(oid, &mut out);
+                if let Some(table) = self.name(oid).filter(|_| completes) {
+                    let mut all: Vec<&str> = self.tables.iter().map(|(_, name)| &**name).collect();
+                    all.extend(self.signals.as_deref().filter(|signals| !all.contains(signals)));
+                    let data = vec![
+                        ("scanned_collection", table),
+                        ("data_collections", all.join(",")),
+                        ("total_rows_scanned", self.rows.to_string()),
+                        ("status", "SUCCEEDED".to_owned()),
+                    ];
+                    out.push(Notification::initial("TABLE_SCAN_COMPLETED", data));
+                    self.rows = 0;
+                }
+            }
+            Told::End => out.push(Notification::initial("COMPLETED", Vec::new())),
+            Told::GivenUp => out.push(Notification::initial("ABORTED", Vec::new())),
+            Told::Stream if self.has_read => {}
+            Told::Stream => out.push(Notification::initial("SKIPPED", Vec::new())),
+        }
+        out
+    }
+
+    fn name(&self, oid: Oid) -> Option<String> {
+        self.tables
+            .iter()
+            .find(|(table, _)| *table == oid)
+            .map(|(_, name)| name.clone())
+    }
+
+    fn begin(&mut self, oid: Oid, out: &mut Vec<Notification>) {
+        if self.begun.contains(&oid) {
+            return;
+        }
+        self.begun.push(oid);
+        let Some(table) = self.name(oid) else { return };
+        let all: Vec<&str> = self.tables.iter().map(|(_, name)| &**name).collect();
+        let data = vec![
+            ("current_collection_in_progress", table),
+            ("data_collections", all.join(",")),
+        ];
+        out.push(Notification::initial("IN_PROGRESS", data));
+    }
+}

@@ -1,0 +1,541 @@
+//! Signals that the stream brings, and the snapshot beside it that they ask for.
+//!
+//! Here the state machine of [`Incremental`] meets the stream: the rows of the signal table, the changes that take the place of a
+//! window's rows, and the commits that a chunk may not have seen. Rows of a chunk lie in the [`Window`] until the stream has brought the row
+//! that closes it.
+
+use std::{collections::VecDeque, mem, sync::Arc};
+
+use tokio::sync::mpsc::UnboundedSender;
+use tracing::{info, warn};
+use uuid::Uuid;
+use walferry_config::connector::Watermarking;
+use walferry_event::{Catalog, Context, Notifications, SnapshotMarker, TablePlan, Told};
+use walferry_pgoutput::{Change, Column, Lsn, Operation, Tuple};
+use walferry_snapshot::incremental::{Answer, Ask, Effect, Incremental, Notification, Signal};
+
+use crate::{
+    delivery::{batch::Batch, progress::Step, store::StoredOffset},
+    failure::Failure,
+    path::{
+        emit::{Emit, Provenance, begin_transaction},
+        initial,
+        plans::Plans,
+        window::{Evicted, Window},
+    },
+    position::Position,
+    source::{ChunkRows, Request, Seen},
+    status::{Beside, Status},
+};
+
+/// What the path has to know of signals and notifications.
+#[derive(Debug, Clone, Default)]
+pub struct SignalSettings {
+    /// `topic.prefix`, the connector's name in notifications.
+    pub server: String,
+    /// Whether the signals of the signal table are followed, beside those of windows.
+    pub source: bool,
+    /// The signal table, without which no chunk can be marked in the stream, as `schema.table`.
+    pub table: Option<String>,
+    /// `read.only`: windows are not marked by rows of the signal table, but end where the stream has passed the place of the chunk.
+    pub read_only: bool,
+    /// How windows are closed.
+    pub watermarking: Watermarking,
+    /// Where notifications go: a topic,
+    pub topic: Option<String>,
+    /// the log,
+    pub log: bool,
+    /// and the status, for the admin endpoint.
+    pub status: bool,
+}
+
+/// How many commits are remembered. One is of use until the server shows it to new snapshots, which takes a moment, or as long as a
+/// synchronous standby lets the client wait.
+const COMMITS: usize = 10_000;
+
+/// Signals of a connector and the snapshot beside its stream.
+pub(crate) struct Signals {
+    settings: SignalSettings,
+    snapshot: Incremental,
+    window: Window,
+    asks: Option<UnboundedSender<Ask>>,
+    notifications: Option<Notifications>,
+    /// The transactions that the stream has brought last.
+    commits: VecDeque<u32>,
+    /// How many it has brought in all.
+    commits_total: u64,
+    /// How many it had brought when the chunk was asked for, or when its window opened, whichever came last.
+    opened_at: u64,
+    /// What the chunk's rows show.
+    seen: Option<Seen>,
+    /// Whether the status shows something older than what is known here.
+    has_news: bool,
+    /// With `read.only`: the window that was asked for is to be opened.
+    opens_unmarked: bool,
+    /// With `read.only`: where the present window ends.
+    close_at: Option<Lsn>,
+    /// What the offset tells of the snapshot and cannot be read.
+    unreadable: Option<String>,
+    requests: Option<UnboundedSender<Request>>,
+    /// Whether a connection has begun.
+    has_begun: bool,
+    /// What has been told of a snapshot that comes before the stream.
+    pub(crate) told: initial::Initial,
+}
+
+/// Where in the stream a frame is.
+#[derive(Clone, Copy)]
+pub(crate) struct Here<'a, 'c> {
+    pub(crate) context: &'a Context<'c>,
+    /// The change, if it is one, and its kind.
+    pub(crate) change: Option<(Position, &'static str)>,
+}
+
+impl Signals {
+    pub(crate) fn new(settings: SignalSettings, after: &StoredOffset) -> Self {
+        let (snapshot, unreadable) = Incremental::from_offset(&after.connect.other);
+        let settings_table = settings.table.clone();
+        Self {
+            notifications: settings.topic.as_deref().map(Notifications::new),
+            settings,
+            snapshot,
+            window: Window::default(),
+            asks: None,
+            commits: VecDeque::new(),
+            commits_total: 0,
+            opened_at: 0,
+            seen: None,
+            has_news: true,
+            opens_unmarked: false,
+            close_at: None,
+            unreadable,
+            requests: None,
+            has_begun: false,
+            told: initial::Initial::new(settings_table),
+        }
+    }
+
+    pub(crate) fn ask_there(&mut self, asks: UnboundedSender<Ask>, requests: UnboundedSender<Request>) {
+        (self.asks, self.requests) = (Some(asks), Some(requests));
+    }
+
+    /// A blocking snapshot has ended, or is given up.
+    pub(crate) fn blocking_ended(&mut self, emit: &mut Emit, out: &mut Batch) {
+        self.snapshot.blocking_ended();
+        self.keep(None, emit, out);
+    }
+
+    /// Notifies of a snapshot that comes before the stream, or in its place.
+    pub(crate) fn tell(
+        &mut self,
+        told: initial::Told,
+        here: Here<'_, '_>,
+        emit: &mut Emit,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        for notification in self.told.tell(told) {
+            self.notify(notification, here, emit, out)?;
+        }
+        Ok(())
+    }
+
+    /// A connection has begun: a snapshot that is under way goes on.
+    pub(crate) fn begin(&mut self, here: Here<'_, '_>, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+        if let Some(unreadable) = self.unreadable.take() {
+            warn!("{unreadable}");
+        }
+        if !mem::replace(&mut self.has_begun, true) {
+            self.tell(initial::Told::Stream, here, emit, out)?;
+        } else {
+            // What is under way goes on by itself.
+            return Ok(());
+        }
+        if self.asks.is_none() {
+            return Ok(());
+        }
+        let effects = self.snapshot.begin(&mut new_id);
+        self.take(effects, here, emit, out)
+    }
+
+    /// The stream has brought all that was committed before this position.
+    pub(crate) fn passed(
+        &mut self,
+        lsn: Lsn,
+        here: Here<'_, '_>,
+        emit: &mut Emit,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        if self.close_at.is_none_or(|close_at| lsn < close_at) {
+            return Ok(());
+        }
+        self.close_at = None;
+        let Some(signal) = self.window_signal("snapshot-window-close") else {
+            return Ok(());
+        };
+        self.signal(signal, here, emit, out)
+    }
+
+    fn window_signal(&self, kind: &str) -> Option<Signal> {
+        Some(Signal {
+            id: self.snapshot.chunk()?.to_owned(),
+            kind: kind.to_owned(),
+            data: String::new(),
+        })
+    }
+
+    /// A transaction is complete.
+    pub(crate) fn committed(&mut self, xid: u32) {
+        if self.commits.len() >= COMMITS {
+            self.commits.pop_front();
+        }
+        self.commits.push_back(xid);
+        self.commits_total += 1;
+    }
+
+    /// A row of the signal table.
+    pub(crate) fn row(
+        &mut self,
+        change: &Change<'_>,
+        here: Here<'_, '_>,
+        emit: &mut Emit,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        let (tuple, deleted) = match change.operation {
+            Operation::Insert { new } => (new, false),
+            Operation::Delete { old } if self.settings.watermarking == Watermarking::InsertDelete => {
+                (old.tuple(), true)
+            }
+            Operation::Update { .. } | Operation::Delete { .. } => return Ok(()),
+        };
+        let Some(mut signal) = signal(tuple) else {
+            warn!(
+                columns = tuple.column_count(),
+                "a row of the signal table is no signal: the table must have three columns, an id, a type and data"
+            );
+            return Ok(());
+        };
+        if deleted {
+            signal.id = signal.id.replace("open", "close");
+            signal.kind = "snapshot-window-close".to_owned();
+        }
+        let is_window = matches!(signal.kind.as_str(), "snapshot-window-open" | "snapshot-window-close");
+        if !is_window && !self.settings.source {
+            info!(
+                signal.id,
+                "a signal in the signal table is passed over: signal.enabled.channels does not name source"
+            );
+            return Ok(());
+        }
+        self.signal(signal, here, emit, out)
+    }
+
+    /// A signal, whatever way it came.
+    pub(crate) fn signal(
+        &mut self,
+        signal: Signal,
+        here: Here<'_, '_>,
+        emit: &mut Emit,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        let was_open = self.snapshot.is_open();
+        self.judge(&signal);
+        let effects = self.snapshot.signal(signal, &mut new_id);
+        if !was_open && self.snapshot.is_open() {
+            self.opened_at = self.commits_total;
+        }
+        self.take(effects, here, emit, out)
+    }
+
+    /// Where the window closes: whether its rows have seen all that the stream had brought before it.
+    fn judge(&mut self, signal: &Signal) {
+        let is_ours = self.snapshot.chunk().is_some_and(|chunk| signal.id.starts_with(chunk));
+        if signal.kind == "snapshot-window-close" && is_ours && (self.window.is_spoiled() || self.is_behind()) {
+            self.snapshot.spoil();
+        }
+    }
+
+    /// Whether the rows were read before the server showed a transaction that the stream had brought already. Changes of such a
+    /// transaction have taken no row's place.
+    fn is_behind(&self) -> bool {
+        let Some(seen) = &self.seen else { return false };
+        let since = usize::try_from(self.commits_total - self.opened_at).unwrap_or(usize::MAX);
+        let before = self.commits.len().saturating_sub(since);
+        let unseen = self.commits.iter().take(before).find(|xid| !seen.shows(**xid));
+        if let Some(xid) = unseen {
+            info!(
+                xid,
+                "the chunk was read before the server showed a transaction that the stream has brought: it is read again"
+            );
+        }
+        unseen.is_some()
+    }
+
+    /// Whether changes of this table take the place of rows in the window.
+    pub(crate) fn watches(&self, table: &str) -> bool {
+        self.snapshot.is_open() && (self.window.has(table) || self.snapshot.tables().next() == Some(table))
+    }
+
+    /// A change that is sent takes the place of its row.
+    pub(crate) fn evict(&mut self, plan: &TablePlan, change: &Change<'_>) {
+        let mut evict = |tuple: Tuple<'_>, old: Option<Tuple<'_>>| match plan.raw_key(tuple, old) {
+            Some(key) => self.window.evict(plan.name(), key),
+            None => Evicted::Unknown,
+        };
+        let evicted = match change.operation {
+            Operation::Insert { new } => evict(new, None),
+            Operation::Update { old, new } => {
+                let old = old.map(|old| old.tuple());
+                let before = old.map_or(Evicted::Known, |old| evict(old, None));
+                match evict(new, old) {
+                    Evicted::Known => before,
+                    Evicted::Unknown => Evicted::Unknown,
+                }
+            }
+            Operation::Delete { old } => evict(old.tuple(), None),
+        };
+        if evicted == Evicted::Unknown {
+            self.window.spoil();
+        }
+    }
+
+    /// All rows of a table are gone.
+    pub(crate) fn truncated(&mut self, table: &str) {
+        if self.watches(table) {
+            // Rows that are written after this come with the stream.
+            self.window.spoil();
+        }
+    }
+
+    /// What was asked for is here.
+    pub(crate) fn answer(
+        &mut self,
+        answer: Answer,
+        rows: Option<Box<ChunkRows>>,
+        plans: &mut Plans,
+        here: Here<'_, '_>,
+        emit: &mut Emit,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        if let Answer::CloseAt(lsn) = answer {
+            self.close_at = Some(Lsn(lsn));
+            return Ok(());
+        }
+        if let Some(rows) = rows {
+            let ChunkRows {
+                mut catalog,
+                bytes,
+                tuples,
+                seen,
+            } = *rows;
+            self.seen = Some(seen);
+            if let Some(plan) = plan(plans, &mut catalog)? {
+                for tuple in tuples {
+                    self.window.put(&plan, &bytes, tuple)?;
+                    emit.counts.snapshot_row(plan.name());
+                }
+            }
+        }
+        let effects = self.snapshot.answer(answer, &mut new_id);
+        self.take(effects, here, emit, out)
+    }
+
+    fn take(
+        &mut self,
+        effects: Vec<Effect>,
+        here: Here<'_, '_>,
+        emit: &mut Emit,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        for effect in effects {
+            match effect {
+                Effect::Ask(ask) => self.ask(ask),
+                Effect::Notify(notification) => self.notify(notification, here, emit, out)?,
+                Effect::SendWindow => self.send_window(here, emit, out)?,
+                Effect::ClearWindow => self.window.clear(),
+                Effect::Block(execute) => {
+                    if let Some(requests) = &self.requests {
+                        // When nobody takes it the session is ending, and the offset keeps it for the next.
+                        let _ = requests.send(Request::Block(execute));
+                    }
+                }
+                Effect::Log(message) => {
+                    let at = here.context.lsn.map(|lsn| lsn.0).unwrap_or_default();
+                    let commit = here.context.last_commit_lsn.map(|lsn| lsn.0).unwrap_or_default();
+                    info!(
+                        "{}",
+                        message.replace("{}", &format!("{{lsn={at}, lsn_commit={commit}}}"))
+                    );
+                }
+                Effect::Warn(text) => warn!("{text}"),
+                Effect::Info(text) => info!("{text}"),
+            }
+        }
+        self.has_news = true;
+        if mem::take(&mut self.opens_unmarked)
+            && let Some(signal) = self.window_signal("snapshot-window-open")
+        {
+            self.signal(signal, here, emit, out)?;
+        }
+        // With a change, once its record is in the batch: both are to count together.
+        if here.change.is_none() {
+            self.keep(None, emit, out);
+        }
+        Ok(())
+    }
+
+    /// Shows how far the snapshot is.
+    pub(crate) fn report(&mut self, status: &Status) {
+        if mem::take(&mut self.has_news) {
+            let table = self.snapshot.tables().next().map(str::to_owned);
+            status.set_beside(table.map(|table| Beside {
+                table,
+                rows: self.snapshot.rows(),
+                tables_left: self.snapshot.tables().count(),
+                is_paused: self.snapshot.is_paused(),
+            }));
+        }
+    }
+
+    /// Has the offset keep what has changed. `at` is the change that has brought it about.
+    pub(crate) fn keep(&mut self, at: Option<(Position, &'static str)>, emit: &mut Emit, out: &mut Batch) {
+        if self.snapshot.has_changed() {
+            if at.is_some() {
+                begin_transaction(&mut emit.cursor, out);
+            }
+            let kept = Arc::new(self.snapshot.kept());
+            out.step(Step::Incremental { kept, at });
+        }
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        if self.settings.table.is_none() && !self.settings.read_only {
+            warn!(
+                "an incremental snapshot needs a signal table: create one, and name it in signal.data.collection; or ask for a \
+                 blocking snapshot"
+            );
+            return;
+        }
+        if let Ask::Chunk(chunk) = &ask {
+            if self.is_behind() {
+                self.window.spoil();
+            }
+            if chunk.opens {
+                self.window.begin();
+            }
+            self.seen = None;
+            self.opened_at = self.commits_total;
+            if chunk.opens && self.settings.read_only {
+                self.close_at = None;
+                self.opens_unmarked = true;
+            }
+        }
+        if let Some(asks) = &self.asks {
+            // When nobody takes it the session is ending.
+            let _ = asks.send(ask);
+        }
+    }
+
+    fn send_window(&mut self, here: Here<'_, '_>, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
+        let context = Context {
+            xid: None,
+            xmin: None,
+            source_time_ns: here.context.processed_time_ns,
+            snapshot: Some(SnapshotMarker::Incremental),
+            ..*here.context
+        };
+        let position = Position {
+            lsn: here.context.lsn.unwrap_or(Lsn::INVALID),
+            ..Position::default()
+        };
+        for row in self.window.take() {
+            let plan = row.plan();
+            let from = Provenance {
+                table: plan.name(),
+                position,
+                message: "READ",
+            };
+            let tuple = row.tuple()?;
+            match plan.snapshot_row(tuple.columns(), &context) {
+                Ok(outcome) => emit.send_all(outcome, from, out)?,
+                Err(error) => emit.reject(&error, from, out)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a notification wherever they go.
+    pub(crate) fn notify(
+        &mut self,
+        notification: Notification,
+        here: Here<'_, '_>,
+        emit: &mut Emit,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        let SignalSettings { log, status, .. } = self.settings;
+        if self.notifications.is_none() && !log && !status {
+            return Ok(());
+        }
+        let Notification {
+            id,
+            aggregate,
+            kind,
+            data,
+        } = notification;
+        let time_ms = here.context.processed_time_ns.div_euclid(1_000_000);
+        let id = id.unwrap_or_else(new_id);
+        let told = Told::new(id, (aggregate, kind), data, &self.settings.server, time_ms);
+        if log {
+            let data: Vec<String> = told
+                .data
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            info!(
+                notification.id = told.id,
+                notification.r#type = kind,
+                "[Notification Service] {aggregate}: {kind} {{{}}}",
+                data.join(", ")
+            );
+        }
+        if let Some(notifications) = &self.notifications {
+            let from = Provenance {
+                table: "",
+                position: Position::default(),
+                message: "NOTIFICATION",
+            };
+            emit.send(notifications.record(&told), from, out)?;
+        }
+        if status {
+            emit.counts.notifications.push(told);
+        }
+        Ok(())
+    }
+}
+
+fn plan(plans: &mut Plans, catalog: &mut Catalog) -> Result<Option<Arc<TablePlan>>, Failure> {
+    Ok(plans.snapshot(catalog)?.map(Arc::new))
+}
+
+/// The three columns of a row of the signal table, whatever they are called.
+fn signal(tuple: Tuple<'_>) -> Option<Signal> {
+    let text = |column: Column<'_>| match column {
+        Column::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        _ => String::new(),
+    };
+    let columns: Vec<String> = tuple.columns().map(text).collect();
+    let [id, kind, data] = <[String; 3]>::try_from(columns).ok()?;
+    Some(Signal { id, kind, data })
+}
+
+fn new_id() -> String {
+    Uuid::new_v4().to_string()
+}
+
+/// A row of a chunk that is none.
+pub(crate) fn malformed(table: &str, error: &walferry_pgoutput::DecodeError) -> Failure {
+    Failure::stop(
+        walferry_diagnosis::Kind::MalformedSnapshot,
+        format!("a row of {table} cannot be read: {error}"),
+        "this is a defect: please report it",
+    )
+}

@@ -1,0 +1,622 @@
+//! Chunks of tables, read by their keys beside the stream, and the rows of the signal table that mark them in it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::pin::pin;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use tokio_postgres::types::Type;
+use walferry_config::connector::{SignalTable, Watermarking};
+use walferry_config::{Connector, JavaRegex};
+use walferry_engine::Failure;
+use walferry_engine::source::{ChunkRows, Read, Seen, TableFilter, Windows as Edge};
+use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
+use walferry_pgoutput::{Column, Oid, Tuple};
+use walferry_record::java::date::{calendar_date, time_of_day};
+use walferry_snapshot::incremental::{Answer, Ask, ChunkAsk, Key};
+
+use crate::catalog::catalogs;
+use crate::connect::{ALL_ROWS, Endpoint, Purpose, Sql, within};
+use crate::copy::append_tuple;
+use crate::error::Error;
+use crate::quote::{identifier, literal, qualified};
+use crate::snapshot::wal_position;
+use crate::tables::listed;
+
+/// Reads chunks, and writes what marks them.
+pub struct Windows {
+    endpoint: Endpoint,
+    sql: Option<Sql>,
+    table: Option<SignalTable>,
+    publication: String,
+    watermarking: Watermarking,
+    /// How many rows a chunk has at most,
+    rows: u32,
+    /// and how many bytes, but for its first row.
+    bytes: usize,
+    captured: TableFilter,
+    /// `read.only`: nothing is written.
+    read_only: bool,
+    /// When the present window was opened, as its closing row tells it too.
+    opened: String,
+}
+
+/// How long a statement may take. One that sorts a table without an index for its key may need a while.
+const LIMIT: Duration = Duration::from_secs(1800);
+const READING: &str = "reading a chunk";
+const MARKING: &str = "writing to the signal table";
+
+/// A column that a table is read by.
+struct KeyColumn {
+    name: String,
+    /// Its place among the columns.
+    place: usize,
+    is_optional: bool,
+    /// What a domain is made of.
+    type_oid: Oid,
+    /// As SQL names its type.
+    type_name: String,
+}
+
+/// What a chunk is read from.
+struct Target {
+    catalog: Catalog,
+    columns: Vec<ColumnFacts>,
+    table: String,
+    key: Vec<KeyColumn>,
+    /// Whether no two rows have the same key.
+    is_unique: bool,
+    condition: Option<String>,
+}
+
+impl Windows {
+    /// Opens nothing yet. A chunk takes so many bytes at most.
+    pub(crate) fn new(connector: &Connector, endpoint: Endpoint, captured: TableFilter) -> Self {
+        let signals = &connector.signals;
+        let in_flight = usize::try_from(connector.streaming.in_flight_max_bytes).unwrap_or(usize::MAX);
+        Self {
+            endpoint,
+            sql: None,
+            table: signals.table.clone(),
+            publication: connector.publication.name.clone(),
+            watermarking: signals.watermarking,
+            rows: signals.chunk_rows,
+            bytes: in_flight / WINDOW_SHARE,
+            captured,
+            read_only: signals.read_only,
+            opened: String::new(),
+        }
+    }
+
+    async fn sql(&mut self) -> Result<&Sql, Error> {
+        if self.sql.as_ref().is_none_or(Sql::is_closed) {
+            let sql = self.endpoint.sql(Purpose::General).await?;
+            // Better an error than a snapshot that lacks rows.
+            sql.execute(READING, ALL_ROWS).await?;
+            self.sql = Some(sql);
+        }
+        Ok(self.sql.as_ref().expect("opened above"))
+    }
+
+    async fn do_what_is_asked(&mut self, ask: &Ask, again: bool) -> Result<Option<Read>, Error> {
+        match ask {
+            Ask::Tables(expressions) => self.tables(expressions).await.map(Some),
+            Ask::Chunk(ask) => {
+                if ask.opens && !self.read_only {
+                    self.open(&ask.chunk, again).await?;
+                }
+                self.chunk(ask).await.map(Some)
+            }
+            Ask::Close { .. } if self.read_only => self.end().await.map(Some),
+            Ask::Close { chunk } => self.close(chunk, again).await.map(|()| None),
+        }
+    }
+
+    async fn tables(&mut self, expressions: &[String]) -> Result<Read, Error> {
+        let captured = self.captured.clone();
+        let tables = listed(self.sql().await?, &captured).await?;
+        let names: Vec<String> = tables.iter().map(|table| table.name.dotted()).collect();
+        let matched = |expression: &String| match JavaRegex::new(expression) {
+            Ok(expression) => names.iter().filter(|name| expression.matches(name)).cloned().collect(),
+            // A name with a bracket in it, say.
+            Err(_) => Vec::new(),
+        };
+        Ok(Read {
+            answer: Answer::Tables(expressions.iter().map(matched).collect()),
+            rows: None,
+        })
+    }
+
+    fn signals(&self) -> Result<&SignalTable, Error> {
+        self.table.as_ref().ok_or_else(|| Error::Protocol {
+            doing: MARKING,
+            problem: "no signal table is configured".to_owned(),
+        })
+    }
+
+    /// Writes the row that opens a window. Another try may find that the last one has written it.
+    async fn open(&mut self, chunk: &str, again: bool) -> Result<(), Error> {
+        self.demand_published().await?;
+        self.opened = now();
+        let data = format!("{{\"openWindowTimestamp\": \"{}\"}}", self.opened);
+        self.write(&format!("{chunk}-open"), "snapshot-window-open", &data, again)
+            .await
+    }
+
+    /// Everything that the chunk shows was committed before this position.
+    async fn end(&mut self) -> Result<Read, Error> {
+        let end = wal_position(self.sql().await?).await?;
+        Ok(plain(Answer::CloseAt(end.0)))
+    }
+
+    async fn close(&mut self, chunk: &str, again: bool) -> Result<(), Error> {
+        if self.watermarking == Watermarking::InsertDelete {
+            let table = self.signals()?;
+            let table = qualified(&table.schema, &table.name);
+            let delete = format!("DELETE FROM {table} WHERE id = {}", literal(&format!("{chunk}-open")));
+            return self.sql().await?.execute(MARKING, &delete).await;
+        }
+        let data = format!(
+            "{{\"openWindowTimestamp\": \"{}\", \"closeWindowTimestamp\": \"{}\"}}",
+            self.opened,
+            now()
+        );
+        self.write(&format!("{chunk}-close"), "snapshot-window-close", &data, again)
+            .await
+    }
+
+    async fn write(&mut self, id: &str, kind: &str, data: &str, again: bool) -> Result<(), Error> {
+        let table = self.signals()?;
+        let insert = format!(
+            "INSERT INTO {} VALUES ({}, {}, {}){}",
+            qualified(&table.schema, &table.name),
+            literal(id),
+            literal(kind),
+            literal(data),
+            if again { " ON CONFLICT DO NOTHING" } else { "" }
+        );
+        self.sql().await?.execute(MARKING, &insert).await
+    }
+
+    /// Without its changes in the stream, no window would ever open.
+    async fn demand_published(&mut self) -> Result<(), Error> {
+        const QUERY: &str = "
+            SELECT EXISTS (SELECT FROM pg_catalog.pg_publication_tables
+              WHERE pubname = $1 AND schemaname = $2 AND tablename = $3)";
+        let SignalTable { schema, name } = self.signals()?.clone();
+        let publication = self.publication.clone();
+        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+            [(&publication, Type::TEXT), (&schema, Type::TEXT), (&name, Type::TEXT)];
+        let is_published: bool = self.sql().await?.value(MARKING, QUERY, &parameters).await?;
+        if is_published {
+            return Ok(());
+        }
+        Err(Error::SignalTableNotPublished {
+            table: qualified(&schema, &name),
+            publication: identifier(&publication),
+        })
+    }
+
+    /// Table and rows are seen by one transaction, which begins after the window was opened.
+    async fn chunk(&mut self, ask: &ChunkAsk) -> Result<Read, Error> {
+        const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        let (rows, bytes, captured) = (self.rows, self.bytes, self.captured.clone());
+        let sql = self.sql().await?;
+        sql.execute(READING, BEGIN).await?;
+        let read = match within(LIMIT, read(sql, ask, (rows, bytes), &captured)).await {
+            Some(read) => read,
+            None => Err(sql.fell_silent(READING, LIMIT)),
+        };
+        match read {
+            Ok(read) => {
+                sql.execute(READING, "COMMIT").await?;
+                Ok(read)
+            }
+            Err(error) if is_refusal(&error) => {
+                sql.execute(READING, "ROLLBACK").await?;
+                let why = Failure::from(error).to_string();
+                Ok(plain(Answer::Failed(why)))
+            }
+            Err(error) => {
+                self.sql = None;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A window may hold this part of what is under way.
+const WINDOW_SHARE: usize = 8;
+
+/// Whether the server will say the same again: a table that is not there any more, a condition that is no SQL, a missing privilege.
+fn is_refusal(error: &Error) -> bool {
+    const CLASSES: [&str; 7] = ["0A", "22", "2F", "38", "39", "3F", "42"];
+    let code = error.server_error().map(|error| &*error.code);
+    code.is_some_and(|code| CLASSES.iter().any(|class| code.starts_with(class)))
+}
+
+fn plain(answer: Answer) -> Read {
+    Read { answer, rows: None }
+}
+
+async fn read(sql: &Sql, ask: &ChunkAsk, (limit, bytes): (u32, usize), captured: &TableFilter) -> Result<Read, Error> {
+    let seen: String = sql
+        .value(READING, "SELECT pg_catalog.pg_current_snapshot()::text", &[])
+        .await?;
+    let seen = Seen::parse(&seen).ok_or_else(|| Error::Protocol {
+        doing: READING,
+        problem: format!("a snapshot of the form {seen:?}"),
+    })?;
+    let target = match target(sql, ask, captured).await? {
+        Ok(target) => target,
+        Err(answer) => return Ok(plain(answer)),
+    };
+    let maximum = match &ask.maximum {
+        Some(maximum) => maximum.clone(),
+        None => match maximum(sql, &target).await? {
+            Some(maximum) => maximum,
+            None => return Ok(plain(Answer::Empty)),
+        },
+    };
+    let statement = target.chunk(ask.after.as_ref(), &maximum, limit);
+    let (tuples, tuple_bytes) = tuples(sql, &statement, &target, bytes).await?;
+    let last = tuples
+        .last()
+        .map(|tuple| target.key_of(&tuple_bytes[tuple.clone()]))
+        .transpose()?;
+    Ok(Read {
+        answer: Answer::Rows {
+            rows: tuples.len() as u64,
+            last,
+            maximum,
+            stale: false,
+        },
+        rows: Some(Box::new(ChunkRows {
+            catalog: target.catalog,
+            bytes: tuple_bytes,
+            tuples,
+            seen,
+        })),
+    })
+}
+
+/// What the table is read by; an answer where it cannot be read.
+async fn target(sql: &Sql, ask: &ChunkAsk, captured: &TableFilter) -> Result<Result<Target, Answer>, Error> {
+    const FIND: &str = "
+        SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname || '.' || c.relname = $1 AND c.relkind IN ('r', 'p')";
+    let rows = sql.rows(READING, FIND, &[(&ask.table.id, Type::TEXT)]).await?;
+    let Some(row) = rows.first() else {
+        return Ok(Err(Answer::UnknownTable));
+    };
+    let oid = Oid(row.try_get(0).map_err(|error| Error::sql(READING, error))?);
+    let Some((_, catalog)) = catalogs(sql, &[oid]).await?.into_iter().next() else {
+        return Ok(Err(Answer::UnknownTable));
+    };
+    let Some(facts) = catalog.table.clone() else {
+        return Ok(Err(Answer::UnknownTable));
+    };
+    if !captured(&facts.schema, &facts.name) {
+        let why = "the connector does not capture it: name it in table.include.list".to_owned();
+        return Ok(Err(Answer::Failed(why)));
+    }
+    let (names, is_unique) = match &ask.table.surrogate {
+        Some(column) => (vec![column.clone()], false),
+        None if !facts.primary_key.is_empty() => (facts.primary_key.clone(), true),
+        // It may be partial, or have nulls.
+        None => match facts.unique_indexes.first() {
+            Some(columns) => (columns.clone(), false),
+            None => return Ok(Err(Answer::NoKey)),
+        },
+    };
+    let types = type_names(sql, oid).await?;
+    let key: Option<Vec<KeyColumn>> = names
+        .iter()
+        .map(|name| key_column(name, &facts, &catalog, &types))
+        .collect();
+    let Some(key) = key else {
+        let why = format!("it has no column {}", names.join(", "));
+        return Ok(Err(Answer::Failed(why)));
+    };
+    Ok(Ok(Target {
+        columns: facts.columns.clone(),
+        table: qualified(&facts.schema, &facts.name),
+        key,
+        is_unique,
+        condition: ask.table.condition.clone(),
+        catalog,
+    }))
+}
+
+/// The types of a table's columns, as SQL names them.
+async fn type_names(sql: &Sql, table: Oid) -> Result<HashMap<String, String>, Error> {
+    const QUERY: &str = "
+        SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod)
+        FROM pg_catalog.pg_attribute a WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped";
+    let rows = sql.rows(READING, QUERY, &[(&table.0, Type::OID)]).await?;
+    let pairs = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+    pairs
+        .collect::<Result<_, tokio_postgres::Error>>()
+        .map_err(|error| Error::sql(READING, error))
+}
+
+fn key_column(name: &str, facts: &TableFacts, catalog: &Catalog, types: &HashMap<String, String>) -> Option<KeyColumn> {
+    let place = facts.columns.iter().position(|column| column.name == name)?;
+    let column = &facts.columns[place];
+    let mut type_oid = column.type_oid;
+    while let Some(TypeKind::Domain { base, .. }) = catalog.type_of(type_oid).map(|facts| &facts.kind) {
+        type_oid = *base;
+    }
+    let is_enum = matches!(
+        catalog.type_of(type_oid).map(|facts| &facts.kind),
+        Some(TypeKind::Enum { .. })
+    );
+    Some(KeyColumn {
+        name: identifier(name),
+        place,
+        is_optional: !column.not_null,
+        // pgjdbc reads an enum as text.
+        type_oid: if is_enum { Oid(25) } else { type_oid },
+        type_name: types.get(name)?.clone(),
+    })
+}
+
+/// The key of the table's last row.
+async fn maximum(sql: &Sql, target: &Target) -> Result<Option<Key>, Error> {
+    let names: Vec<&str> = target.key.iter().map(|column| &*column.name).collect();
+    let statement = format!(
+        "COPY (SELECT {} FROM {}{} ORDER BY {} DESC LIMIT 1) TO STDOUT",
+        names.join(", "),
+        target.table,
+        target
+            .condition
+            .as_ref()
+            .map(|condition| format!(" WHERE {condition}"))
+            .unwrap_or_default(),
+        names.join(" DESC, "),
+    );
+    let mut lines = pin!(
+        sql.copy_out(&statement)
+            .await
+            .map_err(|error| Error::sql(READING, error))?
+    );
+    let mut found = None;
+    while let Some(line) = lines.try_next().await.map_err(|error| Error::sql(READING, error))? {
+        let mut bytes = Vec::new();
+        append(&line, names.len(), &mut bytes)?;
+        let tuple = Tuple::parse(&bytes).map_err(|error| malformed(&error))?;
+        found = Some(Key::new(
+            tuple
+                .columns()
+                .zip(&target.key)
+                .map(|(value, column)| (text(value), column.type_oid)),
+        ));
+    }
+    Ok(found)
+}
+
+/// Runs the statement of a chunk, up to a row with which there are too many bytes.
+async fn tuples(sql: &Sql, statement: &str, target: &Target, most: usize) -> Result<(Vec<Range<usize>>, Bytes), Error> {
+    let mut lines = pin!(
+        sql.copy_out(statement)
+            .await
+            .map_err(|error| Error::sql(READING, error))?
+    );
+    let (mut bytes, mut tuples) = (Vec::new(), Vec::<Range<usize>>::new());
+    let mut is_full = false;
+    while let Some(line) = lines.try_next().await.map_err(|error| Error::sql(READING, error))? {
+        if is_full {
+            // The statement is ended in order, and the connection can be used again.
+            continue;
+        }
+        let start = bytes.len();
+        append(&line, target.columns.len(), &mut bytes)?;
+        if bytes.len() > most && !tuples.is_empty() {
+            // Rows with one key are not torn apart: the next chunk begins behind that key.
+            let torn = !target.is_unique && {
+                let last = tuples.last().cloned().unwrap_or_default();
+                target.key_of(&bytes[last])? == target.key_of(&bytes[start..])?
+            };
+            if !torn {
+                bytes.truncate(start);
+                is_full = true;
+                continue;
+            }
+        }
+        tuples.push(start..bytes.len());
+    }
+    Ok((tuples, bytes.into()))
+}
+
+fn append(line: &[u8], columns: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+    append_tuple(line, columns, out).map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &dyn std::error::Error) -> Error {
+    Error::Protocol {
+        doing: READING,
+        problem: error.to_string(),
+    }
+}
+
+fn text(value: Column<'_>) -> Option<String> {
+    match value {
+        Column::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        _ => None,
+    }
+}
+
+impl Target {
+    fn key_of(&self, tuple: &[u8]) -> Result<Key, Error> {
+        let values: Vec<Option<String>> = Tuple::parse(tuple)
+            .map_err(|error| malformed(&error))?
+            .columns()
+            .map(text)
+            .collect();
+        let value = |column: &KeyColumn| (values.get(column.place).cloned().flatten(), column.type_oid);
+        Ok(Key::new(self.key.iter().map(value)))
+    }
+
+    /// The statement that reads the chunk behind a key. As Debezium's, that of the first chunk has no upper bound.
+    fn chunk(&self, after: Option<&Key>, maximum: &Key, limit: u32) -> String {
+        let columns: Vec<String> = self.columns.iter().map(|column| identifier(&column.name)).collect();
+        let names: Vec<&str> = self.key.iter().map(|column| &*column.name).collect();
+        let mut conditions = Vec::new();
+        if let Some(after) = after {
+            conditions.push(self.bound(after, true));
+            conditions.push(self.bound(maximum, false));
+        }
+        conditions.extend(self.condition.clone());
+        let conditions = match conditions.is_empty() {
+            true => String::new(),
+            false => format!(" WHERE {}", conditions.join(" AND ")),
+        };
+        // All rows with the last key come with this chunk, as the next begins behind that key.
+        let limit = match self.is_unique {
+            true => format!("LIMIT {limit}"),
+            false => format!("FETCH FIRST {limit} ROWS WITH TIES"),
+        };
+        format!(
+            "COPY (SELECT {} FROM {}{conditions} ORDER BY {} {limit}) TO STDOUT",
+            columns.join(", "),
+            self.table,
+            names.join(", "),
+        )
+    }
+
+    /// Keys behind this one, or up to it.
+    fn bound(&self, key: &Key, is_lower: bool) -> String {
+        let values: Vec<Option<String>> = key
+            .texts()
+            .zip(&self.key)
+            .map(|(text, column)| text.map(|text| format!("CAST({} AS {})", literal(text), column.type_name)))
+            .collect();
+        let has_null = self.key.iter().any(|column| column.is_optional) || values.iter().any(Option::is_none);
+        if !has_null {
+            let names: Vec<&str> = self.key.iter().map(|column| &*column.name).collect();
+            let values: Vec<String> = values.into_iter().flatten().collect();
+            let operator = if is_lower { ">" } else { "<=" };
+            return match names.as_slice() {
+                [name] => format!("{name} {operator} {}", values.concat()),
+                _ => format!("ROW({}) {operator} ROW({})", names.join(", "), values.join(", ")),
+            };
+        }
+        let greater = self.greater(&values);
+        if is_lower { greater } else { format!("NOT {greater}") }
+    }
+
+    /// Keys greater than this one, where null is the greatest of all.
+    fn greater(&self, values: &[Option<String>]) -> String {
+        let mut alternatives = Vec::new();
+        for (place, (column, value)) in self.key.iter().zip(values).enumerate() {
+            let equal = self
+                .key
+                .iter()
+                .zip(values)
+                .take(place)
+                .map(|(column, value)| match value {
+                    Some(value) => format!("({} = {value}) IS TRUE", column.name),
+                    None => format!("{} IS NULL", column.name),
+                });
+            let last = match value {
+                Some(value) => format!("({0} IS NULL OR {0} > {value})", column.name),
+                None => "false".to_owned(),
+            };
+            let terms: Vec<String> = equal.chain([last]).collect();
+            alternatives.push(format!("({})", terms.join(" AND ")));
+        }
+        format!("({})", alternatives.join(" OR "))
+    }
+}
+
+/// The time as `Instant.toString` has it.
+fn now() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let millis = i64::try_from(now.as_millis()).unwrap_or_default();
+    let (year, month, day) = calendar_date(millis.div_euclid(86_400_000));
+    let (hour, minute, second, _) = time_of_day(millis);
+    let micros = now.subsec_micros();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+}
+
+impl Edge for Windows {
+    async fn ask(&mut self, ask: &Ask, again: bool) -> Result<Option<Read>, Failure> {
+        let done = self.do_what_is_asked(ask, again).await;
+        if done.is_err() {
+            // Another try is made on a connection of its own: nobody knows what this one is in the middle of.
+            self.sql = None;
+        }
+        done.map_err(Failure::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(columns: &[(&str, bool)], is_unique: bool) -> Target {
+        let key = columns.iter().zip(0..).map(|((name, is_optional), place)| KeyColumn {
+            name: identifier(name),
+            place,
+            is_optional: *is_optional,
+            type_oid: Oid(23),
+            type_name: "integer".to_owned(),
+        });
+        let fact = |(name, _): &(&str, bool)| ColumnFacts {
+            name: (*name).to_owned(),
+            number: 1,
+            type_oid: Oid(23),
+            type_modifier: -1,
+            not_null: true,
+            default: None,
+            generated: false,
+            identity: false,
+            comment: None,
+        };
+        Target {
+            catalog: Catalog::default(),
+            columns: columns.iter().map(fact).collect(),
+            table: qualified("public", "t"),
+            key: key.collect(),
+            is_unique,
+            condition: None,
+        }
+    }
+
+    fn key(values: &[Option<&str>]) -> Key {
+        Key::new(values.iter().map(|value| (value.map(str::to_owned), Oid(23))))
+    }
+
+    #[test]
+    fn chunks_lie_between_keys() {
+        let one = target(&[("id", false)], true);
+        assert_eq!(
+            one.chunk(None, &key(&[Some("9")]), 10),
+            r#"COPY (SELECT "id" FROM "public"."t" ORDER BY "id" LIMIT 10) TO STDOUT"#
+        );
+        assert_eq!(
+            one.chunk(Some(&key(&[Some("5")])), &key(&[Some("9")]), 10),
+            r#"COPY (SELECT "id" FROM "public"."t" WHERE "id" > CAST('5' AS integer) AND "id" <= CAST('9' AS integer) ORDER BY "id" LIMIT 10) TO STDOUT"#
+        );
+        let two = Target {
+            condition: Some("(v OR w)".to_owned()),
+            ..target(&[("a", false), ("b", false)], true)
+        };
+        assert_eq!(
+            two.chunk(Some(&key(&[Some("1"), Some("2")])), &key(&[Some("8"), Some("9")]), 10),
+            r#"COPY (SELECT "a", "b" FROM "public"."t" WHERE ROW("a", "b") > ROW(CAST('1' AS integer), CAST('2' AS integer)) AND ROW("a", "b") <= ROW(CAST('8' AS integer), CAST('9' AS integer)) AND (v OR w) ORDER BY "a", "b" LIMIT 10) TO STDOUT"#
+        );
+    }
+
+    /// Postgres sorts nulls last, and compares nothing with them.
+    #[test]
+    fn keys_that_may_be_null_are_compared_as_they_are_sorted() {
+        let nullable = target(&[("a", true)], false);
+        assert_eq!(
+            nullable.chunk(Some(&key(&[Some("1")])), &key(&[None]), 10),
+            r#"COPY (SELECT "a" FROM "public"."t" WHERE (("a" IS NULL OR "a" > CAST('1' AS integer))) AND NOT ((false)) ORDER BY "a" FETCH FIRST 10 ROWS WITH TIES) TO STDOUT"#
+        );
+    }
+}

@@ -1,0 +1,699 @@
+//! A snapshot beside the stream, chunk by chunk: what is asked for next, and what that comes to.
+//!
+//! A chunk is a range of a table's keys. Before it is read, a row is written to the signal table, and another behind it: the stream
+//! brings both, and between them lies the chunk's *window*. What the stream changes of the chunk's rows within the window is newer than
+//! they are, and takes their place. What is left of them is sent where the window closes. So the order of the topic is that of
+//! the table's history, and the stream never waits.
+//!
+//! This is the state machine alone. It is told what has come, and answers with [`Effect`]s; whoever drives it reads, writes and sends.
+
+mod key;
+mod notification;
+mod signal;
+
+use std::{collections::VecDeque, mem};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+use walferry_config::JavaRegex;
+
+pub use self::{
+    key::Key,
+    notification::{Notification, Scan},
+    signal::{Action, Execute, Signal},
+};
+
+/// What has to be done because of what was met.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Something is to be looked up, read or written. Its answer comes as an [`Answer`], but for [`Ask::Close`].
+    Ask(Ask),
+    /// A notification.
+    Notify(Notification),
+    /// What is left of the window's rows is to be sent now.
+    SendWindow,
+    /// The window's rows count for nothing.
+    ClearWindow,
+    /// A blocking snapshot.
+    Block(Execute),
+    /// A message that a signal asks for.
+    Log(String),
+    /// What an operator should know.
+    Warn(String),
+    /// The same, where nothing is wrong.
+    Info(String),
+}
+
+/// What is to be looked up, read or written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ask {
+    /// The captured tables that regular expressions match.
+    Tables(Vec<String>),
+    /// A chunk.
+    Chunk(Box<ChunkAsk>),
+    /// The window of this chunk is to be closed.
+    Close {
+        /// The chunk's id.
+        chunk: String,
+    },
+}
+
+/// A chunk to read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChunkAsk {
+    /// Its id.
+    pub chunk: String,
+    /// Whether its window has to be opened first.
+    pub opens: bool,
+    /// The table.
+    pub table: Collection,
+    /// Behind which key; `None` for the table's beginning.
+    pub after: Option<Key>,
+    /// Up to which key; `None` where it is not known yet.
+    pub maximum: Option<Key>,
+}
+
+/// What has been looked up or read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// The tables of [`Ask::Tables`], for each expression its own.
+    Tables(Vec<Vec<String>>),
+    /// There is no such table.
+    UnknownTable,
+    /// The window is to be closed where the stream has brought all that was committed before this position.
+    CloseAt(u64),
+    /// It has nothing that it could be read by.
+    NoKey,
+    /// It has no row.
+    Empty,
+    /// It cannot be read, for this reason.
+    Failed(String),
+    /// Rows have been read.
+    Rows {
+        /// How many; none when the table is at its end.
+        rows: u64,
+        /// The key of the last.
+        last: Option<Key>,
+        /// The key of the last row of the table.
+        maximum: Key,
+        /// Why the rows may be older than what the stream has brought before the window: they are to be read again.
+        stale: bool,
+    },
+}
+
+/// A table to be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collection {
+    /// `schema.table`.
+    #[serde(rename = "incremental_snapshot_collections_id")]
+    pub id: String,
+    /// The end of a WHERE.
+    #[serde(rename = "incremental_snapshot_collections_additional_condition")]
+    pub condition: Option<String>,
+    /// A column to read it by.
+    #[serde(rename = "incremental_snapshot_collections_surrogate_key")]
+    pub surrogate: Option<String>,
+}
+
+/// What is asked for and not answered yet.
+#[derive(Debug, Default)]
+enum Awaited {
+    #[default]
+    Nothing,
+    Tables {
+        id: String,
+        execute: Execute,
+    },
+    Chunk,
+}
+
+/// A snapshot beside the stream, or none.
+#[derive(Debug, Default)]
+pub struct Incremental {
+    queue: VecDeque<Collection>,
+    /// The id of the signal that has asked last.
+    correlation: Option<String>,
+    /// The last key of the chunk that was read last.
+    end: Option<Key>,
+    /// The last key of the chunk that was sent last.
+    sent: Option<Key>,
+    /// The last key of the table.
+    maximum: Option<Key>,
+    chunk: Option<String>,
+    is_open: bool,
+    is_paused: bool,
+    /// Tables to be stopped: expressions or names.
+    stops: Vec<String>,
+    /// Rows of the table that were read so far.
+    rows: u64,
+    /// The table that was read last.
+    current: Option<String>,
+    awaited: Awaited,
+    /// Signals that came while an answer is awaited.
+    waiting: VecDeque<Signal>,
+    /// Whether the window's rows may be older than what the stream has brought.
+    is_stale: bool,
+    /// Blocking snapshots that have not ended, in order.
+    blocking: VecDeque<Execute>,
+    /// Whether [`Incremental::kept`] says something else than when it was asked last.
+    has_changed: bool,
+}
+
+const COLLECTIONS: &str = "incremental_snapshot_collections";
+const PRIMARY_KEY: &str = "incremental_snapshot_primary_key";
+const MAXIMUM_KEY: &str = "incremental_snapshot_maximum_key";
+const CORRELATION_ID: &str = "incremental_snapshot_correlation_id";
+/// Keys of classes that Debezium's form is not known for: Walferry's own member, which Debezium passes over.
+const OWN_KEYS: &str = "walferry_incremental_snapshot_keys";
+/// Blocking snapshots that have not ended: Walferry's own member, too.
+const BLOCKING: &str = "walferry_blocking_snapshots";
+/// All members of an offset that tell of snapshots that signals have asked for.
+pub const MEMBERS: [&str; 6] = [
+    COLLECTIONS,
+    PRIMARY_KEY,
+    MAXIMUM_KEY,
+    CORRELATION_ID,
+    OWN_KEYS,
+    BLOCKING,
+];
+
+/// The texts of the keys, where they are not kept as Debezium does.
+#[derive(Serialize, Deserialize)]
+struct OwnKeys {
+    primary: Option<Vec<Option<String>>>,
+    maximum: Option<Vec<Option<String>>>,
+}
+
+impl Incremental {
+    /// Goes on with what an offset tells of. What cannot be read of it is told: the table then begins again.
+    pub fn from_offset(members: &Map<String, Json>) -> (Self, Option<String>) {
+        let blocking = members.get(BLOCKING).cloned().unwrap_or_default();
+        let mut snapshot = Self {
+            blocking: serde_json::from_value(blocking).unwrap_or_default(),
+            ..Self::default()
+        };
+        let text = |name: &str| members.get(name).and_then(Json::as_str);
+        let Some(collections) = text(COLLECTIONS) else {
+            return (snapshot, None);
+        };
+        match serde_json::from_str(collections) {
+            Ok(queue) => snapshot.queue = queue,
+            Err(error) => {
+                let told = format!(
+                    "the offset tells of an incremental snapshot that is under way, and its list of tables cannot be read \
+                     ({error}): ask for the snapshot again"
+                );
+                snapshot.has_changed = true;
+                return (snapshot, Some(told));
+            }
+        }
+        snapshot.correlation = text(CORRELATION_ID).map(str::to_owned);
+        let read = |name: &str| text(name).map_or(Ok(None), Key::read);
+        let told = match (own_keys(members), read(PRIMARY_KEY), read(MAXIMUM_KEY)) {
+            (Some(own), ..) => {
+                snapshot.sent = own.primary.map(Key::of_texts);
+                snapshot.maximum = own.maximum.map(Key::of_texts);
+                None
+            }
+            (None, Ok(sent), Ok(maximum)) => {
+                (snapshot.sent, snapshot.maximum) = (sent, maximum);
+                None
+            }
+            (None, Err(why), _) | (None, _, Err(why)) => {
+                let table = snapshot.queue.front().map_or("", |table| &table.id);
+                Some(format!(
+                    "the offset tells of an incremental snapshot of {table} that is under way, and the key that it goes on behind \
+                     cannot be read ({why}): the table is read from its beginning"
+                ))
+            }
+        };
+        snapshot.end.clone_from(&snapshot.sent);
+        (snapshot, told)
+    }
+
+    /// What an offset tells of it; empty where there is none.
+    pub fn kept(&mut self) -> Map<String, Json> {
+        self.has_changed = false;
+        let mut members = Map::new();
+        if !self.blocking.is_empty() {
+            let blocking = serde_json::to_value(&self.blocking).unwrap_or_default();
+            members.insert(BLOCKING.into(), blocking);
+        }
+        if self.queue.is_empty() {
+            return members;
+        }
+        let collections = serde_json::to_string(&self.queue).unwrap_or_default();
+        members.insert(COLLECTIONS.into(), collections.into());
+        members.insert(CORRELATION_ID.into(), self.correlation.clone().into());
+        let (sent, maximum) = (self.sent.as_ref(), self.maximum.as_ref());
+        let keys = Key::serialised(sent).zip(Key::serialised(maximum));
+        if keys.is_none() {
+            let texts = |key: &Key| key.texts().map(|text| text.map(str::to_owned)).collect();
+            let own = OwnKeys {
+                primary: sent.map(texts),
+                maximum: maximum.map(texts),
+            };
+            members.insert(OWN_KEYS.into(), serde_json::to_value(own).unwrap_or_default());
+        }
+        let nothing = || Key::serialised(None).unwrap_or_default();
+        let (sent, maximum) = keys.unwrap_or_else(|| (nothing(), nothing()));
+        members.insert(PRIMARY_KEY.into(), sent.into());
+        members.insert(MAXIMUM_KEY.into(), maximum.into());
+        members
+    }
+
+    /// Whether [`Incremental::kept`] has to be asked again.
+    pub const fn has_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    /// Whether tables are left.
+    pub fn is_running(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Whether it was asked to pause.
+    pub const fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// Whether the stream is between the rows that open and close the window.
+    pub const fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Whether a chunk's window is to come in the stream, or has begun and not ended.
+    pub const fn has_chunk(&self) -> bool {
+        self.chunk.is_some()
+    }
+
+    /// The tables that are left, and the one that is being read first.
+    pub fn tables(&self) -> impl Iterator<Item = &str> {
+        self.queue.iter().map(|table| &*table.id)
+    }
+
+    /// Rows of the first of these tables that were read so far.
+    pub const fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The id of the chunk that is being read.
+    pub fn chunk(&self) -> Option<&str> {
+        self.chunk.as_deref()
+    }
+
+    /// The keys that the present chunk lies between, for those who watch: behind the first, up to the second, of a table up to the third.
+    pub const fn range(&self) -> (Option<&Key>, Option<&Key>, Option<&Key>) {
+        (self.sent.as_ref(), self.end.as_ref(), self.maximum.as_ref())
+    }
+
+    /// A session begins: one that is under way goes on with its next chunk.
+    pub fn begin(&mut self, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
+        let mut effects: Vec<Effect> = self.blocking.iter().cloned().map(Effect::Block).collect();
+        if self.is_running() && self.chunk.is_none() {
+            effects.push(Effect::Info(format!(
+                "an incremental snapshot is under way and goes on with {}",
+                self.queue[0].id
+            )));
+            self.read(id, &mut effects);
+        }
+        effects
+    }
+
+    /// A blocking snapshot has ended, or is given up.
+    pub fn blocking_ended(&mut self) {
+        self.blocking.pop_front();
+        self.has_changed = true;
+    }
+
+    /// A signal. Those of windows count at once, others when what is under way is answered.
+    pub fn signal(&mut self, signal: Signal, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match (signal.kind.as_str(), &self.awaited) {
+            ("snapshot-window-open" | "snapshot-window-close", _) | (_, Awaited::Nothing) => {
+                self.follow(signal, id, &mut effects);
+            }
+            _ => self.waiting.push_back(signal),
+        }
+        effects
+    }
+
+    /// What was asked for is here.
+    pub fn answer(&mut self, answer: Answer, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match (mem::take(&mut self.awaited), answer) {
+            (Awaited::Tables { id: of, execute }, Answer::Tables(found)) => {
+                self.add(of, execute, found, id, &mut effects);
+            }
+            (Awaited::Tables { id: of, .. }, Answer::Failed(why)) => effects.push(Effect::Warn(format!(
+                "signal {of:?} is not followed: the captured tables cannot be listed: {why}"
+            ))),
+            (Awaited::Chunk, answer) => self.chunk_read(answer, id, &mut effects),
+            (awaited, _) => self.awaited = awaited,
+        }
+        while matches!(self.awaited, Awaited::Nothing)
+            && let Some(signal) = self.waiting.pop_front()
+        {
+            self.follow(signal, id, &mut effects);
+        }
+        effects
+    }
+
+    /// The stream has brought something that makes the window's rows of no use: they are read again.
+    pub const fn spoil(&mut self) {
+        self.is_stale = true;
+    }
+
+    fn follow(&mut self, signal: Signal, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
+        let action = match signal.action() {
+            Ok(action) => action,
+            Err(why) => {
+                let Signal { id, .. } = signal;
+                effects.push(Effect::Warn(format!("signal {id:?} is not followed: {why}")));
+                return;
+            }
+        };
+        match action {
+            Action::Open => self.open(&signal.id, effects),
+            Action::Close => self.close(&signal.id, id, effects),
+            Action::Execute(execute) if execute.blocking => {
+                effects.push(Effect::Info(format!(
+                    "signal {:?} asks for a blocking snapshot of {}",
+                    signal.id,
+                    execute.tables.join(", ")
+                )));
+                self.blocking.push_back(execute.clone());
+                self.has_changed = true;
+                effects.push(Effect::Block(execute));
+            }
+            Action::Execute(execute) => {
+                effects.push(Effect::Info(format!(
+                    "signal {:?} asks for an incremental snapshot of {}",
+                    signal.id,
+                    execute.tables.join(", ")
+                )));
+                effects.push(Effect::Ask(Ask::Tables(execute.tables.clone())));
+                self.awaited = Awaited::Tables { id: signal.id, execute };
+            }
+            Action::Stop(None) => effects.push(Effect::Warn(format!(
+                "signal {:?} is not followed: a blocking snapshot cannot be stopped",
+                signal.id
+            ))),
+            Action::Stop(Some(_)) if !self.is_running() => effects.push(Effect::Warn(format!(
+                "signal {:?} is not followed: there is no incremental snapshot to stop",
+                signal.id
+            ))),
+            Action::Stop(Some(tables)) if tables.is_empty() => self.stops.push(".*".to_owned()),
+            Action::Stop(Some(tables)) => self.stops.extend(tables),
+            Action::Pause => self.pause(&signal.id, effects),
+            Action::Resume => self.resume(&signal.id, id, effects),
+            Action::Log(message) => effects.push(Effect::Log(message)),
+        }
+    }
+
+    fn pause(&mut self, of: &str, effects: &mut Vec<Effect>) {
+        if !self.is_running() || self.is_paused {
+            effects.push(Effect::Warn(format!(
+                "signal {of:?} is not followed: there is no incremental snapshot to pause"
+            )));
+            return;
+        }
+        self.is_paused = true;
+        effects.push(Effect::Info("the incremental snapshot pauses".to_owned()));
+        self.notify(effects, Notification::paused);
+    }
+
+    fn resume(&mut self, of: &str, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
+        if !self.is_running() || !self.is_paused {
+            effects.push(Effect::Warn(format!(
+                "signal {of:?} is not followed: there is no incremental snapshot that pauses"
+            )));
+            return;
+        }
+        self.is_paused = false;
+        effects.push(Effect::Info("the incremental snapshot goes on".to_owned()));
+        self.notify(effects, Notification::resumed);
+        self.read(id, effects);
+    }
+
+    fn is_expected(&self, of: &str) -> bool {
+        self.chunk.as_ref().is_some_and(|chunk| of.starts_with(&**chunk))
+    }
+
+    fn open(&mut self, of: &str, effects: &mut Vec<Effect>) {
+        match self.is_expected(of) {
+            true => self.is_open = true,
+            false => effects.push(self.not_expected(of)),
+        }
+    }
+
+    fn close(&mut self, of: &str, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
+        if !self.is_expected(of) {
+            effects.push(self.not_expected(of));
+            return;
+        }
+        if !self.is_open {
+            // Without its beginning, nobody knows what the stream has changed in the window.
+            self.is_stale = true;
+        }
+        (self.is_open, self.chunk) = (false, None);
+        if mem::take(&mut self.is_stale) {
+            effects.push(Effect::ClearWindow);
+            self.end.clone_from(&self.sent);
+        } else {
+            effects.push(Effect::SendWindow);
+            if self.sent != self.end {
+                self.sent.clone_from(&self.end);
+                self.has_changed = true;
+            }
+        }
+        self.read(id, effects);
+    }
+
+    fn not_expected(&self, of: &str) -> Effect {
+        Effect::Info(match &self.chunk {
+            Some(chunk) => format!("the window {of} is passed over: that of chunk {chunk} is awaited"),
+            None => format!("the window {of} is passed over: no chunk is being read"),
+        })
+    }
+
+    /// Adds tables that a signal asks for.
+    fn add(
+        &mut self,
+        of: String,
+        execute: Execute,
+        found: Vec<Vec<String>>,
+        id: &mut dyn FnMut() -> String,
+        effects: &mut Vec<Effect>,
+    ) {
+        let begins = !self.is_running();
+        let mut tables: Vec<String> = Vec::new();
+        for (expression, found) in execute.tables.iter().zip(found) {
+            // What matches nothing may be the name of a table that nobody has heard of yet.
+            let found = if found.is_empty() {
+                vec![expression.clone()]
+            } else {
+                found
+            };
+            for table in found {
+                if !tables.contains(&table) {
+                    tables.push(table);
+                }
+            }
+        }
+        for table in tables {
+            let condition = execute.condition(&table);
+            let collection = Collection {
+                condition: (!condition.is_empty()).then(|| format!("({condition})")),
+                surrogate: (!execute.surrogate.is_empty()).then(|| execute.surrogate.clone()),
+                id: unquoted(&table),
+            };
+            self.queue.push_back(collection);
+        }
+        self.correlation = Some(of);
+        self.has_changed = true;
+        if begins {
+            self.notify(effects, Notification::started);
+            self.read(id, effects);
+        }
+    }
+
+    /// The next chunk, if there is one.
+    fn read(&mut self, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
+        self.stop(effects);
+        if !self.is_running() || self.is_paused {
+            return;
+        }
+        // One that is open already, where it was paused and goes on at once, is replaced: its rows are sent with this one's, and the
+        // stream goes on taking the place of both.
+        self.chunk = Some(id());
+        self.ask(true, effects);
+    }
+
+    fn ask(&mut self, opens: bool, effects: &mut Vec<Effect>) {
+        let (Some(chunk), Some(table)) = (self.chunk.clone(), self.queue.front().cloned()) else {
+            return;
+        };
+        self.current = Some(table.id.clone());
+        self.awaited = Awaited::Chunk;
+        effects.push(Effect::Ask(Ask::Chunk(Box::new(ChunkAsk {
+            chunk,
+            opens,
+            table,
+            after: self.end.clone(),
+            maximum: self.maximum.clone(),
+        }))));
+    }
+
+    fn chunk_read(&mut self, answer: Answer, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
+        let table = self.current.clone().unwrap_or_default();
+        let scan = match answer {
+            Answer::UnknownTable => Scan::UnknownSchema,
+            Answer::NoKey => Scan::NoPrimaryKey,
+            Answer::Empty => Scan::Empty,
+            Answer::Failed(why) => {
+                effects.push(Effect::Warn(format!(
+                    "the incremental snapshot of {table} is given up, as it cannot be read: {why}"
+                )));
+                Scan::SqlException
+            }
+            Answer::Tables(_) | Answer::CloseAt(_) => return,
+            Answer::Rows {
+                rows,
+                last,
+                maximum,
+                stale,
+            } => {
+                if self.maximum.is_none() {
+                    self.maximum = Some(maximum);
+                    self.has_changed = true;
+                }
+                self.rows += rows;
+                self.is_stale |= stale;
+                if rows > 0 {
+                    self.end = last;
+                    let end = self.end.as_ref().map(Key::told).unwrap_or_default();
+                    let maximum = self.maximum.as_ref().map(Key::told).unwrap_or_default();
+                    self.notify(effects, |ids, of| {
+                        Notification::in_progress(ids, of, &table, maximum, end)
+                    });
+                    self.ask_to_close(effects);
+                    return;
+                }
+                Scan::Succeeded
+            }
+        };
+        if let Some(told) = scan.told(&table) {
+            effects.push(told);
+        }
+        let rows = self.rows;
+        self.notify(effects, |ids, of| Notification::scanned(ids, of, &table, rows, scan));
+        if scan == Scan::Succeeded {
+            effects.push(Effect::Info(format!(
+                "the incremental snapshot of {table} is complete: {rows} rows"
+            )));
+            self.rows = 0;
+        }
+        self.next(effects);
+        let _ = id;
+        match self.is_running() {
+            true => self.ask(false, effects),
+            false => self.ask_to_close(effects),
+        }
+    }
+
+    fn ask_to_close(&self, effects: &mut Vec<Effect>) {
+        if let Some(chunk) = self.chunk.clone() {
+            effects.push(Effect::Ask(Ask::Close { chunk }));
+        }
+    }
+
+    /// The table at the head is done with.
+    fn next(&mut self, effects: &mut Vec<Effect>) {
+        self.queue.pop_front();
+        (self.end, self.sent, self.maximum) = (None, None, None);
+        self.has_changed = true;
+        if !self.is_running() {
+            effects.push(Effect::Info("the incremental snapshot is complete".to_owned()));
+            self.notify(effects, |_, of| Notification::completed(of));
+            self.correlation = None;
+        }
+    }
+
+    /// Does what `stop-snapshot` has asked for. The table that is being read comes last, as in Debezium.
+    fn stop(&mut self, effects: &mut Vec<Effect>) {
+        let stops = mem::take(&mut self.stops);
+        if stops.is_empty() || !self.is_running() {
+            return;
+        }
+        let (mut stopped, mut current) = (Vec::new(), None);
+        for stop in stops {
+            let expression = JavaRegex::new(&stop).ok();
+            let matches = |table: &str| match &expression {
+                Some(expression) => expression.matches(table) || unquoted(&stop) == table,
+                None => unquoted(&stop) == table,
+            };
+            let found: Vec<String> = self
+                .tables()
+                .filter(|table| matches(table))
+                .map(str::to_owned)
+                .collect();
+            if found.is_empty() {
+                effects.push(Effect::Warn(format!(
+                    "{stop} cannot be stopped: the incremental snapshot has no such table"
+                )));
+            }
+            for table in found {
+                if self.current.as_ref() == Some(&table) {
+                    current = Some(table);
+                    continue;
+                }
+                self.queue.retain(|queued| queued.id != table);
+                stopped.push(table);
+            }
+        }
+        self.has_changed = true;
+        if let Some(current) = current {
+            self.rows = 0;
+            stopped.push(current);
+            self.next(effects);
+        } else if !self.is_running() {
+            self.correlation = None;
+        }
+        effects.push(Effect::Info(format!(
+            "stopped the incremental snapshot of {}",
+            stopped.join(", ")
+        )));
+        self.notify(effects, |_, of| Notification::aborted(of, &stopped));
+    }
+
+    fn notify(&self, effects: &mut Vec<Effect>, make: impl FnOnce(String, Option<String>) -> Notification) {
+        let tables: Vec<&str> = self.tables().collect();
+        effects.push(Effect::Notify(make(tables.join(","), self.correlation.clone())));
+    }
+}
+
+fn own_keys(members: &Map<String, Json>) -> Option<OwnKeys> {
+    serde_json::from_value(members.get(OWN_KEYS)?.clone()).ok()
+}
+
+/// A table's name without the quotes around its parts.
+fn unquoted(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut quoted = false;
+    let mut rest = name.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '"' if quoted && rest.peek() == Some(&'"') => {
+                rest.next();
+                out.push('"');
+            }
+            '"' => quoted = !quoted,
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

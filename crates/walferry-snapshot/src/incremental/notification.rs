@@ -1,0 +1,123 @@
+//! What is told of a snapshot while it goes on.
+
+use super::Effect;
+
+/// A notification, as Debezium words it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notification {
+    /// The id of the signal; `None` for one that is made up.
+    pub id: Option<String>,
+    /// `Incremental Snapshot` or `Initial Snapshot`.
+    pub aggregate: &'static str,
+    /// Such as `STARTED`.
+    pub kind: &'static str,
+    /// Details, without the connector's name.
+    pub data: Vec<(&'static str, String)>,
+}
+
+/// How the reading of a table has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scan {
+    /// It has no row.
+    Empty,
+    /// It has no key.
+    NoPrimaryKey,
+    /// It cannot be read.
+    SqlException,
+    /// All of it is read.
+    Succeeded,
+    /// There is no such table.
+    UnknownSchema,
+}
+
+impl Scan {
+    const fn status(self) -> &'static str {
+        match self {
+            Self::Empty => "EMPTY",
+            Self::NoPrimaryKey => "NO_PRIMARY_KEY",
+            Self::SqlException => "SQL_EXCEPTION",
+            Self::Succeeded => "SUCCEEDED",
+            Self::UnknownSchema => "UNKNOWN_SCHEMA",
+        }
+    }
+
+    /// What an operator should know of it.
+    pub(super) fn told(self, table: &str) -> Option<Effect> {
+        match self {
+            Self::Empty => Some(Effect::Info(format!(
+                "the incremental snapshot of {table} finds no row"
+            ))),
+            Self::NoPrimaryKey => Some(Effect::Warn(format!(
+                "the incremental snapshot of {table} is given up: the table has neither a primary key nor a unique index to read it \
+                 by; name a column in \"surrogate-key\", or ask for a blocking snapshot"
+            ))),
+            Self::UnknownSchema => Some(Effect::Warn(format!(
+                "the incremental snapshot of {table} is given up: there is no such table"
+            ))),
+            Self::SqlException | Self::Succeeded => None,
+        }
+    }
+}
+
+const INCREMENTAL: &str = "Incremental Snapshot";
+
+impl Notification {
+    fn incremental(id: Option<String>, kind: &'static str, data: Vec<(&'static str, String)>) -> Self {
+        Self {
+            id,
+            aggregate: INCREMENTAL,
+            kind,
+            data,
+        }
+    }
+
+    pub(super) fn started(tables: String, id: Option<String>) -> Self {
+        Self::incremental(id, "STARTED", vec![("data_collections", tables)])
+    }
+
+    pub(super) fn paused(tables: String, id: Option<String>) -> Self {
+        Self::incremental(id, "PAUSED", vec![("data_collections", tables)])
+    }
+
+    pub(super) fn resumed(tables: String, id: Option<String>) -> Self {
+        Self::incremental(id, "RESUMED", vec![("data_collections", tables)])
+    }
+
+    pub(super) fn in_progress(tables: String, id: Option<String>, table: &str, maximum: String, last: String) -> Self {
+        let data = vec![
+            ("data_collections", tables),
+            ("current_collection_in_progress", table.to_owned()),
+            ("maximum_key", maximum),
+            ("last_processed_key", last),
+        ];
+        Self::incremental(id, "IN_PROGRESS", data)
+    }
+
+    pub(super) fn scanned(tables: String, id: Option<String>, table: &str, rows: u64, scan: Scan) -> Self {
+        let data = vec![
+            ("data_collections", tables),
+            ("scanned_collection", table.to_owned()),
+            ("total_rows_scanned", rows.to_string()),
+            ("status", scan.status().to_owned()),
+        ];
+        Self::incremental(id, "TABLE_SCAN_COMPLETED", data)
+    }
+
+    pub(super) fn completed(id: Option<String>) -> Self {
+        Self::incremental(id, "COMPLETED", Vec::new())
+    }
+
+    pub(super) fn aborted(id: Option<String>, stopped: &[String]) -> Self {
+        Self::incremental(id, "ABORTED", vec![("data_collections", stopped.join(","))])
+    }
+
+    /// One of a snapshot before the stream, or in its place.
+    pub fn initial(kind: &'static str, data: Vec<(&'static str, String)>) -> Self {
+        Self {
+            id: None,
+            aggregate: "Initial Snapshot",
+            kind,
+            data,
+        }
+    }
+}

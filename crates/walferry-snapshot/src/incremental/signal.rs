@@ -1,0 +1,258 @@
+//! Signals: what an operator asks of a running connector.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+use walferry_config::JavaRegex;
+
+/// A signal as it came: a row of the signal table, a line of a file, a record, a request.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Signal {
+    /// Its id, which notifications refer to.
+    pub id: String,
+    /// What is wanted, such as `execute-snapshot`.
+    pub kind: String,
+    /// Details as JSON; may be empty.
+    pub data: String,
+}
+
+/// What a signal asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// `execute-snapshot`.
+    Execute(Execute),
+    /// `stop-snapshot` of these tables, or of all; `None` for a blocking one, which cannot be stopped.
+    Stop(Option<Vec<String>>),
+    /// `pause-snapshot`.
+    Pause,
+    /// `resume-snapshot`.
+    Resume,
+    /// `log`.
+    Log(String),
+    /// `snapshot-window-open`.
+    Open,
+    /// `snapshot-window-close`.
+    Close,
+}
+
+/// `execute-snapshot`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Execute {
+    /// Regular expressions for tables, or their names.
+    pub tables: Vec<String>,
+    /// Whether the stream stands still meanwhile.
+    pub blocking: bool,
+    /// For tables that match the first, what is said of their rows: the end of a WHERE, and a whole SELECT for a blocking snapshot.
+    pub conditions: Vec<Condition>,
+    /// A column to read the tables by, in the place of their keys; may be empty.
+    pub surrogate: String,
+}
+
+/// What is said of the rows of some tables.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// A regular expression for the tables, whatever the case of their letters.
+    tables: String,
+    filter: String,
+}
+
+impl Condition {
+    fn is_of(&self, table: &str) -> bool {
+        JavaRegex::ignoring_case(&self.tables).is_ok_and(|tables| tables.matches(table))
+    }
+}
+
+impl Execute {
+    /// What is said of the rows of a table; empty for nothing.
+    pub fn condition(&self, table: &str) -> &str {
+        let found = self.conditions.iter().find(|condition| condition.is_of(table));
+        found.map_or("", |condition| &condition.filter)
+    }
+
+    /// Whether a blocking snapshot reads a table.
+    pub fn reads(&self, table: &str) -> bool {
+        let matches = |expression: &String| match JavaRegex::ignoring_case(expression) {
+            Ok(expression) => expression.matches(table),
+            Err(_) => expression == table,
+        };
+        self.tables.iter().any(matches)
+    }
+}
+
+impl Signal {
+    /// From an object of `id`, `type` and `data`, as files and topics have it.
+    pub fn from_json(json: &Json) -> Option<Self> {
+        let text = |name: &str| json.get(name)?.as_str().map(str::to_owned);
+        Some(Self {
+            id: text("id").unwrap_or_default(),
+            kind: text("type")?,
+            data: match json.get("data") {
+                None | Some(Json::Null) => String::new(),
+                Some(Json::String(text)) => text.clone(),
+                Some(data) => data.to_string(),
+            },
+        })
+    }
+
+    /// What it asks for, or why it cannot be followed.
+    pub fn action(&self) -> Result<Action, String> {
+        match self.kind.as_str() {
+            "snapshot-window-open" => return Ok(Action::Open),
+            "snapshot-window-close" => return Ok(Action::Close),
+            "execute-snapshot" | "stop-snapshot" | "pause-snapshot" | "resume-snapshot" | "log" => {}
+            other => {
+                return Err(format!(
+                    "its type {other:?} is none of execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot and log"
+                ));
+            }
+        }
+        let data = match self.data.trim() {
+            "" => Map::new(),
+            text => Map::from_json(text)?,
+        };
+        match self.kind.as_str() {
+            "execute-snapshot" => execute(&data).map(Action::Execute),
+            "stop-snapshot" => match is_blocking(&data)? {
+                true => Ok(Action::Stop(None)),
+                false => tables(&data).map(|tables| Action::Stop(Some(tables))),
+            },
+            "pause-snapshot" => Ok(Action::Pause),
+            "resume-snapshot" => Ok(Action::Resume),
+            _ => match data.get("message").and_then(Json::as_str) {
+                Some(message) if !message.is_empty() => Ok(Action::Log(message.to_owned())),
+                _ => Err("its data has no \"message\"".to_owned()),
+            },
+        }
+    }
+}
+
+trait FromJson: Sized {
+    fn from_json(text: &str) -> Result<Self, String>;
+}
+
+impl FromJson for Map<String, Json> {
+    fn from_json(text: &str) -> Result<Self, String> {
+        match Json::from_str(text) {
+            Ok(Json::Object(data)) => Ok(data),
+            Ok(_) => Err("its data is no JSON object".to_owned()),
+            // The position tells enough; the data may be long.
+            Err(error) => Err(format!("its data is no JSON: {error}")),
+        }
+    }
+}
+
+fn execute(data: &Map<String, Json>) -> Result<Execute, String> {
+    let tables = tables(data)?;
+    if tables.is_empty() {
+        return Err("its data names no \"data-collections\"".to_owned());
+    }
+    let conditions = match data.get("additional-conditions") {
+        None | Some(Json::Null) => Vec::new(),
+        Some(Json::Array(conditions)) => conditions.iter().map(condition).collect::<Result<_, _>>()?,
+        Some(_) => return Err("\"additional-conditions\" is no list".to_owned()),
+    };
+    let surrogate = data.get("surrogate-key").and_then(Json::as_str).unwrap_or_default();
+    Ok(Execute {
+        tables,
+        blocking: is_blocking(data)?,
+        conditions,
+        surrogate: if surrogate.trim().is_empty() { "" } else { surrogate }.to_owned(),
+    })
+}
+
+fn condition(json: &Json) -> Result<Condition, String> {
+    let text = |name: &str| {
+        let text = json.get(name).and_then(Json::as_str);
+        text.ok_or_else(|| format!("an element of \"additional-conditions\" has no {name:?}"))
+    };
+    let (tables, filter) = (text("data-collection")?, text("filter")?);
+    JavaRegex::ignoring_case(tables).map_err(|error| format!("{tables:?} is no regular expression: {error}"))?;
+    Ok(Condition {
+        tables: tables.to_owned(),
+        filter: filter.to_owned(),
+    })
+}
+
+fn is_blocking(data: &Map<String, Json>) -> Result<bool, String> {
+    match data.get("type").and_then(Json::as_str).unwrap_or("incremental") {
+        word if word.eq_ignore_ascii_case("incremental") => Ok(false),
+        word if word.eq_ignore_ascii_case("blocking") => Ok(true),
+        other => Err(format!("\"type\" is {other:?}, and may be incremental or blocking")),
+    }
+}
+
+fn tables(data: &Map<String, Json>) -> Result<Vec<String>, String> {
+    match data.get("data-collections") {
+        None | Some(Json::Null) => Ok(Vec::new()),
+        Some(Json::Array(tables)) => {
+            let name = |table: &Json| table.as_str().map(|table| table.trim().to_owned());
+            let names: Option<Vec<String>> = tables.iter().map(name).collect();
+            names.ok_or_else(|| "\"data-collections\" holds something else than texts".to_owned())
+        }
+        Some(_) => Err("\"data-collections\" is no list".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signal(kind: &str, data: &str) -> Signal {
+        Signal {
+            id: "1".into(),
+            kind: kind.into(),
+            data: data.into(),
+        }
+    }
+
+    #[test]
+    fn signals_say_what_is_wanted() {
+        let action = |kind, data| signal(kind, data).action().unwrap();
+        assert_eq!(action("snapshot-window-open", "no JSON"), Action::Open);
+        assert_eq!(action("pause-snapshot", ""), Action::Pause);
+        assert_eq!(action("log", r#"{"message": "at {}"}"#), Action::Log("at {}".into()));
+        assert_eq!(action("stop-snapshot", ""), Action::Stop(Some(vec![])));
+        assert_eq!(action("stop-snapshot", r#"{"type": "blocking"}"#), Action::Stop(None));
+        let Action::Execute(execute) = action(
+            "execute-snapshot",
+            r#"{"data-collections": [" public.a ", "s.*"], "type": "INCREMENTAL", "surrogate-key": " ",
+                "additional-conditions": [{"data-collection": "PUBLIC.a", "filter": "id > 3"}]}"#,
+        ) else {
+            panic!("it is a snapshot")
+        };
+        assert_eq!(execute.tables, ["public.a", "s.*"]);
+        assert!(!execute.blocking && execute.surrogate.is_empty());
+        assert_eq!(
+            (execute.condition("public.a"), execute.condition("public.b")),
+            ("id > 3", "")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_followed_says_why() {
+        let cases = [
+            ("reboot", "", "none of"),
+            ("log", "{}", "no \"message\""),
+            ("log", "{", "no JSON"),
+            ("log", "[]", "no JSON object"),
+            ("execute-snapshot", "", "names no"),
+            ("execute-snapshot", r#"{"data-collections": []}"#, "names no"),
+            ("execute-snapshot", r#"{"data-collections": [1]}"#, "than texts"),
+            (
+                "execute-snapshot",
+                r#"{"data-collections": ["a"], "type": "full"}"#,
+                "\"full\"",
+            ),
+            (
+                "execute-snapshot",
+                r#"{"data-collections": ["a"], "additional-conditions": [{"filter": "true"}]}"#,
+                "data-collection",
+            ),
+        ];
+        for (kind, data, why) in cases {
+            let told = signal(kind, data).action().unwrap_err();
+            assert!(told.contains(why), "{kind} {data}: {told}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+use walferry_pgoutput::Oid;
+
+use super::*;
+
+/// A snapshot, and what it has asked for and told.
+struct Driven {
+    snapshot: Incremental,
+    chunks: u32,
+    asked: VecDeque<Ask>,
+    told: Vec<String>,
+    /// How often a window was sent, and how often thrown away.
+    sent: u32,
+    cleared: u32,
+}
+
+impl Driven {
+    fn new() -> Self {
+        Self {
+            snapshot: Incremental::default(),
+            chunks: 0,
+            asked: VecDeque::new(),
+            told: Vec::new(),
+            sent: 0,
+            cleared: 0,
+        }
+    }
+
+    fn take(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Ask(ask) => self.asked.push_back(ask),
+                Effect::Notify(told) => self.told.push(
+                    [told.kind]
+                        .into_iter()
+                        .chain(told.data.iter().map(|(_, value)| value.as_str()))
+                        .collect::<Vec<_>>()
+                        .join(" "),
+                ),
+                Effect::SendWindow => self.sent += 1,
+                Effect::ClearWindow => self.cleared += 1,
+                Effect::Warn(text) => self.told.push(format!("! {text}")),
+                Effect::Block(_) | Effect::Log(_) | Effect::Info(_) => {}
+            }
+        }
+    }
+
+    fn signal(&mut self, kind: &str, data: &str) {
+        let signal = Signal {
+            id: "s".into(),
+            kind: kind.into(),
+            data: data.into(),
+        };
+        let effects = self.snapshot.signal(signal, &mut next_id(&mut self.chunks));
+        self.take(effects);
+    }
+
+    /// A window's row of the chunk that was asked for last.
+    fn window(&mut self, kind: &str) {
+        let id = format!("chunk{}-{kind}", self.chunks);
+        let signal = Signal {
+            id,
+            kind: format!("snapshot-window-{kind}"),
+            data: String::new(),
+        };
+        let effects = self.snapshot.signal(signal, &mut next_id(&mut self.chunks));
+        self.take(effects);
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        self.asked.pop_front();
+        let effects = self.snapshot.answer(answer, &mut next_id(&mut self.chunks));
+        self.take(effects);
+    }
+
+    fn rows(&mut self, rows: u64, last: i64) {
+        self.answer(Answer::Rows {
+            rows,
+            last: Some(key(last)),
+            maximum: key(25),
+            stale: false,
+        });
+    }
+
+    /// Begins with these tables.
+    fn execute(&mut self, tables: &[&str]) {
+        let list = serde_json::to_string(tables).unwrap();
+        self.signal("execute-snapshot", &format!("{{\"data-collections\": {list}}}"));
+        self.answer(Answer::Tables(vec![Vec::new(); tables.len()]));
+    }
+
+    /// The present chunk's window closes, and the next chunk is asked for.
+    fn close(&mut self) {
+        assert!(
+            matches!(self.asked.pop_front(), Some(Ask::Close { .. })),
+            "it is to be closed"
+        );
+        self.window("open");
+        self.window("close");
+    }
+
+    fn chunk(&self) -> &ChunkAsk {
+        match self.asked.front() {
+            Some(Ask::Chunk(ask)) => ask,
+            other => panic!("no chunk is asked for, but {other:?}"),
+        }
+    }
+}
+
+fn next_id(count: &mut u32) -> impl FnMut() -> String {
+    move || {
+        *count += 1;
+        format!("chunk{count}")
+    }
+}
+
+fn key(id: i64) -> Key {
+    Key::new([(Some(id.to_string()), Oid(20))])
+}
+
+#[test]
+fn chunks_follow_each_other_up_to_the_end_of_the_last_table() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a", "public.b"]);
+    assert!(driven.chunk().opens && driven.chunk().after.is_none() && driven.chunk().maximum.is_none());
+    driven.rows(10, 10);
+    driven.close();
+    assert_eq!(
+        (driven.chunk().after.clone(), driven.chunk().maximum.clone()),
+        (Some(key(10)), Some(key(25)))
+    );
+    driven.rows(0, 0);
+    // The next table is read within the same window.
+    assert!(!driven.chunk().opens && driven.chunk().after.is_none());
+    assert_eq!(driven.chunk().table.id, "public.b");
+    driven.answer(Answer::Empty);
+    driven.close();
+    assert!(driven.asked.is_empty() && !driven.snapshot.is_running());
+    assert_eq!(driven.sent, 2);
+    assert_eq!(
+        driven.told,
+        [
+            "STARTED public.a,public.b",
+            "IN_PROGRESS public.a,public.b public.a 25 10",
+            "TABLE_SCAN_COMPLETED public.a,public.b public.a 10 SUCCEEDED",
+            "TABLE_SCAN_COMPLETED public.b public.b 0 EMPTY",
+            "COMPLETED",
+        ]
+    );
+}
+
+#[test]
+fn what_was_read_before_a_pause_or_a_stop_is_still_sent() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a", "public.b"]);
+    // Both come while the chunk is being read.
+    driven.signal("pause-snapshot", "");
+    driven.rows(10, 10);
+    driven.close();
+    assert_eq!((driven.sent, driven.asked.len()), (1, 0), "it pauses");
+    driven.signal("stop-snapshot", "");
+    assert!(driven.snapshot.is_running(), "it is stopped when it would go on");
+    driven.signal("resume-snapshot", "");
+    assert!(driven.asked.is_empty() && !driven.snapshot.is_running());
+    assert_eq!(
+        driven.told[2..],
+        [
+            "PAUSED public.a,public.b",
+            "RESUMED public.a,public.b",
+            "COMPLETED",
+            "ABORTED public.b,public.a"
+        ]
+    );
+}
+
+#[test]
+fn one_table_is_stopped_and_the_others_go_on() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a", "public.b", "public.c"]);
+    driven.rows(10, 10);
+    driven.signal(
+        "stop-snapshot",
+        r#"{"data-collections": ["public\\.[ab]", "public.x"]}"#,
+    );
+    driven.close();
+    assert_eq!(driven.chunk().table.id, "public.c");
+    assert!(
+        driven.told[2].starts_with("! public.x cannot be stopped"),
+        "{:?}",
+        driven.told
+    );
+    assert_eq!(driven.told[3..], ["ABORTED public.b,public.a"]);
+}
+
+#[test]
+fn rows_that_may_be_older_than_the_stream_are_read_again() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    driven.rows(10, 10);
+    driven.close();
+    driven.rows(10, 20);
+    driven.snapshot.spoil();
+    driven.close();
+    assert_eq!((driven.sent, driven.cleared), (1, 1));
+    assert_eq!(driven.chunk().after, Some(key(10)));
+    driven.answer(Answer::Rows {
+        rows: 10,
+        last: Some(key(20)),
+        maximum: key(25),
+        stale: true,
+    });
+    driven.close();
+    assert_eq!((driven.sent, driven.cleared), (1, 2));
+    assert_eq!(driven.chunk().after, Some(key(10)));
+}
+
+#[test]
+fn a_window_of_another_chunk_is_passed_over() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    driven.rows(10, 10);
+    driven.signal("snapshot-window-open", "");
+    driven.signal("snapshot-window-close", "");
+    assert!(!driven.snapshot.is_open() && driven.sent == 0);
+    driven.close();
+    assert_eq!(driven.sent, 1);
+}
+
+#[test]
+fn what_an_offset_keeps_goes_on_where_it_was() {
+    let mut driven = Driven::new();
+    driven.signal(
+        "execute-snapshot",
+        r#"{"data-collections": ["public.a", "b"], "additional-conditions": [{"data-collection": "public.a", "filter": "v > 0"}]}"#,
+    );
+    driven.answer(Answer::Tables(vec![
+        Vec::new(),
+        vec!["public.b".to_owned(), "public.a".to_owned()],
+    ]));
+    driven.rows(10, 10);
+    let kept = driven.snapshot.kept();
+    assert_eq!(
+        kept[COLLECTIONS].as_str().unwrap(),
+        r#"[{"incremental_snapshot_collections_id":"public.a","incremental_snapshot_collections_additional_condition":"(v > 0)","incremental_snapshot_collections_surrogate_key":null},{"incremental_snapshot_collections_id":"public.b","incremental_snapshot_collections_additional_condition":null,"incremental_snapshot_collections_surrogate_key":null}]"#
+    );
+    assert_eq!(kept[PRIMARY_KEY], "aced000570", "none of it was sent");
+    assert_eq!(kept[CORRELATION_ID], "s");
+    driven.close();
+    assert!(driven.snapshot.has_changed());
+    let kept = driven.snapshot.kept();
+
+    let (snapshot, told) = Incremental::from_offset(&kept);
+    assert_eq!(told, None);
+    let mut resumed = Driven {
+        snapshot,
+        ..Driven::new()
+    };
+    let effects = resumed.snapshot.begin(&mut || "again".to_owned());
+    resumed.take(effects);
+    assert_eq!(
+        (resumed.chunk().after.clone(), resumed.chunk().maximum.clone()),
+        (Some(key(10)), Some(key(25)))
+    );
+    assert_eq!(resumed.snapshot.kept(), kept);
+}
+
+#[test]
+fn keys_of_other_types_go_on_here_and_begin_again_in_debezium() {
+    let inet = |text: &str| Key::new([(Some(text.to_owned()), Oid(869))]);
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    driven.answer(Answer::Rows {
+        rows: 1,
+        last: Some(inet("10.0.0.1")),
+        maximum: inet("10.0.0.9"),
+        stale: false,
+    });
+    driven.close();
+    let kept = driven.snapshot.kept();
+    assert_eq!(kept[PRIMARY_KEY], "aced000570");
+    let (snapshot, _) = Incremental::from_offset(&kept);
+    assert_eq!(snapshot.sent.unwrap().texts().collect::<Vec<_>>(), [Some("10.0.0.1")]);
+}
+
+#[test]
+fn an_offset_that_cannot_be_read_says_what_becomes_of_the_snapshot() {
+    let members = |key: &str| {
+        let collections = r#"[{"incremental_snapshot_collections_id":"public.a"}]"#;
+        let json = serde_json::json!({COLLECTIONS: collections, PRIMARY_KEY: key});
+        json.as_object().cloned().unwrap()
+    };
+    let (snapshot, told) = Incremental::from_offset(&members("zz"));
+    assert!(snapshot.is_running() && told.unwrap().contains("no hexadecimal text"));
+    let (_, told) = Incremental::from_offset(&members("aced0005"));
+    assert!(told.unwrap().contains("the table is read from its beginning"));
+    assert!(!Incremental::from_offset(&Map::new()).0.is_running());
+}
+
+#[test]
+fn names_lose_their_quotes() {
+    for (name, expected) in [("a.b", "a.b"), ("\"A\".\"b.c\"", "A.b.c"), ("\"a\"\"b\"", "a\"b")] {
+        assert_eq!(unquoted(name), expected);
+    }
+}
