@@ -6,6 +6,7 @@
 
 use crate::plain::{Bytes, PlainRecord};
 use regex::{Captures, Regex};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
@@ -31,6 +32,7 @@ static TIME: LazyLock<Regex> = LazyLock::new(|| regex(r#"("?\b(?:\w*_)?ts_([mun]
 static NUMBERS_OF_SNAPSHOT: LazyLock<Regex> = LazyLock::new(|| regex(r#"("?\b(?:lsn|txId|xmin)"?[:=])\d+"#));
 static MADE_UP_ID: LazyLock<Regex> =
     LazyLock::new(|| regex(r#"^(\{"id":")[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}""#));
+static ADDITIONAL_DATA: LazyLock<Regex> = LazyLock::new(|| regex(r#""additional_data":(\{[^{}]*\})"#));
 static TIMESTAMP: LazyLock<Regex> = LazyLock::new(|| regex(r#"("timestamp":)\d+"#));
 static SEQUENCE: LazyLock<Regex> = LazyLock::new(|| regex(r#""sequence":"(?:[^"\\]|\\.)*"|\bsequence=\[[^\]]*\]"#));
 
@@ -95,7 +97,17 @@ fn mask_times(text: &str, run: &RangeInclusive<i64>) -> String {
 /// A notification that no signal has asked for has an id of its own.
 fn mask_notification(text: &str) -> String {
     let text = MADE_UP_ID.replace(text, format!("${{1}}{RUN_ID}\""));
-    TIMESTAMP.replace(&text, format!("${{1}}{NOW_MS}")).into_owned()
+    let text = TIMESTAMP.replace(&text, format!("${{1}}{NOW_MS}"));
+    ADDITIONAL_DATA
+        .replace(&text, |found: &Captures<'_>| {
+            // Java's `Map.of` has another order in each process.
+            let details: BTreeMap<String, String> = serde_json::from_str(&found[1]).unwrap_or_default();
+            format!(
+                "\"additional_data\":{}",
+                serde_json::to_string(&details).unwrap_or_default()
+            )
+        })
+        .into_owned()
 }
 
 fn mask_snapshot(source: &str, run: &RangeInclusive<i64>) -> String {

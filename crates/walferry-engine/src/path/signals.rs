@@ -12,7 +12,7 @@ use uuid::Uuid;
 use walferry_config::connector::Watermarking;
 use walferry_event::{Catalog, Context, Notifications, SnapshotMarker, TablePlan, Told};
 use walferry_pgoutput::{Change, Column, Lsn, Operation, Tuple};
-use walferry_snapshot::incremental::{Answer, Ask, Effect, Incremental, Notification, Signal};
+use walferry_snapshot::incremental::{Action, Answer, Ask, Effect, Incremental, Notification, Signal};
 
 use crate::{
     delivery::{batch::Batch, progress::Step, store::StoredOffset},
@@ -153,7 +153,7 @@ impl Signals {
         if self.asks.is_none() {
             return Ok(());
         }
-        let effects = self.snapshot.begin(&mut new_id);
+        let effects = self.snapshot.begin(self.can_read_chunks(), &mut new_id);
         self.take(effects, here, emit, out)
     }
 
@@ -237,6 +237,17 @@ impl Signals {
         emit: &mut Emit,
         out: &mut Batch,
     ) -> Result<(), Failure> {
+        if !self.can_read_chunks()
+            && let Ok(Action::Execute(execute)) = signal.action()
+            && !execute.blocking
+        {
+            warn!(
+                signal.id,
+                "a signal is not followed: an incremental snapshot needs a signal table. Create one and name it in \
+                 signal.data.collection, set read.only, or ask for a blocking snapshot"
+            );
+            return Ok(());
+        }
         let was_open = self.snapshot.is_open();
         self.judge(&signal);
         let effects = self.snapshot.signal(signal, &mut new_id);
@@ -244,6 +255,11 @@ impl Signals {
             self.opened_at = self.commits_total;
         }
         self.take(effects, here, emit, out)
+    }
+
+    /// Whether the place of a chunk in the stream can be found.
+    const fn can_read_chunks(&self) -> bool {
+        self.settings.table.is_some() || self.settings.read_only
     }
 
     /// Where the window closes: whether its rows have seen all that the stream had brought before it.
@@ -408,13 +424,6 @@ impl Signals {
     }
 
     fn ask(&mut self, ask: Ask) {
-        if self.settings.table.is_none() && !self.settings.read_only {
-            warn!(
-                "an incremental snapshot needs a signal table: create one, and name it in signal.data.collection; or ask for a \
-                 blocking snapshot"
-            );
-            return;
-        }
         if let Ask::Chunk(chunk) = &ask {
             if self.is_behind() {
                 self.window.spoil();

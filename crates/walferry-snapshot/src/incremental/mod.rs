@@ -307,10 +307,15 @@ impl Incremental {
         (self.sent.as_ref(), self.end.as_ref(), self.maximum.as_ref())
     }
 
-    /// A session begins: one that is under way goes on with its next chunk.
-    pub fn begin(&mut self, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
+    /// A session begins: one that is under way goes on with its next chunk, if chunks can be read.
+    pub fn begin(&mut self, reads_chunks: bool, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects: Vec<Effect> = self.blocking.iter().cloned().map(Effect::Block).collect();
-        if self.is_running() && self.chunk.is_none() {
+        if self.is_running() && !reads_chunks {
+            effects.push(Effect::Warn(format!(
+                "an incremental snapshot is under way and cannot go on with {}: name a signal table in signal.data.collection",
+                self.queue[0].id
+            )));
+        } else if self.is_running() && self.chunk.is_none() {
             effects.push(Effect::Info(format!(
                 "an incremental snapshot is under way and goes on with {}",
                 self.queue[0].id

@@ -254,7 +254,7 @@ fn what_an_offset_keeps_goes_on_where_it_was() {
         snapshot,
         ..Driven::new()
     };
-    let effects = resumed.snapshot.begin(&mut || "again".to_owned());
+    let effects = resumed.snapshot.begin(true, &mut || "again".to_owned());
     resumed.take(effects);
     assert_eq!(
         (resumed.chunk().after.clone(), resumed.chunk().maximum.clone()),
