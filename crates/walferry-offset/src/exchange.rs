@@ -8,7 +8,7 @@ use walferry_record::{SourceOffset, SourcePartition};
 /// The body of Connect's `GET /connectors/{name}/offsets`, which `PATCH` takes too.
 pub fn export_rest(partition: &SourcePartition, offset: Option<&SourceOffset>) -> Json {
     let offsets: Vec<Json> = offset
-        .map(|offset| json!({ "partition": { "server": partition.server }, "offset": offset }))
+        .map(|offset| json!({ "partition": { "server": partition.server }, "offset": offset.for_connect() }))
         .into_iter()
         .collect();
     json!({ "offsets": offsets })
@@ -16,7 +16,7 @@ pub fn export_rest(partition: &SourcePartition, offset: Option<&SourceOffset>) -
 
 /// A line of key and value as Connect's offset topic holds them, with a tab between them.
 pub fn export_key_value(partition: &SourcePartition, offset: &SourceOffset) -> String {
-    format!("{}\t{}", partition.key(), json!(offset))
+    format!("{}\t{}", partition.key(), json!(offset.for_connect()))
 }
 
 /// What an import yields.

@@ -3,6 +3,7 @@
 //! [`FileStore`] keeps the offset of one connector in `<data directory>/<connector>/offset.json`. A write that breaks off leaves the
 //! offset before it. What is damaged, or belongs to another connector, is an error and never a fresh start.
 
+mod book;
 mod error;
 mod exchange;
 mod file;
@@ -13,8 +14,10 @@ mod halves;
 mod memory;
 mod recognition;
 
+pub use book::FileBook;
 pub use error::Error;
 pub use exchange::{Import, ImportError, export_key_value, export_rest, import};
 pub use file::FileStore;
 pub use folder::Folder;
+pub use format::{additions, with_additions};
 pub use memory::MemoryStore;

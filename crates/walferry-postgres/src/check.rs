@@ -228,9 +228,9 @@ fn table_remark(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
     match tables.len() {
         0 => match filters.excludes_every_table() {
             // As for an outbox of messages.
-            Some(property) => Diagnosis::good(
-                format!("`{property}` excludes every table: only messages of pg_logical_emit_message are sent"),
-            ),
+            Some(property) => Diagnosis::good(format!(
+                "`{property}` excludes every table: only messages of pg_logical_emit_message are sent"
+            )),
             None => {
                 let list = filters.list_of_tables();
                 Diagnosis::warning(
@@ -242,10 +242,8 @@ fn table_remark(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
                 ))
             }
         },
-        1 => Diagnosis::good( format!("1 table is captured: {}", names(tables.iter()))),
-        count => Diagnosis::good(
-            format!("{count} tables are captured: {}", names(tables.iter())),
-        ),
+        1 => Diagnosis::good(format!("1 table is captured: {}", names(tables.iter()))),
+        count => Diagnosis::good(format!("{count} tables are captured: {}", names(tables.iter()))),
     }
 }
 

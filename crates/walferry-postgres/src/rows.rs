@@ -8,10 +8,10 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 use walferry_config::Connector;
+use walferry_diagnosis::Diagnosis;
 use walferry_engine::Failure;
 use walferry_engine::failure::Disposition;
 use walferry_event::reselect::{Answer, RowQuery, RowReader, RowReading};
-use walferry_diagnosis::Diagnosis;
 
 use crate::catalog::Lookup;
 use crate::connect::{Endpoint, Sql, within};
@@ -103,7 +103,9 @@ async fn work(mut lookup: Lookup, mut queue: UnboundedReceiver<Asked>) {
                 break;
             }
             for reading in asked.iter().filter_map(|row| row.reading.upgrade()) {
-                reading.wait().set_trouble(Diagnosis::of(error.kind(), &error).with_any_hint(error.hint()));
+                reading
+                    .wait()
+                    .set_trouble(Diagnosis::of(error.kind(), &error).with_any_hint(error.hint()));
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

@@ -8,15 +8,19 @@ mod cli;
 mod demo;
 mod error;
 mod explain;
+mod kubernetes;
 mod listen;
 mod load;
 mod logging;
 mod offsets;
 mod process;
 mod progress;
+mod rest;
 mod run;
 mod say;
 mod show;
+mod surrounded;
+mod worker;
 
 use std::{io, process::ExitCode};
 

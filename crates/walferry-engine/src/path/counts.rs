@@ -143,7 +143,7 @@ impl Counts {
             status.count_error(walferry_diagnosis::Kind::UnconvertedValue);
         }
         for _ in 0..std::mem::take(&mut self.not_reselected) {
-            status.count_error("row_not_reselected");
+            status.count_error(walferry_diagnosis::Kind::ReselectFailed);
         }
         if self.snapshot_tables > 0 {
             let tables = std::mem::take(&mut self.snapshot_tables);
