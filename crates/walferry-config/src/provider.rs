@@ -551,14 +551,14 @@ pub(crate) mod tests {
             ("config.providers.f.param.allowed.paths", "/secrets,/opt"),
             (
                 "config.providers.secrets.class",
-                "io.strimzi.kafka.KubernetesSecretConfigProvider",
+                "com.example.VaultConfigProvider",
             ),
         ]);
         let told: Vec<String> = findings.iter().map(|finding| finding.text.clone()).collect();
         assert_eq!(
             told,
             [
-                "is io.strimzi.kafka.KubernetesSecretConfigProvider, which Walferry does not have: a reference to it is refused"
+                "is com.example.VaultConfigProvider, which Walferry does not have: a reference to it is refused"
             ]
         );
         assert_eq!(
@@ -580,7 +580,7 @@ pub(crate) mod tests {
         assert_eq!(
             resolve(&providers, "${secrets:ns/s:k}").1,
             [
-                "Error: cannot resolve ${secrets:…}: Walferry has no config provider io.strimzi.kafka.KubernetesSecretConfigProvider"
+                "Error: cannot resolve ${secrets:…}: Walferry has no config provider com.example.VaultConfigProvider"
             ]
         );
         assert_eq!(resolve(&providers, "${env:PGPASSWORD}").0.as_deref(), Some("s3cret"));

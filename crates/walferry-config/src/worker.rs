@@ -311,7 +311,9 @@ fn extensions(reader: &mut Reader<'_>) -> bool {
     let classes = reader.get(&EXTENSIONS);
     let is_basic = |class: &&String| class.rsplit('.').next() == Some(BASIC_AUTH);
     for class in classes.iter().filter(|class| !is_basic(class)) {
-        let message = format!("names {class}, a class of Java, which Walferry does not load, and has no effect");
+        // The name may come from a config provider.
+        let shown = if reader.options().is_secret(EXTENSIONS.name()) { "a class" } else { class.as_str() };
+        let message = format!("names {shown}, which is Java code that Walferry does not load; it has no effect");
         reader
             .warning(EXTENSIONS.name(), message)
             .hint(format!("remove it; {BASIC_AUTH} is there"));
