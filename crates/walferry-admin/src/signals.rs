@@ -77,6 +77,11 @@ pub(crate) fn post(status: &Arc<Status>, body: &Bytes) -> Response {
     }
 }
 
+/// No connector has this name.
+pub(crate) fn unknown(name: &str) -> Response {
+    refused(StatusCode::NOT_FOUND, format!("Unknown connector {name}"))
+}
+
 /// The last notifications, the oldest first.
 pub(crate) fn notifications(status: &Status) -> Response {
     let shown = status.notifications().into_iter().map(|told| Notification {
