@@ -2,12 +2,6 @@
 
 use walferry_record::Value;
 
-/// `String.hashCode`.
-pub(crate) fn string_hash(text: &str) -> i32 {
-    text.encode_utf16()
-        .fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()))
-}
-
 /// `Struct.equals` of two structs with the same schema. As in `Double.equals`, NaN equals NaN, and 0.0 does not equal
 /// -0.0.
 pub(crate) fn equals(one: &[Value<'_>], other: &[Value<'_>]) -> bool {
@@ -52,52 +46,12 @@ pub(crate) fn name_uuid(name: &[u8]) -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
-/// `Double.toString`: as few digits as identify the number, with an exponent below 0.001 and from ten million on.
-pub(crate) fn java_double(number: f64) -> String {
-    if !number.is_finite() {
-        return if number.is_nan() {
-            "NaN".to_owned()
-        } else {
-            format!("{}Infinity", if number < 0.0 { "-" } else { "" })
-        };
-    }
-    let scientific = format!("{number:e}");
-    let (digits, exponent) = scientific.split_once('e').expect("the format has an exponent");
-    match exponent.parse::<i32>().expect("the exponent is a number") {
-        _ if number == 0.0 => format!("{digits}.0"),
-        -3..=6 if number.fract() == 0.0 => format!("{number}.0"),
-        -3..=6 => number.to_string(),
-        _ if digits.contains('.') => format!("{digits}E{exponent}"),
-        _ => format!("{digits}.0E{exponent}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn doubles_are_printed_as_java_prints_them() {
-        let cases = [
-            (1e7, "1.0E7"),
-            (123_456.5, "123456.5"),
-            (0.001, "0.001"),
-            (9.999e-4, "9.999E-4"),
-            (-0.0, "-0.0"),
-            (0.0, "0.0"),
-            (9_007_199_254_740_993.0, "9.007199254740992E15"),
-            (1_234_567.0, "1234567.0"),
-            (f64::NAN, "NaN"),
-            (f64::NEG_INFINITY, "-Infinity"),
-        ];
-        for (number, text) in cases {
-            assert_eq!(java_double(number), text);
-        }
-    }
-
-    #[test]
     fn hash_map_grows_and_keeps_the_age_within_a_bucket() {
-        assert_eq!(string_hash("hello"), 99_162_322);
         assert_eq!(hash_map_order(&[17, 1, 33, 0], 16), [3, 0, 1, 2]);
         let hashes: Vec<i32> = (0..13).map(|n| 16 * (12 - n)).collect();
         assert_eq!(

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use walferry_pgoutput::Xid;
+use walferry_record::java::hash_map::string_hash;
 use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
 
-use crate::java::{hash_map_order, string_hash};
+use crate::java::hash_map_order;
 use crate::settings::Settings;
 use crate::source::Context;
 

@@ -1,12 +1,12 @@
 //! Points, and PostGIS's geometry and geography.
 
+use walferry_record::java::float::push_f64;
 use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
 
 use super::binary::unhex;
 use super::number::float;
 use super::text::utf8;
 use super::{Decoder, Mapping, Reason};
-use crate::java::java_double;
 
 /// `point`.
 pub(super) fn point() -> Mapping {
@@ -64,14 +64,14 @@ pub(crate) fn point_value<'a>(x: f64, y: f64, schema: &SchemaRef) -> Value<'a> {
 /// A box, circle, line, segment, path or polygon as the driver prints it: as Postgres, with Java's numbers.
 pub(crate) fn as_driver_prints(bytes: &[u8]) -> String {
     let is_number = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'+');
-    let mut out = String::with_capacity(bytes.len() * 2);
+    let mut out = Vec::with_capacity(bytes.len() * 2);
     for part in bytes.chunk_by(|a, b| is_number(a) && is_number(b)) {
         match float::<f64>(part) {
-            Ok(number) => out.push_str(&java_double(number)),
-            Err(_) => out.push_str(&utf8(part)),
+            Ok(number) => push_f64(&mut out, number),
+            Err(_) => out.extend_from_slice(utf8(part).as_bytes()),
         }
     }
-    out
+    utf8(&out).into_owned()
 }
 
 /// Schema of PostGIS's types; Debezium's geometry is optional also in columns that are not null.
@@ -120,5 +120,18 @@ fn srid(ewkb: &[u8]) -> Option<i32> {
         word(5).map(|bytes| read(bytes).cast_signed())
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_javas_down_to_the_smallest() {
+        assert_eq!(
+            as_driver_prints(b"(5e-324,1e7),(0.001,-0)"),
+            "(4.9E-324,1.0E7),(0.001,-0.0)"
+        );
     }
 }

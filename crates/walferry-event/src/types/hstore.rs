@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use walferry_config::connector::{EventSection, HstoreHandling};
+use walferry_record::java::hash_map::string_hash;
 use walferry_record::{Schema, Value};
 
 use super::text::utf8;
 use super::{Decoder, Mapping, Reason, Unavailable};
-use crate::java::{hash_map_order, string_hash};
+use crate::java::hash_map_order;
 
 /// `hstore`.
 pub(super) fn hstore(modes: &EventSection) -> Mapping {
