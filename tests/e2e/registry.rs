@@ -117,16 +117,29 @@ fn json_schema_and_protobuf_are_registered_and_their_ids_stand_in_front_of_value
         ("json_schema", of(json, &[]), "JSON"),
         (
             "json_schema_closed",
-            of(json, &[("object.additional.properties", "false"), ("decimal.format", "NUMERIC")]),
+            of(
+                json,
+                &[("object.additional.properties", "false"), ("decimal.format", "NUMERIC")],
+            ),
             "JSON",
         ),
         ("protobuf", of(protobuf, &[]), "PROTOBUF"),
-        ("protobuf_optional", of(protobuf, &[("optional.for.nullables", "true")]), "PROTOBUF"),
-        ("protobuf_wrapped", of(protobuf, &[("wrapper.for.nullables", "true")]), "PROTOBUF"),
+        (
+            "protobuf_optional",
+            of(protobuf, &[("optional.for.nullables", "true")]),
+            "PROTOBUF",
+        ),
+        (
+            "protobuf_wrapped",
+            of(protobuf, &[("wrapper.for.nullables", "true")]),
+            "PROTOBUF",
+        ),
     ] {
         let outbox = Outbox::new(&world, name);
         let sql = outbox.database.sql();
-        sql.run("create table t (id int primary key, s smallint, n numeric(10,2), at timestamptz, tags text[], v text)");
+        sql.run(
+            "create table t (id int primary key, s smallint, n numeric(10,2), at timestamptz, tags text[], v text)",
+        );
         let mut walferry = start(&outbox, &options);
         sql.run("insert into t values (7, 3, 12.50, '2024-02-29 12:00Z', '{a,b}', 'x')");
         let record = one_row(&outbox, &world, "t");
@@ -134,7 +147,11 @@ fn json_schema_and_protobuf_are_registered_and_their_ids_stand_in_front_of_value
             let id = id(bytes);
             let found = registry.ask("GET", &format!("/schemas/ids/{id}"), None);
             assert_eq!(found["schemaType"], kind, "{name}: {found}");
-            let versions = registry.ask("GET", &format!("/subjects/{}-{part}/versions", topic(&outbox, "t")), None);
+            let versions = registry.ask(
+                "GET",
+                &format!("/subjects/{}-{part}/versions", topic(&outbox, "t")),
+                None,
+            );
             assert_eq!(versions, json!([1]), "{name}");
         }
         let (key, value) = (record.key.unwrap_or_default(), record.value.unwrap_or_default());
@@ -152,7 +169,11 @@ fn json_schema_and_protobuf_are_registered_and_their_ids_stand_in_front_of_value
         let mut walferry = start(&outbox, &options);
         sql.run("insert into t values (8)");
         world.kafka.wait_for_records(&topic(&outbox, "t"), 2);
-        let versions = registry.ask("GET", &format!("/subjects/{}-value/versions", topic(&outbox, "t")), None);
+        let versions = registry.ask(
+            "GET",
+            &format!("/subjects/{}-value/versions", topic(&outbox, "t")),
+            None,
+        );
         assert_eq!(versions, json!([1]), "{name}");
         assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     }
