@@ -2,6 +2,7 @@
 
 use crate::outbox::{Outbox, assert_runs, insert_sql};
 use crate::world;
+use walferry_testkit::servers::Walferry;
 
 #[test]
 fn committed_rows_arrive_keyed_and_routed() {
@@ -98,4 +99,30 @@ fn rows_that_are_there_at_the_first_start_are_sent_where_a_snapshot_is_asked_for
     let records = world.kafka.wait_for_records(&outbox.topic("order"), 110);
     assert_eq!(records.len(), 110, "the hand-over to the stream repeats nothing");
     assert_runs(&records, &["k"], 110);
+}
+
+#[test]
+fn converters_of_the_worker_file_hold_where_the_connector_names_none() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "worker_converters");
+    let sql = outbox.database.sql();
+    sql.run("alter table outbox alter payload type bytea using payload::bytea");
+    let mut config = outbox.config();
+    config.retain(|name, _| !name.ends_with(".converter"));
+    let mut options = outbox.options(config);
+    options.worker.extend([
+        "key.converter=org.apache.kafka.connect.storage.StringConverter".into(),
+        "value.converter=org.apache.kafka.connect.converters.ByteArrayConverter".into(),
+        "header.converter=org.apache.kafka.connect.json.JsonConverter".into(),
+        "header.converter.schemas.enable=false".into(),
+    ]);
+    let mut walferry = Walferry::start(options);
+    outbox.wait_until_streaming(&mut walferry);
+    sql.run(r"insert into outbox values (1, 'order', 'k', 'made', '\x00ff01')");
+    let records = world.kafka.wait_for_records(&outbox.topic("order"), 1);
+    let record = &records[0];
+    assert_eq!(record.key.as_deref(), Some(b"k".as_slice()));
+    assert_eq!(record.value.as_deref(), Some([0, 255, 1].as_slice()));
+    assert_eq!(record.header_text("eventType"), Some("\"made\""));
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }

@@ -2,9 +2,10 @@
 
 use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::java::hash_map::HashMap;
-use walferry_record::{Field, Record, Schema, SchemaRef, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaRef, Shape, Typed, Value};
 
 use crate::contract::{Row, Side};
+use crate::error::Problem;
 use crate::reshape::{Reshape, settle, structure, typed};
 use crate::{Error, Transform};
 
@@ -36,18 +37,54 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
     HoistField { field }.boxed(side)
 }
 
-impl Reshape for HoistField {
-    type Plan = SchemaRef;
+/// The name says that values are decimals, dates or times, and they are of another type: a Cast of a whole value keeps the name.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the value's schema is named {name}, and its values are none")]
+struct Misnamed {
+    name: String,
+}
 
-    fn plan(&self, schema: &SchemaRef) -> Result<SchemaRef, Error> {
+impl Problem for Misnamed {
+    fn hint(&self) -> Option<String> {
+        Some("cast the value behind HoistField, by the name of the field".to_owned())
+    }
+}
+
+/// What Connect's `Struct.put` refuses of values whose schema has the name of a logical type.
+fn misnamed(schema: &SchemaRef) -> Option<Misnamed> {
+    let name = schema.name.as_deref()?;
+    let fits = match name.strip_prefix("org.apache.kafka.connect.data.")? {
+        "Decimal" => matches!(schema.shape, Shape::Bytes),
+        "Date" | "Time" => matches!(schema.shape, Shape::Int32),
+        "Timestamp" => matches!(schema.shape, Shape::Int64),
+        _ => true,
+    };
+    (!fits).then(|| Misnamed { name: name.to_owned() })
+}
+
+pub(crate) struct Plan {
+    output: SchemaRef,
+    misnamed: Option<Misnamed>,
+}
+
+impl Reshape for HoistField {
+    type Plan = Plan;
+
+    fn plan(&self, schema: &SchemaRef) -> Result<Plan, Error> {
         let field = Field::new(self.field.as_str(), schema.clone());
-        Ok(Schema::of(structure(vec![field])?).build())
+        Ok(Plan {
+            output: Schema::of(structure(vec![field])?).build(),
+            misnamed: misnamed(schema),
+        })
     }
 
-    fn apply<'a>(&'a self, plan: &'a SchemaRef, value: Value<'a>, _: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+    fn apply<'a>(&'a self, plan: &'a Plan, value: Value<'a>, _: &mut Record<'a>) -> Result<Typed<'a>, Error> {
+        if let Some(misnamed) = plan.misnamed.clone().filter(|_| !value.is_null()) {
+            return Err(misnamed.into());
+        }
         let mut values = vec![value];
-        settle(plan, &mut values, false)?;
-        Ok(typed(plan, values))
+        settle(&plan.output, &mut values, false)?;
+        Ok(typed(&plan.output, values))
     }
 
     fn apply_schemaless<'a>(&'a self, value: Value<'a>, _: &mut Record<'a>) -> Result<Value<'a>, Error> {
