@@ -249,7 +249,7 @@ fn table_remark(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
 }
 
 /// Expressions in the list of tables that match no table, beside others that do.
-fn list_remarks(tables: &[Captured], filters: &FilterSection) -> Vec<Remark> {
+fn list_remarks(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis> {
     let names: Vec<String> = tables.iter().map(|table| table.name.dotted()).collect();
     let is_vain = |pattern: &ColumnPattern<'_>| {
         !names.is_empty() && !limited(|| names.iter().any(|name| pattern.expression.matches(name))).unwrap_or(true)
@@ -262,7 +262,7 @@ fn list_remarks(tables: &[Captured], filters: &FilterSection) -> Vec<Remark> {
         } = pattern;
         let shown = shown_expression(expression.as_str()).map_or_else(String::new, |shown| format!(", {shown},"));
         let text = format!("`{property}`: its expression {number}{shown} matches no table that is captured");
-        Remark::new(Weight::Caution, text).remedy(
+        Diagnosis::warning(Kind::NoCapturedTables, text).with_hint(
             "compare it with the tables of the database; patterns are SCHEMA.TABLE with commas between them, and views and foreign \
              tables are never captured",
         )
