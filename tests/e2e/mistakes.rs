@@ -93,6 +93,7 @@ fn check_tells_of_expressions_that_match_no_column() {
     let world = world::shared();
     let outbox = Outbox::new(&world, "columns");
     let config = outbox.config_with([
+        ("table.include.list", "public.outbox,public.orders;public.items"),
         ("column.exclude.list", "public.outbox.nope,public.outbox.payload_old.*"),
         ("column.mask.with.4.chars", "outbox.payload"),
         ("column.truncate.to.20000.chars", "public.outbox.payload"),
@@ -102,6 +103,7 @@ fn check_tells_of_expressions_that_match_no_column() {
     let walferry = outbox.start_with(config);
     let (_, text) = check(&walferry);
     for part in [
+        "caution  `table.include.list`: its expression 2 matches no table that is captured",
         "caution  `column.exclude.list`: its expression 1, \"public.outbox.nope\", matches no column of the captured tables",
         "caution  `column.exclude.list`: its expression 2,",
         "caution  `column.mask.with.4.chars`: its expression 1, \"outbox.payload\", matches no column",

@@ -79,7 +79,8 @@ pub(crate) fn topics(tables: u64) -> Vec<String> {
     world.kafka.each(&names, |record| {
         records += 1;
         let value: Value = serde_json::from_slice(record.value.as_deref().unwrap_or_default()).unwrap_or_default();
-        let id = value["after"]["id"].as_u64().unwrap_or_default();
+        // With its schema around it, as the worker's converter writes it.
+        let id = value["payload"]["after"]["id"].as_u64().unwrap_or_default();
         let ids = found.entry(record.topic).or_default();
         match ids.contains(&id) {
             true => repeated += 1,

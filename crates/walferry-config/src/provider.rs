@@ -171,6 +171,11 @@ impl Providers {
             match self.value(&reference, lookup) {
                 Ok(value) => {
                     found = true;
+                    if value.trim().is_empty() {
+                        findings
+                            .warning(name, format!("is empty: {shown} is there, and there is nothing in it"))
+                            .hint("look at what sets it, unless it is meant to be empty");
+                    }
                     resolved.push_str(&value);
                     values.push(value);
                 }
@@ -428,7 +433,11 @@ pub(crate) mod tests {
 
     impl Lookup for World {
         fn variable(&self, name: &str) -> Option<String> {
-            (name == "PGPASSWORD").then(|| "s3cret".to_owned())
+            match name {
+                "PGPASSWORD" => Some("s3cret".to_owned()),
+                "EMPTY" => Some(String::new()),
+                _ => None,
+            }
         }
 
         fn file(&self, path: &Path) -> io::Result<String> {
@@ -480,6 +489,16 @@ pub(crate) mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn a_variable_with_nothing_in_it_is_told_of() {
+        let (resolved, findings) = resolve(&Providers::default(), "${env:EMPTY}");
+        assert_eq!(resolved.as_deref(), Some(""));
+        assert_eq!(
+            findings,
+            ["Warning: is empty: ${env:EMPTY} is there, and there is nothing in it"]
+        );
     }
 
     #[test]

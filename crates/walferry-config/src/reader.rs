@@ -449,6 +449,17 @@ impl<'a> Reader<'a> {
             self.note(name, "is taken for a comment: its name begins with an underscore");
             return;
         }
+        // In .properties a blank before = is cut, in JSON it belongs to the name.
+        let meant = name.trim();
+        if meant != name && declarations.iter().any(|declaration| declaration.name == meant) {
+            self.warning(
+                name,
+                "has a blank before or behind it, and so is not a property that Walferry knows; it has no effect",
+            )
+            .kind(Kind::PropertyUnknown)
+            .hint = Some(format!("write {} without the blank", self.options.full_name(meant)));
+            return;
+        }
         let known = declarations
             .iter()
             .filter(|declaration| !declaration.is_pattern())
@@ -524,6 +535,16 @@ mod tests {
             "Error: x.port is \"99999\", which is not a whole number from 0 to 65535 (leave it out for the default, 5432)",
         ];
         assert_eq!(findings, expected);
+    }
+
+    #[test]
+    fn a_blank_around_a_name_is_told_of() {
+        let (read, findings) = read(&[("host", "db"), (" port", "1")]);
+        assert_eq!(read, Some(("db".to_owned(), 5432)));
+        assert!(
+            findings.len() == 1 && findings[0].ends_with("it has no effect (write x.port without the blank)"),
+            "{findings:?}"
+        );
     }
 
     #[test]

@@ -94,6 +94,13 @@ impl Value for bool {
             _ => Err(ValueError::new("true or false")),
         }
     }
+    fn remedy(text: &str) -> Option<String> {
+        let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+        if is(&["yes", "y", "on", "1", "enabled", "enable"]) {
+            return Some("write true".to_owned());
+        }
+        is(&["no", "n", "off", "0", "disabled", "disable"]).then(|| "write false".to_owned())
+    }
 }
 
 macro_rules! whole_numbers {

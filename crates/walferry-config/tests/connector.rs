@@ -274,7 +274,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "predicates",
             "a,a",
             &[
-                "Error: predicates holds a more than once (name it once; for two of one class give each a name of its own)",
+                "Error: predicates holds \"a\" more than once (name it once; for two of one class give each a name of its own)",
                 "Error: predicates.a.type is required (set it to the name of a class, such as io.debezium.transforms.outbox.EventRouter for a transform)",
             ],
         ),
@@ -309,7 +309,7 @@ fn each_finding_names_the_property_and_the_remedy() {
         (
             "slot.drop.on.stop",
             "yes",
-            &["Error: slot.drop.on.stop is \"yes\", which is not true or false (leave it out for the default, false)"],
+            &["Error: slot.drop.on.stop is \"yes\", which is not true or false (write true)"],
         ),
         ("tombstones.on.delete", " True ", &[]),
         ("decimal.handling.mode", "STRING", &[]),
@@ -657,7 +657,7 @@ fn post_processors_are_read_in_both_forms_and_what_is_wrong_with_them_is_told() 
         ),
         (
             ("post.processors.p.reselect.null.values", "yes"),
-            "Error: post.processors.p.reselect.null.values is \"yes\", which is not true or false (leave it out for the default, true)",
+            "Error: post.processors.p.reselect.null.values is \"yes\", which is not true or false (write true)",
         ),
         (
             ("post.processors.p.type", "com.example.Mine"),

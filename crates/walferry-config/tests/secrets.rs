@@ -173,6 +173,7 @@ fn no_declared_property_shows_a_secret() {
         for text in texts() {
             check(name, &text);
         }
+        check(name, "hunter2!,hunter2!");
     }
     let groups = CONNECTOR_GROUPS.iter().flat_map(|group| group.declarations);
     for declaration in groups.filter(|declaration| declaration.secret) {

@@ -216,7 +216,12 @@ pub fn converter(class: &str, role: Role, options: &Options) -> (Option<Box<dyn 
         ),
         None => {
             let error = ValueError::not_one_of(simple_name(class), &offered(role));
-            let hint = error.hint.clone().unwrap_or_else(|| {
+            // `json` for `JsonConverter`.
+            let meant = offered(role)
+                .into_iter()
+                .find(|name| pruned_name(name).eq_ignore_ascii_case(class.trim()));
+            let meant = meant.map(|name| format!("did you mean {name}?"));
+            let hint = error.hint.clone().or(meant).unwrap_or_else(|| {
                 "classes of one's own cannot be loaded: use one of these, or keep this connector on Kafka Connect"
                     .to_owned()
             });

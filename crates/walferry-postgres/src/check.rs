@@ -54,6 +54,7 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
     }
     let tables = captured(&sql, wanted).await?;
     remarks.push(table_remark(&tables, &connector.filters));
+    remarks.extend(list_remarks(&tables, &connector.filters));
     remarks.extend(column_remarks(&sql, connector, &tables).await?);
     remarks.extend(guardrail_remark(tables.len(), connector.streaming.max_tables));
     if streams {
@@ -245,6 +246,28 @@ fn table_remark(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
         1 => Diagnosis::good(format!("1 table is captured: {}", names(tables.iter()))),
         count => Diagnosis::good(format!("{count} tables are captured: {}", names(tables.iter()))),
     }
+}
+
+/// Expressions in the list of tables that match no table, beside others that do.
+fn list_remarks(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis> {
+    let names: Vec<String> = tables.iter().map(|table| table.name.dotted()).collect();
+    let is_vain = |pattern: &ColumnPattern<'_>| {
+        !names.is_empty() && !limited(|| names.iter().any(|name| pattern.expression.matches(name))).unwrap_or(true)
+    };
+    let remark = |pattern: ColumnPattern<'_>| {
+        let ColumnPattern {
+            property,
+            number,
+            expression,
+        } = pattern;
+        let shown = shown_expression(expression.as_str()).map_or_else(String::new, |shown| format!(", {shown},"));
+        let text = format!("`{property}`: its expression {number}{shown} matches no table that is captured");
+        Diagnosis::warning(Kind::NoCapturedTables, text).with_hint(
+            "compare it with the tables of the database; patterns are SCHEMA.TABLE with commas between them, and views and foreign \
+             tables are never captured",
+        )
+    };
+    filters.table_patterns().filter(is_vain).map(remark).collect()
 }
 
 /// Expressions that are to match columns and match none: a misspelt mask lets through what it should hide.

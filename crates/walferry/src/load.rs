@@ -113,7 +113,7 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
         );
     }
     // Anything but a list of hosts may have credentials in it, which every error about the brokers would repeat.
-    let no_list = |servers: &&String| servers.contains('@') || shown_text(servers) != servers.as_str();
+    let no_list = |servers: &&String| servers.contains(['@', ';']) || shown_text(servers) != servers.as_str();
     if let Some(servers) = servers.as_ref().filter(no_list) {
         problems.push(
             Kind::PropertyValue,

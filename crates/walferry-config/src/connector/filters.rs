@@ -87,6 +87,18 @@ impl FilterSection {
         numbered(property.to_owned(), list.into_iter().flat_map(RegexList::iter))
     }
 
+    /// The expressions of the list of tables to capture, for `check`.
+    pub fn table_patterns(&self) -> impl Iterator<Item = ColumnPattern<'_>> {
+        let list = match &self.tables {
+            Filter::Include(list) => Some(list),
+            Filter::All | Filter::Exclude(_) => None,
+        };
+        numbered(
+            TABLE_INCLUDE.name().to_owned(),
+            list.into_iter().flat_map(RegexList::iter),
+        )
+    }
+
     /// The property that excludes every table there can be, as where only logical messages are to be sent.
     pub fn excludes_every_table(&self) -> Option<&'static str> {
         // No database has such names.

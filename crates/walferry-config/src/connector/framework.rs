@@ -264,7 +264,7 @@ pub(super) fn names(reader: &mut Reader<'_>, list: &Property<Vec<String>>) -> Ve
                 .hint("remove the superfluous comma");
         } else if names.contains(&name) {
             reader
-                .problem(list.name(), format!("holds {name} more than once"))
+                .problem(list.name(), format!("holds {name:?} more than once"))
                 .hint("name it once; for two of one class give each a name of its own");
         } else {
             names.push(name);

@@ -141,6 +141,12 @@ impl Translator<'_> {
 
     /// A quantifier with its suffix: `?` for reluctant, `+` for possessive.
     fn quantifier(&mut self, c: char) -> Result<(), RegexError> {
+        // To a shell `*` alone stands for any text.
+        let before = self.at.checked_sub(1).and_then(|at| self.chars.get(at));
+        let escaped = self.at >= 2 && self.chars.get(self.at - 2) == Some(&'\\');
+        if c != '{' && (before.is_none() || (matches!(before, Some('(' | '|')) && !escaped)) {
+            return Err(self.error(&format!("{c} without something before it that it could repeat")));
+        }
         match c {
             '{' => self.repetition()?,
             _ => self.emit(&c.to_string()),
@@ -412,6 +418,11 @@ mod tests {
             ),
             ("a\\Gb", "unsupported escape \\G at character 2"),
             ("(?x)a b", "unsupported flag 'x' at character 3"),
+            ("*", "* without something before it that it could repeat at character 1"),
+            (
+                "a|+",
+                "+ without something before it that it could repeat at character 3",
+            ),
             ("a**", "quantifier behind a quantifier at character 3"),
             ("a{2}{3}", "quantifier behind a quantifier at character 5"),
             ("[z-a]", "range whose end is before its start at character 5"),
