@@ -117,16 +117,29 @@ fn json_schema_and_protobuf_are_registered_and_their_ids_stand_in_front_of_value
         ("json_schema", of(json, &[]), "JSON"),
         (
             "json_schema_closed",
-            of(json, &[("object.additional.properties", "false"), ("decimal.format", "NUMERIC")]),
+            of(
+                json,
+                &[("object.additional.properties", "false"), ("decimal.format", "NUMERIC")],
+            ),
             "JSON",
         ),
         ("protobuf", of(protobuf, &[]), "PROTOBUF"),
-        ("protobuf_optional", of(protobuf, &[("optional.for.nullables", "true")]), "PROTOBUF"),
-        ("protobuf_wrapped", of(protobuf, &[("wrapper.for.nullables", "true")]), "PROTOBUF"),
+        (
+            "protobuf_optional",
+            of(protobuf, &[("optional.for.nullables", "true")]),
+            "PROTOBUF",
+        ),
+        (
+            "protobuf_wrapped",
+            of(protobuf, &[("wrapper.for.nullables", "true")]),
+            "PROTOBUF",
+        ),
     ] {
         let outbox = Outbox::new(&world, name);
         let sql = outbox.database.sql();
-        sql.run("create table t (id int primary key, s smallint, n numeric(10,2), at timestamptz, tags text[], v text)");
+        sql.run(
+            "create table t (id int primary key, s smallint, n numeric(10,2), at timestamptz, tags text[], v text)",
+        );
         let mut walferry = start(&outbox, &options);
         sql.run("insert into t values (7, 3, 12.50, '2024-02-29 12:00Z', '{a,b}', 'x')");
         let record = one_row(&outbox, &world, "t");
@@ -134,7 +147,11 @@ fn json_schema_and_protobuf_are_registered_and_their_ids_stand_in_front_of_value
             let id = id(bytes);
             let found = registry.ask("GET", &format!("/schemas/ids/{id}"), None);
             assert_eq!(found["schemaType"], kind, "{name}: {found}");
-            let versions = registry.ask("GET", &format!("/subjects/{}-{part}/versions", topic(&outbox, "t")), None);
+            let versions = registry.ask(
+                "GET",
+                &format!("/subjects/{}-{part}/versions", topic(&outbox, "t")),
+                None,
+            );
             assert_eq!(versions, json!([1]), "{name}");
         }
         let (key, value) = (record.key.unwrap_or_default(), record.value.unwrap_or_default());
@@ -152,7 +169,11 @@ fn json_schema_and_protobuf_are_registered_and_their_ids_stand_in_front_of_value
         let mut walferry = start(&outbox, &options);
         sql.run("insert into t values (8)");
         world.kafka.wait_for_records(&topic(&outbox, "t"), 2);
-        let versions = registry.ask("GET", &format!("/subjects/{}-value/versions", topic(&outbox, "t")), None);
+        let versions = registry.ask(
+            "GET",
+            &format!("/subjects/{}-value/versions", topic(&outbox, "t")),
+            None,
+        );
         assert_eq!(versions, json!([1]), "{name}");
         assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     }
@@ -186,11 +207,26 @@ fn ext_json_carries_the_id_that_its_generation_of_apicurio_writes() {
 
 #[test]
 fn a_new_schema_waits_while_the_registry_is_away_and_nothing_is_lost() {
+    away("avro_away", "io.confluent.connect.avro.AvroConverter");
+}
+
+#[test]
+fn a_new_json_schema_waits_as_well() {
+    away("json_away", "io.confluent.connect.json.JsonSchemaConverter");
+}
+
+#[test]
+fn a_new_schema_of_protobuf_waits_as_well() {
+    away("protobuf_away", "io.confluent.connect.protobuf.ProtobufConverter");
+}
+
+fn away(name: &str, class: &str) {
     let (world, mut registry) = (world::shared(), Registry::start());
-    let outbox = Outbox::new(&world, "avro_away");
+    let outbox = Outbox::new(&world, name);
     let sql = outbox.database.sql();
     sql.run("create table t (id int primary key)");
-    let mut walferry = start(&outbox, &confluent(&registry));
+    let options = vec![("", class.to_owned()), ("schema.registry.url", registry.confluent())];
+    let mut walferry = start(&outbox, &options);
     sql.run("insert into t values (1)");
     one_row(&outbox, &world, "t");
 
@@ -206,7 +242,7 @@ fn a_new_schema_waits_while_the_registry_is_away_and_nothing_is_lost() {
         let ready = walferry.get("/ready")?;
         let told = ready.body.contains("u-key") && ready.body.contains("does not answer");
         let metrics = walferry.get("/metrics")?.body;
-        (told && metrics.contains("walferry_record_waits{connector=\"avro_away\"} 1")).then_some(())
+        (told && metrics.contains(&format!("walferry_record_waits{{connector=\"{name}\"}} 1"))).then_some(())
     });
     wait_for("it not to be ready any more", || {
         (walferry.get("/ready")?.status != 200).then_some(())
@@ -228,9 +264,10 @@ fn a_new_schema_waits_while_the_registry_is_away_and_nothing_is_lost() {
     sql.run("insert into t values (5)");
     let records = world.kafka.wait_for_records(&topic(&outbox, "t"), 5);
     let last = records.last().expect("a record");
-    for part in [&last.key, &last.value] {
-        let found = registry.ask("GET", &format!("/schemas/ids/{}", id(part)), None);
-        assert!(found["schema"].is_string(), "{found}");
+    for (part, bytes) in [("key", &last.key), ("value", &last.value)] {
+        // It is the schema of this table, and not one that has got the id which that one had before.
+        let subject = format!("/subjects/{}-{part}/versions/latest", topic(&outbox, "t"));
+        assert_eq!(registry.ask("GET", &subject, None)["id"], id(bytes), "{part}");
     }
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     assert!(!walferry.output().contains("record set aside"));
