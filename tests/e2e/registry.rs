@@ -207,11 +207,26 @@ fn ext_json_carries_the_id_that_its_generation_of_apicurio_writes() {
 
 #[test]
 fn a_new_schema_waits_while_the_registry_is_away_and_nothing_is_lost() {
+    away("avro_away", "io.confluent.connect.avro.AvroConverter");
+}
+
+#[test]
+fn a_new_json_schema_waits_as_well() {
+    away("json_away", "io.confluent.connect.json.JsonSchemaConverter");
+}
+
+#[test]
+fn a_new_schema_of_protobuf_waits_as_well() {
+    away("protobuf_away", "io.confluent.connect.protobuf.ProtobufConverter");
+}
+
+fn away(name: &str, class: &str) {
     let (world, mut registry) = (world::shared(), Registry::start());
-    let outbox = Outbox::new(&world, "avro_away");
+    let outbox = Outbox::new(&world, name);
     let sql = outbox.database.sql();
     sql.run("create table t (id int primary key)");
-    let mut walferry = start(&outbox, &confluent(&registry));
+    let options = vec![("", class.to_owned()), ("schema.registry.url", registry.confluent())];
+    let mut walferry = start(&outbox, &options);
     sql.run("insert into t values (1)");
     one_row(&outbox, &world, "t");
 
@@ -227,7 +242,7 @@ fn a_new_schema_waits_while_the_registry_is_away_and_nothing_is_lost() {
         let ready = walferry.get("/ready")?;
         let told = ready.body.contains("u-key") && ready.body.contains("does not answer");
         let metrics = walferry.get("/metrics")?.body;
-        (told && metrics.contains("walferry_record_waits{connector=\"avro_away\"} 1")).then_some(())
+        (told && metrics.contains(&format!("walferry_record_waits{{connector=\"{name}\"}} 1"))).then_some(())
     });
     wait_for("it not to be ready any more", || {
         (walferry.get("/ready")?.status != 200).then_some(())
@@ -249,9 +264,10 @@ fn a_new_schema_waits_while_the_registry_is_away_and_nothing_is_lost() {
     sql.run("insert into t values (5)");
     let records = world.kafka.wait_for_records(&topic(&outbox, "t"), 5);
     let last = records.last().expect("a record");
-    for part in [&last.key, &last.value] {
-        let found = registry.ask("GET", &format!("/schemas/ids/{}", id(part)), None);
-        assert!(found["schema"].is_string(), "{found}");
+    for (part, bytes) in [("key", &last.key), ("value", &last.value)] {
+        // It is the schema of this table, and not one that has got the id which that one had before.
+        let subject = format!("/subjects/{}-{part}/versions/latest", topic(&outbox, "t"));
+        assert_eq!(registry.ask("GET", &subject, None)["id"], id(bytes), "{part}");
     }
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     assert!(!walferry.output().contains("record set aside"));

@@ -24,6 +24,10 @@ fn write_values(criterion: &mut Criterion) {
         ("outbox as Avro", AVRO, "", &outbox),
         ("6 columns as Avro", AVRO, "", &six),
         ("50 columns as Avro", AVRO, "", &fifty),
+        ("50 columns as JSON Schema", JSON_SCHEMA, "", &fifty),
+        ("6 columns as Protobuf", PROTOBUF, "", &six),
+        ("50 columns as Protobuf", PROTOBUF, "", &fifty),
+        ("50 columns as ExtJson", EXT_JSON, "", &fifty),
     ];
     for (name, class, schemas_enable, typed) in cases {
         let mut converter = make(class, schemas_enable);
@@ -49,8 +53,10 @@ fn make(class: &str, schemas_enable: &str) -> Box<dyn Converter> {
     if class == "JsonConverter" {
         options.set("schemas.enable", schemas_enable);
     }
-    if class == AVRO {
-        options.set("schema.registry.url", "http://registry:8081");
+    match class {
+        EXT_JSON => options.set("apicurio.registry.url", "http://registry:8080/apis/registry/v2"),
+        _ if class.starts_with("io.confluent") => options.set("schema.registry.url", "http://registry:8081"),
+        _ => {}
     }
     let mut converter = converter(class, Role::Value, &options).0.expect("a known class");
     converter.attach(&mut |_| Arc::new(Unasked));
@@ -58,6 +64,9 @@ fn make(class: &str, schemas_enable: &str) -> Box<dyn Converter> {
 }
 
 const AVRO: &str = "io.confluent.connect.avro.AvroConverter";
+const JSON_SCHEMA: &str = "io.confluent.connect.json.JsonSchemaConverter";
+const PROTOBUF: &str = "io.confluent.connect.protobuf.ProtobufConverter";
+const EXT_JSON: &str = "io.apicurio.registry.utils.converter.ExtJsonConverter";
 
 /// The payload of an outbox row.
 fn outbox() -> Typed<'static> {

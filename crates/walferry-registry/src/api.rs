@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 use walferry_config::shown_text;
-use walferry_converter::registry::{Api, Ids, Lookup, Refusal, Request, Subject, same_bytes};
+use walferry_converter::registry::{Api, Ids, Lookup, Refusal, Request, Subject, is_same, same_bytes};
 use walferry_diagnosis::Diagnosis;
 
 use crate::http::{self, Http, Reply};
@@ -78,14 +78,9 @@ pub(crate) fn still_has(http: &mut Http, api: Api, request: &Request, ids: Ids) 
                 Api::Confluent => reply.json()["schema"].as_str().unwrap_or_default().to_owned(),
                 _ => reply.body.clone(),
             };
-            let parsed = |text: &str| serde_json::from_str::<Json>(text).ok();
-            // A registry may have written it in another form; which version was found by other means is its own affair.
+            // Which version was found by other means is the registry's own affair.
             let is_ours = matches!(request.lookup, Lookup::Register { .. } | Lookup::Find { .. });
-            Ok(
-                !is_ours || parsed(&found).is_none() || parsed(&found) == parsed(&request.schema) || {
-                    same_bytes(request.kind, &request.schema, &found).is_ok()
-                },
-            )
+            Ok(!is_ours || found.is_empty() || is_same(request.kind, &request.schema, &found))
         }
         404 if is_registrys_own(&reply) => Ok(false),
         _ => Err(Failure::Trouble(odd(&reply))),

@@ -1,5 +1,6 @@
 //! Protocol Buffers, as `io.confluent.connect.protobuf.ProtobufConverter` writes them.
 
+mod compare;
 mod derive;
 mod options;
 mod plan;
@@ -20,6 +21,7 @@ use crate::{AddedHeaders, Converter, Encoded, Error, Part, Role, others};
 use derive::{File, Style};
 use plan::Plan;
 
+pub(crate) use compare::{is_same, same_bytes};
 pub(crate) use options::DECLARATIONS;
 
 /// Writes Protobuf, with the id that a schema registry gives the schema in front of it.

@@ -45,9 +45,17 @@ pub(super) fn push_framed<E>(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)
         out[start] = length as u8;
         return Ok(());
     }
-    let mut prefix = Vec::with_capacity(5);
-    push_varint(&mut prefix, length as u64);
-    out.splice(start..=start, prefix);
+    // So many bytes more than the one that is there, at its end.
+    let more = (length.ilog2() / 7) as usize;
+    let end = out.len();
+    out.resize(end + more, 0);
+    out.copy_within(start + 1..end, start + 1 + more);
+    let mut rest = length;
+    for place in &mut out[start..start + more] {
+        *place = rest as u8 | 0x80;
+        rest >>= 7;
+    }
+    out[start + more] = rest as u8;
     Ok(())
 }
 
@@ -71,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_message_stands_behind_its_length() {
-        for length in [0, 1, 127, 128, 300, 20_000] {
+        for length in [0, 1, 127, 128, 300, 16_383, 16_384, 20_000, 3_000_000] {
             let body = vec![7; length];
             let mut expected = b"x".to_vec();
             push_bytes(&mut expected, &body);

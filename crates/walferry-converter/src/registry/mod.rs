@@ -139,8 +139,19 @@ pub fn same_bytes(kind: Kind, ours: &str, theirs: &str) -> Result<(), String> {
         Kind::Avro => crate::avro::same_bytes(ours, theirs),
         // JSON tells its names itself.
         Kind::Json | Kind::KafkaConnect => Ok(()),
-        // TODO
-        Kind::Protobuf => Ok(()),
+        Kind::Protobuf => crate::protobuf::same_bytes(ours, theirs),
+    }
+}
+
+/// Whether two texts are of one schema. A registry may lay a schema out in its own way.
+pub fn is_same(kind: Kind, ours: &str, theirs: &str) -> bool {
+    match kind {
+        Kind::Avro => ours == theirs || crate::avro::same_bytes(ours, theirs).is_ok(),
+        Kind::Protobuf => crate::protobuf::is_same(ours, theirs),
+        Kind::Json | Kind::KafkaConnect => {
+            let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+            parsed(ours) == parsed(theirs)
+        }
     }
 }
 
