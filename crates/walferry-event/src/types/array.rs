@@ -11,7 +11,7 @@ use super::{Decoder, Mapping, Reason, Stage, Unavailable, binary};
 use crate::catalog::Catalog;
 use crate::java::name_uuid;
 
-/// An array, where Debezium has one of the type.
+/// The mapping of an array. `None` if Debezium has no arrays of this type.
 pub(super) fn array(
     column: &ColumnType,
     element: Oid,
@@ -24,7 +24,7 @@ pub(super) fn array(
     }
     let element = column.element(element, catalog);
     if column.root == oid::BIT_ARRAY {
-        // Debezium declares a single bit string, which no array fits.
+        // Debezium declares the field as a single bit string, so no array fits.
         return Some(Mapping {
             decoder: Decoder::Nothing,
             ..binary::bits(&element)
@@ -49,7 +49,7 @@ pub(super) fn array(
         decoder: Decoder::Array(Box::new(ArrayDecoder {
             element: element_decoder,
             delimiter,
-            // Debezium stumbles over null among `ltree`s, which their schema allows.
+            // The schema of `ltree` arrays allows null elements, but Debezium fails on them.
             nullable: nullable && element.root_name != "ltree",
         })),
         fallback: Value::Array(Vec::new()),
@@ -57,7 +57,7 @@ pub(super) fn array(
     })
 }
 
-/// `int2vector` and `oidvector`: Debezium takes them for arrays, in whose text it finds no elements.
+/// `int2vector` and `oidvector`. Debezium treats them as arrays, but finds no elements in their text.
 pub(super) fn vector(element: Schema) -> Mapping {
     let schema = Schema::array(element.build());
     Mapping::new(schema, Decoder::EmptyArray, Value::Array(Vec::new()))
@@ -77,12 +77,12 @@ pub(super) fn is_unsupported(root: Oid) -> bool {
     )
 }
 
-/// Elements that Debezium finds nothing in, though they may not be null.
+/// Elements that Debezium cannot read, although they must not be null.
 fn is_unreadable(element: &ColumnType) -> bool {
     matches!(element.root, oid::INT2VECTOR | oid::OIDVECTOR) || element.root_name == "sparsevec"
 }
 
-/// Debezium declares elements as optional, but for types that it has no array of its own for.
+/// Debezium declares elements as optional, except for types without an array type of their own.
 fn has_nullable_elements(element: &ColumnType) -> bool {
     let required = matches!(element.kind, RootKind::Enum(_))
         || matches!(element.root, oid::TSVECTOR | oid::INT2VECTOR | oid::OIDVECTOR)
@@ -90,18 +90,18 @@ fn has_nullable_elements(element: &ColumnType) -> bool {
     !required
 }
 
-/// The placeholder as elements: as text, as its bytes, or as a UUID made of it.
+/// The placeholder for unavailable values as the elements of an array: as text, as bytes, or as a UUID made from it.
 fn unavailable(column: &ColumnType, modes: &EventSection) -> Unavailable {
     let bytes = modes.unavailable_value.bytes();
     let signed = bytes.iter().map(|byte| byte.cast_signed());
     let elements = match column.root {
-        // Debezium goes by the type's name, which a domain has of its own.
+        // Debezium uses the type's name, and a domain has its own name.
         _ if column.name != column.root_name => return Unavailable::Missing,
         oid::TEXT_ARRAY | oid::VARCHAR_ARRAY | oid::BPCHAR_ARRAY | oid::JSON_ARRAY | oid::JSONB_ARRAY => {
             vec![Value::string(modes.unavailable_value.text())]
         }
         oid::BYTEA_ARRAY if modes.binary == BinaryHandling::Bytes => vec![Value::bytes(bytes.to_vec())],
-        // Numbers are neither text nor Connect's own dates.
+        // In these modes, dates are text or Connect's own dates, so numbers cannot replace them.
         oid::DATE_ARRAY if matches!(modes.time, TimePrecision::Isostring | TimePrecision::Connect) => {
             return Unavailable::Missing;
         }
@@ -117,7 +117,7 @@ fn unavailable(column: &ColumnType, modes: &EventSection) -> Unavailable {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ArrayDecoder {
     pub(crate) element: Decoder,
-    /// What stands between elements; a comma but for a few types.
+    /// The character between elements. It is a comma, except for a few types.
     pub(crate) delimiter: u8,
     /// Whether elements may be null.
     pub(crate) nullable: bool,
@@ -126,8 +126,9 @@ pub(crate) struct ArrayDecoder {
 const MALFORMED: Reason = Reason::Malformed("array");
 
 impl ArrayDecoder {
-    /// An array as `array_out` prints it: `{1,NULL,"a \"b\""}`, with bounds in front where they do not begin at 1. The
-    /// elements of an outer dimension are arrays, for which Connect's schema has no place: they become null.
+    /// Reads an array as `array_out` prints it: `{1,NULL,"a \"b\""}`, with bounds before it if they do not start at 1.
+    /// In a multi-dimensional array, the elements of the outer dimension are arrays. Connect's schema cannot represent
+    /// them, so they become null.
     pub(super) fn read<'a>(&'a self, bytes: &'a [u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
         let items = match &schema.shape {
             Shape::Array(items) => items,
@@ -174,7 +175,7 @@ impl ArrayDecoder {
 
     fn element<'a>(&'a self, text: &'a [u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
         match self.element.decode(text, schema) {
-            // Debezium drops what nanoseconds cannot count, and no more than that.
+            // Debezium drops only the elements that do not fit into nanoseconds.
             Err(Reason::OutOfRange(_)) => Ok(Value::Null),
             value => value,
         }
@@ -191,7 +192,7 @@ impl ArrayDecoder {
     }
 }
 
-/// The place of the quote that ends a quoted element.
+/// The position of the quote that ends a quoted element.
 fn quoted_length(text: &[u8]) -> Result<usize, Reason> {
     let mut place = 0;
     loop {

@@ -43,7 +43,7 @@ fn binary(modes: &EventSection, decoder: Decoder) -> Mapping {
         BinaryHandling::Base64 | BinaryHandling::Base64UrlSafe => {
             (Schema::string(), Value::str(""), Unavailable::Missing)
         }
-        // The placeholder as it is, not as hexadecimal digits.
+        // The placeholder is sent as it is, not as hexadecimal digits.
         BinaryHandling::Hex => (Schema::string(), Value::str(""), Unavailable::text(modes)),
     };
     Mapping {
@@ -52,7 +52,7 @@ fn binary(modes: &EventSection, decoder: Decoder) -> Mapping {
     }
 }
 
-/// `bit` and `varbit`; a single bit is true or false.
+/// `bit` and `varbit`. A single bit becomes a boolean.
 pub(super) fn bits(column: &ColumnType) -> Mapping {
     if column.length > 1 {
         let schema = Schema::bytes().named("io.debezium.data.Bits").version(1);
@@ -63,7 +63,7 @@ pub(super) fn bits(column: &ColumnType) -> Mapping {
     }
 }
 
-/// A `bytea` as Postgres prints it with `bytea_output = hex`: `\x` and two digits a byte.
+/// Reads a `bytea` as Postgres prints it with `bytea_output = hex`: `\x`, then two digits for each byte.
 pub(super) fn read_bytea<'a>(bytes: &'a [u8], mode: BinaryHandling) -> Result<Value<'a>, Reason> {
     let digits = bytes.strip_prefix(br"\x").ok_or(Reason::Malformed("bytea"))?;
     if mode == BinaryHandling::Hex {
@@ -76,7 +76,7 @@ pub(super) fn read_bytea<'a>(bytes: &'a [u8], mode: BinaryHandling) -> Result<Va
     Ok(encode(Cow::Owned(decoded), mode))
 }
 
-/// Bytes as `binary.handling.mode` has them.
+/// Encodes bytes as `binary.handling.mode` says.
 pub(crate) fn encode(bytes: Cow<'_, [u8]>, mode: BinaryHandling) -> Value<'_> {
     match mode {
         BinaryHandling::Bytes => Value::Bytes(bytes),
@@ -96,7 +96,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Bytes of hexadecimal digits.
+/// Decodes hexadecimal digits.
 pub(crate) fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
     let nibble = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),
@@ -112,7 +112,7 @@ pub(crate) fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
     bytes.filter(|_| rest.is_empty())
 }
 
-/// A bit string as little-endian bytes, the last bit first, without the zeros at the end.
+/// Reads a bit string into little-endian bytes: the last bit comes first, and trailing zeros are left out.
 pub(super) fn read_bits<'a>(text: &[u8]) -> Result<Value<'a>, Reason> {
     if !text.iter().all(|bit| matches!(bit, b'0' | b'1')) {
         return Err(Reason::Malformed("bit string"));

@@ -1,4 +1,4 @@
-//! Types that every Postgres has, by their fixed ids (`pg_type.dat`).
+//! The built-in types of Postgres, by their fixed ids (`pg_type.dat`).
 
 use walferry_pgoutput::Oid;
 
@@ -120,12 +120,12 @@ builtins! {
     INT8RANGE_ARRAY = 3927, "_int8range", [INT8RANGE];
 }
 
-/// Length that the driver reports where a type has none.
+/// The length that the driver reports for a type without a length.
 pub(crate) const UNKNOWN_LENGTH: i32 = i32::MAX;
 /// Length that the driver reports for `numeric` without precision.
 pub(crate) const VARIABLE_NUMERIC_LENGTH: i32 = 131_089;
 
-/// `COLUMN_SIZE` as the driver reports it for a type and its modifier: a precision, a number of characters or bits.
+/// `COLUMN_SIZE` as the driver reports it for a type and its modifier: a precision, or a number of characters or bits.
 pub(crate) fn length(id: Oid, modifier: i32) -> i32 {
     match scalar(id) {
         oid::INT2 => 5,
@@ -167,7 +167,7 @@ fn scalar(id: Oid) -> Oid {
     builtin(id).and_then(|(_, element)| element).unwrap_or(id)
 }
 
-/// Characters of a fraction of a second, with its point.
+/// Number of characters in the fraction of a second, including the point.
 fn fraction(modifier: i32) -> i32 {
     match modifier {
         -1 => 7,

@@ -1,14 +1,14 @@
-//! Dates and times of day in the text that Postgres prints, and in the text that Java prints.
+//! Dates and times of day, as text of Postgres and as text of Java.
 
 use std::fmt::Write;
 
 pub(super) const MICROS_PER_SECOND: i64 = 1_000_000;
 pub(super) const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 
-/// A year as astronomers count (0 is 1 BC), a month and a day.
+/// An astronomical year (0 is 1 BC), a month and a day.
 pub(super) type Date = (i64, u32, u32);
 
-/// A point in time without time zone, as far as Postgres counts: beyond what 64 bits of microseconds since 1970 hold.
+/// A time without time zone, in the range of Postgres. This is more than an `i64` of microseconds since 1970 can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moment {
     /// Days since 1970.
@@ -18,7 +18,8 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// A number of microseconds, of more than a day or less than none too, behind the midnight at which a day begins.
+    /// The time `micros` microseconds after the midnight at which a day begins. `micros` may be negative or more than a
+    /// day.
     pub(super) fn new(days: i64, micros: i64) -> Self {
         Self {
             days: days + micros.div_euclid(MICROS_PER_DAY),
@@ -31,8 +32,8 @@ impl Moment {
         self.days * (MICROS_PER_DAY / 1000) + self.micros_of_day / 1000
     }
 
-    /// Microseconds since 1970 as Debezium counts them: whole seconds end at the largest number (`TimeUnit.toMicros`), to which
-    /// the fraction is added all the same.
+    /// Microseconds since 1970, computed like Debezium: the whole seconds saturate at the largest number
+    /// (`TimeUnit.toMicros`), and then the fraction is added.
     pub(super) fn micros(self) -> i64 {
         let seconds = self.days * 86_400 + self.micros_of_day / MICROS_PER_SECOND;
         seconds
@@ -40,7 +41,7 @@ impl Moment {
             .wrapping_add(self.micros_of_day % MICROS_PER_SECOND)
     }
 
-    /// Nanoseconds since 1970, where 64 bits count them.
+    /// Nanoseconds since 1970, if they fit into an `i64`.
     pub(super) fn nanos(self) -> Option<i64> {
         let micros = self.days.checked_mul(MICROS_PER_DAY)?.checked_add(self.micros_of_day)?;
         micros.checked_mul(1000)
@@ -71,7 +72,7 @@ impl Scanner<'_> {
         (length >= min).then_some(n)
     }
 
-    /// Year, month and day; the era is at the end of the text.
+    /// Year, month and day. The era is at the end of the text.
     pub(super) fn date(&mut self) -> Option<Date> {
         let year = self.digits(4, 7)?;
         self.literal(b'-')?;
@@ -81,7 +82,7 @@ impl Scanner<'_> {
         Some((year.into(), month, day))
     }
 
-    /// What follows at the end: nothing, or ` BC`.
+    /// Reads the era at the end of the text: nothing, or ` BC`.
     pub(super) fn era(&mut self, (year, month, day): Date) -> Option<Date> {
         match self.0 {
             b"" => Some((year, month, day)),
@@ -97,7 +98,7 @@ impl Scanner<'_> {
         Some(i64::from(hours * 3600 + minutes * 60) * MICROS_PER_SECOND + micros)
     }
 
-    /// Minutes, and microseconds within the minute, behind the hours of a time.
+    /// The part of a time after the hours: minutes, and microseconds within the minute.
     pub(super) fn minutes_and_seconds(&mut self) -> Option<(u32, i64)> {
         self.literal(b':')?;
         let minutes = self.digits(2, 2)?;
@@ -130,7 +131,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Days since 1970 of a date of the Gregorian calendar, also before it began (Howard Hinnant's algorithm).
+/// Converts a date of the Gregorian calendar to days since 1970, also before 1582 (Howard Hinnant's algorithm).
 pub(super) fn days_from_civil((year, month, day): Date) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -158,7 +159,8 @@ pub(super) fn civil_from_days(days: i64) -> Date {
     (year, month, day)
 }
 
-/// Days since 1970 of a date in the calendar of `java.util`, which is the Julian one before 15 October 1582.
+/// Converts a date of the calendar of `java.util` to days since 1970. Before 15 October 1582 this is the Julian
+/// calendar.
 pub(super) fn days_from_old_calendar(date: Date) -> i64 {
     if date >= (1582, 10, 15) {
         return days_from_civil(date);
@@ -180,7 +182,7 @@ pub(super) fn iso_timestamp(date: Date, micros_of_day: i64, fraction_digits: Opt
     out
 }
 
-/// A date as Java's ISO formatter has it: years of more than four digits with a sign.
+/// Appends a date like Java's ISO formatter: years with more than four digits have a sign.
 pub(super) fn push_date(out: &mut String, (year, month, day): Date) {
     let written = match year {
         0..=9999 => write!(out, "{year:04}"),
@@ -192,7 +194,7 @@ pub(super) fn push_date(out: &mut String, (year, month, day): Date) {
         .expect("a string takes all text");
 }
 
-/// A time of day with that many digits of the second's fraction, or with as many as it takes.
+/// Appends a time of day. The fraction has `fraction_digits` digits, or as many as necessary.
 pub(super) fn push_time(out: &mut String, micros: i64, fraction_digits: Option<usize>) {
     let (seconds, fraction) = (micros / MICROS_PER_SECOND, micros % MICROS_PER_SECOND);
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);

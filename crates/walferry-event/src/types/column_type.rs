@@ -1,4 +1,4 @@
-//! What a column's type is made of.
+//! The type of a column, resolved through its domains.
 
 use walferry_pgoutput::Oid;
 
@@ -6,10 +6,10 @@ use super::Stage;
 use super::builtin::{self, VARIABLE_NUMERIC_LENGTH, oid};
 use crate::catalog::{Catalog, TypeFacts, TypeKind};
 
-/// A column's type with its domains taken off.
+/// The type of a column and, for a domain, the type below it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ColumnType {
-    /// The type's own name, also where it is a domain.
+    /// The type's own name. For a domain, the domain's name.
     pub(crate) name: String,
     /// The type below all domains.
     pub(crate) root: Oid,
@@ -23,28 +23,28 @@ pub(crate) struct ColumnType {
     pub(crate) scale: Option<i32>,
 }
 
-/// What the type below all domains is.
+/// The kind of the type below all domains.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RootKind {
-    /// A scalar that may have a mapping of its own.
+    /// A scalar that may have its own mapping.
     Base,
     /// An array.
     Array { element: Oid, delimiter: u8 },
     /// An enum with its labels.
     Enum(Vec<String>),
-    /// A composite, a pseudo type, a range or multirange of the user, or a type that nothing is known of.
+    /// A composite type, a pseudo type, a user-defined range or multirange, or an unknown type.
     Other,
 }
 
-/// Domains are made of others at most this deep; deeper is a loop.
+/// The maximum depth of domains over domains. A deeper one would be a loop.
 const MAX_DOMAIN_DEPTH: usize = 32;
 
 impl ColumnType {
-    /// What is known of a type and a column's modifier.
+    /// Collects the facts about a type with a column's modifier.
     pub(crate) fn new(id: Oid, modifier: i32, stage: Stage, catalog: Option<&Catalog>) -> Self {
         let facts = |id| catalog.and_then(|catalog| catalog.type_of(id));
         let (length, scale) = match (id, modifier) {
-            // A snapshot describes the columns of a table with other words than the stream does.
+            // In a snapshot, Debezium describes columns differently than in the stream.
             (oid::NUMERIC, -1) if stage == Stage::Snapshot => (0, None),
             (_, -1) => {
                 let (length, scale) = default_measures(id, &facts, MAX_DOMAIN_DEPTH);
@@ -73,12 +73,12 @@ impl ColumnType {
         matches!(self.length, 0 | VARIABLE_NUMERIC_LENGTH) && self.digits() == 0
     }
 
-    /// Digits behind the point.
+    /// The number of digits after the point.
     pub(crate) fn digits(&self) -> i32 {
         self.scale.unwrap_or(0)
     }
 
-    /// Whether the driver calls it a kind of text, which is what masks and hashes go by.
+    /// Whether the driver reports a text type. Masks and hashes depend on this.
     pub(crate) fn is_character(&self) -> bool {
         let text = matches!(
             self.root,
@@ -139,7 +139,7 @@ fn root_kind(root: Oid, facts: Option<&TypeFacts>) -> (String, RootKind) {
     (facts.name.clone(), kind)
 }
 
-/// Length and scale of a type without a column's modifier: a domain has those that it was declared with.
+/// Length and scale of a type if the column has no modifier. A domain has those of its declaration.
 fn default_measures<'c>(id: Oid, facts: &impl Fn(Oid) -> Option<&'c TypeFacts>, depth: usize) -> (i32, i32) {
     match facts(id).map(|facts| &facts.kind) {
         Some(TypeKind::Domain { base, modifier: -1, .. }) if depth > 0 => default_measures(*base, facts, depth - 1),

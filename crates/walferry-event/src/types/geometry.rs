@@ -1,4 +1,4 @@
-//! Points, and PostGIS's geometry and geography.
+//! `point`, and PostGIS's geometry and geography.
 
 use walferry_record::java::float::push_f64;
 use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
@@ -61,7 +61,8 @@ pub(crate) fn point_value<'a>(x: f64, y: f64, schema: &SchemaRef) -> Value<'a> {
     Value::Struct(Struct::new(schema.clone(), values))
 }
 
-/// A box, circle, line, segment, path or polygon as the driver prints it: as Postgres, with Java's numbers.
+/// A box, circle, line, segment, path or polygon, as the driver prints it: like Postgres, but with numbers in Java's
+/// format.
 pub(crate) fn as_driver_prints(bytes: &[u8]) -> String {
     let is_number = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'+');
     let mut out = Vec::with_capacity(bytes.len() * 2);
@@ -74,7 +75,7 @@ pub(crate) fn as_driver_prints(bytes: &[u8]) -> String {
     utf8(&out).into_owned()
 }
 
-/// Schema of PostGIS's types; Debezium's geometry is optional also in columns that are not null.
+/// Schema of PostGIS's types. Debezium's geometry is optional even in `NOT NULL` columns.
 pub(crate) fn geometry_schema(name: &str) -> Schema {
     let fields = vec![
         Field::new("wkb", Schema::bytes().build()),
@@ -86,7 +87,8 @@ pub(crate) fn geometry_schema(name: &str) -> Schema {
     schema.doc(name).with_optional(name == "Geometry")
 }
 
-/// A geometry as PostGIS prints it: extended well-known binary in hexadecimal digits, which is what is sent.
+/// Reads a geometry as PostGIS prints it: extended well-known binary (EWKB) in hexadecimal digits. These bytes are
+/// sent.
 pub(super) fn read_geometry<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
     let ewkb = unhex(bytes)
         .filter(|ewkb| ewkb.len() >= 9)
@@ -104,7 +106,7 @@ fn geometry_value<'a>(ewkb: Vec<u8>, schema: &SchemaRef) -> Value<'a> {
     Value::Struct(Struct::new(schema.clone(), vec![Value::bytes(ewkb), srid]))
 }
 
-/// The SRID, which stands behind the type where that has its flag.
+/// The SRID. It follows the type if the type has the SRID flag.
 fn srid(ewkb: &[u8]) -> Option<i32> {
     const HAS_SRID: u32 = 0x2000_0000;
     let word = |at: usize| -> Option<[u8; 4]> { ewkb.get(at..at + 4)?.try_into().ok() };

@@ -17,10 +17,10 @@ pub(super) fn interval(mode: IntervalHandling) -> Mapping {
     }
 }
 
-/// No interval, as `interval.handling.mode=string` has it.
+/// An interval of zero, with `interval.handling.mode=string`.
 const ZERO: &str = "P0Y0M0DT0H0M0S";
 
-/// The parts of an interval as the driver keeps them.
+/// The parts of an interval, as the driver stores them.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Interval {
     years: i32,
@@ -45,7 +45,7 @@ impl Interval {
     /// `1 year 2 mons -3 days -04:05:06.789`.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = Self::default();
-        // Postgres 17 has infinite intervals, for which the driver has nothing but zeros.
+        // Postgres 17 has infinite intervals. The driver turns them into zeros.
         if matches!(text, "infinity" | "-infinity") {
             return Some(parts);
         }
@@ -80,7 +80,7 @@ impl Interval {
         scanner.0.is_empty().then_some(())
     }
 
-    /// Microseconds, with months of 365.25/12 days, in the arithmetic of 64-bit floats that Debezium uses.
+    /// The interval in microseconds. A month has 365.25/12 days. Like Debezium, this computes with 64-bit floats.
     fn to_micros(self) -> i64 {
         const DAYS_PER_MONTH: f64 = 365.25 / 12.0;
         let months = f64::from(self.years.wrapping_mul(12).wrapping_add(self.months));

@@ -1,4 +1,4 @@
-//! Postgres types: the schema of a column's field, and the value of its text.
+//! Postgres types: the schema of a column's field, and how the column's text becomes a value.
 
 mod array;
 mod binary;

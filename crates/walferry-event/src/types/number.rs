@@ -9,7 +9,7 @@ use super::column_type::ColumnType;
 use super::text::utf8;
 use super::{Decoder, Mapping, Reason, Stage, Unavailable};
 
-/// The largest scale that `numeric` has.
+/// The largest scale of `numeric`.
 const MAX_SCALE: i32 = 1000;
 
 /// `numeric`.
@@ -26,7 +26,8 @@ pub(super) fn numeric(column: &ColumnType, modes: &EventSection, stage: Stage) -
         }
         DecimalHandling::String => {
             let zero = Decimal::small(0, 0).rescale(scale).map(|zero| zero.to_plain_string());
-            // Postgres prints digits up to the column's scale, unless that is negative, which the driver takes for a large one.
+            // Postgres prints digits up to the column's scale, unless the scale is negative. The driver reads a
+            // negative scale as a large one.
             let decoder = Decoder::DecimalText {
                 scale: (scale > MAX_SCALE).then_some(scale),
             };
@@ -107,7 +108,7 @@ fn parse_i64(bytes: &[u8]) -> Option<i64> {
     if digits.is_empty() {
         return None;
     }
-    // Counted down, since the smallest number has no positive counterpart.
+    // This counts down, because the smallest number has no positive counterpart.
     let mut n = 0_i64;
     for digit in digits {
         let digit = digit.wrapping_sub(b'0');
@@ -119,7 +120,7 @@ fn parse_i64(bytes: &[u8]) -> Option<i64> {
     if negative { Some(n) } else { n.checked_neg() }
 }
 
-/// A float; Rust reads the words `NaN`, `Infinity` and `-Infinity` too.
+/// Reads a float. Rust also parses `NaN`, `Infinity` and `-Infinity`.
 pub(crate) fn float<T: std::str::FromStr>(bytes: &[u8]) -> Result<T, Reason> {
     std::str::from_utf8(bytes)
         .ok()
@@ -145,7 +146,7 @@ pub(super) fn read_decimal(bytes: &[u8], scale: i32) -> Result<Value<'_>, Reason
     n.rescale(scale).map(Value::Decimal).ok_or(Reason::Scale)
 }
 
-/// A decimal with a scale of its own: as few digits as it needs, none of them zeros behind the point.
+/// Reads a decimal with its own scale: without zeros at the end of the fraction.
 pub(super) fn read_variable_decimal<'a>(bytes: &[u8], schema: &SchemaRef) -> Result<Value<'a>, Reason> {
     let n = parse_decimal(bytes)?;
     let n = if n.scale() == 0 { n } else { strip(n) };
@@ -164,7 +165,7 @@ fn strip(n: Decimal) -> Decimal {
     }
 }
 
-/// A decimal as Postgres prints it, which is plain digits; special values as Debezium calls them.
+/// Reads a decimal as Postgres prints it, in plain digits. Special values get Debezium's names.
 pub(super) fn read_decimal_text(bytes: &[u8], scale: Option<i32>) -> Result<Value<'_>, Reason> {
     Ok(Value::String(match (bytes, scale) {
         (b"NaN", _) => Cow::Borrowed("NAN"),
@@ -192,7 +193,8 @@ fn is_special(bytes: &[u8]) -> bool {
     matches!(bytes, b"NaN" | b"Infinity" | b"-Infinity")
 }
 
-/// An amount of money: a sign or parentheses, a currency sign of one character, digits with commas between them.
+/// Reads an amount of money: a sign or parentheses, a currency sign of one character, and digits with commas between
+/// them.
 pub(super) fn read_money<'a>(bytes: &[u8], mode: DecimalHandling, fraction_digits: u16) -> Result<Value<'a>, Reason> {
     let text = utf8(bytes);
     let negative = text.starts_with(['-', '(']);

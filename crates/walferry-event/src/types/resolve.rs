@@ -1,4 +1,4 @@
-//! From a column's type to how it is written.
+//! Decides how a column's type is written.
 
 use walferry_config::connector::EventSection;
 use walferry_record::{Schema, Value};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::catalog::Catalog;
 
-/// How values of a type are written, or `None` where fields leave them out.
+/// How values of a type are written. `None` if columns of this type are left out.
 pub(crate) fn resolve(
     column: &ColumnType,
     modes: &EventSection,
@@ -91,7 +91,7 @@ pub(super) fn scalar(column: &ColumnType, modes: &EventSection, stage: Stage) ->
     Some(mapped)
 }
 
-/// Types of extensions, which have no fixed ids.
+/// The types of extensions. They have no fixed ids.
 fn extension(column: &ColumnType, modes: &EventSection, text: &Texts<'_>) -> Option<Mapping> {
     Some(match &*column.root_name {
         "citext" | "isbn" => text.plain(),

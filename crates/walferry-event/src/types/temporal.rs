@@ -1,4 +1,4 @@
-//! Dates, times and timestamps, as Postgres prints them with `DateStyle = ISO`.
+//! Dates, times and timestamps in the format of `DateStyle = ISO`.
 
 use walferry_config::connector::TimePrecision;
 use walferry_record::{Schema, Value};
@@ -38,11 +38,11 @@ pub(crate) enum TimestampUnit {
     Iso,
 }
 
-/// What the driver has for an infinite timestamp, in microseconds since 1970.
+/// The driver's value for an infinite timestamp, in microseconds since 1970.
 const POSITIVE_INFINITY_MICROS: i64 = 9_223_372_036_825_200_000;
 const NEGATIVE_INFINITY_MICROS: i64 = -9_223_372_036_832_400_000;
 
-/// The default of a column that is infinite, which is Java's last or first day where there is one.
+/// An infinite default: Java's last or first day, if the type has one.
 pub(crate) fn infinite_default(decoder: &Decoder, positive: bool) -> Option<Value<'static>> {
     let (year, month, day) = if positive {
         (999_999_999, 12, 31)
@@ -55,15 +55,15 @@ pub(crate) fn infinite_default(decoder: &Decoder, positive: bool) -> Option<Valu
         Decoder::Date(DateUnit::Iso, _) => Value::string(format!("{year:+}-{month:02}-{day:02}Z")),
         Decoder::Timestamp(TimestampUnit::Iso, _) if positive => Value::str("+999999999-12-31T23:59:59.999999999Z"),
         Decoder::Timestamp(TimestampUnit::Iso, _) => Value::str("-999999999-01-01T00:00:00Z"),
-        // Microseconds end at the largest number, to which the fraction of the last second is added: it overflows.
+        // Microseconds saturate at the largest number. Then the fraction of the last second is added, which overflows.
         Decoder::Timestamp(TimestampUnit::Micros, _) if positive => Value::Int64(i64::MAX.wrapping_add(999_999)),
         Decoder::Timestamp(TimestampUnit::Micros, _) => Value::Int64(i64::MIN),
         _ => return None,
     })
 }
 
-/// The default of a column that is a date or a time of day, for which it makes no difference where rows come from;
-/// `24:00:00` is the last moment of the day.
+/// The default of a date or a time of day. It is the same for stream and snapshot. `24:00:00` becomes the last moment
+/// of the day.
 pub(crate) fn plain_default(decoder: &Decoder, text: &str) -> Option<Value<'static>> {
     match decoder {
         Decoder::Date(unit, _) => read_date(text.as_bytes(), *unit, Path::Text).ok(),
@@ -78,11 +78,11 @@ pub(crate) fn plain_default(decoder: &Decoder, text: &str) -> Option<Value<'stat
     }
 }
 
-/// How a value comes to Debezium: the elements of arrays, and dates in snapshots, are objects of the driver (`java.sql.Date`
-/// and its like), which lose some of it.
+/// How a value reaches Debezium. Elements of arrays, and dates in snapshots, are objects of the driver such as
+/// `java.sql.Date`, which lose some information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Path {
-    /// As the text that Postgres wrote.
+    /// As text from Postgres.
     Text,
     /// As an object of the driver.
     Driver,
@@ -105,13 +105,13 @@ pub(super) fn read_date<'a>(bytes: &[u8], unit: DateUnit, path: Path) -> Result<
             let date = scanner.era(written).ok_or(MALFORMED)?;
             match path {
                 Path::Text => date,
-                // `java.sql.Date.toLocalDate` forgets the era.
+                // `java.sql.Date.toLocalDate` drops the era.
                 Path::Driver | Path::Moment => skip_calendar_gap(date, written),
             }
         }
     };
     Ok(match unit {
-        // Days beyond 32 bits wrap, as a cast does in Java: only those of infinity are.
+        // Days that do not fit into 32 bits wrap around, like a cast in Java. Only infinity has so many days.
         DateUnit::Days => Value::Int32(days_from_civil(date) as i32),
         DateUnit::Iso => {
             let mut out = String::with_capacity(12);
@@ -122,7 +122,8 @@ pub(super) fn read_date<'a>(bytes: &[u8], unit: DateUnit, path: Path) -> Result<
     })
 }
 
-/// A date as the calendar of `java.util` writes it: it has no 5 to 14 October 1582, and takes them for ten days later.
+/// A date in the calendar of `java.util`. This calendar has no 5 to 14 October 1582, and reads them as dates ten days
+/// later.
 fn skip_calendar_gap(date: Date, written: Date) -> Date {
     match date {
         (1582, 10, day @ 5..=14) => (1582, 10, day + 10),
@@ -130,12 +131,12 @@ fn skip_calendar_gap(date: Date, written: Date) -> Date {
     }
 }
 
-/// A time of day; `24:00:00` is one.
+/// Reads a time of day, including `24:00:00`.
 pub(super) fn read_time<'a>(bytes: &[u8], unit: TimeUnit, path: Path) -> Result<Value<'a>, Reason> {
     const MALFORMED: Reason = Reason::Malformed("time");
     let mut scanner = Scanner(bytes);
     let micros = scanner.time().filter(|_| scanner.0.is_empty()).ok_or(MALFORMED)?;
-    // `java.sql.Time` counts milliseconds of a day.
+    // `java.sql.Time` has milliseconds only.
     let micros = if path == Path::Driver {
         micros % MICROS_PER_DAY / 1000 * 1000
     } else {
@@ -154,7 +155,7 @@ pub(super) fn read_time<'a>(bytes: &[u8], unit: TimeUnit, path: Path) -> Result<
     })
 }
 
-/// A time of day with an offset, moved to UTC.
+/// Reads a time of day with an offset, and converts it to UTC.
 pub(super) fn read_zoned_time<'a>(bytes: &[u8], path: Path) -> Result<Value<'a>, Reason> {
     const MALFORMED: Reason = Reason::Malformed("time with time zone");
     let mut scanner = Scanner(bytes);
@@ -176,7 +177,7 @@ pub(super) fn read_zoned_time<'a>(bytes: &[u8], path: Path) -> Result<Value<'a>,
     Ok(Value::string(out))
 }
 
-/// A timestamp without time zone, taken for UTC.
+/// Reads a timestamp without time zone as UTC.
 pub(super) fn read_timestamp<'a>(bytes: &[u8], unit: TimestampUnit, path: Path) -> Result<Value<'a>, Reason> {
     let time = match bytes {
         b"infinity" => {
@@ -228,8 +229,8 @@ fn local_timestamp(bytes: &[u8], path: Path) -> Option<Moment> {
     Some(Moment::new(days, micros))
 }
 
-/// A timestamp with time zone in UTC, with as many digits of the second's fraction as the column has; with as many as it
-/// takes where the column has none.
+/// Reads a timestamp with time zone and writes it in UTC. The fraction has as many digits as the column's precision, or
+/// as many as necessary if the column has none.
 pub(super) fn read_zoned_timestamp(bytes: &[u8], fraction_digits: usize, path: Path) -> Result<Value<'_>, Reason> {
     match (bytes, path) {
         (b"infinity", _) => return Ok(Value::str("infinity")),
@@ -255,7 +256,7 @@ pub(super) fn read_zoned_timestamp(bytes: &[u8], fraction_digits: usize, path: P
         time.days = days_from_old_calendar(civil_from_days(time.days));
     }
     let (year, month, day) = civil_from_days(time.days);
-    // `java.sql.Timestamp.toLocalDateTime` forgets the era.
+    // `java.sql.Timestamp.toLocalDateTime` drops the era.
     let year = if path == Path::Driver && year < 1 {
         1 - year
     } else {
@@ -268,7 +269,7 @@ pub(super) fn read_zoned_timestamp(bytes: &[u8], fraction_digits: usize, path: P
     )))
 }
 
-/// The common case, a year of four digits already in UTC: the text has all that is needed in nearly the right form.
+/// The common case: the year has four digits and the time is already in UTC. The text is then almost in the right form.
 fn utc_timestamp(bytes: &[u8], fraction_digits: usize) -> Option<String> {
     const SHAPE: &[u8; 19] = b"0000-00-00 00:00:00";
     let (whole, rest) = bytes.split_first_chunk::<19>()?;
@@ -395,7 +396,7 @@ pub(super) fn zoned_time(stage: Stage) -> Mapping {
     )
 }
 
-/// Schema of text that tells a time.
+/// Schema of a time that is sent as text.
 pub(super) fn text(name: &str) -> Schema {
     Schema::string().named(format!("io.debezium.time.{name}")).version(1)
 }
@@ -405,7 +406,7 @@ fn connect(schema: Schema, name: &str) -> Schema {
     schema.named(format!("org.apache.kafka.connect.data.{name}")).version(1)
 }
 
-/// Schema of a number that tells a time.
+/// Schema of a time that is sent as a number.
 pub(super) fn counted(schema: Schema, name: &str) -> Schema {
     schema.named(format!("io.debezium.time.{name}")).version(1)
 }

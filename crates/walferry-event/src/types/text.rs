@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Text of the stream. Postgres sends UTF-8, save for databases in `SQL_ASCII`, whose bytes may be anything: what is not
-/// UTF-8 becomes U+FFFD there, as in Java.
+/// Text of the stream. Postgres sends UTF-8, except from databases in `SQL_ASCII`, which may send any bytes. As in
+/// Java, invalid UTF-8 becomes U+FFFD.
 #[inline]
 pub(crate) fn utf8(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {

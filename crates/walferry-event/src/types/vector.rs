@@ -24,7 +24,7 @@ pub(super) fn sparse() -> Mapping {
     Mapping::new(schema, Decoder::SparseVector, Value::Struct(empty))
 }
 
-/// What a vector is made of.
+/// The element type of a vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Element {
     /// 64-bit floats, for `vector`.
