@@ -3,3 +3,4 @@
 pub mod case;
 pub mod mask;
 pub mod plain;
+pub mod rest;

@@ -4,7 +4,7 @@
 
 use std::{
     future::pending,
-    sync::{Arc, OnceLock, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, SystemTime},
 };
 
@@ -256,12 +256,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .filter(|state| wanted.is_empty() || wanted.iter().any(|name| name == state.name))
         .map(|state| (state, Arc::new(Status::new(state.name, "shop"))))
         .collect();
-    let admin = Admin {
-        connectors: Arc::new(Fixed(shown.iter().map(|(_, status)| status.clone()).collect())),
-        version: env!("CARGO_PKG_VERSION"),
-        kafka_cluster_id: Arc::new(OnceLock::new()),
-        started: SystemTime::now(),
-    };
+    let connectors = Fixed(shown.iter().map(|(_, status)| status.clone()).collect());
+    let admin = Admin::read_only(Arc::new(connectors), env!("CARGO_PKG_VERSION"));
     let listener = bind(([127, 0, 0, 1], 8083).into()).await?;
     println!("http://{}/ui", listener.local_addr()?);
     for (state, status) in &shown {

@@ -1,7 +1,5 @@
 //! Bodies that Kafka Connect's clients read, in Connect's form and order.
 
-use std::net::SocketAddr;
-
 use serde::Serialize;
 use walferry_engine::{
     Failure,
@@ -56,7 +54,7 @@ pub(crate) struct ErrorBody {
 pub(crate) struct ConnectorStatus<'a> {
     name: &'a str,
     connector: State,
-    tasks: Vec<Task>,
+    tasks: Vec<TaskState>,
     r#type: &'static str,
 }
 
@@ -67,8 +65,9 @@ struct State {
     version: &'static str,
 }
 
+/// State of a task.
 #[derive(Debug, Serialize)]
-struct Task {
+pub(crate) struct TaskState {
     id: u32,
     #[serde(flatten)]
     state: State,
@@ -79,13 +78,13 @@ struct Task {
 impl<'a> ConnectorStatus<'a> {
     /// A failure is the task's, the connector itself stays RUNNING, as in Connect. So does one that tries again. One that has not read
     /// anything yet is UNASSIGNED, as it is in Connect until it is started, and says what is in its way.
-    pub(crate) fn new(status: &'a Status, version: &'static str, address: SocketAddr) -> Self {
+    pub(crate) fn new(status: &'a Status, version: &'static str, worker_id: String) -> Self {
         let state = |state| State {
             state,
-            worker_id: address.to_string(),
+            worker_id: worker_id.clone(),
             version,
         };
-        let task = |word, trace| Task {
+        let task = |word, trace| TaskState {
             id: 0,
             state: state(word),
             trace,
@@ -109,19 +108,41 @@ impl<'a> ConnectorStatus<'a> {
             r#type: "source",
         }
     }
+
+    /// The tasks.
+    pub(crate) fn tasks(&self) -> &[TaskState] {
+        &self.tasks
+    }
+
+    /// The connector is about to be restarted.
+    pub(crate) fn restart_connector(&mut self) {
+        self.connector.state = "RESTARTING";
+    }
+
+    /// The tasks are about to be restarted.
+    pub(crate) fn restart_tasks(&mut self) {
+        for task in &mut self.tasks {
+            (task.state.state, task.trace) = ("RESTARTING", None);
+        }
+    }
 }
 
+/// In the form of a Java exception, whose first line scripts look for: the class that Connect wraps every failure of a task in, what
+/// happened, and below it all causes with their hints.
 fn trace(failure: &Failure) -> String {
-    let causes = failure.causes.iter().map(|cause| {
-        let mut told = cause.sentence().into_owned();
-        for (name, text) in [("hint", cause.hint.as_deref()), ("code", cause.code())] {
-            if let Some(text) = text {
-                told.push_str(&format!("\n\t{name}: {text}"));
+    let mut text = String::from("org.apache.kafka.connect.errors.ConnectException: ");
+    let what: Vec<_> = failure.causes.iter().map(|cause| cause.sentence()).collect();
+    text.push_str(&what.join("; ").replace('\n', " "));
+    text.push_str(&format!("\n\tat walferry ({})", failure.kind));
+    for cause in &failure.causes {
+        text.push_str(&format!("\nCaused by: {}", cause.sentence()));
+        for (name, told) in [("hint", cause.hint.as_deref()), ("code", cause.code())] {
+            if let Some(told) = told {
+                text.push_str(&format!("\n\t{name}: {told}"));
             }
         }
-        told
-    });
-    format!("{}: {}", failure.kind, causes.collect::<Vec<_>>().join("\n"))
+    }
+    text
 }
 
 #[cfg(test)]
@@ -145,7 +166,7 @@ mod tests {
             (
                 Phase::Waiting(Failure::retry(Kind::Unreachable, "y")),
                 format!(
-                    r#"{}{},"trace":"unreachable: y\n\tcode: WF0201"}}],"type":"source"}}"#,
+                    r#"{}{},"trace":"org.apache.kafka.connect.errors.ConnectException: y\n\tat walferry (unreachable)\nCaused by: y\n\tcode: WF0201"}}],"type":"source"}}"#,
                     running.replace("RUNNING", "UNASSIGNED"),
                     task("UNASSIGNED")
                 ),
@@ -161,7 +182,7 @@ mod tests {
             (
                 Phase::Failed(failure),
                 format!(
-                    r#"{running}{},"trace":"slot_lost: slot dbz is lost\n\thint: drop it\n\tcode: WF0302"}}],"type":"source"}}"#,
+                    r#"{running}{},"trace":"org.apache.kafka.connect.errors.ConnectException: slot dbz is lost\n\tat walferry (slot_lost)\nCaused by: slot dbz is lost\n\thint: drop it\n\tcode: WF0302"}}],"type":"source"}}"#,
                     task("FAILED")
                 ),
             ),
@@ -181,14 +202,14 @@ mod tests {
         for (phase, expected) in cases {
             let status = Status::new("c", "s");
             status.set_phase(phase.clone());
-            let body = ConnectorStatus::new(&status, "1.2.3", ([127, 0, 0, 1], 8083).into());
+            let body = ConnectorStatus::new(&status, "1.2.3", "127.0.0.1:8083".into());
             assert_eq!(to_string(&body).unwrap(), expected, "{phase:?}");
         }
         // One that has read before, and tries again.
         let status = Status::new("c", "s");
         status.set_phase(Phase::Streaming);
         status.set_phase(Phase::Waiting(Failure::retry(Kind::Unreachable, "y")));
-        let body = ConnectorStatus::new(&status, "1.2.3", ([127, 0, 0, 1], 8083).into());
+        let body = ConnectorStatus::new(&status, "1.2.3", "127.0.0.1:8083".into());
         let expected = format!(r#"{running}{}}}],"type":"source"}}"#, task("RUNNING"));
         assert_eq!(to_string(&body).unwrap(), expected);
     }

@@ -3,16 +3,24 @@
 //! A web page that a person has open may send requests to addresses of that person's machine. The browser then says where the
 //! page is from (`Origin`); and where the page's own name leads to the loopback address (DNS rebinding), it says that name (`Host`).
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, StatusCode, Version, header, uri::Authority},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header, uri::Authority},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 
-use crate::connect::ErrorBody;
+use crate::{
+    connect::ErrorBody,
+    doors::Entry,
+    routes::{Shown, json, refused},
+    settings::Settings,
+};
 
 /// Bytes of a request's body.
 pub(crate) const BODY_BYTES: usize = 1024 * 1024;
@@ -20,22 +28,80 @@ pub(crate) const BODY_BYTES: usize = 1024 * 1024;
 /// Bytes of a request's header: its first line, and names and values with the signs between them.
 pub(crate) const HEADER_BYTES: usize = 64 * 1024;
 
-/// Passes on what may be answered at the address.
-pub(crate) async fn guard(State(address): State<SocketAddr>, request: Request, next: Next) -> Response {
-    match refusal(address, &request) {
-        None => next.run(request).await,
-        Some((code, message)) => {
-            let error = ErrorBody {
-                error_code: code.as_u16(),
-                message: message.into(),
-            };
-            let body = serde_json::to_vec(&error).unwrap_or_default();
-            (code, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+/// Passes on what may be answered at the address, to whoever may ask.
+pub(crate) async fn guard(State(shown): State<Arc<Shown>>, request: Request, next: Next) -> Response {
+    let settings = &shown.admin.settings;
+    let origin = text(request.headers(), header::ORIGIN).map(ToOwned::to_owned);
+    let foreign = origin.filter(|origin| settings.allows(origin));
+    let mut response = match refusal(shown.address, &request, settings) {
+        Some((code, message)) => error(code, message),
+        None if foreign.is_some() && request.method() == Method::OPTIONS => preflight(settings),
+        None => match settings
+            .doors
+            .look(request.method(), request.uri().path(), request.headers())
+        {
+            Entry::Open if !settings.admin_resources && request.uri().path().starts_with("/admin") => {
+                refused(StatusCode::NOT_FOUND)
+            }
+            Entry::Open => match &settings.standby {
+                Some(why) if !matches!(request.uri().path().trim_end_matches('/'), "/health" | "/metrics") => {
+                    error(StatusCode::SERVICE_UNAVAILABLE, why)
+                }
+                _ => next.run(request).await,
+            },
+            Entry::ReadsOnly => error(StatusCode::FORBIDDEN, "This user may read and not change anything."),
+            Entry::Unknown => {
+                let mut response = error(StatusCode::UNAUTHORIZED, "User cannot access the resource.");
+                let scheme = HeaderValue::from_static("Basic realm=\"Kafka Connect\"");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+                response
+            }
+        },
+    };
+    let headers = response.headers_mut();
+    if let Some(origin) = foreign.and_then(|origin| HeaderValue::from_str(&origin).ok()) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    }
+    for rule in &settings.headers {
+        match rule.add {
+            true => drop(headers.append(rule.name.clone(), rule.value.clone())),
+            false => drop(headers.insert(rule.name.clone(), rule.value.clone())),
         }
     }
+    response
 }
 
-fn refusal<B>(address: SocketAddr, request: &axum::http::Request<B>) -> Option<(StatusCode, &'static str)> {
+/// What a browser asks before a page of another origin may ask.
+fn preflight(settings: &Settings) -> Response {
+    let methods = match settings.origin_methods.is_empty() {
+        true => "GET,POST,HEAD".to_owned(),
+        false => settings.origin_methods.join(","),
+    };
+    let headers = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, methods),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "X-Requested-With,Content-Type,Accept,Origin".to_owned(),
+        ),
+        (header::ACCESS_CONTROL_MAX_AGE, "1800".to_owned()),
+    ];
+    headers.into_response()
+}
+
+fn error(code: StatusCode, message: &str) -> Response {
+    let error = ErrorBody {
+        error_code: code.as_u16(),
+        message: message.into(),
+    };
+    json(code, &error)
+}
+
+fn refusal<B>(
+    address: SocketAddr,
+    request: &axum::http::Request<B>,
+    settings: &Settings,
+) -> Option<(StatusCode, &'static str)> {
     let headers = request.headers();
     if header_bytes(request) > HEADER_BYTES {
         return Some((
@@ -70,9 +136,10 @@ fn refusal<B>(address: SocketAddr, request: &axum::http::Request<B>) -> Option<(
     }
     let origin = text(headers, header::ORIGIN)?;
     let is_own = host.is_some_and(|host| is_of(origin, &host));
-    (!is_own).then_some((
+    (!is_own && !settings.allows(origin)).then_some((
         StatusCode::FORBIDDEN,
-        "A page of another origin asks. This endpoint answers its own page and programs that are no browsers only.",
+        "A page of another origin asks. This endpoint answers its own page and programs that are no browsers only. To let pages of \
+         that origin ask, name it in access.control.allow.origin of the worker file.",
     ))
 }
 
@@ -137,7 +204,11 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let refused = refusal(address.parse().unwrap(), &request.body(()).unwrap());
+        let refused = refusal(
+            address.parse().unwrap(),
+            &request.body(()).unwrap(),
+            &Settings::default(),
+        );
         refused.map_or(200, |(code, _)| code.as_u16())
     }
 

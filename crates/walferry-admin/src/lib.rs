@@ -6,13 +6,17 @@
 mod connect;
 mod connections;
 mod data;
+mod doors;
 mod exposition;
 mod guard;
+pub mod herder;
 mod history;
 mod look;
 mod metrics;
 mod process;
+mod rest;
 mod routes;
+mod settings;
 mod signals;
 mod slots;
 mod verdict;
@@ -26,14 +30,23 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use serde_json::{Value as Json, json};
 use tokio::{
     net::TcpListener,
     sync::watch,
     time::{MissedTickBehavior, interval, sleep},
 };
-use walferry_engine::supervisor::Connectors;
+use walferry_engine::{status::Status, supervisor::Connectors};
 
-use crate::{connections::Limits, routes::Shown};
+use crate::{
+    connections::Limits,
+    herder::{Herder, Loggers, ReadOnly},
+    routes::Shown,
+};
+pub use crate::{
+    doors::{Digested, Doors, User},
+    settings::{HeaderRule, Settings},
+};
 
 /// What the endpoint shows.
 #[derive(Debug, Clone)]
@@ -46,6 +59,41 @@ pub struct Admin {
     pub kafka_cluster_id: Arc<OnceLock<String>>,
     /// When the process began.
     pub started: SystemTime,
+    /// Their configurations, and what becomes of them.
+    pub herder: Arc<dyn Herder>,
+    /// What is logged.
+    pub loggers: Arc<dyn Loggers>,
+    /// How the REST API behaves.
+    pub settings: Settings,
+}
+
+impl Admin {
+    /// Shows and steers these connectors; nothing else can be changed.
+    pub fn read_only(connectors: Arc<dyn Connectors>, version: &'static str) -> Self {
+        Self {
+            herder: Arc::new(ReadOnly(connectors.clone())),
+            connectors,
+            version,
+            kafka_cluster_id: Arc::default(),
+            started: SystemTime::now(),
+            loggers: Arc::new(NoLoggers),
+            settings: Settings::default(),
+        }
+    }
+}
+
+/// Levels that nobody can change.
+#[derive(Debug)]
+struct NoLoggers;
+
+impl Loggers for NoLoggers {
+    fn all(&self) -> Vec<(String, String, Option<u64>)> {
+        vec![("root".into(), "INFO".into(), None)]
+    }
+
+    fn set(&self, _: &str, _: &str) -> Option<Vec<String>> {
+        None
+    }
 }
 
 /// How long a request that is being answered may hold up a stop.
@@ -76,6 +124,20 @@ async fn sample(shown: &Shown) {
         ticks.tick().await;
         shown.sample(now_us());
     }
+}
+
+/// The same socket once more, for one that answers after another.
+///
+/// # Errors
+/// What the system says.
+pub fn another(listener: &TcpListener) -> io::Result<TcpListener> {
+    let socket = rustix::io::dup(listener)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Whether a connector of this class runs here: under the class's full name, its simple name, or that without `Connector`.
+pub fn is_our_class(class: &str) -> bool {
+    rest::is_ours(class)
 }
 
 /// Listens on the address of the endpoint.
@@ -114,6 +176,11 @@ impl BindError {
             _ => None,
         }
     }
+}
+
+/// The state of a connector and of its tasks as Connect shows it: the body of `GET /connectors/{name}/status`.
+pub fn connect_status(status: &Status, version: &'static str, worker_id: &str) -> Json {
+    json!(connect::ConnectorStatus::new(status, version, worker_id.to_owned()))
 }
 
 /// The time, microseconds since 1970.

@@ -406,11 +406,10 @@ mod tests {
             ..Slot::default()
         });
         status.set_slots(figures);
+        let connectors = Fixed(vec![Arc::new(status), Arc::new(Status::new("silent", "quiet"))]);
         Admin {
-            connectors: Arc::new(Fixed(vec![Arc::new(status), Arc::new(Status::new("silent", "quiet"))])),
-            version: "1.2.3",
-            kafka_cluster_id: Arc::default(),
             started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_789_999_000),
+            ..Admin::read_only(Arc::new(connectors), "1.2.3")
         }
     }
 

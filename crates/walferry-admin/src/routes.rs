@@ -9,38 +9,40 @@ use std::{
 use axum::{
     Router,
     body::{Body, Bytes},
-    extract::{DefaultBodyLimit, Path, RawQuery, State},
+    extract::{DefaultBodyLimit, Path, State},
     handler::Handler,
-    http::{HeaderValue, Method, StatusCode, header},
+    http::{HeaderValue, StatusCode, header},
     middleware::from_fn_with_state,
     response::{IntoResponse, Response},
-    routing::{MethodRouter, get, post, put},
+    routing::{get, post},
 };
 use serde::Serialize;
-use walferry_engine::supervisor::UnknownConnector;
+use walferry_engine::status::Status;
 
 use crate::{
     Admin,
-    connect::{ConnectorStatus, ErrorBody, HEALTHY, Root},
+    connect::{ErrorBody, HEALTHY, Root},
     data::Data,
     exposition, guard,
     history::History,
     look::Look,
     metrics, now_us,
     process::Process,
-    signals, slots,
+    rest, signals, slots,
     verdict::Verdict,
 };
 
 /// What every request may look at.
 pub(crate) struct Shown {
-    admin: Admin,
-    address: SocketAddr,
+    pub(crate) admin: Admin,
+    pub(crate) address: SocketAddr,
     /// Of the connectors, by name.
     histories: Mutex<BTreeMap<String, History>>,
+    /// Of connectors whose topics were forgotten: how many records each topic had then.
+    forgotten: Mutex<BTreeMap<String, BTreeMap<String, u64>>>,
 }
 
-type Seen = State<Arc<Shown>>;
+pub(crate) type Seen = State<Arc<Shown>>;
 
 impl Shown {
     pub(crate) fn new(admin: Admin, address: SocketAddr) -> Self {
@@ -48,7 +50,36 @@ impl Shown {
             admin,
             address,
             histories: Mutex::default(),
+            forgotten: Mutex::default(),
         }
+    }
+
+    /// What tells this worker from others: host and port.
+    pub(crate) fn worker_id(&self) -> String {
+        let advertised = self.admin.settings.advertised.clone();
+        advertised.unwrap_or_else(|| self.address.to_string())
+    }
+
+    /// Where clients reach it.
+    pub(crate) fn url(&self) -> String {
+        format!("{}://{}", self.admin.settings.scheme(), self.worker_id())
+    }
+
+    pub(crate) fn forgotten_topics(&self, name: &str) -> BTreeMap<String, u64> {
+        let forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        forgotten.get(name).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn forget_topics_of(&self, status: &Status) {
+        let counts = status.topics().into_iter().map(|(topic, count)| (topic, count.records));
+        let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        forgotten.insert(status.name.clone(), counts.collect());
+    }
+
+    /// The connector is gone: one that comes after it under its name begins anew.
+    pub(crate) fn forget_topics(&self, name: &str) {
+        let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        forgotten.remove(name);
     }
 
     /// Takes a sample of every connector.
@@ -71,43 +102,40 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script
 
 /// All routes. Connect takes a slash at the end of every path.
 pub(crate) fn router(shown: Arc<Shown>) -> Router {
-    let routes = Router::new().route("/", get(root));
-    let routes = at(routes, "/health", health);
+    let routes = rest::resources().route("/", get(root).options(|| async { rest::options("HEAD,GET,OPTIONS") }));
+    let routes = rest::at(routes, "/health", get(health));
     let routes = at(routes, "/ready", ready);
     let routes = at(routes, "/metrics", scrape);
     let routes = at(routes, "/slots", all_slots);
-    let routes = at(routes, "/connectors", connectors);
-    let routes = at(routes, "/connectors/{name}/status", connector_status);
-    let routes = change(routes, "/connectors/{name}/pause", put(pause));
-    let routes = change(routes, "/connectors/{name}/resume", put(resume));
-    let routes = change(routes, "/connectors/{name}/stop", put(stop));
-    let routes = change(routes, "/connectors/{name}/restart", post(restart));
-    let routes = change(routes, "/connectors/{name}/tasks/{task}/restart", post(restart_task));
-    let routes = change(routes, "/connectors/{name}/signals", post(signal));
+    let signals = post(signal).options(|| async { rest::options("POST,OPTIONS") });
+    let routes = routes
+        .route("/connectors/{name}/signals", signals.clone())
+        .route("/connectors/{name}/signals/", signals);
     let routes = at(routes, "/connectors/{name}/notifications", notifications);
     let routes = at(routes, "/ui", page);
     let routes = at(routes, "/ui/data", data);
+    let routes = at(routes, "/openapi.json", open_api);
     routes
-        .method_not_allowed_fallback(other_method)
+        .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED) })
         .fallback(|| async { refused(StatusCode::NOT_FOUND) })
         .layer(DefaultBodyLimit::max(guard::BODY_BYTES))
-        .layer(from_fn_with_state(shown.address, guard::guard))
+        .layer(from_fn_with_state(shown.clone(), guard::guard))
         .with_state(shown)
 }
 
-fn at<T, H>(routes: Router<Arc<Shown>>, path: &str, handler: H) -> Router<Arc<Shown>>
+fn at<T, H>(routes: Router<Arc<Shown>>, path: &'static str, handler: H) -> Router<Arc<Shown>>
 where
     H: Handler<T, Arc<Shown>>,
     T: 'static,
 {
-    routes
-        .route(path, get(handler.clone()))
-        .route(&format!("{path}/"), get(handler))
+    rest::at(routes, path, get(handler))
 }
 
-/// A path that changes something, which Connect takes with a slash at its end too.
-fn change(routes: Router<Arc<Shown>>, path: &str, method: MethodRouter<Arc<Shown>>) -> Router<Arc<Shown>> {
-    routes.route(path, method.clone()).route(&format!("{path}/"), method)
+/// What Connect's resources are, for clients that are generated.
+const OPEN_API: &str = include_str!("openapi.json");
+
+async fn open_api() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], OPEN_API).into_response()
 }
 
 async fn root(State(shown): Seen) -> Response {
@@ -166,24 +194,6 @@ async fn all_slots(State(shown): Seen) -> Response {
     )
 }
 
-async fn connectors(State(shown): Seen) -> Response {
-    let statuses = shown.admin.connectors.statuses();
-    let names: Vec<_> = statuses.iter().map(|status| &status.name).collect();
-    json(StatusCode::OK, &names)
-}
-
-async fn connector_status(State(shown): Seen, Path(name): Path<String>) -> Response {
-    status_body(&shown, &name, StatusCode::OK)
-        .unwrap_or_else(|| not_found(format!("No status found for connector {name}")))
-}
-
-fn status_body(shown: &Shown, name: &str, code: StatusCode) -> Option<Response> {
-    let statuses = shown.admin.connectors.statuses();
-    let status = statuses.iter().find(|status| status.name == name)?;
-    let body = ConnectorStatus::new(status, shown.admin.version, shown.address);
-    Some(json(code, &body))
-}
-
 /// `POST /connectors/{name}/signals`.
 async fn signal(State(shown): Seen, Path(name): Path<String>, body: Bytes) -> Response {
     let statuses = shown.admin.connectors.statuses();
@@ -200,62 +210,6 @@ async fn notifications(State(shown): Seen, Path(name): Path<String>) -> Response
         Some(status) => signals::notifications(status),
         None => not_found(format!("Unknown connector {name}")),
     }
-}
-
-/// `PUT /connectors/{name}/pause`. Like the others, it answers before the connector has done what is asked.
-async fn pause(State(shown): Seen, Path(name): Path<String>) -> Response {
-    changed(shown.admin.connectors.pause(&name), StatusCode::ACCEPTED)
-}
-
-async fn resume(State(shown): Seen, Path(name): Path<String>) -> Response {
-    changed(shown.admin.connectors.resume(&name), StatusCode::ACCEPTED)
-}
-
-async fn stop(State(shown): Seen, Path(name): Path<String>) -> Response {
-    changed(shown.admin.connectors.stop(&name), StatusCode::NO_CONTENT)
-}
-
-fn changed(done: Result<(), UnknownConnector>, code: StatusCode) -> Response {
-    match done {
-        Ok(()) => code.into_response(),
-        Err(UnknownConnector(name)) => not_found(format!("Unknown connector {name}")),
-    }
-}
-
-/// `POST /connectors/{name}/restart`. Without flags Connect restarts the connector and leaves its task alone. Here a connector is no
-/// more than its task, so there is nothing to do.
-async fn restart(State(shown): Seen, Path(name): Path<String>, RawQuery(query): RawQuery) -> Response {
-    let query = query.unwrap_or_default();
-    // Connect takes whatever is not `true` for false.
-    let is_set = |flag: &str| {
-        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs.any(|(key, value)| key == flag && value.eq_ignore_ascii_case("true"))
-    };
-    let (tasks, only_failed) = (is_set("includeTasks"), is_set("onlyFailed"));
-    let connectors = &shown.admin.connectors;
-    let known = connectors.statuses().iter().any(|status| status.name == name);
-    if !known || tasks && connectors.restart(&name, only_failed).is_err() {
-        return not_found(format!("Unknown connector: {name}"));
-    }
-    if !tasks && !only_failed {
-        return StatusCode::NO_CONTENT.into_response();
-    }
-    status_body(&shown, &name, StatusCode::ACCEPTED).unwrap_or_else(|| not_found(format!("Unknown connector: {name}")))
-}
-
-/// `POST /connectors/{name}/tasks/{task}/restart`. There is one task, number 0.
-async fn restart_task(State(shown): Seen, Path((name, task)): Path<(String, String)>) -> Response {
-    let Ok(task) = task.parse::<u32>() else {
-        return refused(StatusCode::NOT_FOUND);
-    };
-    let connectors = &shown.admin.connectors;
-    if !connectors.statuses().iter().any(|status| status.name == name) {
-        return not_found(format!("Unknown connector: {name}"));
-    }
-    if task != 0 || connectors.restart(&name, false).is_err() {
-        return not_found(format!("Unknown task: {name}-{task}"));
-    }
-    StatusCode::NO_CONTENT.into_response()
 }
 
 fn not_found(message: String) -> Response {
@@ -287,18 +241,8 @@ async fn data(State(shown): Seen) -> Response {
     response
 }
 
-async fn other_method(method: Method) -> Response {
-    if method != Method::OPTIONS {
-        return refused(StatusCode::METHOD_NOT_ALLOWED);
-    }
-    let headers = [(header::ALLOW, ALLOWED), (header::CONTENT_TYPE, "text/plain")];
-    (headers, ALLOWED).into_response()
-}
-
-const ALLOWED: &str = "HEAD,GET,OPTIONS";
-
 /// A body as Connect writes it: without a charset.
-fn json(code: StatusCode, body: &impl Serialize) -> Response {
+pub(crate) fn json(code: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(bytes) => (code, [(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
         Err(_) => refused(StatusCode::INTERNAL_SERVER_ERROR),
@@ -306,7 +250,7 @@ fn json(code: StatusCode, body: &impl Serialize) -> Response {
 }
 
 /// What Connect's HTTP server refuses by itself has Connect's body and no content type.
-fn refused(code: StatusCode) -> Response {
+pub(crate) fn refused(code: StatusCode) -> Response {
     let message = format!("HTTP {code}");
     let error = ErrorBody {
         error_code: code.as_u16(),

@@ -3,7 +3,6 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, OnceLock},
-    time::SystemTime,
 };
 use walferry_diagnosis::Kind;
 
@@ -55,10 +54,8 @@ async fn shown() -> (
 ) {
     let status = Arc::new(Status::new("orders 1", "shop"));
     let admin = Admin {
-        connectors: Arc::new(Fixed(vec![status.clone()])),
-        version: "1.2.3",
         kafka_cluster_id: Arc::new(OnceLock::from("cluster".to_owned())),
-        started: SystemTime::now(),
+        ..Admin::read_only(Arc::new(Fixed(vec![status.clone()])), "1.2.3")
     };
     let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -121,7 +118,7 @@ async fn every_path_answers_in_its_form() {
         ("GET", "/nowhere", 404, None, nowhere),
         ("HEAD", "/nowhere", 404, None, ""),
         ("POST", "/health", 405, None, not_so),
-        ("OPTIONS", "/health", 200, Some("text/plain"), "HEAD,GET,OPTIONS"),
+        ("OPTIONS", "/health", 200, Some("text/plain"), "HEAD, GET, OPTIONS"),
     ];
     for (method, path, code, content_type, body) in cases {
         let answer = ask(address, method, path).await;

@@ -22,6 +22,25 @@ pub trait Lookup {
     /// # Errors
     /// What the operating system says; `NotFound` if there is no such file.
     fn file(&self, path: &Path) -> io::Result<String>;
+
+    /// The value of a key of a secret or a config map of Kubernetes, which `resource` names as `NAMESPACE/NAME` or, in the own namespace,
+    /// as `NAME`; `None` where it has no such key.
+    ///
+    /// # Errors
+    /// Why the API server cannot be asked, or what it refuses. The text is shown.
+    fn kubernetes(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
+        let _ = (kind, resource, key);
+        Err(io::Error::other("this process runs in no pod of Kubernetes"))
+    }
+}
+
+/// What of Kubernetes holds values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KubernetesKind {
+    /// A secret.
+    Secret,
+    /// A config map.
+    ConfigMap,
 }
 
 /// The config providers of a worker: those that `config.providers` lists, and `env`, `file` and `dir` also without.
@@ -38,6 +57,10 @@ enum Provider {
     },
     Dir {
         allowed: AllowedPaths,
+    },
+    /// Strimzi's, through the service account of the pod.
+    Kubernetes {
+        kind: KubernetesKind,
     },
     /// Configured, but its class is Java code that Walferry does not have.
     Unknown {
@@ -87,7 +110,10 @@ impl Providers {
                         let finding = findings
                             .warning(options.full_name("class"), message)
                             .kind(Kind::ConfigProvider);
-                        finding.hint("EnvVarConfigProvider, FileConfigProvider and DirectoryConfigProvider are there");
+                        finding.hint(
+                            "EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider and Strimzi's \
+                             KubernetesSecretConfigProvider and KubernetesConfigMapConfigProvider are there",
+                        );
                     }
                     providers.0.insert(name.to_owned(), provider);
                 }
@@ -222,6 +248,18 @@ impl Providers {
                     None => failed(format!("{path} has no key {key}"), format!("add a line {key}=… to {path}")),
                 }
             }
+            Some(Provider::Kubernetes { .. }) if path.is_empty() => failed(
+                "it names no secret or config map".to_owned(),
+                format!("write ${{{provider}:NAMESPACE/NAME:KEY}}"),
+            ),
+            Some(Provider::Kubernetes { kind }) => match lookup.kubernetes(*kind, path, key) {
+                Ok(Some(value)) => Ok(value),
+                Ok(None) => failed(format!("{path} has no key {key}"), format!("add {key} to {path}")),
+                Err(error) => failed(
+                    error.to_string(),
+                    format!("look at {path} with `kubectl get`, and at the rights of the pod's service account"),
+                ),
+            },
             // The key is the name of a file, never a way out of the directory.
             Some(Provider::Dir { .. }) if Path::new(key).file_name() != Some(key.as_ref()) => failed(
                 format!("{key:?} is not the name of a file"),
@@ -275,6 +313,12 @@ fn provider(options: &Options) -> Result<Provider, Wrong> {
         }
         "FileConfigProvider" => Ok(Provider::File { allowed: allowed()? }),
         "DirectoryConfigProvider" => Ok(Provider::Dir { allowed: allowed()? }),
+        "KubernetesSecretConfigProvider" => Ok(Provider::Kubernetes {
+            kind: KubernetesKind::Secret,
+        }),
+        "KubernetesConfigMapConfigProvider" => Ok(Provider::Kubernetes {
+            kind: KubernetesKind::ConfigMap,
+        }),
         _ => Ok(Provider::Unknown {
             class: class.to_owned(),
         }),
@@ -505,17 +549,12 @@ pub(crate) mod tests {
                 "org.apache.kafka.common.config.provider.FileConfigProvider",
             ),
             ("config.providers.f.param.allowed.paths", "/secrets,/opt"),
-            (
-                "config.providers.secrets.class",
-                "io.strimzi.kafka.KubernetesSecretConfigProvider",
-            ),
+            ("config.providers.secrets.class", "com.example.VaultConfigProvider"),
         ]);
         let told: Vec<String> = findings.iter().map(|finding| finding.text.clone()).collect();
         assert_eq!(
             told,
-            [
-                "is io.strimzi.kafka.KubernetesSecretConfigProvider, which Walferry does not have: a reference to it is refused"
-            ]
+            ["is com.example.VaultConfigProvider, which Walferry does not have: a reference to it is refused"]
         );
         assert_eq!(
             resolve(&providers, "${strimzienv:PGPASSWORD}").1,
@@ -535,9 +574,7 @@ pub(crate) mod tests {
         );
         assert_eq!(
             resolve(&providers, "${secrets:ns/s:k}").1,
-            [
-                "Error: cannot resolve ${secrets:…}: Walferry has no config provider io.strimzi.kafka.KubernetesSecretConfigProvider"
-            ]
+            ["Error: cannot resolve ${secrets:…}: Walferry has no config provider com.example.VaultConfigProvider"]
         );
         assert_eq!(resolve(&providers, "${env:PGPASSWORD}").0.as_deref(), Some("s3cret"));
     }

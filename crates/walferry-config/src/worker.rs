@@ -40,6 +40,41 @@ pub struct Worker {
     pub client: Options,
     /// `config.providers`
     pub providers: Providers,
+    /// `config.storage.*`
+    pub config_storage: Options,
+    /// `offset.storage.*`
+    pub offset_storage: Options,
+    /// `status.storage.*`
+    pub status_storage: Options,
+    /// `rest.*`, `listeners.https.*` and what else the REST API has.
+    pub rest: RestSection,
+}
+
+/// How the REST API behaves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RestSection {
+    /// `rest.advertised.host.name`
+    pub advertised_host: Option<String>,
+    /// `rest.advertised.port`
+    pub advertised_port: Option<u16>,
+    /// Whether `/admin/…` is there: `admin.listeners` is not an empty text.
+    pub admin_resources: bool,
+    /// `access.control.allow.origin`
+    pub allow_origin: Vec<String>,
+    /// `access.control.allow.methods`
+    pub allow_methods: Vec<String>,
+    /// `response.http.headers.config`
+    pub response_headers: String,
+    /// `topic.tracking.enable`
+    pub topic_tracking: bool,
+    /// `topic.tracking.allow.reset`
+    pub topic_tracking_reset: bool,
+    /// Whether `rest.extension.classes` names Connect's log-in.
+    pub basic_auth: bool,
+    /// `walferry.rest.users.file`
+    pub users_file: Option<String>,
+    /// `walferry.rest.tokens.file`
+    pub tokens_file: Option<String>,
 }
 
 /// What connectors may override with `producer.override.*` and the like.
@@ -95,9 +130,6 @@ choices! {
 const ALONE: Support = Support::Accepted {
     why: "Walferry is one worker, and shares no work with others",
 };
-const LOCAL: Support = Support::Accepted {
-    why: "offsets and states are kept in the data directory; `walferry offsets` exports and imports offsets",
-};
 const NO_PLUGINS: Support = Support::Accepted {
     why: "converters and transforms are part of Walferry",
 };
@@ -151,7 +183,7 @@ properties! {
     const PRODUCER: Property<Option<String>> = Property::new("producer.<property>")
         .text("A property of the producers of all connectors. Security has to be repeated here, as in Connect.");
     const ADMIN_LISTENERS: Property<Option<String>> = Property::new("admin.listeners")
-        .text("Addresses of Connect's admin resources.").support(REST);
+        .text("Empty, there is no `/admin/loggers`. An address of its own for it is not built.");
     const ADMIN: Property<Option<String>> = Property::new("admin.<property>")
         .text("A property of the client that creates topics, over those without a prefix.");
     const CONSUMER: Property<Option<String>> = Property::new("consumer.<property>")
@@ -160,7 +192,9 @@ properties! {
     const PROVIDERS: Property<Vec<String>> = Property::new("config.providers")
         .text("Names of config providers. `env`, `file` and `dir` are there without.");
     const PROVIDER: Property<Option<String>> = Property::new("config.providers.<name>.<option>")
-        .text("`class` is EnvVarConfigProvider, FileConfigProvider or DirectoryConfigProvider; `param.allowlist.pattern` limits the \
+        .text("`class` is EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider, or one of Strimzi's \
+               KubernetesSecretConfigProvider and KubernetesConfigMapConfigProvider, which ask the API server with the pod's service \
+               account: `${NAME:NAMESPACE/SECRET:KEY}`. `param.allowlist.pattern` limits the \
                variables, `param.allowed.paths` the paths that it hands out.");
     const SECURITY: Property<Option<String>> = Property::new("security.protocol")
         .text("How brokers are reached by the client that creates topics: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.");
@@ -180,32 +214,53 @@ properties! {
     const SEND_BUFFER: Property<Option<String>> = Property::new("send.buffer.bytes").text("Send buffer of that client's sockets.");
     const RECEIVE_BUFFER: Property<Option<String>> = Property::new("receive.buffer.bytes").text("Receive buffer of that client's sockets.");
     const METADATA: Property<Option<String>> = Property::new("metadata.<property>").text("How that client keeps track of brokers.");
-    const OFFSET_STORAGE: Property<Option<String>> = Property::new("offset.storage.<property>").text("Topic or file for offsets.").support(LOCAL);
-    const CONFIG_STORAGE: Property<Option<String>> = Property::new("config.storage.<property>").text("Topic for configurations.").support(LOCAL);
-    const STATUS_STORAGE: Property<Option<String>> = Property::new("status.storage.<property>").text("Topic for states.").support(LOCAL);
+    const OFFSET_STORAGE: Property<Option<String>> = Property::new("offset.storage.<property>")
+        .text("`topic` is Connect's topic for offsets; where it is missing it is created with `partitions` (25), `replication.factor` (3; \
+               -1 is the brokers' default) and whatever else stands here. With the three topics and without `--data-dir` and `--config`, \
+               configurations, offsets and states are kept there, else in the data directory.");
+    const CONFIG_STORAGE: Property<Option<String>> = Property::new("config.storage.<property>")
+        .text("`topic` is Connect's topic for configurations; as `offset.storage`, with one partition.");
+    const STATUS_STORAGE: Property<Option<String>> = Property::new("status.storage.<property>")
+        .text("`topic` is Connect's topic for states; as `offset.storage`, with 5 partitions.");
     const EXACTLY_ONCE: Property<String> = Property::new("exactly.once.source.support").default("disabled")
         .text("Whether records may arrive exactly once.")
         .support(Support::Refused { hint: "records arrive at least once; leave it out" });
     const TRACKING: Property<bool> = Property::new("topic.tracking.enable").default("true")
-        .text("Whether Connect remembers which topics a connector has used.")
-        .support(Support::Accepted { why: "the metrics list the topics of a connector" });
+        .text("Whether `/connectors/NAME/topics` tells which topics a connector has sent records to.");
     const TRACKING_RESET: Property<bool> = Property::new("topic.tracking.allow.reset").default("true")
-        .text("Whether that may be forgotten.")
-        .support(Support::Accepted { why: "the metrics list the topics of a connector" });
+        .text("Whether that may be forgotten, with `/connectors/NAME/topics/reset`.");
     const PLUGIN_PATH: Property<Option<String>> = Property::new("plugin.path").text("Where Java classes are found.").support(NO_PLUGINS);
     const PLUGIN_DISCOVERY: Property<Option<String>> = Property::new("plugin.discovery").default("hybrid_warn").text("How Java classes are found.").support(NO_PLUGINS);
     const KEY_VERSION: Property<Option<String>> = Property::new("key.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
     const VALUE_VERSION: Property<Option<String>> = Property::new("value.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
     const HEADER_VERSION: Property<Option<String>> = Property::new("header.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
-    const EXTENSIONS: Property<Option<String>> = Property::new("rest.extension.classes").text("Java classes that extend the REST API.").support(CLASSES);
+    const EXTENSIONS: Property<Vec<String>> = Property::new("rest.extension.classes")
+        .text("`org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension` asks for a user and a password: those \
+               of `walferry.rest.users.file`, or of the file that the login module of JAAS names. Other classes of Java have no effect, \
+               which is told.");
+    const USERS_FILE: Property<Option<String>> = Property::new("walferry.rest.users.file")
+        .text("A file with the users of the REST API, one `NAME=PASSWORD` on a line, as Connect's PropertyFileLoginModule has it. In the \
+               place of the password may stand `sha256:` and the 64 digits that `sha256sum` prints; behind it `,read` is a user who \
+               changes nothing. Without users everybody may do everything.");
+    const TOKENS_FILE: Property<Option<String>> = Property::new("walferry.rest.tokens.file")
+        .text("A file with bearer tokens, one on a line, that open `/metrics`, `/slots` and `/ready` where users are asked for a password. \
+               `sha256:` may stand in the place of a token, too.");
     const METRICS: Property<Option<String>> = Property::new("metrics.<property>").text("How JMX metrics are counted.").support(NO_JMX);
     const REPORTERS: Property<Option<String>> = Property::new("metric.reporters").text("Java classes that report metrics.").support(CLASSES);
-    const ADVERTISED: Property<Option<String>> = Property::new("rest.advertised.<property>").text("Address under which other workers reach this one.").support(ALONE);
+    const ADVERTISED_HOST: Property<Option<String>> = Property::new("rest.advertised.host.name")
+        .text("Host of `worker_id` and of `Location`; the address that the endpoint listens on without it.");
+    const ADVERTISED_PORT: Property<Option<u16>> = Property::new("rest.advertised.port").text("Port of these.");
+    const ADVERTISED: Property<Option<String>> = Property::new("rest.advertised.listener").text("Which listener other workers use.").support(ALONE);
     const REST_HOST: Property<Option<String>> = Property::new("rest.host.name").text("Older form of `listeners`.").support(REMOVED);
     const REST_PORT: Property<Option<String>> = Property::new("rest.port").text("Older form of `listeners`.").support(REMOVED);
-    const CORS: Property<Option<String>> = Property::new("access.control.<property>").text("Cross-origin rules of the REST API.").support(REST);
-    const REST_HEADERS: Property<Option<String>> = Property::new("response.http.headers.config").text("Further headers of the REST API.").support(REST);
-    const LISTENERS_HTTPS: Property<Option<String>> = Property::new("listeners.https.<property>").text("TLS of the REST API.").support(REST);
+    const CORS_ORIGIN: Property<Vec<String>> = Property::new("access.control.allow.origin")
+        .text("Origins whose web pages may ask the REST API; `*` is every one. Without it only the endpoint's own page may.");
+    const CORS_METHODS: Property<Vec<String>> = Property::new("access.control.allow.methods")
+        .text("Methods that these pages may use; without it GET, POST and HEAD.");
+    const REST_HEADERS: Property<Option<String>> = Property::new("response.http.headers.config")
+        .text("Headers of every answer, such as `add X-Frame-Options: DENY, \"set Cache-Control: no-cache, no-store\"`.");
+    const LISTENERS_HTTPS: Property<Option<String>> = Property::new("listeners.https.<property>").text("TLS of the REST API.")
+        .support(Support::Refused { hint: "the endpoint speaks no TLS; put a proxy that does before it, and leave this out" });
     const SESSION: Property<Option<String>> = Property::new("session.timeout.ms").default("10000").text("Group membership.").support(ALONE);
     const HEARTBEAT: Property<Option<String>> = Property::new("heartbeat.interval.ms").default("3000").text("Group membership.").support(ALONE);
     const REBALANCE: Property<Option<String>> = Property::new("rebalance.timeout.ms").default("60000").text("Group membership.").support(ALONE);
@@ -246,6 +301,28 @@ const CLIENT: &[&str] = &[
 /// `ssl.client.auth` is for those who call the REST API.
 fn is_client(name: &str) -> bool {
     CLIENT.iter().any(|prefix| name.starts_with(prefix)) && name != SSL_CLIENT_AUTH.name()
+}
+
+/// Connect's log-in for its REST API.
+const BASIC_AUTH: &str = "BasicAuthSecurityRestExtension";
+
+/// Whether the log-in is asked for. Other classes are told of.
+fn extensions(reader: &mut Reader<'_>) -> bool {
+    let classes = reader.get(&EXTENSIONS);
+    let is_basic = |class: &&String| class.rsplit('.').next() == Some(BASIC_AUTH);
+    for class in classes.iter().filter(|class| !is_basic(class)) {
+        // The name may come from a config provider.
+        let shown = if reader.options().is_secret(EXTENSIONS.name()) {
+            "a class"
+        } else {
+            class.as_str()
+        };
+        let message = format!("names {shown}, which is Java code that Walferry does not load; it has no effect");
+        reader
+            .warning(EXTENSIONS.name(), message)
+            .hint(format!("remove it; {BASIC_AUTH} is there"));
+    }
+    classes.iter().any(|class| is_basic(&class))
 }
 
 impl Worker {
@@ -303,6 +380,24 @@ impl Worker {
             admin: options.below("admin."),
             client,
             providers,
+            config_storage: options.below("config.storage."),
+            offset_storage: options.below("offset.storage."),
+            status_storage: options.below("status.storage."),
+            rest: RestSection {
+                advertised_host: reader.get(&ADVERTISED_HOST),
+                advertised_port: reader.get(&ADVERTISED_PORT),
+                admin_resources: options
+                    .get(ADMIN_LISTENERS.name())
+                    .is_none_or(|text| !text.trim().is_empty()),
+                allow_origin: reader.get(&CORS_ORIGIN),
+                allow_methods: reader.get(&CORS_METHODS),
+                response_headers: reader.get(&REST_HEADERS).unwrap_or_default(),
+                topic_tracking: reader.get(&TRACKING),
+                topic_tracking_reset: reader.get(&TRACKING_RESET),
+                basic_auth: extensions(reader),
+                users_file: reader.get(&USERS_FILE),
+                tokens_file: reader.get(&TOKENS_FILE),
+            },
         }
     }
 }

@@ -3,6 +3,7 @@
 mod batching;
 pub mod check;
 mod client;
+pub mod connect;
 pub mod demo;
 mod failure;
 mod health;

@@ -8,7 +8,7 @@ use walferry_record::{SourceOffset, SourcePartition};
 /// The offset as the body of Connect's `GET /connectors/{name}/offsets`. `PATCH` accepts the same body.
 pub fn export_rest(partition: &SourcePartition, offset: Option<&SourceOffset>) -> Json {
     let offsets: Vec<Json> = offset
-        .map(|offset| json!({ "partition": { "server": partition.server }, "offset": offset }))
+        .map(|offset| json!({ "partition": { "server": partition.server }, "offset": offset.for_connect() }))
         .into_iter()
         .collect();
     json!({ "offsets": offsets })
@@ -16,7 +16,7 @@ pub fn export_rest(partition: &SourcePartition, offset: Option<&SourceOffset>) -
 
 /// The offset as a line with the key and the value of Connect's offset topic, separated by a tab.
 pub fn export_key_value(partition: &SourcePartition, offset: &SourceOffset) -> String {
-    format!("{}\t{}", partition.key(), json!(offset))
+    format!("{}\t{}", partition.key(), json!(offset.for_connect()))
 }
 
 /// The result of an import.

@@ -25,7 +25,11 @@ impl Folder {
     /// # Errors
     /// Another process holds it, or it cannot be created or written.
     pub fn open(data_dir: &Path, connector: &str) -> Result<Self, Error> {
-        let path = Self::path_of(data_dir, connector);
+        Self::open_as(Self::path_of(data_dir, connector))
+    }
+
+    /// The same for a folder that is no connector's.
+    pub(crate) fn open_as(path: PathBuf) -> Result<Self, Error> {
         create_durably(&path)?;
         let lock_path = path.join(LOCK_FILE);
         let mut lock = File::options()

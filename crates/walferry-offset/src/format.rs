@@ -20,7 +20,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Map, Value as Json, value::RawValue};
 use walferry_engine::{Position, published::Published, store::StoredOffset};
 use walferry_pgoutput::Lsn;
 use walferry_record::{SourceOffset, SourcePartition};
@@ -112,6 +112,56 @@ pub(crate) fn content(partition: &SourcePartition, offset: &StoredOffset) -> Str
     serde_json::to_string_pretty(&content).expect("strings and numbers always have a JSON form")
 }
 
+/// The kind of the last message, in [`additions`].
+const MESSAGE: &str = "message_type";
+
+/// What Walferry keeps of an offset beside Connect's JSON, as one text; `None` where there is nothing.
+pub fn additions(offset: &StoredOffset) -> Option<String> {
+    let partition = SourcePartition {
+        connector: String::new(),
+        server: String::new(),
+    };
+    let mut content: Map<String, Json> = serde_json::from_str(&content(&partition, offset)).ok()?;
+    content.retain(|name, _| name != "key" && name != "value");
+    if content.len() < 2 {
+        return None;
+    }
+    // Connect is told something else where it has to be.
+    if let Some(message) = &offset.connect.message_type {
+        content.insert(MESSAGE.into(), message.clone().into());
+    }
+    Some(Json::Object(content).to_string())
+}
+
+/// An offset of Connect's JSON and what [`additions`] made of another part of it.
+///
+/// # Errors
+/// One of them cannot be read, or a later version of Walferry has written it.
+pub fn with_additions(connect: &str, additions: Option<&str>) -> Result<StoredOffset, String> {
+    let mut connect: SourceOffset = serde_json::from_str(connect).map_err(|error| error.to_string())?;
+    let Some(additions) = additions else {
+        return Ok(StoredOffset {
+            connect,
+            ..StoredOffset::default()
+        });
+    };
+    let partition = SourcePartition {
+        connector: String::new(),
+        server: String::new(),
+    };
+    let mut content: Map<String, Json> = serde_json::from_str(additions).map_err(|error| error.to_string())?;
+    if let Some(Json::String(message)) = content.remove(MESSAGE) {
+        connect.message_type = Some(message);
+    }
+    content.insert("key".into(), partition.key().into());
+    content.insert("value".into(), serde_json::json!(connect));
+    decode_content(&partition, &Json::Object(content).to_string()).map_err(|fault| match fault {
+        Fault::Damaged(why) => why,
+        Fault::Foreign { found } => format!("it is of {found}"),
+        Fault::Newer { found } => format!("a later version of Walferry has written it, in format {found}"),
+    })
+}
+
 /// Reads a file of any known format.
 pub(crate) fn decode(partition: &SourcePartition, bytes: &[u8]) -> Result<Read, Fault> {
     if bytes.is_empty() {
@@ -182,6 +232,18 @@ mod tests {
             connector: "c \"1\"".into(),
             server: "tp".into(),
         }
+    }
+
+    #[test]
+    fn additions_and_connects_json_make_the_offset_again() {
+        let offset = offset();
+        let connect = serde_json::to_string(&offset.connect).unwrap();
+        let additions = additions(&offset).expect("it has some");
+        assert_eq!(with_additions(&connect, Some(&additions)), Ok(offset.clone()));
+        let plain = with_additions(&connect, None).unwrap();
+        assert_eq!((plain.connect, plain.position), (offset.connect, None));
+        assert_eq!(super::additions(&StoredOffset::default()), None);
+        assert!(with_additions(&connect, Some("{}")).is_err());
     }
 
     fn encode(partition: &SourcePartition, offset: &StoredOffset) -> Vec<u8> {

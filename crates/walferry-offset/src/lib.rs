@@ -4,6 +4,7 @@
 //! interrupted, the previous offset remains. A file that is damaged, or that belongs to another connector, is an error
 //! and never counts as a first start.
 
+mod book;
 mod error;
 mod exchange;
 mod file;
@@ -14,8 +15,10 @@ mod halves;
 mod memory;
 mod recognition;
 
+pub use book::FileBook;
 pub use error::Error;
 pub use exchange::{Import, ImportError, export_key_value, export_rest, import};
 pub use file::FileStore;
 pub use folder::Folder;
+pub use format::{additions, with_additions};
 pub use memory::MemoryStore;

@@ -69,6 +69,20 @@ pub struct SourceOffset {
 }
 
 impl SourceOffset {
+    /// The same as Debezium has to read it.
+    ///
+    /// Where everything up to the end of a commit is dealt with, the next transaction may begin at that very LSN. Debezium then looks
+    /// for the change that it has stored (`messageType`), takes the first change behind this LSN for it, and passes it over: it is lost.
+    /// With `COMMIT` it begins with that transaction (its `WalPositionLocator`).
+    #[must_use]
+    pub fn for_connect(&self) -> Self {
+        let mut offset = self.clone();
+        if offset.message_type.is_some() && offset.lsn_proc > offset.lsn {
+            offset.message_type = Some("COMMIT".into());
+        }
+        offset
+    }
+
     /// Whether the offset was written during a snapshot. That snapshot must be taken again.
     pub fn is_unfinished_snapshot(&self) -> bool {
         let marked = match &self.snapshot {
@@ -83,6 +97,19 @@ impl SourceOffset {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn debezium_is_told_of_the_commit_where_an_offset_is_past_its_last_change() {
+        let cases = [
+            (r#"{"lsn_proc":9,"messageType":"INSERT","lsn":7}"#, Some("COMMIT")),
+            (r#"{"lsn_proc":7,"messageType":"INSERT","lsn":7}"#, Some("INSERT")),
+            (r#"{"lsn_proc":9,"lsn":9}"#, None),
+        ];
+        for (text, expected) in cases {
+            let offset: SourceOffset = serde_json::from_str(text).unwrap();
+            assert_eq!(offset.for_connect().message_type.as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn partition_key_has_connects_bytes() {

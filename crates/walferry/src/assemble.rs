@@ -1,9 +1,6 @@
 //! From a checked configuration to the parts of a running connector.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 use walferry_diagnosis::Kind;
 
 use tracing::error;
@@ -26,14 +23,18 @@ use walferry_engine::{
 };
 use walferry_event::Settings as EventSettings;
 use walferry_event::reselect::RowReader;
-use walferry_kafka::Producers;
+use walferry_kafka::{Producers, connect::OffsetLog};
 use walferry_offset::FileStore;
 use walferry_postgres::{Postgres, Rows, TimescaleCatalog};
 use walferry_record::SourcePartition;
 use walferry_registry::Registries;
 use walferry_transform::{Chain, HypertableReader};
 
-use crate::{error::Error, load::Loaded};
+use crate::{
+    error::Error,
+    load::Loaded,
+    worker::store::{Store, TopicStore},
+};
 
 /// What of a configuration only the crates of transforms, converters and the Kafka client can judge.
 pub(crate) fn check(worker: &Worker, plugins: &Plugins) -> Findings {
@@ -76,19 +77,37 @@ pub(crate) fn unknown_converters(worker: &Worker) -> Findings {
 pub(crate) type Pipelines = Box<dyn FnMut(&StoredOffset) -> Result<Pipeline, Failure>>;
 
 /// A connector of Postgres, Kafka and a folder.
-pub(crate) type Assembled = Connector<Postgres, Producers, FileStore, Pipelines>;
+pub(crate) type Assembled = Connector<Postgres, Producers, Store, Pipelines>;
+
+/// Where offsets are kept.
+#[derive(Debug, Clone)]
+pub(crate) struct Offsets {
+    /// The data directory; with a topic, what else a connector leaves there.
+    pub(crate) data_dir: PathBuf,
+    /// Connect's offset topic, where it holds the offsets.
+    pub(crate) topic: Option<OffsetLog>,
+}
+
+impl Offsets {
+    fn open(&self, partition: SourcePartition) -> Result<Store, Failure> {
+        match &self.topic {
+            None => Ok(Store::File(FileStore::open_when_possible(&self.data_dir, partition)?)),
+            Some(log) => Ok(Store::Topic(TopicStore::open(log.clone(), partition, &self.data_dir))),
+        }
+    }
+}
 
 /// Puts a connector together, which shares the memory in flight with others: `share` is how many they are. Nothing is connected
 /// yet; the folder is locked.
 pub(crate) fn connector(
     loaded: &Loaded,
-    data_dir: &Path,
+    offsets: &Offsets,
     share: usize,
     status: Arc<Status>,
 ) -> Result<Assembled, Failure> {
     let config = &loaded.connector;
-    let store = FileStore::open_when_possible(data_dir, partition(config))?;
-    let folder = store.path().parent().map(Path::to_owned);
+    let store = offsets.open(partition(config))?;
+    let folder = store.path();
     let kafka = kafka(loaded).map_err(|error| {
         Failure::of(
             Disposition::stop(Kind::Configuration),

@@ -4,6 +4,7 @@ use std::{io, thread};
 use walferry_diagnosis::Kind;
 
 use tokio::runtime::{Builder, Runtime};
+use walferry_config::Worker;
 use walferry_engine::{
     Diagnosis, Failure, Severity,
     source::{Control as _, Source as _},
@@ -26,7 +27,17 @@ use crate::{
 /// Looks at both sides of every connector, and at what all of them share. An obstacle to a start is an error, after everything has
 /// been said.
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
-    let Configuration { connectors, warnings } = load(&args.connector)?;
+    let Configuration {
+        connectors,
+        worker,
+        warnings,
+        ..
+    } = load(&args.connector)?;
+    if connectors.is_empty() {
+        let hint = "give a connector with `--config`; those that came by the REST API were looked at when they came";
+        return Err(Error::new(Kind::NothingToRun, "there is nothing to check")
+            .cause("no connector is given", Some(hint.into())));
+    }
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime =
         runtime.map_err(|error| Error::new(Kind::NoRuntime, format!("the runtime does not start: {error}")))?;
@@ -52,7 +63,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     }
     obstacles += tell(not_captured(&args.table, &shown));
     say!("process");
-    obstacles += tell(admin(args, &connectors, &runtime));
+    obstacles += tell(admin(args, &worker, &runtime));
     repeat(&warnings);
     match obstacles {
         0 => {
@@ -211,8 +222,8 @@ fn kafka_side(loaded: &Loaded) -> Result<Vec<Diagnosis>, Error> {
 }
 
 /// The address of the admin endpoint, and whether it is free.
-fn admin(args: &CheckArgs, connectors: &[Loaded], runtime: &Runtime) -> Vec<Diagnosis> {
-    let address = match listen::wanted(args.admin, connectors) {
+fn admin(args: &CheckArgs, worker: &Worker, runtime: &Runtime) -> Vec<Diagnosis> {
+    let address = match listen::wanted(args.admin, worker) {
         Ok(address) => address,
         Err(error) => return error.causes(),
     };

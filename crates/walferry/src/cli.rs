@@ -61,8 +61,9 @@ pub(crate) enum Command {
 /// Files and places that commands share.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ConnectorArgs {
-    /// Connector configuration: Kafka Connect's JSON (flat, or `name` and `config`) or .properties
-    #[arg(long, value_name = "FILE", required = true, num_args = 1.., value_hint = ValueHint::FilePath)]
+    /// Connector configuration: Kafka Connect's JSON (flat, or `name` and `config`) or .properties. It may be left out where a
+    /// worker is given, with --worker or by the variables of Kafka Connect's images: connectors then come by the REST API
+    #[arg(long, value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
     pub(crate) config: Vec<PathBuf>,
     /// Worker properties, as Kafka Connect's connect-distributed.properties
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

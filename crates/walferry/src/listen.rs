@@ -3,19 +3,18 @@
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use walferry_diagnosis::Kind;
 
-use walferry_config::shown_address;
+use walferry_config::{Worker, shown_address};
 
-use crate::{error::Error, load::Loaded};
+use crate::error::Error;
 
 /// Without flag and `listeners`: reachable from this machine only, as the endpoint has no password.
 pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8083);
 
 /// The flag's, else the worker's.
-pub(crate) fn wanted(flag: Option<SocketAddr>, loaded: &[Loaded]) -> Result<SocketAddr, Error> {
-    match (flag, loaded.first()) {
-        (Some(address), _) => Ok(address),
-        (None, Some(loaded)) => address(&loaded.worker.listeners),
-        (None, None) => Ok(DEFAULT),
+pub(crate) fn wanted(flag: Option<SocketAddr>, worker: &Worker) -> Result<SocketAddr, Error> {
+    match flag {
+        Some(address) => Ok(address),
+        None => address(&worker.listeners),
     }
 }
 

@@ -1,18 +1,22 @@
 //! From files and flags to checked configurations.
 
 use std::{
-    env, fs, io,
+    env, fmt, fs, io,
     path::{Path, PathBuf},
 };
 
 use tracing::{info, warn};
-use walferry_config::{Connector, FileError, Findings, Lookup, Submitted, Worker, shown_address, shown_text};
+use walferry_config::{
+    Connector, FileError, Findings, KubernetesKind, Lookup, Submitted, Worker, shown_address, shown_text,
+};
 use walferry_diagnosis::{Diagnosis, Kind};
+use walferry_engine::book;
 
 use crate::{
     assemble,
     cli::{ConnectorArgs, DataArgs},
     error::Error,
+    kubernetes, surrounded,
 };
 
 /// Environment and files, for config providers.
@@ -25,20 +29,37 @@ impl Lookup for Surroundings {
     fn file(&self, path: &Path) -> io::Result<String> {
         fs::read_to_string(path)
     }
+    fn kubernetes(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
+        kubernetes::value(kind, resource, key)
+    }
 }
 
 /// A connector, what it shares with others, and where Kafka is.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Loaded {
     pub(crate) connector: Connector,
     pub(crate) worker: Worker,
     pub(crate) bootstrap_servers: String,
+    /// As it was handed in, with its name. Values may be secrets.
+    pub(crate) configuration: book::Configuration,
+    /// Where it comes from.
+    pub(crate) file: PathBuf,
+}
+
+/// Its configuration may hold secrets.
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("name", &self.connector.name).finish()
+    }
 }
 
 /// What the arguments name.
 #[derive(Debug)]
 pub(crate) struct Configuration {
     pub(crate) connectors: Vec<Loaded>,
+    /// What they share.
+    pub(crate) worker: Worker,
+    pub(crate) bootstrap_servers: String,
     /// What has been logged as a warning.
     pub(crate) warnings: Vec<Diagnosis>,
 }
@@ -46,16 +67,39 @@ pub(crate) struct Configuration {
 /// Reads everything that the arguments name. All problems of all files are told at once.
 pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
     let mut problems = Problems::default();
-    let worker = match &args.worker {
-        None => Some(Worker::default()),
-        Some(path) => problems.read(path, Role::Worker).and_then(|submitted| {
-            let (worker, mut findings) = Worker::read(&submitted, &Surroundings);
-            if let Some(worker) = &worker {
-                findings.extend(assemble::unknown_converters(worker));
-            }
-            problems.add(path, &findings);
-            worker
-        }),
+    let surrounded = match (&args.worker, args.config.is_empty()) {
+        (None, true) => surrounded::worker(
+            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+        ),
+        _ => None,
+    };
+    let read = |submitted: &Submitted, path: &Path, problems: &mut Problems| {
+        let (worker, mut findings) = Worker::read(submitted, &Surroundings);
+        if let Some(worker) = &worker {
+            findings.extend(assemble::unknown_converters(worker));
+        }
+        problems.add(path, &findings);
+        worker
+    };
+    let worker = match (&args.worker, surrounded) {
+        (Some(path), _) => {
+            let submitted = problems.read(path, Role::Worker);
+            submitted.and_then(|submitted| read(&submitted, path, &mut problems))
+        }
+        (None, Some(submitted)) => {
+            info!(
+                properties = submitted.properties.len(),
+                "the environment describes a worker, as that of Kafka Connect's images"
+            );
+            read(&submitted, Path::new("the environment"), &mut problems)
+        }
+        (None, None) if args.config.is_empty() => {
+            let hint = "give a connector with `--config FILE`, or a worker with `--worker FILE`; the variables of Kafka Connect's images \
+                        (BOOTSTRAP_SERVERS, CONFIG_STORAGE_TOPIC and OFFSET_STORAGE_TOPIC, or CONNECT_…) describe a worker, too";
+            let error = Error::new(Kind::NothingToRun, "there is nothing to run");
+            return Err(error.cause("neither a connector nor a worker is given", Some(hint.into())));
+        }
+        (None, None) => Some(Worker::default()),
     };
     let servers = args
         .bootstrap_servers
@@ -82,11 +126,12 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
     }
     // Connectors are looked at also when the worker is not usable, so that their problems are in the same report.
     let usable = worker.clone().unwrap_or_default();
-    let connectors: Vec<_> = args
+    let found: Vec<_> = args
         .config
         .iter()
-        .filter_map(|path| connector(path, &usable, &mut problems))
+        .filter_map(|path| Some((path, connector(path, &usable, &mut problems)?)))
         .collect();
+    let connectors: Vec<Connector> = found.iter().map(|(_, (connector, _))| connector.clone()).collect();
     for (i, connector) in connectors.iter().enumerate() {
         if connectors[..i].iter().any(|other| other.name == connector.name) {
             problems.push(
@@ -100,13 +145,17 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
     let warnings = std::mem::take(&mut problems.warnings);
     problems.finish()?;
     let (worker, bootstrap_servers) = (usable, servers.unwrap_or_default());
-    let connectors = connectors.into_iter().map(|connector| Loaded {
+    let connectors = found.into_iter().map(|(path, (connector, configuration))| Loaded {
         connector,
         worker: worker.clone(),
         bootstrap_servers: bootstrap_servers.clone(),
+        configuration,
+        file: path.clone(),
     });
     Ok(Configuration {
         connectors: connectors.collect(),
+        worker,
+        bootstrap_servers,
         warnings,
     })
 }
@@ -136,10 +185,26 @@ pub(crate) fn load_connector(path: &Path) -> Result<Connector, Error> {
     let mut problems = Problems::default();
     let connector = connector(path, &Worker::default(), &mut problems);
     problems.finish()?;
-    connector.ok_or_else(|| Error::new(Kind::FileUnusable, format!("{} is not usable", path.display())))
+    connector
+        .map(|(connector, _)| connector)
+        .ok_or_else(|| Error::new(Kind::FileUnusable, format!("{} is not usable", path.display())))
 }
 
-fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<Connector> {
+/// A connector that was handed in without a file.
+pub(crate) fn load_configuration(
+    name: &str,
+    configuration: &book::Configuration,
+    worker: &Worker,
+) -> (Option<Connector>, Findings) {
+    let submitted = Submitted {
+        name: Some(name.to_owned()),
+        properties: configuration.clone(),
+    };
+    let check = |plugins: &_| assemble::check(worker, plugins);
+    Connector::read(&submitted, None, worker, &Surroundings, &check)
+}
+
+fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(Connector, book::Configuration)> {
     let submitted = problems.read(path, Role::Connector)?;
     let stem = path.file_stem().and_then(|stem| stem.to_str());
     if submitted.name.is_none()
@@ -150,7 +215,12 @@ fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<Co
     let check = |plugins: &_| assemble::check(worker, plugins);
     let (connector, findings) = Connector::read(&submitted, stem, worker, &Surroundings, &check);
     problems.add(path, &findings);
-    connector
+    let connector = connector?;
+    let mut configuration = submitted.properties;
+    if !configuration.iter().any(|(name, _)| name == "name") {
+        configuration.push(("name".into(), connector.name.clone()));
+    }
+    Some((connector, configuration))
 }
 
 /// What a file is handed in as.

@@ -1,8 +1,10 @@
 //! Log lines on standard error.
 
 use std::{
+    collections::BTreeMap,
     io::{self, IsTerminal},
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
+    time,
 };
 
 use tracing::warn;
@@ -13,6 +15,7 @@ use tracing_subscriber::{
         time::{FormatTime, SystemTime},
     },
 };
+use walferry_admin::herder::Loggers;
 
 use crate::progress::Bars;
 
@@ -32,14 +35,151 @@ pub(crate) fn init(filter: Option<&str>, json: bool, bars: &Bars) {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(bars.lines());
-    if json {
-        lines.json().init();
+    let reload: Box<dyn Fn(EnvFilter) + Send + Sync> = if json {
+        let lines = lines.json().with_filter_reloading();
+        let handle = lines.reload_handle();
+        lines.init();
+        // It fails where there is no subscriber any more: then nothing is logged.
+        Box::new(move |filter| drop(handle.reload(filter)))
     } else {
-        lines.with_ansi(io::stderr().is_terminal()).with_target(false).init();
-    }
+        let lines = lines
+            .with_ansi(io::stderr().is_terminal())
+            .with_target(false)
+            .with_filter_reloading();
+        let handle = lines.reload_handle();
+        lines.init();
+        Box::new(move |filter| drop(handle.reload(filter)))
+    };
+    let _ = FILTER.set(Filter {
+        directives: directives.to_owned(),
+        set: Mutex::default(),
+        reload,
+    });
     if let Some(error) = misunderstood {
         warn!(filter = directives, %error, "the log filter is not understood; logging at info");
     }
+}
+
+/// The filter that is in force, and what was changed of it.
+struct Filter {
+    /// As it was at the start.
+    directives: String,
+    /// Loggers that were given a level since, and when, milliseconds since 1970.
+    set: Mutex<BTreeMap<String, (Level, u64)>>,
+    reload: Box<dyn Fn(EnvFilter) + Send + Sync>,
+}
+
+static FILTER: OnceLock<Filter> = OnceLock::new();
+
+/// Levels of Kafka Connect's loggers, each with ours.
+const LEVELS: [(&str, Level); 7] = [
+    ("OFF", "off"),
+    ("FATAL", "error"),
+    ("ERROR", "error"),
+    ("WARN", "warn"),
+    ("INFO", "info"),
+    ("DEBUG", "debug"),
+    ("TRACE", "trace"),
+];
+
+type Level = &'static str;
+
+/// The levels of the log, for `/admin/loggers`. Loggers have the names of Java's packages, as scripts give them: those of Debezium and of
+/// Kafka Connect are all of Walferry, those of Kafka's clients its Kafka client. Names of Walferry's own targets are taken as they are.
+#[derive(Debug)]
+pub(crate) struct Levels;
+
+impl Loggers for Levels {
+    fn all(&self) -> Vec<(String, String, Option<u64>)> {
+        let Some(filter) = FILTER.get() else {
+            return Vec::new();
+        };
+        let set = filter.set.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = set
+            .iter()
+            .map(|(name, (level, at))| (name.clone(), level.to_uppercase(), Some(*at)))
+            .collect();
+        if !set.contains_key("root") {
+            all.push(("root".into(), root_level(&filter.directives).to_uppercase(), None));
+        }
+        all
+    }
+
+    fn set(&self, logger: &str, level: &str) -> Option<Vec<String>> {
+        let (_, level) = LEVELS.iter().find(|(name, _)| name.eq_ignore_ascii_case(level))?;
+        let filter = FILTER.get()?;
+        let mut set = filter.set.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = time::SystemTime::now()
+            .duration_since(time::UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as u64);
+        set.insert(logger.to_owned(), (level, now));
+        let below = format!("{logger}.");
+        let mut changed: Vec<String> = Vec::new();
+        for (name, known) in set.iter_mut() {
+            // As in Connect, loggers below it take its level.
+            if logger == "root" || name == logger || name.starts_with(&below) {
+                *known = (level, now);
+                changed.push(name.clone());
+            }
+        }
+        let directives = with_levels(&filter.directives, &set);
+        // What was understood once is understood with levels added.
+        if let Ok(new) = EnvFilter::try_new(&directives) {
+            (filter.reload)(new);
+        }
+        warn!(
+            logger,
+            level, "the level of a logger was changed over REST, until it is changed again or the process ends"
+        );
+        Some(changed)
+    }
+}
+
+/// The level of what no directive names.
+fn root_level(directives: &str) -> &str {
+    let plain = directives
+        .split(',')
+        .map(str::trim)
+        .filter(|directive| !directive.contains(['=', '[']));
+    plain
+        .filter(|word| LEVELS.iter().any(|(name, _)| name.eq_ignore_ascii_case(word)))
+        .last()
+        .unwrap_or("error")
+}
+
+/// The directives of the start, and the levels that were set since: the longest name wins, and `root` is behind all others.
+fn with_levels(directives: &str, set: &BTreeMap<String, (Level, u64)>) -> String {
+    let mut all: Vec<String> = match set.get("root") {
+        Some((level, _)) => vec![(*level).to_owned()],
+        None => directives
+            .split(',')
+            .map(|directive| directive.trim().to_owned())
+            .collect(),
+    };
+    let mut others: Vec<_> = set.iter().filter(|(name, _)| *name != "root").collect();
+    others.sort_by_key(|(name, _)| name.len());
+    for (name, (level, _)) in others {
+        all.extend(targets(name).iter().map(|target| format!("{target}={level}")));
+    }
+    all.join(",")
+}
+
+/// Which of our targets a logger of Java means.
+fn targets(logger: &str) -> Vec<String> {
+    let is_below =
+        |package: &str| logger == package || logger.strip_prefix(package).is_some_and(|rest| rest.starts_with('.'));
+    if is_below("org.apache.kafka.clients") || is_below("org.apache.kafka.common") {
+        return vec!["librdkafka".into(), "rdkafka".into()];
+    }
+    let all = ["io", "io.debezium", "org", "org.apache", "org.apache.kafka"];
+    if all.contains(&logger) || is_below("io.debezium") || is_below("org.apache.kafka.connect") {
+        return vec!["walferry".into()];
+    }
+    // A name that could not stand in a directive means nothing here.
+    let plain = logger
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':'));
+    if plain { vec![logger.to_owned()] } else { Vec::new() }
 }
 
 static JSON: OnceLock<bool> = OnceLock::new();
@@ -55,4 +195,39 @@ pub(crate) fn now() -> String {
     // Writing to a string cannot fail.
     let _ = SystemTime.format_time(&mut Writer::new(&mut text));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loggers_of_java_are_those_of_walferry() {
+        let set = |pairs: &[(&str, Level)]| -> BTreeMap<String, (Level, u64)> {
+            pairs
+                .iter()
+                .map(|(name, level)| ((*name).to_owned(), (*level, 0)))
+                .collect()
+        };
+        let cases = [
+            (set(&[]), "info,rdkafka=error"),
+            (
+                set(&[("io.debezium.connector.postgresql", "debug")]),
+                "info,rdkafka=error,walferry=debug",
+            ),
+            (
+                set(&[("root", "warn"), ("org.apache.kafka.clients.producer", "info")]),
+                "warn,librdkafka=info,rdkafka=info",
+            ),
+            (
+                set(&[("walferry_postgres", "trace"), ("io", "debug")]),
+                "info,rdkafka=error,walferry=debug,walferry_postgres=trace",
+            ),
+            (set(&[("com.example", "trace")]), "info,rdkafka=error"),
+        ];
+        for (set, expected) in cases {
+            assert_eq!(with_levels("info, rdkafka=error", &set), expected);
+        }
+        assert_eq!(root_level("walferry_postgres=debug, info"), "info");
+    }
 }

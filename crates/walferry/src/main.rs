@@ -8,16 +8,20 @@ mod cli;
 mod demo;
 mod error;
 mod explain;
+mod kubernetes;
 mod listen;
 mod load;
 mod logging;
 mod offsets;
 mod process;
 mod progress;
+mod rest;
 mod run;
 mod say;
 mod show;
 mod signal;
+mod surrounded;
+mod worker;
 
 use std::{io, process::ExitCode};
 

@@ -1,6 +1,12 @@
 //! The connectors of a process: each is put together from its configuration, on a thread of its own, whenever it starts.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 use walferry_diagnosis::Kind;
 
 use tokio::{
@@ -15,7 +21,12 @@ use walferry_engine::{
     supervisor::{Body, Supervisor},
 };
 
-use crate::{assemble, beside, error::Error, load::Loaded};
+use crate::{
+    assemble::{self, Offsets},
+    beside,
+    error::Error,
+    load::Loaded,
+};
 
 /// Whether failures of connectors are written to standard error when they happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +49,14 @@ pub(crate) fn start(connectors: &[Loaded], data_dir: &Path, tell: Tell) -> Super
         let span = error_span!("beside", connector = status.name);
         spawn_local(beside::tell_tables(loaded.clone()).instrument(span.clone()));
         spawn_local(beside::watch_slots(loaded.clone(), status.clone()).instrument(span));
+        let connector = loaded.clone();
         let run = Run {
-            loaded: loaded.clone(),
-            data_dir: data_dir.into(),
-            share: connectors.len(),
+            load: Arc::new(move || Ok(connector.clone())),
+            offsets: Offsets {
+                data_dir: data_dir.into(),
+                topic: None,
+            },
+            share: Arc::new(AtomicUsize::new(connectors.len())),
             status: status.clone(),
             tell,
         };
@@ -60,22 +75,32 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
 }
 
 /// What each run of a connector begins with.
-struct Run {
-    loaded: Loaded,
-    data_dir: Box<Path>,
+pub(crate) struct Run {
+    /// Makes its configuration.
+    pub(crate) load: Arc<dyn Fn() -> Result<Loaded, Failure> + Send + Sync>,
+    /// Where its offset is kept.
+    pub(crate) offsets: Offsets,
     /// How many connectors share the memory in flight.
-    share: usize,
-    status: Arc<Status>,
-    tell: Tell,
+    pub(crate) share: Arc<AtomicUsize>,
+    pub(crate) status: Arc<Status>,
+    pub(crate) tell: Tell,
 }
 
 impl Run {
-    fn body(self) -> Body {
+    /// Runs the connector whenever it is called.
+    pub(crate) fn body(self) -> Body {
         Arc::new(move |target| {
             let name = &self.status.name;
-            let (what, ended) = match assemble::connector(&self.loaded, &self.data_dir, self.share, self.status.clone())
-            {
-                Ok(connector) => (format!("connector {name:?} has stopped"), self.live(connector, target)),
+            let share = self.share.load(Relaxed);
+            let assembled = (self.load)().and_then(|loaded| {
+                let connector = assemble::connector(&loaded, &self.offsets, share, self.status.clone())?;
+                Ok((loaded, connector))
+            });
+            let (what, ended) = match assembled {
+                Ok((loaded, connector)) => {
+                    let ended = self.live(&loaded, connector, target);
+                    (format!("connector {name:?} has stopped"), ended)
+                }
                 Err(failure) => {
                     self.status.set_phase(Phase::Failed(failure.clone()));
                     (format!("connector {name:?} did not start"), Err(failure))
@@ -91,8 +116,13 @@ impl Run {
     }
 
     /// From the start to the end of a run, with what goes on beside it.
-    fn live(&self, mut connector: assemble::Assembled, target: watch::Receiver<Target>) -> Result<(), Failure> {
-        let (loaded, status) = (&self.loaded, &self.status);
+    fn live(
+        &self,
+        loaded: &Loaded,
+        mut connector: assemble::Assembled,
+        target: watch::Receiver<Target>,
+    ) -> Result<(), Failure> {
+        let status = &self.status;
         LocalSet::new().block_on(&runtime()?, async {
             let (health, set_aside) = (connector.sinks.health(), connector.sinks.set_aside());
             spawn_local(beside::watch_kafka(health, set_aside, status.clone()));

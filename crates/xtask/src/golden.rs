@@ -13,11 +13,17 @@ pub(crate) enum Task {
         #[arg(long)]
         pg: Option<u32>,
     },
+    /// Ask a real Kafka Connect the requests of tests/rest/requests.toml, and keep its answers beside them
+    RecordRest,
 }
 
 pub(crate) fn run(task: &Task) -> Outcome {
-    let Task::Record { case, pg } = task;
     provide::build_dependencies()?;
+    let Task::Record { case, pg } = task else {
+        let mut command = shell::cargo(["test", "--workspace", "--test", "rest"]);
+        provide::servers(None)?.tell(&mut command);
+        return shell::run(&mut command);
+    };
     let mut command = shell::cargo(["test", "--workspace", "--test", "parity"]);
     provide::servers(*pg)?.tell(&mut command);
     shell::run(command.env("WALFERRY_PARITY", "record").arg("--").args(case))

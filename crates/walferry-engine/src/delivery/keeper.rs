@@ -53,8 +53,6 @@ pub(crate) struct Keeper<'a, L> {
     pub(crate) max_retries: Option<u32>,
 }
 
-/// The least time between two writes, so that the file follows delivery within 50 ms on a disk that takes 10 ms for a write.
-const PAUSE: Duration = Duration::from_millis(20);
 /// How much of the time goes to writes at most, on a disk that is slower: one part in so many.
 const SHARE: u32 = 3;
 /// The time between two writes where nothing was delivered between them.
@@ -66,6 +64,8 @@ const LEAST: Duration = Duration::from_millis(10);
 struct Pace {
     /// `offset.flush.interval.ms`
     interval: Duration,
+    /// The least time between two writes. With that of a file, it follows delivery within 50 ms on a disk that takes 10 ms for a write.
+    least: Duration,
     /// When the last write had ended; `None` before the first, which is due at once.
     ended: Option<Instant>,
     /// How long it took, and the one before it.
@@ -73,9 +73,10 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(interval: Duration) -> Self {
+    fn new(interval: Duration, least: Duration) -> Self {
         Self {
             interval: interval.max(LEAST),
+            least,
             ended: None,
             took: [Duration::ZERO; 2],
         }
@@ -86,7 +87,7 @@ impl Pace {
         let pause = match unstored {
             Unstored::Nothing => return None,
             Unstored::Passed => QUIET,
-            Unstored::Delivered => PAUSE.max(self.usual() * (SHARE - 1)),
+            Unstored::Delivered => self.least.max(self.usual() * (SHARE - 1)),
         };
         let now = Instant::now();
         Some(self.ended.map_or(now, |ended| ended + pause.min(self.interval)))
@@ -113,7 +114,7 @@ impl<L: Listener> Keeper<'_, L> {
         interval: Duration,
         mut over: watch::Receiver<bool>,
     ) -> Result<(), Failure> {
-        let mut pace = Pace::new(interval);
+        let mut pace = Pace::new(interval, store.least_pause());
         let mut looks = tokio::time::interval(GAUGES);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut tries = Tries {

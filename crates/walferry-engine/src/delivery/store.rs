@@ -3,6 +3,7 @@
 use std::{
     future::{Future, ready},
     sync::Arc,
+    time::Duration,
 };
 
 use walferry_pgoutput::Lsn;
@@ -24,6 +25,11 @@ pub trait OffsetStore: Send + 'static {
 
     /// Writes the offset in the place of the last one. Durable when it returns.
     fn write(&mut self, offset: &StoredOffset) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// The least time between two writes. What costs more than a file, or is kept for others, is written more seldom.
+    fn least_pause(&self) -> Duration {
+        Duration::from_millis(20)
+    }
 
     /// Keeps what is told of a gap where the command line finds it, in the place of what was told before. With `None`, there is no
     /// gap any more, and a choice that was made is settled.

@@ -5,6 +5,7 @@
 //! The [supervisor] gives each connector a thread, and says which of them run, are paused or are stopped.
 //! This room may use the other two; they do not know it.
 
+pub mod book;
 pub mod connector;
 mod gap;
 mod new_slot;

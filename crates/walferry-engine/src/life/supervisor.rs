@@ -93,6 +93,11 @@ impl fmt::Debug for Supervisor {
 impl Supervisor {
     /// Adds a connector and begins its first run.
     pub fn add(&self, status: Arc<Status>, body: Body) {
+        self.add_as(status, body, Target::Running);
+    }
+
+    /// Adds a connector of which this is wanted: one that is to be stopped begins no run.
+    pub fn add_as(&self, status: Arc<Status>, body: Body, wanted: Target) {
         let name = status.name.clone();
         self.lock().push(Supervised {
             status,
@@ -100,7 +105,14 @@ impl Supervisor {
             machine: Machine::default(),
             target: watch::Sender::new(Target::Running),
         });
-        let _ = self.change(&name, |machine| machine.want(Target::Running));
+        let _ = self.change(&name, |machine| machine.want(wanted));
+    }
+
+    /// Whether a run of a connector is under way; one that ends still is.
+    pub fn runs(&self, name: &str) -> bool {
+        let connectors = self.lock();
+        let mut named = connectors.iter().filter(|connector| connector.status.name == name);
+        named.any(|connector| connector.machine.runs())
     }
 
     /// Stops a connector, waits for its end, and knows it no more.

@@ -93,6 +93,19 @@ pub(crate) fn signals(worker: &Worker, overrides: &Options, producer: &Propertie
     consumer
 }
 
+/// Reads the properties of the clients of Connect's own topics: those without a prefix. If they say nothing about security, the
+/// producer's is taken.
+pub(crate) fn internal(worker: &Worker) -> (Properties, Findings) {
+    let mut given = Given::default();
+    given.add(&worker.client, |name| !is_for_producers(name));
+    if !secures(&worker.client) {
+        given.add(&worker.producer, secures_name);
+    }
+    let (mut internal, findings) = translate(&[], given);
+    internal.warnings.clear();
+    (internal, findings)
+}
+
 fn secures(options: &Options) -> bool {
     options.iter().any(|(name, _)| secures_name(name))
 }

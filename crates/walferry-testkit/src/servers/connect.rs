@@ -10,7 +10,7 @@ use std::fs;
 /// A worker on a broker. Its defaults are Connect's own, with quick offset commits and large records allowed.
 #[derive(Debug)]
 pub struct Connect {
-    _process: Process,
+    process: Process,
     port: u16,
 }
 
@@ -29,6 +29,12 @@ impl Connect {
     /// Starts a worker and waits until its REST API answers.
     #[track_caller]
     pub fn start(kafka: &Kafka) -> Self {
+        Self::start_with(kafka, &[])
+    }
+
+    /// The same with more lines in its worker file.
+    #[track_caller]
+    pub fn start_with(kafka: &Kafka, lines: &[&str]) -> Self {
         let (folder, port) = (scratch::folder("connect"), free_port());
         let config = format!(
             "bootstrap.servers={}\n\
@@ -47,8 +53,9 @@ impl Connect {
              listeners=http://127.0.0.1:{port}\n\
              plugin.discovery=hybrid_warn\n\
              connector.client.config.override.policy=All\n\
-             producer.max.request.size=33554432\n",
-            kafka.bootstrap()
+             producer.max.request.size=33554432\n{}\n",
+            kafka.bootstrap(),
+            lines.join("\n")
         );
         let properties = folder.join("worker.properties");
         fs::write(&properties, config).expect("the scratch folder can be written");
@@ -60,10 +67,18 @@ impl Connect {
         process.wait_until("answer", || {
             request(port, "GET", "/connectors", None).filter(|answer| answer.status == 200)
         });
-        Self {
-            _process: process,
-            port,
-        }
+        Self { process, port }
+    }
+
+    /// Ends the worker: as a service manager does, or as `kill -9`.
+    #[track_caller]
+    pub fn end(mut self, hard: bool) {
+        self.process.end(if hard { Signal::KILL } else { Signal::TERM });
+    }
+
+    /// Port of its REST API.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Creates a connector and waits until its task runs or has failed.

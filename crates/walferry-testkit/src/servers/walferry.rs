@@ -35,6 +35,12 @@ pub struct Surroundings {
     pub descriptors: Option<u64>,
     /// Another connector of the same process: its name and its properties.
     pub beside: Option<(String, Map<String, Value>)>,
+    /// The process is a worker: no connector is given with `--config`.
+    pub is_worker: bool,
+    /// No `--data-dir` is given; the default one lies beside the other files.
+    pub without_data_dir: bool,
+    /// Further arguments.
+    pub arguments: Vec<String>,
 }
 
 /// A Walferry process with a data directory of its own, which lasts across restarts.
@@ -189,6 +195,16 @@ impl Walferry {
         self.process.output()
     }
 
+    /// Port of the admin endpoint.
+    pub fn port(&self) -> u16 {
+        self.admin_port
+    }
+
+    /// Asks the admin endpoint, with a body.
+    pub fn send(&self, method: &str, path: &str, body: &Value) -> Option<Answer> {
+        request(self.admin_port, method, path, Some(body))
+    }
+
     /// Asks the admin endpoint.
     pub fn get(&self, path: &str) -> Option<Answer> {
         request(self.admin_port, "GET", path, None)
@@ -331,10 +347,12 @@ fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, surroundings: 
     };
     command
         .arg("run")
-        .arg("--config")
-        .arg(config)
         .arg("--worker")
-        .arg(worker);
+        .arg(worker)
+        .args(&surroundings.arguments);
+    if !surroundings.is_worker {
+        command.arg("--config").arg(config);
+    }
     if let Some((name, config)) = &surroundings.beside {
         let file = folder.join("beside.json");
         let connector = serde_json::json!({ "name": name, "config": config });
@@ -347,7 +365,11 @@ fn run(options: &WalferryOptions, folder: &Path, admin_port: u16, surroundings: 
         "--admin",
         &format!("127.0.0.1:{admin_port}"),
     ]);
-    command.arg("--data-dir").arg(folder.join("data"));
+    if surroundings.without_data_dir {
+        command.env("XDG_STATE_HOME", folder.join("state"));
+    } else {
+        command.arg("--data-dir").arg(folder.join("data"));
+    }
     command.envs(options.env.iter().cloned()).current_dir(folder);
     Process::start("walferry", folder, Signal::KILL, &mut command)
 }

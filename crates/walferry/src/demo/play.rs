@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     rc::Rc,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     thread,
     time::{Duration, Instant, SystemTime},
 };
@@ -95,12 +95,7 @@ impl<'a> Play<'a> {
 
         let supervisor = process::start(std::slice::from_ref(&self.loaded), offsets, Tell::Never);
         self.status = supervisor.statuses().remove(0);
-        let admin = Admin {
-            connectors: Arc::new(supervisor.clone()),
-            version: env!("CARGO_PKG_VERSION"),
-            kafka_cluster_id: Arc::new(OnceLock::new()),
-            started: SystemTime::now(),
-        };
+        let admin = Admin::read_only(Arc::new(supervisor.clone()), env!("CARGO_PKG_VERSION"));
         let admin = spawn_local(walferry_admin::serve(listener, admin, stopped(self.stop.subscribe())));
         let (status, written, args) = (self.status.clone(), self.written.clone(), self.args);
         let mut writing = spawn_local(keep_shop(sql, status, args.rate, args.rows, written));

@@ -1,0 +1,171 @@
+//! Who may ask: people and programs with a password, scrapers with a token.
+
+use std::fmt;
+
+use axum::http::{HeaderMap, Method, header};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use sha2::{Digest as _, Sha256};
+
+/// Who may ask. Without users, everybody may; without tokens, scrapers need a password as well.
+#[derive(Debug, Clone, Default)]
+pub struct Doors {
+    /// Those with a password.
+    pub users: Vec<User>,
+    /// Tokens of scrapers: they open what is read without a change, such as `/metrics`.
+    pub tokens: Vec<Digested>,
+}
+
+/// Somebody with a password.
+#[derive(Debug, Clone)]
+pub struct User {
+    /// Name.
+    pub name: String,
+    /// Password.
+    pub password: Digested,
+    /// Whether this user may change something.
+    pub writes: bool,
+}
+
+/// A secret of which only the SHA-256 is kept. Comparing digests takes no shorter for a secret that begins alike.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Digested([u8; 32]);
+
+impl fmt::Debug for Digested {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("********")
+    }
+}
+
+impl Digested {
+    /// Of a secret.
+    pub fn of(secret: &str) -> Self {
+        Self(Sha256::digest(secret.as_bytes()).into())
+    }
+
+    /// From the 64 hexadecimal digits that `sha256sum` prints.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let mut digest = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return None;
+        }
+        for (byte, pair) in digest.iter_mut().zip(text.as_bytes().chunks(2)) {
+            *byte = u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(Self(digest))
+    }
+}
+
+/// What a request may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// It is answered.
+    Open,
+    /// It names nobody that is known.
+    Unknown,
+    /// Whoever asks may read and not change.
+    ReadsOnly,
+}
+
+/// What tells of the process alone, for whatever watches it; it says nothing that needs a password.
+const OPEN_TO_ALL: [&str; 1] = ["/health"];
+/// What a scraper's token opens.
+const OPEN_TO_SCRAPERS: [&str; 3] = ["/metrics", "/slots", "/ready"];
+
+impl Doors {
+    /// Whether somebody has to say who they are.
+    pub fn are_closed(&self) -> bool {
+        !self.users.is_empty()
+    }
+
+    pub(crate) fn look(&self, method: &Method, path: &str, headers: &HeaderMap) -> Entry {
+        let path = match path.trim_end_matches('/') {
+            "" => "/",
+            path => path,
+        };
+        if !self.are_closed() || OPEN_TO_ALL.contains(&path) {
+            return Entry::Open;
+        }
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let Some((scheme, given)) = given.and_then(|given| given.trim().split_once(' ')) else {
+            return Entry::Unknown;
+        };
+        if scheme.eq_ignore_ascii_case("bearer") {
+            let token = Digested::of(given.trim());
+            let is_open = self.tokens.contains(&token) && reads(method) && OPEN_TO_SCRAPERS.contains(&path);
+            return if is_open { Entry::Open } else { Entry::Unknown };
+        }
+        match self.user(scheme, given) {
+            None => Entry::Unknown,
+            Some(user) if user.writes || reads(method) => Entry::Open,
+            Some(_) => Entry::ReadsOnly,
+        }
+    }
+
+    fn user(&self, scheme: &str, given: &str) -> Option<&User> {
+        if !scheme.eq_ignore_ascii_case("basic") {
+            return None;
+        }
+        let given = String::from_utf8(STANDARD.decode(given.trim()).ok()?).ok()?;
+        let (name, password) = given.split_once(':')?;
+        let password = Digested::of(password);
+        self.users
+            .iter()
+            .find(|user| user.name == name && user.password == password)
+    }
+}
+
+fn reads(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doors() -> Doors {
+        let user = |name: &str, password: &str, writes| User {
+            name: name.into(),
+            password: Digested::of(password),
+            writes,
+        };
+        let hash = "fcf730b6d95236ecd3c9fc2d92d7b6b2bb061514961aec041d6c7a7192f592e4";
+        Doors {
+            users: vec![user("ops", "a:b", true), user("eyes", "look", false)],
+            tokens: vec![Digested::from_hex(hash).unwrap()],
+        }
+    }
+
+    #[test]
+    fn a_password_opens_what_its_user_may_and_a_token_what_scrapers_read() {
+        let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
+        let (ops, eyes, token) = (basic("ops:a:b"), basic("eyes:look"), "Bearer secret123".to_owned());
+        let cases = [
+            (Method::GET, "/connectors", None, Entry::Unknown),
+            (Method::GET, "/health", None, Entry::Open),
+            (Method::GET, "/health/", None, Entry::Open),
+            (Method::GET, "/", Some(ops.clone()), Entry::Open),
+            (Method::PUT, "/connectors/a/pause", Some(ops), Entry::Open),
+            (Method::GET, "/connectors", Some(eyes.clone()), Entry::Open),
+            (Method::PUT, "/connectors/a/pause", Some(eyes), Entry::ReadsOnly),
+            (Method::GET, "/connectors", Some(basic("ops:ab")), Entry::Unknown),
+            (Method::GET, "/connectors", Some(basic("nobody:look")), Entry::Unknown),
+            (Method::GET, "/connectors", Some("Basic !".into()), Entry::Unknown),
+            (Method::GET, "/metrics", Some(token.clone()), Entry::Open),
+            (Method::GET, "/connectors", Some(token), Entry::Unknown),
+            (Method::GET, "/metrics", Some("Bearer other".into()), Entry::Unknown),
+        ];
+        for (method, path, authorization, expected) in cases {
+            let mut headers = HeaderMap::new();
+            if let Some(authorization) = &authorization {
+                headers.insert(header::AUTHORIZATION, authorization.parse().unwrap());
+            }
+            assert_eq!(
+                doors().look(&method, path, &headers),
+                expected,
+                "{method} {path} {authorization:?}"
+            );
+        }
+        assert_eq!(Doors::default().look(&Method::PUT, "/", &HeaderMap::new()), Entry::Open);
+        assert!(!format!("{:?}", doors()).contains("look"));
+    }
+}

@@ -1,0 +1,182 @@
+//! What the REST API asks of the process: the words of Kafka Connect's herder, and one that only shows.
+
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
+
+use serde_json::Value as Json;
+use walferry_config::Group;
+use walferry_engine::{
+    Target,
+    book::Configuration,
+    supervisor::{Connectors, UnknownConnector},
+};
+
+/// What a request is refused with: Connect's code and a text in Connect's form.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refused {
+    /// Status code.
+    pub code: u16,
+    /// The text.
+    pub message: String,
+}
+
+impl Refused {
+    /// With a code and a text.
+    pub fn new(code: u16, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// There is no connector of this name, where a connector is read, changed or removed.
+    pub fn not_found(name: &str) -> Self {
+        Self::new(404, format!("Connector {name} not found"))
+    }
+}
+
+/// An answer that takes its time.
+pub type Promise<T> = Pin<Box<dyn Future<Output = Result<T, Refused>> + Send>>;
+
+/// How a configuration comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    /// For a connector that must not be there yet, of which this is wanted.
+    New(Target),
+    /// For one that may be there: what is wanted of it stays.
+    Any,
+}
+
+/// A class that connectors may name.
+#[derive(Debug, Clone)]
+pub struct Plugin {
+    /// Full name.
+    pub class: String,
+    /// Connect's word: `source`, `transformation`, `predicate`, `converter` or `header_converter`.
+    pub kind: &'static str,
+    /// Its properties.
+    pub groups: Vec<&'static Group>,
+}
+
+/// What is to be said of a configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Validation {
+    /// Errors, each with the property that it belongs to.
+    pub errors: Vec<(String, String)>,
+    /// Why no value could be had for a reference such as `${file:…}`.
+    pub unresolved: Option<String>,
+}
+
+/// The connectors, as the REST API reads and changes them. What changes something returns when it is durable, which may be before the
+/// connector has done what is asked.
+pub trait Herder: fmt::Debug + Send + Sync {
+    /// Names of all connectors.
+    fn names(&self) -> Vec<String>;
+
+    /// The configuration of a connector as it was handed in.
+    fn configuration(&self, name: &str) -> Option<Configuration>;
+
+    /// What is wanted of a connector.
+    fn target(&self, name: &str) -> Option<Target>;
+
+    /// Takes a configuration that was found valid. Returns whether the connector is new.
+    fn put(&self, name: &str, configuration: Configuration, how: Put) -> Promise<bool>;
+
+    /// Removes a connector; its offset stays.
+    fn remove(&self, name: &str) -> Promise<()>;
+
+    /// Runs, pauses or stops a connector from now on, also after a restart of the process.
+    fn want(&self, name: &str, target: Target) -> Promise<()>;
+
+    /// What is wrong with a configuration.
+    fn validate(&self, configuration: Configuration) -> Promise<Validation>;
+
+    /// The offsets of a connector: the body of `GET /connectors/{name}/offsets`.
+    fn offsets(&self, name: &str) -> Promise<Json>;
+
+    /// Writes the offsets of a stopped connector: the body of `PATCH`; `None` removes them all.
+    fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> Promise<()>;
+
+    /// The classes that there are.
+    fn plugins(&self) -> Vec<Plugin>;
+}
+
+/// Shows connectors that are not kept by anybody, and steers them; their configurations are not shown, and none can be changed.
+#[derive(Debug, Clone)]
+pub struct ReadOnly(pub Arc<dyn Connectors>);
+
+impl ReadOnly {
+    fn refuse<T: Send + 'static>() -> Promise<T> {
+        let refused = Refused::new(
+            403,
+            "The connectors of this process are fixed: they cannot be changed over REST.",
+        );
+        Box::pin(async { Err(refused) })
+    }
+}
+
+impl Herder for ReadOnly {
+    fn names(&self) -> Vec<String> {
+        self.0.statuses().iter().map(|status| status.name.clone()).collect()
+    }
+
+    fn configuration(&self, name: &str) -> Option<Configuration> {
+        let known = self.names().iter().any(|known| known == name);
+        known.then(|| vec![("name".to_owned(), name.to_owned())])
+    }
+
+    fn target(&self, name: &str) -> Option<Target> {
+        self.configuration(name).map(|_| Target::Running)
+    }
+
+    fn put(&self, _: &str, _: Configuration, _: Put) -> Promise<bool> {
+        Self::refuse()
+    }
+
+    fn remove(&self, _: &str) -> Promise<()> {
+        Self::refuse()
+    }
+
+    fn want(&self, name: &str, target: Target) -> Promise<()> {
+        let done = steer(self.0.as_ref(), name, target);
+        Box::pin(async { done })
+    }
+
+    fn validate(&self, _: Configuration) -> Promise<Validation> {
+        Self::refuse()
+    }
+
+    fn offsets(&self, _: &str) -> Promise<Json> {
+        Self::refuse()
+    }
+
+    fn alter_offsets(&self, _: &str, _: Option<Json>) -> Promise<()> {
+        Self::refuse()
+    }
+
+    fn plugins(&self) -> Vec<Plugin> {
+        Vec::new()
+    }
+}
+
+/// Has a connector run, pause or stop.
+///
+/// # Errors
+/// There is none of this name.
+pub fn steer(connectors: &dyn Connectors, name: &str, target: Target) -> Result<(), Refused> {
+    let done = match target {
+        Target::Running => connectors.resume(name),
+        Target::Paused => connectors.pause(name),
+        Target::Stopped => connectors.stop(name),
+    };
+    done.map_err(|UnknownConnector(name)| Refused::new(404, format!("Unknown connector {name}")))
+}
+
+/// The levels at which parts of the program log, which may be changed while it runs.
+pub trait Loggers: fmt::Debug + Send + Sync {
+    /// All loggers with a level of their own: name, level, and when it was changed, milliseconds since 1970. `root` is one of them.
+    fn all(&self) -> Vec<(String, String, Option<u64>)>;
+
+    /// Changes the level of a logger. Returns the loggers that are changed by it; `None` where there is no such level.
+    fn set(&self, logger: &str, level: &str) -> Option<Vec<String>>;
+}

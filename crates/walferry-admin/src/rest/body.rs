@@ -1,0 +1,267 @@
+//! Bodies of requests, read as Connect reads them: malformed ones are its errors of code 500.
+
+use std::fmt;
+
+use serde::{
+    Deserialize,
+    de::{Deserializer, MapAccess, Visitor},
+};
+use serde_json::{Value as Json, value::RawValue};
+use walferry_engine::Target;
+
+use crate::herder::Refused;
+
+/// Names with texts; `None` where a value is null.
+pub(super) type Texts = Vec<(String, Option<String>)>;
+
+/// The body of `POST /connectors`.
+#[derive(Debug)]
+pub(super) struct Create {
+    pub(super) name: String,
+    pub(super) config: Texts,
+    pub(super) target: Target,
+}
+
+const CREATE: &str = "org.apache.kafka.connect.runtime.rest.entities.CreateConnectorRequest";
+const OFFSETS: &str = "org.apache.kafka.connect.runtime.rest.entities.ConnectorOffsets";
+
+/// Reads the body of `POST /connectors`.
+pub(super) fn create(body: &[u8]) -> Result<Create, Refused> {
+    if is_null(body) {
+        return Err(null(&format!("{CREATE}.name()"), "createRequest"));
+    }
+    let (mut name, mut config, mut target) = (String::new(), None, Target::Running);
+    for (member, value) in members(body, CREATE)? {
+        match member.as_str() {
+            "name" => name = text(value, CREATE, "name")?.unwrap_or_default(),
+            "config" if value.get() == "null" => config = None,
+            "config" => {
+                let map = "java.util.LinkedHashMap<java.lang.String,java.lang.String>";
+                config = Some(texts(value.get().as_bytes(), map)?);
+            }
+            "initial_state" => target = state(text(value, CREATE, "initial_state")?)?,
+            _ => {
+                return Err(unknown(
+                    &member,
+                    CREATE,
+                    "3 known properties: \"config\", \"name\", \"initial_state\"",
+                ));
+            }
+        }
+    }
+    let config = config.ok_or_else(|| null("java.util.Map.get(Object)", "connectorConfig"))?;
+    let name = name.trim().to_owned();
+    Ok(Create { name, config, target })
+}
+
+/// Reads a flat configuration.
+pub(super) fn config(body: &[u8]) -> Result<Texts, Refused> {
+    if is_null(body) {
+        return Err(null("java.util.Map.get(Object)", "connectorConfig"));
+    }
+    texts(body, "java.util.LinkedHashMap<java.lang.String,java.lang.String>")
+}
+
+/// Reads the body of `PATCH /connectors/{name}/offsets`: partitions and offsets.
+pub(super) fn offsets(body: &[u8]) -> Result<Vec<(Json, Json)>, Refused> {
+    if is_null(body) {
+        return Err(null(&format!("{OFFSETS}.offsets()"), "offsets"));
+    }
+    let mut found = None;
+    for (member, value) in members(body, OFFSETS)? {
+        if member != "offsets" {
+            return Err(unknown(&member, OFFSETS, "one known property: \"offsets\""));
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Entry {
+            partition: Json,
+            offset: Json,
+        }
+        let entries: Vec<Entry> = serde_json::from_str(value.get()).map_err(|error| malformed(&error))?;
+        found = Some(
+            entries
+                .into_iter()
+                .map(|entry| (entry.partition, entry.offset))
+                .collect(),
+        );
+    }
+    let found: Vec<(Json, Json)> = found.unwrap_or_default();
+    if found.is_empty() {
+        let message = "Partitions / offsets need to be provided for an alter offsets request";
+        return Err(Refused::new(400, message));
+    }
+    Ok(found)
+}
+
+/// Reads the body of `PUT /admin/loggers/{logger}`.
+pub(super) fn level(body: &[u8]) -> Result<String, Refused> {
+    let texts = if is_null(body) {
+        Texts::new()
+    } else {
+        texts(body, "java.util.LinkedHashMap")?
+    };
+    let level = texts
+        .into_iter()
+        .find(|(name, _)| name == "level")
+        .and_then(|(_, level)| level);
+    level.ok_or_else(|| Refused::new(400, "Desired 'level' parameter was not specified in request."))
+}
+
+fn state(text: Option<String>) -> Result<Target, Refused> {
+    let Some(text) = text else {
+        return Ok(Target::Running);
+    };
+    match text.to_ascii_uppercase().as_str() {
+        "RUNNING" => Ok(Target::Running),
+        "PAUSED" => Ok(Target::Paused),
+        "STOPPED" => Ok(Target::Stopped),
+        other => Err(Refused::new(
+            500,
+            format!(
+                "Cannot construct instance of `{CREATE}$InitialState`, problem: No enum constant {CREATE}.InitialState.{other}; it is \
+                 one of RUNNING, PAUSED and STOPPED"
+            ),
+        )),
+    }
+}
+
+/// The texts of a flat object. Numbers keep their notation; a name that comes twice has its last value, at its first place.
+fn texts(body: &[u8], class: &str) -> Result<Texts, Refused> {
+    let mut texts = Texts::new();
+    for (name, value) in members(body, class)? {
+        let value = text(value, "java.util.LinkedHashMap", &name)?;
+        match texts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = value,
+            None => texts.push((name, value)),
+        }
+    }
+    Ok(texts)
+}
+
+fn text(value: &RawValue, class: &str, name: &str) -> Result<Option<String>, Refused> {
+    let kind = match value.get().as_bytes().first() {
+        Some(b'"') => {
+            return serde_json::from_str(value.get())
+                .map(Some)
+                .map_err(|error| malformed(&error));
+        }
+        Some(b'n') => return Ok(None),
+        Some(b'{') => ("Object", "START_OBJECT"),
+        Some(b'[') => ("Array", "START_ARRAY"),
+        _ => return Ok(Some(value.get().to_owned())),
+    };
+    let (kind, token) = kind;
+    Err(Refused::new(
+        500,
+        format!(
+            "Cannot deserialize value of type `java.lang.String` from {kind} value (token `JsonToken.{token}`) (through reference chain: \
+             {class}[\"{name}\"])"
+        ),
+    ))
+}
+
+fn members<'b>(body: &'b [u8], class: &str) -> Result<Vec<(String, &'b RawValue)>, Refused> {
+    let kind = match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'[') => Some(("Array", "START_ARRAY")),
+        Some(b'"') => Some(("String", "VALUE_STRING")),
+        Some(b't') => Some(("Boolean", "VALUE_TRUE")),
+        Some(b'f') => Some(("Boolean", "VALUE_FALSE")),
+        Some(b'-' | b'0'..=b'9') => Some(("Number", "VALUE_NUMBER")),
+        _ => None,
+    };
+    if let Some((kind, token)) = kind {
+        let message =
+            format!("Cannot deserialize value of type `{class}` from {kind} value (token `JsonToken.{token}`)");
+        return Err(Refused::new(500, message));
+    }
+    let members: Members<'b> = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
+    Ok(members.0)
+}
+
+/// Where the text stops being JSON. What stands there is not repeated: it may be a secret.
+fn malformed(error: &serde_json::Error) -> Refused {
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or_default();
+    Refused::new(
+        500,
+        format!(
+            "Unexpected input: {what}\n at [Source: REDACTED; line: {}, column: {}]",
+            error.line(),
+            error.column()
+        ),
+    )
+}
+
+fn unknown(member: &str, class: &str, known: &str) -> Refused {
+    let message = format!("Unrecognized field \"{member}\" (class {class}), not marked as ignorable ({known})");
+    Refused::new(500, message)
+}
+
+fn null(called: &str, variable: &str) -> Refused {
+    Refused::new(
+        500,
+        format!("Cannot invoke \"{called}\" because \"{variable}\" is null"),
+    )
+}
+
+fn is_null(body: &[u8]) -> bool {
+    let body = body.trim_ascii();
+    body.is_empty() || body == b"null"
+}
+
+/// The members of an object in their order, with repetitions.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_their_texts_and_their_order() {
+        let body =
+            br#" {"name": " c 1 ", "config": {"b": 1.50, "a": 1E5, "c": true, "d": " x \u00e9 ", "e": null, "b": "2"},
+            "initial_state": "stopped"} "#;
+        let create = create(body).unwrap();
+        assert_eq!((create.name.as_str(), create.target), ("c 1", Target::Stopped));
+        let pair = |name: &str, text: Option<&str>| (name.to_owned(), text.map(ToOwned::to_owned));
+        let expected = [
+            pair("b", Some("2")),
+            pair("a", Some("1E5")),
+            pair("c", Some("true")),
+            pair("d", Some(" x é ")),
+            pair("e", None),
+        ];
+        assert_eq!(create.config, expected);
+    }
+
+    #[test]
+    fn what_stands_where_a_text_is_malformed_is_not_repeated() {
+        let refused = config(br#"{"database.password": hunter2}"#).unwrap_err();
+        assert_eq!(refused.code, 500);
+        assert!(!refused.message.contains("hunter2"), "{refused}");
+        assert!(refused.message.contains("line: 1"), "{refused}");
+    }
+}

@@ -1,0 +1,695 @@
+//! Kafka Connect's resources: paths, codes and bodies are Connect's, so that its clients notice no difference.
+
+mod body;
+mod definitions;
+mod loggers;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{Path, RawQuery, Request, State},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    middleware::{Next, from_fn},
+    response::{IntoResponse, Response},
+    routing::{MethodRouter, get, post, put},
+};
+use serde::Serialize;
+use serde_json::{Map, Value as Json, json};
+use walferry_engine::{
+    Target,
+    book::Configuration,
+    status::{OTHERS, Phase, Status},
+};
+
+use crate::{
+    connect::{ConnectorStatus, TaskState},
+    herder::{Put, Refused, Validation},
+    routes::{Seen, Shown, json as json_body, refused},
+};
+
+/// The class that every connector here has, under its full name.
+const CLASS: &str = "io.debezium.connector.postgresql.PostgresConnector";
+const TASK_CLASS: &str = "io.debezium.connector.postgresql.PostgresConnectorTask";
+
+/// Every path of Connect's, with its methods in the order in which Connect names them. The OpenAPI document has the same.
+pub(crate) const RESOURCES: &[(&str, &str)] = &[
+    ("/", "HEAD,GET,OPTIONS"),
+    ("/health", "HEAD,GET,OPTIONS"),
+    ("/connectors", "HEAD,POST,GET,OPTIONS"),
+    ("/connectors/{name}", "HEAD,DELETE,GET,OPTIONS"),
+    ("/connectors/{name}/config", "HEAD,GET,OPTIONS,PUT,PATCH"),
+    ("/connectors/{name}/status", "HEAD,GET,OPTIONS"),
+    ("/connectors/{name}/restart", "POST,OPTIONS"),
+    ("/connectors/{name}/pause", "OPTIONS,PUT"),
+    ("/connectors/{name}/resume", "OPTIONS,PUT"),
+    ("/connectors/{name}/stop", "OPTIONS,PUT"),
+    ("/connectors/{name}/tasks", "HEAD,GET,OPTIONS"),
+    ("/connectors/{name}/tasks/{task}/status", "HEAD,GET,OPTIONS"),
+    ("/connectors/{name}/tasks/{task}/restart", "POST,OPTIONS"),
+    ("/connectors/{name}/topics", "HEAD,GET,OPTIONS"),
+    ("/connectors/{name}/topics/reset", "OPTIONS,PUT"),
+    ("/connectors/{name}/offsets", "HEAD,DELETE,GET,OPTIONS,PATCH"),
+    ("/connector-plugins", "HEAD,GET,OPTIONS"),
+    ("/connector-plugins/{plugin}/config", "HEAD,GET,OPTIONS"),
+    ("/connector-plugins/{plugin}/config/validate", "OPTIONS,PUT"),
+    ("/admin/loggers", "HEAD,GET,OPTIONS"),
+    ("/admin/loggers/{logger}", "HEAD,GET,OPTIONS,PUT"),
+];
+
+type Routes = Router<Arc<Shown>>;
+
+/// Adds Connect's resources, except `/` and `/health`.
+pub(crate) fn resources() -> Routes {
+    let routes = Routes::new();
+    let routes = at(routes, "/connectors", get(list).post(create));
+    let routes = at(routes, "/connectors/{name}", get(info).delete(remove));
+    let routes = at(
+        routes,
+        "/connectors/{name}/config",
+        get(config).put(put_config).patch(patch_config),
+    );
+    let routes = at(routes, "/connectors/{name}/status", get(status));
+    let routes = at(routes, "/connectors/{name}/restart", post(restart));
+    let routes = at(routes, "/connectors/{name}/pause", put(pause));
+    let routes = at(routes, "/connectors/{name}/resume", put(resume));
+    let routes = at(routes, "/connectors/{name}/stop", put(stop));
+    let routes = at(routes, "/connectors/{name}/tasks", get(tasks));
+    let routes = at(routes, "/connectors/{name}/tasks/{task}/status", get(task_status));
+    let routes = at(routes, "/connectors/{name}/tasks/{task}/restart", post(restart_task));
+    let routes = at(routes, "/connectors/{name}/topics", get(topics));
+    let routes = at(routes, "/connectors/{name}/topics/reset", put(reset_topics));
+    let offsets = get(offsets).patch(alter_offsets).delete(reset_offsets);
+    let routes = at(routes, "/connectors/{name}/offsets", offsets);
+    let routes = at(routes, "/connector-plugins", get(plugins));
+    let routes = at(routes, "/connector-plugins/{plugin}/config", get(plugin_config));
+    let routes = at(routes, "/connector-plugins/{plugin}/config/validate", put(validate));
+    let routes = at(routes, "/admin/loggers", get(loggers::all));
+    let routes = at(routes, "/admin/loggers/{logger}", get(loggers::one).put(loggers::set));
+    routes.layer(from_fn(negotiate))
+}
+
+/// A path, which Connect takes with a slash at its end too. OPTIONS tells its methods.
+pub(crate) fn at(routes: Routes, path: &'static str, methods: MethodRouter<Arc<Shown>>) -> Routes {
+    let allowed = RESOURCES
+        .iter()
+        .find(|(known, _)| *known == path)
+        .map_or("HEAD,GET,OPTIONS", |(_, allowed)| allowed);
+    let methods = methods.options(move || async move { options(allowed) });
+    routes
+        .route(path, methods.clone())
+        .route(&format!("{}/", path.trim_end_matches('/')), methods)
+}
+
+/// The answer to OPTIONS.
+pub(crate) fn options(allowed: &'static str) -> Response {
+    let headers = [(header::ALLOW, allowed), (header::CONTENT_TYPE, "text/plain")];
+    (headers, allowed.replace(',', ", ")).into_response()
+}
+
+/// Connect's resources speak JSON and nothing else.
+async fn negotiate(request: Request, next: Next) -> Response {
+    match not_json(request.method(), request.headers()) {
+        Some(code) => refused(code),
+        None => next.run(request).await,
+    }
+}
+
+fn not_json(method: &Method, headers: &HeaderMap) -> Option<StatusCode> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let kind = |text: &str| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let takes_json = |accept: &str| {
+        let mut kinds = accept.split(',').map(kind);
+        kinds.any(|kind| matches!(kind.as_str(), "*/*" | "application/*" | "application/json" | ""))
+    };
+    if method != Method::OPTIONS && text(header::ACCEPT).is_some_and(|accept| !takes_json(accept)) {
+        return Some(StatusCode::NOT_ACCEPTABLE);
+    }
+    let has_body = text(header::CONTENT_LENGTH) != Some("0");
+    let other = text(header::CONTENT_TYPE).is_some_and(|text| kind(text) != "application/json");
+    (other && has_body).then_some(StatusCode::UNSUPPORTED_MEDIA_TYPE)
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let code = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        json_body(code, &json!({ "error_code": self.code, "message": self.message }))
+    }
+}
+
+type Answer = Result<Response, Refused>;
+
+fn ok(body: &impl Serialize) -> Answer {
+    Ok(json_body(StatusCode::OK, body))
+}
+
+/// All values of a name in a query.
+fn query_values(query: Option<String>, name: &str) -> Vec<String> {
+    let query = query.unwrap_or_default();
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs
+        .filter(|(key, _)| *key == name)
+        .map(|(_, value)| value.to_owned())
+        .collect()
+}
+
+/// Connect takes whatever is not `true` for false.
+fn is_set(query: Option<&String>, name: &str) -> bool {
+    let values = query_values(query.cloned(), name);
+    values.first().is_some_and(|value| value.eq_ignore_ascii_case("true"))
+}
+
+impl Shown {
+    fn find(&self, name: &str) -> Option<Arc<Status>> {
+        self.admin
+            .connectors
+            .statuses()
+            .into_iter()
+            .find(|status| status.name == name)
+    }
+
+    fn status_of<'s>(&self, status: &'s Status) -> ConnectorStatus<'s> {
+        ConnectorStatus::new(status, self.admin.version, self.worker_id())
+    }
+
+    /// `ConnectorInfo`. A connector has its task unless it is stopped, or new.
+    fn info(&self, name: &str, configuration: &Configuration, is_new: bool) -> Json {
+        let stopped = self.admin.herder.target(name) == Some(Target::Stopped);
+        let tasks = match is_new || stopped {
+            true => json!([]),
+            false => json!([{ "connector": name, "task": 0 }]),
+        };
+        json!({ "name": name, "config": as_map(configuration), "tasks": tasks, "type": "source" })
+    }
+
+    fn configuration(&self, name: &str) -> Result<Configuration, Refused> {
+        self.admin
+            .herder
+            .configuration(name)
+            .ok_or_else(|| Refused::not_found(name))
+    }
+}
+
+fn as_map(configuration: &Configuration) -> Map<String, Json> {
+    configuration
+        .iter()
+        .map(|(name, text)| (name.clone(), text.clone().into()))
+        .collect()
+}
+
+async fn list(State(shown): Seen, RawQuery(query): RawQuery) -> Answer {
+    let names = shown.admin.herder.names();
+    let expand = query_values(query.clone(), "expand");
+    if expand.is_empty() {
+        return ok(&names);
+    }
+    let mut all = Map::new();
+    let statuses = shown.admin.connectors.statuses();
+    for name in names {
+        let mut expansions = Map::new();
+        for what in &expand {
+            let found = match what.as_str() {
+                "status" => {
+                    let status = statuses.iter().find(|status| status.name == name);
+                    status.map(|status| json!(shown.status_of(status)))
+                }
+                "info" => shown
+                    .configuration(&name)
+                    .ok()
+                    .map(|config| shown.info(&name, &config, false)),
+                _ => continue,
+            };
+            // One that is not started yet has no status, and one that is being removed no information: Connect leaves it out.
+            let Some(found) = found else {
+                expansions.insert("none".into(), Json::Null);
+                continue;
+            };
+            expansions.insert(what.clone(), found);
+        }
+        if !expansions.contains_key("none") {
+            all.insert(name, expansions.into());
+        }
+    }
+    ok(&all)
+}
+
+async fn create(State(shown): Seen, body: Bytes) -> Answer {
+    let create = body::create(&body)?;
+    let configuration = named(&create.name, create.config)?;
+    put_it(&shown, &create.name, configuration, Put::New(create.target)).await
+}
+
+async fn put_config(State(shown): Seen, Path(name): Path<String>, body: Bytes) -> Answer {
+    let configuration = named(&name, body::config(&body)?)?;
+    put_it(&shown, &name, configuration, Put::Any).await
+}
+
+async fn patch_config(State(shown): Seen, Path(name): Path<String>, body: Bytes) -> Answer {
+    let patch = body::config(&body)?;
+    let mut configuration = shown.configuration(&name)?;
+    for (property, text) in patch {
+        match text {
+            None => configuration.retain(|(known, _)| *known != property),
+            Some(text) => match configuration.iter_mut().find(|(known, _)| *known == property) {
+                Some((_, known)) => *known = text,
+                None => configuration.push((property, text)),
+            },
+        }
+    }
+    let texts = configuration.into_iter().map(|(property, text)| (property, Some(text)));
+    let configuration = named(&name, texts.collect())?;
+    let mut response = put_it(&shown, &name, configuration, Put::Any).await?;
+    *response.status_mut() = StatusCode::OK;
+    Ok(response)
+}
+
+/// A name that is put in place where the configuration has none. Connect refuses another one.
+fn named(name: &str, mut config: body::Texts) -> Result<body::Texts, Refused> {
+    match config
+        .iter()
+        .find(|(property, _)| property == "name")
+        .and_then(|(_, text)| text.clone())
+    {
+        None => {
+            config.retain(|(property, _)| property != "name");
+            config.push(("name".into(), Some(name.to_owned())));
+            Ok(config)
+        }
+        Some(inner) if inner == name => Ok(config),
+        Some(inner) => {
+            let message =
+                format!("Connector name configuration ({inner}) doesn't match connector name in the URL ({name})");
+            Err(Refused::new(400, message))
+        }
+    }
+}
+
+async fn put_it(shown: &Shown, name: &str, config: body::Texts, how: Put) -> Answer {
+    let configuration = validated(shown, config).await?;
+    // Connect looks whether there is one only after it has looked whether it is valid.
+    let is_new = shown.admin.herder.put(name, configuration.clone(), how).await?;
+    let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let mut response = json_body(code, &shown.info(name, &configuration, is_new));
+    if is_new {
+        let location = format!("{}/connectors/{}", shown.url(), encoded(name));
+        if let Ok(location) = HeaderValue::from_str(&location) {
+            response.headers_mut().insert(header::LOCATION, location);
+        }
+    }
+    Ok(response)
+}
+
+/// A configuration that nothing is wrong with.
+async fn validated(shown: &Shown, config: body::Texts) -> Result<Configuration, Refused> {
+    known_class(shown, &config)?;
+    let nulls: Vec<String> = config
+        .iter()
+        .filter(|(_, text)| text.is_none())
+        .map(|(name, _)| name.clone())
+        .collect();
+    let configuration: Configuration = config
+        .into_iter()
+        .filter_map(|(name, text)| Some((name, text?)))
+        .collect();
+    let mut validation = shown.admin.herder.validate(configuration.clone()).await?;
+    if let Some(unresolved) = validation.unresolved {
+        return Err(Refused::new(500, unresolved));
+    }
+    let null = |name| {
+        (
+            name,
+            "Null value can not be supplied as the configuration value.".to_owned(),
+        )
+    };
+    validation.errors.extend(nulls.into_iter().map(null));
+    if validation.errors.is_empty() {
+        return Ok(configuration);
+    }
+    let lines: Vec<&str> = validation.errors.iter().map(|(_, message)| message.as_str()).collect();
+    Err(Refused::new(
+        400,
+        format!(
+            "Connector configuration is invalid and contains the following {} error(s):\n{}\nYou can also find the above list of errors \
+             at the endpoint `/connector-plugins/{{connectorType}}/config/validate`",
+            lines.len(),
+            lines.join("\n")
+        ),
+    ))
+}
+
+/// The class must be there. Where none is named, the configuration is shown without what may be secret.
+fn known_class(shown: &Shown, config: &body::Texts) -> Result<(), Refused> {
+    let class = config
+        .iter()
+        .find(|(name, _)| name == "connector.class")
+        .and_then(|(_, text)| text.as_deref());
+    let Some(class) = class.map(str::trim) else {
+        let sanitizer = walferry_config::Sanitizer::default();
+        // Java's map of a few short names prints `name` first.
+        let (own, others): (Vec<_>, Vec<_>) = config.iter().partition(|(name, _)| name == "name");
+        let pairs = own.into_iter().chain(others).map(|(name, text)| {
+            let text = text.as_deref().map_or("null".into(), |text| sanitizer.hide(name, text));
+            format!("{name}={text}")
+        });
+        let pairs = pairs.collect::<Vec<_>>().join(", ");
+        return Err(Refused::new(
+            400,
+            format!("Connector config {{{pairs}}} contains no connector type"),
+        ));
+    };
+    if is_ours(class) {
+        return Ok(());
+    }
+    let version = shown.admin.version;
+    Err(Refused::new(
+        400,
+        format!(
+            "Failed to find any class that implements Connector and which name matches {class}, available connectors are: \
+             PluginDesc{{klass=class {CLASS}, name='{CLASS}', version='{version}', encodedVersion={version}, type=source, \
+             typeName='source', location='classpath'}}"
+        ),
+    ))
+}
+
+/// Under its full name, its simple name, or that without `Connector`.
+pub(crate) fn is_ours(class: &str) -> bool {
+    matches!(class, CLASS | "PostgresConnector" | "Postgres")
+}
+
+async fn info(State(shown): Seen, Path(name): Path<String>) -> Answer {
+    let configuration = shown.configuration(&name)?;
+    ok(&shown.info(&name, &configuration, false))
+}
+
+async fn config(State(shown): Seen, Path(name): Path<String>) -> Answer {
+    ok(&as_map(&shown.configuration(&name)?))
+}
+
+async fn remove(State(shown): Seen, Path(name): Path<String>) -> Answer {
+    shown.configuration(&name)?;
+    shown.admin.herder.remove(&name).await?;
+    shown.forget_topics(&name);
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn status(State(shown): Seen, Path(name): Path<String>) -> Answer {
+    match shown.find(&name) {
+        Some(status) => ok(&shown.status_of(&status)),
+        None => Err(Refused::new(404, format!("No status found for connector {name}"))),
+    }
+}
+
+/// Like the others, it answers before the connector has done what is asked.
+async fn pause(State(shown): Seen, Path(name): Path<String>) -> Answer {
+    want(&shown, &name, Target::Paused, StatusCode::ACCEPTED).await
+}
+
+async fn resume(State(shown): Seen, Path(name): Path<String>) -> Answer {
+    want(&shown, &name, Target::Running, StatusCode::ACCEPTED).await
+}
+
+async fn stop(State(shown): Seen, Path(name): Path<String>) -> Answer {
+    want(&shown, &name, Target::Stopped, StatusCode::NO_CONTENT).await
+}
+
+async fn want(shown: &Shown, name: &str, target: Target, code: StatusCode) -> Answer {
+    if shown.admin.herder.target(name).is_none() {
+        return Err(Refused::new(404, format!("Unknown connector {name}")));
+    }
+    shown.admin.herder.want(name, target).await?;
+    Ok(code.into_response())
+}
+
+/// Without flags Connect restarts the connector and leaves its task alone. Here a connector is no more than its task, so there is
+/// nothing to do then.
+async fn restart(State(shown): Seen, Path(name): Path<String>, RawQuery(query): RawQuery) -> Answer {
+    let (tasks, only_failed) = (
+        is_set(query.as_ref(), "includeTasks"),
+        is_set(query.as_ref(), "onlyFailed"),
+    );
+    let unknown = || Refused::new(404, format!("Unknown connector: {name}"));
+    shown.admin.herder.target(&name).ok_or_else(unknown)?;
+    if !tasks && !only_failed {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let status = shown.find(&name).ok_or_else(unknown)?;
+    let has_failed = matches!(status.phase(), Phase::Failed(_));
+    let mut body = shown.status_of(&status);
+    if !only_failed {
+        body.restart_connector();
+    }
+    if tasks && (!only_failed || has_failed) {
+        body.restart_tasks();
+        shown
+            .admin
+            .connectors
+            .restart(&name, only_failed)
+            .map_err(|_| unknown())?;
+    }
+    Ok(json_body(StatusCode::ACCEPTED, &body))
+}
+
+/// There is one task, number 0.
+async fn restart_task(State(shown): Seen, Path((name, task)): Path<(String, String)>) -> Answer {
+    let Ok(task) = task.parse::<u32>() else {
+        return Err(Refused::new(404, "HTTP 404 Not Found"));
+    };
+    if shown.admin.herder.target(&name).is_none() {
+        return Err(Refused::new(404, format!("Unknown connector: {name}")));
+    }
+    if task != 0 || shown.admin.connectors.restart(&name, false).is_err() {
+        return Err(Refused::new(404, format!("Unknown task: {name}-{task}")));
+    }
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn tasks(State(shown): Seen, Path(name): Path<String>) -> Answer {
+    let configuration = shown.configuration(&name)?;
+    if shown.admin.herder.target(&name) == Some(Target::Stopped) {
+        return ok(&json!([]));
+    }
+    let mut config = as_map(&configuration);
+    config.insert("task.class".into(), TASK_CLASS.into());
+    ok(&json!([{ "id": { "connector": name, "task": 0 }, "config": config }]))
+}
+
+async fn task_status(State(shown): Seen, Path((name, task)): Path<(String, String)>) -> Answer {
+    let Ok(task) = task.parse::<usize>() else {
+        return Err(Refused::new(404, "HTTP 404 Not Found"));
+    };
+    let status = shown.find(&name);
+    let body = status.as_ref().map(|status| shown.status_of(status));
+    let state: Option<&TaskState> = body.as_ref().and_then(|body| body.tasks().get(task));
+    match state {
+        Some(state) => ok(state),
+        None => Err(Refused::new(404, format!("No status found for task {name}-{task}"))),
+    }
+}
+
+async fn topics(State(shown): Seen, Path(name): Path<String>) -> Answer {
+    if !shown.admin.settings.topic_tracking {
+        return Err(Refused::new(403, "Topic tracking is disabled."));
+    }
+    let counts = shown.find(&name).map(|status| status.topics()).unwrap_or_default();
+    let forgotten = shown.forgotten_topics(&name);
+    let used = counts.into_iter().filter(|(topic, count)| {
+        topic != OTHERS && forgotten.get(topic).is_none_or(|records| *records < count.records)
+    });
+    let topics: Vec<String> = used.map(|(topic, _)| topic).collect();
+    ok(&json!({ name: { "topics": topics } }))
+}
+
+async fn reset_topics(State(shown): Seen, Path(name): Path<String>) -> Answer {
+    let settings = &shown.admin.settings;
+    if !settings.topic_tracking {
+        return Err(Refused::new(403, "Topic tracking is disabled."));
+    }
+    if !settings.topic_tracking_reset {
+        return Err(Refused::new(403, "Topic tracking reset is disabled."));
+    }
+    if let Some(status) = shown.find(&name) {
+        shown.forget_topics_of(&status);
+    }
+    Ok(StatusCode::ACCEPTED.into_response())
+}
+
+async fn offsets(State(shown): Seen, Path(name): Path<String>) -> Answer {
+    shown.configuration(&name)?;
+    ok(&shown.admin.herder.offsets(&name).await?)
+}
+
+async fn alter_offsets(State(shown): Seen, Path(name): Path<String>, body: Bytes) -> Answer {
+    let entries = body::offsets(&body)?;
+    shown.configuration(&name)?;
+    must_be_stopped(&shown, &name)?;
+    let mut offsets = Vec::new();
+    for (partition, offset) in entries {
+        for (field, value) in offset.as_object().into_iter().flatten() {
+            let kind = match value {
+                Json::Object(_) => "MAP",
+                Json::Array(_) => "ARRAY",
+                _ => continue,
+            };
+            let message =
+                format!("Offsets may only contain primitive types as values, but field {field} contains {kind}");
+            return Err(Refused::new(500, message));
+        }
+        offsets.push(json!({ "partition": partition, "offset": offset }));
+    }
+    shown
+        .admin
+        .herder
+        .alter_offsets(&name, Some(json!({ "offsets": offsets })))
+        .await?;
+    ok(&changed_offsets("altered"))
+}
+
+async fn reset_offsets(State(shown): Seen, Path(name): Path<String>) -> Answer {
+    shown.configuration(&name)?;
+    must_be_stopped(&shown, &name)?;
+    shown.admin.herder.alter_offsets(&name, None).await?;
+    ok(&changed_offsets("reset"))
+}
+
+fn must_be_stopped(shown: &Shown, name: &str) -> Result<(), Refused> {
+    if shown.admin.herder.target(name) == Some(Target::Stopped) {
+        return Ok(());
+    }
+    Err(Refused::new(
+        400,
+        format!(
+            "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the specified connector by \
+             issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint"
+        ),
+    ))
+}
+
+fn changed_offsets(how: &str) -> Json {
+    json!({
+        "message": format!(
+            "The Connect framework-managed offsets for this connector have been {how} successfully. However, if this connector manages \
+             offsets externally, they will need to be manually {how} in the system that the connector uses."
+        )
+    })
+}
+
+async fn plugins(State(shown): Seen, RawQuery(query): RawQuery) -> Answer {
+    let values = query_values(query, "connectorsOnly");
+    let all = values.first().is_some_and(|value| value.eq_ignore_ascii_case("false"));
+    let plugins = shown
+        .admin
+        .herder
+        .plugins()
+        .into_iter()
+        .filter(|plugin| all || plugin.kind == "source");
+    let version = shown.admin.version;
+    let plugins = plugins.map(|plugin| json!({ "class": plugin.class, "type": plugin.kind, "version": version }));
+    ok(&plugins.collect::<Vec<_>>())
+}
+
+async fn plugin_config(State(shown): Seen, Path(name): Path<String>) -> Answer {
+    let is_it =
+        |class: &str| class == name || is_ours(&name) && class == CLASS || class.rsplit('.').next() == Some(&name);
+    let plugin = shown
+        .admin
+        .herder
+        .plugins()
+        .into_iter()
+        .find(|plugin| is_it(&plugin.class));
+    match plugin {
+        Some(plugin) => ok(&definitions::of_plugin(&plugin)),
+        None => Err(Refused::new(404, format!("Unknown plugin {name}."))),
+    }
+}
+
+async fn validate(State(shown): Seen, Path(plugin): Path<String>, body: Bytes) -> Answer {
+    let config = body::config(&body)?;
+    let class = config
+        .iter()
+        .find(|(name, _)| name == "connector.class")
+        .and_then(|(_, text)| text.clone());
+    let simple = |class: &str| {
+        class
+            .rsplit('.')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches("Connector")
+            .to_owned()
+    };
+    if let Some(class) = class.as_deref().filter(|class| simple(class) != simple(&plugin)) {
+        let message = format!("Included connector type {class} does not match request type {plugin}");
+        return Err(Refused::new(400, message));
+    }
+    known_class(&shown, &config).map_err(|refused| {
+        let exception = "org.apache.kafka.connect.runtime.rest.errors.BadRequestException";
+        Refused::new(500, format!("{exception}: {}", refused.message))
+    })?;
+    let has_name = config.iter().any(|(name, text)| name == "name" && text.is_some());
+    let configuration: Configuration = config
+        .into_iter()
+        .filter_map(|(name, text)| Some((name, text?)))
+        .collect();
+    let mut validation: Validation = shown.admin.herder.validate(configuration.clone()).await?;
+    if let Some(unresolved) = validation.unresolved {
+        return Err(Refused::new(500, unresolved));
+    }
+    if !has_name && !validation.errors.iter().any(|(property, _)| property == "name") {
+        let message = "Missing required configuration \"name\" which has no default value.";
+        validation.errors.push(("name".into(), message.into()));
+    }
+    ok(&definitions::infos(CLASS, &configuration, &validation))
+}
+
+/// A name as a part of a path.
+fn encoded(name: &str) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_open_api_document_has_the_paths_and_methods_that_there_are() {
+        let document: Json = serde_json::from_str(include_str!("../openapi.json")).unwrap();
+        let paths = document["paths"].as_object().unwrap();
+        let mut told: Vec<(String, Vec<String>)> = Vec::new();
+        for (path, operations) in paths {
+            let methods = operations
+                .as_object()
+                .unwrap()
+                .keys()
+                .filter(|key| *key != "parameters");
+            let mut methods: Vec<String> = methods.map(|method| method.to_uppercase()).collect();
+            methods.sort();
+            told.push((path.clone(), methods));
+        }
+        let there = RESOURCES.iter().map(|(path, allowed)| {
+            let methods = allowed
+                .split(',')
+                .filter(|method| !matches!(*method, "HEAD" | "OPTIONS"));
+            let mut methods: Vec<String> = methods.map(ToOwned::to_owned).collect();
+            methods.sort();
+            ((*path).to_owned(), methods)
+        });
+        let mut there: Vec<_> = there.collect();
+        (told.sort(), there.sort());
+        assert_eq!(told, there);
+    }
+
+    #[test]
+    fn names_are_written_into_locations_as_java_writes_them() {
+        assert_eq!(encoded("c 1->ü/x"), "c%201-%3E%C3%BC%2Fx");
+    }
+}

@@ -1,0 +1,157 @@
+//! How the REST API behaves: what stands in a worker file.
+
+use axum::http::{HeaderName, HeaderValue};
+
+use crate::doors::Doors;
+
+/// How the REST API behaves.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Host and port that tell this worker from others (`rest.advertised.host.name` and `.port`); the listener's without it.
+    pub advertised: Option<String>,
+    /// Whether the listener speaks TLS.
+    pub tls: bool,
+    /// `topic.tracking.enable`
+    pub topic_tracking: bool,
+    /// `topic.tracking.allow.reset`
+    pub topic_tracking_reset: bool,
+    /// Whether `/admin/…` is there: `admin.listeners` is not empty.
+    pub admin_resources: bool,
+    /// Web pages of these origins may ask (`access.control.allow.origin`); `*` is every one.
+    pub origins: Vec<String>,
+    /// Methods that such pages may use (`access.control.allow.methods`); without any, GET, POST and HEAD.
+    pub origin_methods: Vec<String>,
+    /// Headers of every answer (`response.http.headers.config`).
+    pub headers: Vec<HeaderRule>,
+    /// Who may ask.
+    pub doors: Doors,
+    /// Why this process only waits: everything but `/health` and `/metrics` is answered with it, and it is not ready.
+    pub standby: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            advertised: None,
+            tls: false,
+            topic_tracking: true,
+            topic_tracking_reset: true,
+            admin_resources: true,
+            origins: Vec::new(),
+            origin_methods: Vec::new(),
+            headers: Vec::new(),
+            doors: Doors::default(),
+            standby: None,
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) const fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+
+    /// Whether a page of this origin may ask.
+    pub(crate) fn allows(&self, origin: &str) -> bool {
+        self.origins
+            .iter()
+            .any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin))
+    }
+}
+
+/// One rule of `response.http.headers.config`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderRule {
+    /// Add one more, or set it in the place of those that are there.
+    pub add: bool,
+    /// The header.
+    pub name: HeaderName,
+    /// Its value.
+    pub value: HeaderValue,
+}
+
+impl HeaderRule {
+    /// Reads rules such as `add X-Frame-Options: DENY, "set Cache-Control: no-cache, no-store"`. A rule that holds a comma stands in
+    /// double quotes. The actions `addDate` and `setDate` take milliseconds since 1970.
+    ///
+    /// # Errors
+    /// A rule that is none, and why.
+    pub fn parse_all(text: &str) -> Result<Vec<Self>, String> {
+        let rules = split(text).into_iter().map(|rule| Self::parse(&rule));
+        rules.collect()
+    }
+
+    fn parse(rule: &str) -> Result<Self, String> {
+        let malformed = || format!("{rule:?} is no rule of the form ACTION HEADER: VALUE");
+        let (action, header) = rule.trim().split_once(char::is_whitespace).ok_or_else(malformed)?;
+        let (name, value) = header.split_once(':').ok_or_else(malformed)?;
+        let (add, date) = match action.to_ascii_lowercase().as_str() {
+            "add" => (true, false),
+            "set" => (false, false),
+            "adddate" => (true, true),
+            "setdate" => (false, true),
+            _ => {
+                return Err(format!(
+                    "{action:?} is none of the actions add, set, addDate and setDate"
+                ));
+            }
+        };
+        let value = value.trim();
+        let date = if date {
+            Some(http_date(value).ok_or_else(malformed)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            add,
+            name: HeaderName::try_from(name.trim()).map_err(|_| malformed())?,
+            value: HeaderValue::from_str(date.as_deref().unwrap_or(value)).map_err(|_| malformed())?,
+        })
+    }
+}
+
+fn http_date(millis: &str) -> Option<String> {
+    let time = jiff::Timestamp::from_millisecond(millis.parse().ok()?).ok()?;
+    Some(time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())
+}
+
+/// The rules of a list; quotes keep commas together.
+fn split(text: &str) -> Vec<String> {
+    let (mut rules, mut rule, mut quoted) = (Vec::new(), String::new(), false);
+    for c in text.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => rules.push(std::mem::take(&mut rule)),
+            _ => rule.push(c),
+        }
+    }
+    rules.push(rule);
+    rules.retain(|rule| !rule.trim().is_empty());
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_rules_are_read_as_connect_reads_them() {
+        let rules = HeaderRule::parse_all(
+            "add X-Frame-Options: DENY, \"set Cache-Control: no-cache, no-store\", addDate Last-Modified: 0",
+        );
+        let shown: Vec<String> = rules
+            .unwrap()
+            .iter()
+            .map(|rule| format!("{} {}={}", rule.add, rule.name, rule.value.to_str().unwrap()))
+            .collect();
+        let expected = [
+            "true x-frame-options=DENY",
+            "false cache-control=no-cache, no-store",
+            "true last-modified=Thu, 01 Jan 1970 00:00:00 GMT",
+        ];
+        assert_eq!(shown, expected);
+        for text in ["X: y", "put X: y", "add X", "setDate X: soon"] {
+            assert!(HeaderRule::parse_all(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Connectors in Connect's configuration topic.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json, json};
+use walferry_engine::{
+    Failure, Target,
+    book::{Book, Configuration, Entry},
+};
+
+use super::{ConnectTopics, log::Log};
+
+const CONNECTOR: &str = "connector-";
+const TARGET: &str = "target-state-";
+const TASK_CLASS: &str = "io.debezium.connector.postgresql.PostgresConnectorTask";
+
+/// Connectors as Connect keeps them in `config.storage.topic`. Those of classes that Walferry does not have are left as they are.
+#[derive(Debug)]
+pub struct TopicBook {
+    log: Log,
+    known: Known,
+    is_ours: fn(&str) -> bool,
+}
+
+/// What the topic says.
+#[derive(Debug, Default)]
+struct Known {
+    configurations: BTreeMap<String, Configuration>,
+    targets: BTreeMap<String, Target>,
+}
+
+impl TopicBook {
+    /// Opens the topic and reads it. `is_ours` tells by its class whether a connector is one for Walferry. Blocks.
+    ///
+    /// # Errors
+    /// The topic cannot be read, or holds what no Connect has written.
+    pub fn open(topics: &ConnectTopics, is_ours: fn(&str) -> bool) -> Result<Self, Failure> {
+        let mut book = Self {
+            log: Log::open(&topics.client, &topics.config.name)?,
+            known: Known::default(),
+            is_ours,
+        };
+        book.read()?;
+        Ok(book)
+    }
+
+    /// Names and classes of connectors that stay with Connect.
+    pub fn others(&self) -> Vec<(String, String)> {
+        let others = self
+            .known
+            .configurations
+            .iter()
+            .filter(|(_, configuration)| !self.has_our_class(configuration));
+        others
+            .map(|(name, configuration)| (name.clone(), class(configuration).to_owned()))
+            .collect()
+    }
+
+    fn has_our_class(&self, configuration: &Configuration) -> bool {
+        (self.is_ours)(class(configuration))
+    }
+
+    fn read(&mut self) -> Result<(), Failure> {
+        let known = &mut self.known;
+        self.log.read_to_end(|entry| {
+            let key = String::from_utf8_lossy(&entry.key).into_owned();
+            let value = entry
+                .value
+                .as_deref()
+                .and_then(|bytes| serde_json::from_slice::<Json>(bytes).ok());
+            known.learn(&key, value.as_ref());
+        })
+    }
+}
+
+fn class(configuration: &Configuration) -> &str {
+    configuration
+        .iter()
+        .find(|(name, _)| name == "connector.class")
+        .map_or("", |(_, class)| class.trim())
+}
+
+impl Known {
+    /// Takes a record for what it says; Connect passes over those that it does not understand, too.
+    fn learn(&mut self, key: &str, value: Option<&Json>) {
+        if let Some(name) = key.strip_prefix(TARGET) {
+            match value.and_then(target) {
+                Some(target) => drop(self.targets.insert(name.to_owned(), target)),
+                None => drop(self.targets.remove(name)),
+            }
+        } else if let Some(name) = key.strip_prefix(CONNECTOR) {
+            let properties = value
+                .and_then(|value| value.get("properties"))
+                .and_then(Json::as_object);
+            match properties {
+                Some(properties) => {
+                    let texts = properties
+                        .iter()
+                        .filter_map(|(name, text)| Some((name.clone(), text.as_str()?.to_owned())));
+                    self.configurations.insert(name.to_owned(), texts.collect());
+                }
+                None => {
+                    self.configurations.remove(name);
+                    self.targets.remove(name);
+                }
+            }
+        }
+    }
+}
+
+/// Since 3.5 `state.v2` tells of STOPPED; `state` says PAUSED then, for older workers.
+fn target(value: &Json) -> Option<Target> {
+    let state = value.get("state.v2").or_else(|| value.get("state"))?;
+    match state.as_str()? {
+        "STARTED" => Some(Target::Running),
+        "PAUSED" => Some(Target::Paused),
+        "STOPPED" => Some(Target::Stopped),
+        _ => None,
+    }
+}
+
+fn target_text(target: Target) -> String {
+    let (state, v2) = match target {
+        Target::Running => ("STARTED", "STARTED"),
+        Target::Paused => ("PAUSED", "PAUSED"),
+        Target::Stopped => ("PAUSED", "STOPPED"),
+    };
+    json!({ "state": state, "state.v2": v2 }).to_string()
+}
+
+fn properties(configuration: &Configuration, task: bool) -> String {
+    let pairs = configuration
+        .iter()
+        .map(|(name, text)| (name.clone(), Json::from(text.clone())));
+    let mut map: Map<String, Json> = pairs.collect();
+    if task {
+        map.insert("task.class".into(), TASK_CLASS.into());
+    }
+    json!({ "properties": map }).to_string()
+}
+
+impl Book for TopicBook {
+    fn entries(&mut self) -> Result<Vec<Entry>, Failure> {
+        self.read()?;
+        let ours = self
+            .known
+            .configurations
+            .iter()
+            .filter(|(_, configuration)| self.has_our_class(configuration));
+        let entries = ours.map(|(name, configuration)| Entry {
+            name: name.clone(),
+            configuration: configuration.clone(),
+            target: self.known.targets.get(name).copied().unwrap_or_default(),
+        });
+        Ok(entries.collect())
+    }
+
+    /// As Connect: what is wanted of a new connector stands before its configuration, and the tasks count from their commit on.
+    fn put(&mut self, entry: &Entry) -> Result<(), Failure> {
+        let Entry {
+            name,
+            configuration,
+            target,
+        } = entry;
+        if self.known.targets.get(name).copied().unwrap_or_default() != *target {
+            self.log.write(&format!("{TARGET}{name}"), Some(target_text(*target)))?;
+            self.known.targets.insert(name.clone(), *target);
+        }
+        self.log
+            .write(&format!("{CONNECTOR}{name}"), Some(properties(configuration, false)))?;
+        self.known.configurations.insert(name.clone(), configuration.clone());
+        if *target != Target::Stopped {
+            self.write_task(name, configuration)?;
+        }
+        Ok(())
+    }
+
+    fn set_target(&mut self, name: &str, target: Target) -> Result<(), Failure> {
+        let before = self.known.targets.get(name).copied().unwrap_or_default();
+        self.log.write(&format!("{TARGET}{name}"), Some(target_text(target)))?;
+        self.known.targets.insert(name.to_owned(), target);
+        match (before, target) {
+            // A connector that is stopped has no task.
+            (_, Target::Stopped) => self
+                .log
+                .write(&format!("commit-{name}"), Some(json!({ "tasks": 0 }).to_string())),
+            (Target::Stopped, _) => match self.known.configurations.get(name).cloned() {
+                Some(configuration) => self.write_task(name, &configuration),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), Failure> {
+        self.log.write(&format!("{CONNECTOR}{name}"), None)?;
+        self.known.configurations.remove(name);
+        self.log.write(&format!("{TARGET}{name}"), None)?;
+        self.known.targets.remove(name);
+        Ok(())
+    }
+}
+
+impl TopicBook {
+    fn write_task(&self, name: &str, configuration: &Configuration) -> Result<(), Failure> {
+        self.log
+            .write(&format!("task-{name}-0"), Some(properties(configuration, true)))?;
+        self.log
+            .write(&format!("commit-{name}"), Some(json!({ "tasks": 1 }).to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_topic_of_a_connect_cluster_is_understood() {
+        let records = [
+            (
+                "session-key",
+                Some(r#"{"key":"x","algorithm":"HmacSHA256","creation-timestamp":1}"#),
+            ),
+            (
+                "connector-a",
+                Some(r#"{"properties":{"zeta":"1.50","connector.class":"P","name":"a"}}"#),
+            ),
+            ("task-a-0", Some(r#"{"properties":{"task.class":"T"}}"#)),
+            ("commit-a", Some(r#"{"tasks":1}"#)),
+            ("connector-b", Some(r#"{"properties":{"name":"b"}}"#)),
+            ("target-state-a", Some(r#"{"state":"PAUSED","state.v2":"STOPPED"}"#)),
+            ("target-state-b", Some(r#"{"state":"PAUSED"}"#)),
+            ("connector-c", Some(r#"{"properties":{"name":"c"}}"#)),
+            ("target-state-c", Some(r#"{"state":"PAUSED","state.v2":"PAUSED"}"#)),
+            ("connector-c", None),
+            ("target-state-c", None),
+            ("logger-cluster-x", Some(r#"{"level":"DEBUG"}"#)),
+            ("connector-d", Some("no JSON")),
+        ];
+        let mut known = Known::default();
+        for (key, value) in records {
+            let value = value.and_then(|value| serde_json::from_str(value).ok());
+            known.learn(key, value.as_ref());
+        }
+        let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let a = vec![pair("zeta", "1.50"), pair("connector.class", "P"), pair("name", "a")];
+        assert_eq!(known.configurations["a"], a);
+        assert_eq!(known.configurations.len(), 2);
+        assert_eq!(known.targets["a"], Target::Stopped);
+        assert_eq!(known.targets["b"], Target::Paused);
+        assert!(!known.targets.contains_key("c"));
+    }
+
+    #[test]
+    fn what_is_written_is_in_connects_form() {
+        assert_eq!(
+            target_text(Target::Stopped),
+            r#"{"state":"PAUSED","state.v2":"STOPPED"}"#
+        );
+        let configuration = vec![("b".to_owned(), "2".to_owned()), ("a".to_owned(), "x \"y\"".to_owned())];
+        assert_eq!(
+            properties(&configuration, false),
+            r#"{"properties":{"b":"2","a":"x \"y\""}}"#
+        );
+        assert!(properties(&configuration, true).contains(r#""task.class":"io.debezium"#));
+    }
+}

@@ -1,0 +1,387 @@
+//! One of Connect's topics: read to its end, and written record by record.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use rdkafka::{
+    ClientContext, Message as _, Offset, TopicPartitionList,
+    admin::{AdminOptions, NewTopic, ResourceSpecifier, TopicReplication},
+    consumer::{BaseConsumer, Consumer as _},
+    error::{KafkaError, RDKafkaErrorCode as Code},
+    message::{DeliveryResult, Header, Headers as _, OwnedHeaders},
+    producer::{BaseRecord, ProducerContext, ThreadedProducer},
+};
+use tokio::sync::oneshot;
+use tracing::info;
+use walferry_engine::{Failure, Kind};
+
+use super::Topic;
+use crate::{client::Properties, failure};
+
+/// How long a broker may take for an answer.
+const REQUEST: Duration = Duration::from_secs(15);
+/// How long a record may take to be written.
+const WRITE_MS: &str = "20000";
+const POLL: Duration = Duration::from_millis(200);
+/// How long a topic may take until all brokers show it.
+const APPEARS: Duration = Duration::from_secs(20);
+
+/// A topic of Connect's. All its records fit in memory: it is compacted.
+pub struct Log {
+    topic: String,
+    producer: ThreadedProducer<Context>,
+    reader: Mutex<Reader>,
+}
+
+struct Reader {
+    consumer: BaseConsumer,
+    /// The offset behind the last record that was read, by partition.
+    next: HashMap<i32, i64>,
+}
+
+/// A record of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) key: Vec<u8>,
+    /// `None` takes back what was written before.
+    pub(super) value: Option<Vec<u8>>,
+    pub(super) headers: Vec<(String, Vec<u8>)>,
+}
+
+struct Context;
+
+impl ClientContext for Context {}
+
+type Delivery = oneshot::Sender<Result<(), Code>>;
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = Box<Delivery>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, delivery: Box<Delivery>) {
+        let result = match result {
+            Ok(_) => Ok(()),
+            Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(Code::Fail)),
+        };
+        // Whoever waited for it may be gone.
+        let _ = delivery.send(result);
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("topic", &self.topic).finish()
+    }
+}
+
+impl Topic {
+    /// Checks the topic, and creates it if it is missing.
+    pub(super) fn ensure(&self, client: &Properties) -> Result<(), Failure> {
+        let admin = client.admin().map_err(|error| failure::of_settings(&error))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .map_err(|error| Failure::retry(Kind::NoRuntime, error.to_string()))?;
+        let options = AdminOptions::new()
+            .request_timeout(Some(REQUEST))
+            .operation_timeout(Some(REQUEST));
+        let begun = Instant::now();
+        let mut created = false;
+        loop {
+            // All topics: asking for one could have a broker make it in its own way.
+            let metadata = admin
+                .inner()
+                .fetch_metadata(None, REQUEST)
+                .map_err(|error| unreachable(client, &error))?;
+            let found = metadata.topics().iter().find(|topic| topic.name() == self.name);
+            let partitions = found
+                .filter(|topic| topic.error().is_none())
+                .map_or(0, |topic| topic.partitions().len());
+            if partitions > 0 {
+                if self.property == "config.storage" && partitions > 1 {
+                    return Err(Failure::stop(
+                        Kind::ConnectTopic,
+                        format!(
+                            "topic {} has {partitions} partitions, and config.storage.topic must have one",
+                            self.name
+                        ),
+                        "name a topic with one partition, or one that is not there yet",
+                    ));
+                }
+                break;
+            }
+            if !created {
+                self.create(&runtime, &admin, &options)?;
+                created = true;
+            }
+            if begun.elapsed() > APPEARS {
+                let what = format!("topic {} was created, but no broker shows it", self.name);
+                return Err(Failure::retry(Kind::ConnectTopic, what));
+            }
+            std::thread::sleep(POLL);
+        }
+        let resource = [ResourceSpecifier::Topic(&self.name)];
+        let described = runtime.block_on(admin.describe_configs(&resource, &options));
+        let policy = described
+            .ok()
+            .and_then(|all| all.into_iter().next())
+            .and_then(Result::ok)
+            .and_then(|config| config.get("cleanup.policy").and_then(|entry| entry.value.clone()));
+        match policy.as_deref() {
+            // Connect, too, goes on where it may not look.
+            None | Some("compact") => Ok(()),
+            Some(policy) => Err(Failure::stop(
+                Kind::ConnectTopic,
+                format!(
+                    "topic '{}' supplied via the '{}.topic' property is required to have 'cleanup.policy=compact' to guarantee \
+                     consistency and durability of {}, but found the topic currently has 'cleanup.policy={policy}'",
+                    self.name, self.property, self.purpose
+                ),
+                format!(
+                    "`kafka-configs --alter --entity-type topics --entity-name {} --add-config cleanup.policy=compact`, or name another \
+                     topic; with another policy Kafka would remove what is still needed",
+                    self.name
+                ),
+            )),
+        }
+    }
+
+    fn create(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+        admin: &rdkafka::admin::AdminClient<rdkafka::client::DefaultClientContext>,
+        options: &AdminOptions,
+    ) -> Result<(), Failure> {
+        let replication = TopicReplication::Fixed(self.replication);
+        let mut topic = NewTopic::new(&self.name, self.partitions, replication).set("cleanup.policy", "compact");
+        for (name, value) in &self.settings {
+            topic = topic.set(name, value);
+        }
+        let created = runtime.block_on(admin.create_topics([&topic], options));
+        let code = match created {
+            Ok(created) => created.into_iter().next().and_then(Result::err).map(|(_, code)| code),
+            Err(error) => Some(error.rdkafka_error_code().unwrap_or(Code::Fail)),
+        };
+        let hint = match code {
+            None => {
+                info!(
+                    topic = self.name,
+                    partitions = self.partitions,
+                    replication = self.replication,
+                    "topic created for {}",
+                    self.purpose
+                );
+                return Ok(());
+            }
+            Some(Code::TopicAlreadyExists) => return Ok(()),
+            Some(Code::InvalidReplicationFactor) => format!(
+                "there are fewer than {} brokers: set {}.replication.factor, to -1 for the brokers' default",
+                self.replication, self.property
+            ),
+            Some(Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed) => {
+                "grant the Kafka user Create, or create the topic yourself with cleanup.policy=compact".to_owned()
+            }
+            Some(_) => format!(
+                "look at {}.*, or create the topic yourself with cleanup.policy=compact",
+                self.property
+            ),
+        };
+        let code = code.map_or_else(String::new, |code| code.to_string());
+        let what = format!(
+            "topic {} ({}.topic) could not be created: {code}",
+            self.name, self.property
+        );
+        Err(Failure::stop(Kind::ConnectTopic, what, hint))
+    }
+}
+
+impl Log {
+    /// Connects. The topic is there.
+    ///
+    /// # Errors
+    /// The clients cannot be made.
+    pub(super) fn open(client: &Properties, topic: &str) -> Result<Self, Failure> {
+        let mut config = client.config();
+        for (name, value) in [
+            ("acks", "all"),
+            ("enable.idempotence", "true"),
+            ("partitioner", "murmur2_random"),
+            ("message.timeout.ms", WRITE_MS),
+            ("linger.ms", "0"),
+        ] {
+            config.set(name, value);
+        }
+        let producer: ThreadedProducer<Context> = config
+            .create_with_context(Context)
+            .map_err(|error| failure::of_settings(&error))?;
+        client.provide_token(rdkafka::producer::Producer::client(&producer));
+        let mut config = client.config();
+        for (name, value) in [
+            // It is in no group, but the client wants one.
+            ("group.id", "walferry"),
+            ("enable.auto.commit", "false"),
+            ("isolation.level", "read_committed"),
+            ("enable.partition.eof", "false"),
+            ("fetch.wait.max.ms", "50"),
+            ("queued.max.messages.kbytes", "1024"),
+        ] {
+            config.set(name, value);
+        }
+        let consumer: BaseConsumer = config.create().map_err(|error| failure::of_settings(&error))?;
+        client.provide_token(consumer.client());
+        let reader = Reader {
+            consumer,
+            next: HashMap::new(),
+        };
+        Ok(Self {
+            topic: topic.to_owned(),
+            producer,
+            reader: Mutex::new(reader),
+        })
+    }
+
+    /// Hands over every record between what was read before and the end of the topic. Blocks.
+    pub(super) fn read_to_end(&self, mut take: impl FnMut(Entry)) -> Result<(), Failure> {
+        let unread = |error: KafkaError| {
+            Failure::retry(
+                Kind::ConnectTopic,
+                format!("topic {} cannot be read: {error}", self.topic),
+            )
+        };
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let metadata = reader
+            .consumer
+            .fetch_metadata(Some(&self.topic), REQUEST)
+            .map_err(unread)?;
+        let partitions: Vec<i32> = metadata
+            .topics()
+            .iter()
+            .flat_map(|topic| topic.partitions())
+            .map(|partition| partition.id())
+            .collect();
+        let mut ends = HashMap::new();
+        let mut assignment = TopicPartitionList::new();
+        for partition in partitions {
+            let (low, high) = reader
+                .consumer
+                .fetch_watermarks(&self.topic, partition, REQUEST)
+                .map_err(unread)?;
+            let next = reader.next.get(&partition).copied().unwrap_or(low).max(low);
+            if next < high {
+                ends.insert(partition, high);
+                assignment
+                    .add_partition_offset(&self.topic, partition, Offset::Offset(next))
+                    .map_err(unread)?;
+            }
+        }
+        if ends.is_empty() {
+            return Ok(());
+        }
+        reader.consumer.assign(&assignment).map_err(unread)?;
+        let mut last = Instant::now();
+        while !ends.is_empty() {
+            if let Some(polled) = reader.consumer.poll(POLL) {
+                let message = polled.map_err(unread)?;
+                let (partition, next) = (message.partition(), message.offset() + 1);
+                if let Some(key) = message.key() {
+                    let headers = message.headers().map(|headers| {
+                        let headers = headers
+                            .iter()
+                            .filter_map(|header| Some((header.key.to_owned(), header.value?.to_vec())));
+                        headers.collect()
+                    });
+                    take(Entry {
+                        key: key.to_vec(),
+                        value: message.payload().map(<[u8]>::to_vec),
+                        headers: headers.unwrap_or_default(),
+                    });
+                }
+                drop(message);
+                reader.next.insert(partition, next);
+                last = Instant::now();
+            }
+            // The last offsets may be marks of transactions, which no consumer is given: the position tells that they are passed.
+            if let Ok(positions) = reader.consumer.position() {
+                for position in positions.elements_for_topic(&self.topic) {
+                    if let Offset::Offset(at) = position.offset()
+                        && ends.get(&position.partition()).is_some_and(|end| at >= *end)
+                    {
+                        ends.remove(&position.partition());
+                        reader.next.insert(position.partition(), at);
+                    }
+                }
+            }
+            if last.elapsed() > REQUEST {
+                return Err(Failure::retry(
+                    Kind::ConnectTopic,
+                    format!("topic {} is not read to its end: no broker answers", self.topic),
+                ));
+            }
+        }
+        // Nothing is fetched until the next time.
+        let _ = reader.consumer.unassign();
+        Ok(())
+    }
+
+    /// Writes a record. It is durable when the answer comes.
+    pub(super) fn send(&self, entry: &Entry) -> Result<oneshot::Receiver<Result<(), Code>>, Failure> {
+        let (delivery, delivered) = oneshot::channel();
+        let mut record = BaseRecord::with_opaque_to(&self.topic, Box::new(delivery)).key(&entry.key);
+        if let Some(value) = &entry.value {
+            record = record.payload(value);
+        }
+        if !entry.headers.is_empty() {
+            let headers = OwnedHeaders::new_with_capacity(entry.headers.len());
+            let headers = entry.headers.iter().fold(headers, |headers, (key, value)| {
+                headers.insert(Header {
+                    key,
+                    value: Some(value),
+                })
+            });
+            record = record.headers(headers);
+        }
+        match self.producer.send(record) {
+            Ok(()) => Ok(delivered),
+            Err((error, _)) => Err(Failure::retry(
+                Kind::ConnectTopic,
+                format!("topic {} takes no record: {error}", self.topic),
+            )),
+        }
+    }
+
+    /// What has become of a record.
+    pub(super) fn settled(
+        &self,
+        delivered: Result<Result<(), Code>, oneshot::error::RecvError>,
+    ) -> Result<(), Failure> {
+        match delivered {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(code)) => Err(Failure::retry(
+                Kind::ConnectTopic,
+                format!("topic {} did not take a record: {code}", self.topic),
+            )),
+            Err(_) => Err(Failure::retry(
+                Kind::ConnectTopic,
+                format!("the client of topic {} has ended", self.topic),
+            )),
+        }
+    }
+
+    /// Writes a record, and waits until it is durable.
+    pub(super) fn write(&self, key: &str, value: Option<String>) -> Result<(), Failure> {
+        let entry = Entry {
+            key: key.as_bytes().to_vec(),
+            value: value.map(String::into_bytes),
+            headers: Vec::new(),
+        };
+        let delivered = self.send(&entry)?;
+        self.settled(delivered.blocking_recv())
+    }
+}
+
+fn unreachable(client: &Properties, error: &KafkaError) -> Failure {
+    let servers = client.values.get("bootstrap.servers").map_or("", String::as_str);
+    failure::unreachable(servers, &error.to_string())
+}

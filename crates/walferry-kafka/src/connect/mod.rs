@@ -1,0 +1,205 @@
+//! Kafka Connect's own topics: configurations, offsets and states, in Connect's keys and values, so that Connect finds what Walferry
+//! has written and the other way round.
+
+mod book;
+mod group;
+mod log;
+mod offsets;
+mod states;
+
+use std::time::Duration;
+
+use walferry_config::{Options, Worker};
+use walferry_engine::{Failure, Kind};
+
+pub use book::TopicBook;
+pub use group::{Leadership, Turn};
+pub use log::Log;
+pub use offsets::{OffsetLog, OffsetRecord};
+pub use states::{StateLog, Subject};
+
+use crate::client::{self, Properties};
+
+/// The topics of a worker, and how they are reached.
+#[derive(Clone)]
+pub struct ConnectTopics {
+    pub(crate) client: Properties,
+    /// `group.id` of the worker.
+    pub group: String,
+    /// `config.storage.topic`
+    pub config: Topic,
+    /// `offset.storage.topic`
+    pub offset: Topic,
+    /// `status.storage.topic`
+    pub status: Topic,
+}
+
+/// One of Connect's topics, and how it is created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topic {
+    /// Which of a worker's properties name it, such as `offset.storage`.
+    pub(crate) property: &'static str,
+    /// What it holds.
+    pub(crate) purpose: &'static str,
+    /// Its name.
+    pub name: String,
+    pub(crate) partitions: i32,
+    pub(crate) replication: i32,
+    pub(crate) settings: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for ConnectTopics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = [&self.config.name, &self.offset.name, &self.status.name];
+        f.debug_struct("ConnectTopics")
+            .field("group", &self.group)
+            .field("topics", &names)
+            .finish()
+    }
+}
+
+impl ConnectTopics {
+    /// The topics that a worker file names; `None` where it names none of them.
+    ///
+    /// # Errors
+    /// It names some of them only, or what it says of one is wrong.
+    pub fn of(worker: &Worker, bootstrap_servers: &str) -> Result<Option<Self>, Failure> {
+        let all = [&worker.config_storage, &worker.offset_storage, &worker.status_storage];
+        if all.iter().all(|options| options.get("topic").is_none()) {
+            return Ok(None);
+        }
+        let Some(group) = worker.group_id.clone().filter(|group| !group.trim().is_empty()) else {
+            return Err(wrong(
+                "group.id is missing: it names the group of workers that the topics belong to",
+                "set group.id",
+            ));
+        };
+        let config = topic(
+            &worker.config_storage,
+            "config.storage",
+            "connector configurations",
+            None,
+        )?;
+        let offset = topic(
+            &worker.offset_storage,
+            "offset.storage",
+            "source connector offsets",
+            Some(25),
+        )?;
+        let status = topic(
+            &worker.status_storage,
+            "status.storage",
+            "connector and task statuses",
+            Some(5),
+        )?;
+        let mut names = [&config.name, &offset.name, &status.name];
+        names.sort();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(wrong(
+                "two of config.storage.topic, offset.storage.topic and status.storage.topic name one topic",
+                "give each a topic of its own",
+            ));
+        }
+        let (mut client, findings) = client::internal(worker);
+        if let Some(problem) = findings.problems().next() {
+            let hint = problem
+                .hint
+                .clone()
+                .unwrap_or_else(|| "mend it in the worker file".into());
+            return Err(wrong(format!("{} {}", problem.place, problem.text), hint));
+        }
+        for (name, value) in [
+            ("bootstrap.servers", bootstrap_servers),
+            ("client.id", &format!("walferry-{group}")),
+        ] {
+            client.values.entry(name.into()).or_insert_with(|| value.to_owned());
+        }
+        Ok(Some(Self {
+            client,
+            group,
+            config,
+            offset,
+            status,
+        }))
+    }
+
+    /// Checks the topics, and creates those that are missing as Connect does. Blocks.
+    ///
+    /// # Errors
+    /// Kafka cannot be reached, a topic cannot be created, or one may lose what is written to it.
+    pub fn ensure(&self) -> Result<(), Failure> {
+        for topic in [&self.config, &self.offset, &self.status] {
+            topic.ensure(&self.client)?;
+        }
+        Ok(())
+    }
+}
+
+/// Id of the Kafka cluster of a worker; `None` where no broker tells it in time. Blocks.
+pub fn cluster_id(worker: &Worker, bootstrap_servers: &str) -> Option<String> {
+    let (mut client, findings) = client::internal(worker);
+    if findings.has_problems() {
+        return None;
+    }
+    client
+        .values
+        .entry("bootstrap.servers".into())
+        .or_insert_with(|| bootstrap_servers.to_owned());
+    let admin = client.admin().ok()?;
+    // A cluster that comes up later is asked again.
+    admin.inner().fetch_cluster_id(Duration::from_secs(10))
+}
+
+fn wrong(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+    Failure::stop(Kind::Configuration, what, hint)
+}
+
+/// Reads the properties of one topic. Without `partitions` it always has one.
+fn topic(
+    options: &Options,
+    property: &'static str,
+    purpose: &'static str,
+    partitions: Option<i32>,
+) -> Result<Topic, Failure> {
+    let Some(name) = options.get("topic").map(str::trim).filter(|name| !name.is_empty()) else {
+        return Err(wrong(
+            format!(
+                "{property}.topic is missing: the worker file names another of Connect's three topics, and not this one"
+            ),
+            format!("set {property}.topic, or keep state in files with --data-dir"),
+        ));
+    };
+    let number = |setting: &str, default: i32| match options.get(setting).map(str::trim) {
+        None => Ok(default),
+        Some(text) => match text.parse::<i32>() {
+            Ok(number) if number > 0 || number == -1 => Ok(number),
+            _ => Err(wrong(
+                format!("{property}.{setting} is {text:?}, which is neither a number from 1 nor -1"),
+                "write a number, or -1 for what the brokers have as their default",
+            )),
+        },
+    };
+    let partition_count = match partitions {
+        Some(default) => number("partitions", default)?,
+        None => 1,
+    };
+    // What stands here besides is a setting of the topic; that it is compacted is not for anybody to change.
+    let own = [
+        "topic",
+        "partitions",
+        "replication.factor",
+        "cleanup.policy",
+        "file.filename",
+    ];
+    let settings = options.iter().filter(|(name, _)| !own.contains(name));
+    Ok(Topic {
+        property,
+        purpose,
+        name: name.to_owned(),
+        partitions: partition_count,
+        replication: number("replication.factor", 3)?,
+        settings: settings
+            .map(|(name, text)| (name.to_owned(), text.trim().to_owned()))
+            .collect(),
+    })
+}

@@ -1,0 +1,134 @@
+//! Offsets in Connect's offset topic.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use walferry_engine::Failure;
+
+use super::{
+    ConnectTopics,
+    log::{Entry, Log},
+};
+
+/// `offset.storage.topic`: the last offset of each connector. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct OffsetLog(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    log: Log,
+    latest: Mutex<HashMap<Vec<u8>, OffsetRecord>>,
+}
+
+/// An offset as it stands in the topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OffsetRecord {
+    /// Connect's JSON.
+    pub value: String,
+    /// What Walferry keeps beside it, in a header of the record, so that it never outlives the value that it belongs to: what Connect
+    /// writes later has none.
+    pub additions: Option<String>,
+}
+
+/// The header of Walferry's additions. Connect hands headers of its own topics to nobody.
+const ADDITIONS: &str = "walferry.offset";
+
+impl OffsetLog {
+    /// Opens the topic. Blocks.
+    ///
+    /// # Errors
+    /// The clients cannot be made.
+    pub fn open(topics: &ConnectTopics) -> Result<Self, Failure> {
+        let log = Log::open(&topics.client, &topics.offset.name)?;
+        Ok(Self(Arc::new(Inner {
+            log,
+            latest: Mutex::default(),
+        })))
+    }
+
+    fn latest(&self) -> MutexGuard<'_, HashMap<Vec<u8>, OffsetRecord>> {
+        self.0.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last offset of a key, after the topic was read to its end. Blocks.
+    ///
+    /// # Errors
+    /// The topic cannot be read.
+    pub fn read(&self, key: &str) -> Result<Option<OffsetRecord>, Failure> {
+        self.catch_up()?;
+        Ok(self.latest().get(key.as_bytes()).cloned())
+    }
+
+    /// All keys of a connector with their offsets, after the topic was read to its end. Blocks.
+    ///
+    /// # Errors
+    /// The topic cannot be read.
+    pub fn of_connector(&self, name: &str) -> Result<Vec<(String, OffsetRecord)>, Failure> {
+        self.catch_up()?;
+        let beginning = format!("[{},", serde_json::Value::from(name));
+        let latest = self.latest();
+        let ours = latest.iter().filter_map(|(key, record)| {
+            let key = str::from_utf8(key).ok()?;
+            key.starts_with(&beginning).then(|| (key.to_owned(), record.clone()))
+        });
+        let mut ours: Vec<_> = ours.collect();
+        ours.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(ours)
+    }
+
+    fn catch_up(&self) -> Result<(), Failure> {
+        let mut found = Vec::new();
+        self.0.log.read_to_end(|entry| found.push(entry))?;
+        let mut latest = self.latest();
+        for entry in found {
+            let additions = entry
+                .headers
+                .into_iter()
+                .find(|(name, _)| name == ADDITIONS)
+                .map(|(_, value)| value);
+            match entry.value {
+                Some(value) => {
+                    let record = OffsetRecord {
+                        value: String::from_utf8_lossy(&value).into_owned(),
+                        additions: additions.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+                    };
+                    latest.insert(entry.key, record);
+                }
+                None => drop(latest.remove(&entry.key)),
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(key: &str, record: Option<OffsetRecord>) -> Entry {
+        let additions = record.as_ref().and_then(|record| record.additions.clone());
+        Entry {
+            key: key.as_bytes().to_vec(),
+            value: record.map(|record| record.value.into_bytes()),
+            headers: additions
+                .into_iter()
+                .map(|text| (ADDITIONS.to_owned(), text.into_bytes()))
+                .collect(),
+        }
+    }
+
+    /// Writes an offset, or takes it back. It is durable when this returns: all replicas that are in sync have it.
+    ///
+    /// # Errors
+    /// Kafka has not taken it.
+    pub async fn write(&self, key: &str, record: Option<OffsetRecord>) -> Result<(), Failure> {
+        let delivered = self.0.log.send(&Self::entry(key, record))?;
+        self.0.log.settled(delivered.await)
+    }
+
+    /// The same, waiting. Not for asynchronous code.
+    ///
+    /// # Errors
+    /// Kafka has not taken it.
+    pub fn write_blocking(&self, key: &str, record: Option<OffsetRecord>) -> Result<(), Failure> {
+        let delivered = self.0.log.send(&Self::entry(key, record))?;
+        self.0.log.settled(delivered.blocking_recv())
+    }
+}

@@ -1,0 +1,73 @@
+//! States in Connect's status topic, for those who read it there.
+
+use serde_json::{Value as Json, json};
+use walferry_engine::Failure;
+
+use super::{ConnectTopics, log::Log};
+
+/// `status.storage.topic`.
+#[derive(Debug)]
+pub struct StateLog(Log);
+
+/// What a record of the topic is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// A connector.
+    Connector(String),
+    /// A task of one.
+    Task(String, u64),
+    /// That a connector has sent records to a topic.
+    Topic(String, String),
+}
+
+impl Subject {
+    fn key(&self) -> String {
+        match self {
+            Self::Connector(name) => format!("status-connector-{name}"),
+            Self::Task(name, task) => format!("status-task-{name}-{task}"),
+            Self::Topic(name, topic) => format!("status-topic-{topic}:connector-{name}"),
+        }
+    }
+}
+
+impl StateLog {
+    /// Opens the topic. Blocks.
+    ///
+    /// # Errors
+    /// The clients cannot be made.
+    pub fn open(topics: &ConnectTopics) -> Result<Self, Failure> {
+        Log::open(&topics.client, &topics.status.name).map(Self)
+    }
+
+    /// Writes the state of a connector or a task, given as REST shows it. Blocks.
+    ///
+    /// # Errors
+    /// Kafka has not taken it.
+    pub fn put(&self, subject: &Subject, state: &Json) -> Result<(), Failure> {
+        let trace = state.get("trace").cloned().unwrap_or_default();
+        let value = json!({
+            "state": state["state"], "trace": trace, "worker_id": state["worker_id"], "generation": 0, "version": state["version"],
+        });
+        self.0.write(&subject.key(), Some(value.to_string()))
+    }
+
+    /// Notes that a connector uses a topic. Blocks.
+    ///
+    /// # Errors
+    /// Kafka has not taken it.
+    pub fn put_topic(&self, name: &str, topic: &str, now_ms: u64) -> Result<(), Failure> {
+        let value = json!({ "topic": { "name": topic, "connector": name, "task": 0, "discoverTimestamp": now_ms } });
+        self.0.write(
+            &Subject::Topic(name.to_owned(), topic.to_owned()).key(),
+            Some(value.to_string()),
+        )
+    }
+
+    /// Takes back what was written. Blocks.
+    ///
+    /// # Errors
+    /// Kafka has not taken it.
+    pub fn forget(&self, subject: &Subject) -> Result<(), Failure> {
+        self.0.write(&subject.key(), None)
+    }
+}

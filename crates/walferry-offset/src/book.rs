@@ -1,0 +1,257 @@
+//! The connectors that came by the REST API, in a file of the data directory.
+//!
+//! ```json
+//! { "format": 1, "connectors": [ { "name": "orders", "target": "RUNNING", "config": { "slot.name": "orders", … } } ] }
+//! ```
+//! The file is replaced as a whole, so that a write which breaks off leaves the one before. Configurations may hold passwords: nobody
+//! but its owner may read it.
+
+use std::{
+    fs::{self, File, Permissions},
+    io::{self, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+use walferry_engine::{
+    Failure, Kind, Target,
+    book::{Book, Entry},
+};
+
+use crate::{
+    error::{Error, WRITTEN},
+    folder::{Folder, sync_dir},
+};
+
+/// No folder of a connector has such a name: a percent sign is always followed by hexadecimal digits there.
+const FOLDER: &str = "%worker";
+const FILE: &str = "connectors.json";
+const TEMPORARY: &str = "connectors.json.new";
+const FORMAT: u32 = 1;
+
+/// The book of a data directory. Holds its lock: two processes with one book would overwrite each other's connectors.
+#[derive(Debug)]
+pub struct FileBook {
+    folder: Folder,
+    entries: Option<Vec<Entry>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    format: u32,
+    connectors: Vec<Kept>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    name: String,
+    target: Word,
+    config: Map<String, Json>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum Word {
+    Running,
+    Paused,
+    Stopped,
+}
+
+impl FileBook {
+    /// Opens the book of a data directory, which may have none yet.
+    ///
+    /// # Errors
+    /// Another process holds it, or the directory cannot be written.
+    pub fn open(data_dir: &Path) -> Result<Self, Error> {
+        let folder = Folder::open_as(data_dir.join(FOLDER))?;
+        Ok(Self { folder, entries: None })
+    }
+
+    /// Whether there is a book with something in it.
+    pub fn exists(data_dir: &Path) -> bool {
+        data_dir.join(FOLDER).join(FILE).exists()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join(FILE)
+    }
+
+    fn read(&mut self) -> Result<&mut Vec<Entry>, Failure> {
+        if self.entries.is_none() {
+            self.entries = Some(self.read_file()?);
+        }
+        Ok(self.entries.get_or_insert_default())
+    }
+
+    fn read_file(&self) -> Result<Vec<Entry>, Failure> {
+        let path = self.path();
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Error::io(&path, "read")(error).for_good()),
+        };
+        let damaged = |why: String| {
+            Failure::stop(
+                Kind::BookDamaged,
+                format!(
+                    "{} does not hold the connectors that were written to it: {why}",
+                    path.display()
+                ),
+                "restore it from a copy; to begin without the connectors that came by the REST API, move it away",
+            )
+        };
+        let content: Content = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        if content.format != FORMAT {
+            return Err(damaged(format!(
+                "its format is {}, and {FORMAT} is known here",
+                content.format
+            )));
+        }
+        let entries = content.connectors.into_iter().map(|kept| {
+            let configuration = kept.config.into_iter().map(|(name, text)| match text {
+                Json::String(text) => Ok((name, text)),
+                _ => Err(damaged(format!("{name} of {:?} is not a text", kept.name))),
+            });
+            Ok(Entry {
+                configuration: configuration.collect::<Result<_, Failure>>()?,
+                name: kept.name,
+                target: match kept.target {
+                    Word::Running => Target::Running,
+                    Word::Paused => Target::Paused,
+                    Word::Stopped => Target::Stopped,
+                },
+            })
+        });
+        entries.collect()
+    }
+
+    /// Writes the book as `change` makes it; what cannot be written is not remembered either.
+    fn write(&mut self, change: impl FnOnce(&mut Vec<Entry>)) -> Result<(), Failure> {
+        let mut entries = self.read()?.clone();
+        change(&mut entries);
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        self.replace(&entries).map_err(Error::for_good)?;
+        self.entries = Some(entries);
+        Ok(())
+    }
+
+    fn replace(&self, entries: &[Entry]) -> Result<(), Error> {
+        let content = Content {
+            format: FORMAT,
+            connectors: entries.iter().map(kept).collect(),
+        };
+        let text = serde_json::to_vec_pretty(&content).expect("strings always have a JSON form");
+        let temporary = self.folder.path().join(TEMPORARY);
+        let write = || {
+            let mut file = File::options()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&temporary)?;
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            file.write_all(&text)?;
+            file.sync_all()
+        };
+        write().map_err(Error::io(&temporary, WRITTEN))?;
+        let path = self.path();
+        fs::rename(&temporary, &path).map_err(Error::io(&path, "replaced"))?;
+        sync_dir(self.folder.path())
+    }
+}
+
+fn kept(entry: &Entry) -> Kept {
+    let config = entry.configuration.iter();
+    Kept {
+        name: entry.name.clone(),
+        target: match entry.target {
+            Target::Running => Word::Running,
+            Target::Paused => Word::Paused,
+            Target::Stopped => Word::Stopped,
+        },
+        config: config.map(|(name, text)| (name.clone(), text.clone().into())).collect(),
+    }
+}
+
+impl Book for FileBook {
+    fn entries(&mut self) -> Result<Vec<Entry>, Failure> {
+        self.read().cloned()
+    }
+
+    fn put(&mut self, entry: &Entry) -> Result<(), Failure> {
+        self.write(|entries| {
+            entries.retain(|known| known.name != entry.name);
+            entries.push(entry.clone());
+        })
+    }
+
+    fn set_target(&mut self, name: &str, target: Target) -> Result<(), Failure> {
+        self.write(|entries| {
+            for entry in entries.iter_mut().filter(|entry| entry.name == name) {
+                entry.target = target;
+            }
+        })
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), Failure> {
+        self.write(|entries| entries.retain(|entry| entry.name != name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, target: Target) -> Entry {
+        let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        Entry {
+            name: name.into(),
+            configuration: vec![pair("zeta", " x "), pair("alpha", "${env:A}"), pair("name", name)],
+            target,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_there_after_a_restart_in_the_order_it_came() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut book = FileBook::open(dir.path()).unwrap();
+        assert_eq!(book.entries().unwrap(), []);
+        book.put(&entry("b", Target::Running)).unwrap();
+        book.put(&entry("a", Target::Stopped)).unwrap();
+        book.set_target("b", Target::Paused).unwrap();
+        book.put(&entry("c", Target::Running)).unwrap();
+        book.remove("c").unwrap();
+        assert!(matches!(FileBook::open(dir.path()), Err(Error::Locked { .. })));
+        let mode = fs::metadata(book.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "it may hold passwords");
+        drop(book);
+        let mut book = FileBook::open(dir.path()).unwrap();
+        assert_eq!(
+            book.entries().unwrap(),
+            [entry("a", Target::Stopped), entry("b", Target::Paused)]
+        );
+    }
+
+    #[test]
+    fn a_damaged_book_is_an_error_and_never_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut book = FileBook::open(dir.path()).unwrap();
+        book.put(&entry("a", Target::Running)).unwrap();
+        let path = book.path();
+        drop(book);
+        for text in [
+            "",
+            "{",
+            r#"{"format":2,"connectors":[]}"#,
+            r#"{"format":1,"connectors":[{"name":"a"}]}"#,
+        ] {
+            fs::write(&path, text).unwrap();
+            let failure = FileBook::open(dir.path()).unwrap().entries().unwrap_err();
+            assert_eq!(failure.kind, Kind::BookDamaged, "{text}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Secrets and config maps of Kubernetes, as Strimzi's config providers read them: with the service account of the pod.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::Value as Json;
+use ureq::{
+    Agent,
+    tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem},
+};
+use walferry_config::KubernetesKind;
+
+/// Where a pod finds its service account.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The API server, and who asks it.
+#[derive(Debug, Clone)]
+struct Cluster {
+    url: String,
+    /// Folder with `token`, `ca.crt` and `namespace`.
+    account: PathBuf,
+}
+
+/// The value of one key of a secret or a config map; `None` where there is no such key.
+pub(crate) fn value(kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
+    let host = env::var("KUBERNETES_SERVICE_HOST").map_err(|_| {
+        io::Error::other("this process runs in no pod of Kubernetes: KUBERNETES_SERVICE_HOST is not set")
+    })?;
+    let port = env::var("KUBERNETES_SERVICE_PORT").unwrap_or_else(|_| "443".to_owned());
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let cluster = Cluster {
+        url: format!("https://{host}:{port}"),
+        account: ACCOUNT.into(),
+    };
+    cluster.value(kind, resource, key)
+}
+
+impl Cluster {
+    fn read(&self, name: &str) -> io::Result<String> {
+        let path = self.account.join(name);
+        fs::read_to_string(&path)
+            .map_err(|error| io::Error::other(format!("{} cannot be read: {error}", path.display())))
+    }
+
+    /// `namespace/name`, or `name` in the pod's own namespace.
+    fn value(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
+        let (namespace, name) = match resource.split_once('/') {
+            Some((namespace, name)) => (namespace.to_owned(), name),
+            None => (self.read("namespace")?.trim().to_owned(), resource),
+        };
+        let plain =
+            |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+        if !plain(&namespace) || !plain(name) {
+            return Err(io::Error::other(format!(
+                "{resource:?} is not of the form NAMESPACE/NAME"
+            )));
+        }
+        let (collection, member) = match kind {
+            KubernetesKind::Secret => ("secrets", "data"),
+            KubernetesKind::ConfigMap => ("configmaps", "data"),
+        };
+        let url = format!("{}/api/v1/namespaces/{namespace}/{collection}/{name}", self.url);
+        let body = self.get(&url)?;
+        let Some(text) = body[member].get(key).and_then(Json::as_str) else {
+            return Ok(None);
+        };
+        match kind {
+            KubernetesKind::ConfigMap => Ok(Some(text.to_owned())),
+            KubernetesKind::Secret => {
+                let bytes = STANDARD
+                    .decode(text)
+                    .map_err(|_| io::Error::other("the secret's value is not base64"))?;
+                let text =
+                    String::from_utf8(bytes).map_err(|_| io::Error::other("the secret's value is no text in UTF-8"));
+                text.map(Some)
+            }
+        }
+    }
+
+    fn get(&self, url: &str) -> io::Result<Json> {
+        let pem = self.read("ca.crt")?;
+        let certificates = parse_pem(pem.as_bytes())
+            .filter_map(Result::ok)
+            .filter_map(|item| match item {
+                PemItem::Certificate(certificate) => Some(certificate),
+                _ => None,
+            });
+        let certificates: Vec<Certificate<'static>> = certificates.collect();
+        let agent: Agent = Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            .proxy(None)
+            .tls_config(
+                TlsConfig::builder()
+                    .root_certs(RootCerts::Specific(Arc::new(certificates)))
+                    .build(),
+            )
+            .build()
+            .into();
+        // It is renewed from time to time, so it is read each time.
+        let token = self.read("token")?;
+        let mut response = agent
+            .get(url)
+            .header("Authorization", format!("Bearer {}", token.trim()))
+            .call()
+            .map_err(|error| {
+                io::Error::other(format!(
+                    "the API server of Kubernetes at {} does not answer: {error}",
+                    self.url
+                ))
+            })?;
+        let what = Path::new(url)
+            .strip_prefix(&self.url)
+            .unwrap_or(Path::new(url))
+            .display()
+            .to_string();
+        match response.status().as_u16() {
+            200 => {}
+            404 => return Err(io::Error::other(format!("Kubernetes has no {what}"))),
+            403 => {
+                return Err(io::Error::other(format!(
+                    "the pod's service account may not get {what}: give it a Role with the verb get, and a RoleBinding"
+                )));
+            }
+            code => {
+                return Err(io::Error::other(format!(
+                    "the API server of Kubernetes answers {code} to GET {what}"
+                )));
+            }
+        }
+        let body = response.body_mut().read_to_string();
+        let body = body.map_err(|error| io::Error::other(format!("the API server's answer breaks off: {error}")))?;
+        // What is wrong with it is not told: it holds secrets.
+        serde_json::from_str(&body).map_err(|_| io::Error::other("the API server's answer is not JSON"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpListener,
+        thread,
+    };
+
+    use rustls::{
+        ServerConfig, ServerConnection, Stream,
+        pki_types::{PrivateKeyDer, pem::PemObject as _},
+    };
+
+    use super::*;
+
+    /// An API server with one secret and one config map, which asks for the token.
+    fn api_server(folder: &Path) -> Cluster {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(["127.0.0.1".to_owned()])
+            .unwrap()
+            .self_signed(&key)
+            .unwrap();
+        fs::write(folder.join("ca.crt"), certificate.pem()).unwrap();
+        fs::write(folder.join("token"), "the-token\n").unwrap();
+        fs::write(folder.join("namespace"), "shop\n").unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap(),
+            )
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let config = Arc::new(config);
+        thread::spawn(move || {
+            for socket in listener.incoming() {
+                let mut socket = socket.unwrap();
+                let mut connection = ServerConnection::new(config.clone()).unwrap();
+                let mut stream = Stream::new(&mut connection, &mut socket);
+                let mut request = Vec::new();
+                let mut byte = [0];
+                while !request.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
+                    request.push(byte[0]);
+                }
+                let request = String::from_utf8_lossy(&request).to_lowercase();
+                let (code, body) = match request.split(' ').nth(1) {
+                    _ if !request.contains("authorization: bearer the-token\r\n") => ("401 Unauthorized", "{}"),
+                    Some("/api/v1/namespaces/shop/secrets/pg") => ("200 OK", r#"{"data":{"password":"aHVudGVyMg=="}}"#),
+                    Some("/api/v1/namespaces/other/configmaps/db") => ("200 OK", r#"{"data":{"host":"db-1"}}"#),
+                    Some("/api/v1/namespaces/shop/secrets/hidden") => ("403 Forbidden", "{}"),
+                    _ => ("404 Not Found", "{}"),
+                };
+                // A client that trusts nobody is gone already.
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 {code}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+                let _ = stream.flush();
+            }
+        });
+        Cluster {
+            url,
+            account: folder.to_owned(),
+        }
+    }
+
+    #[test]
+    fn secrets_and_config_maps_come_over_tls_with_the_service_account() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = api_server(folder.path());
+        let secret = |resource: &str, key: &str| cluster.value(KubernetesKind::Secret, resource, key);
+        assert_eq!(secret("shop/pg", "password").unwrap().as_deref(), Some("hunter2"));
+        assert_eq!(
+            secret("pg", "password").unwrap().as_deref(),
+            Some("hunter2"),
+            "in the pod's own namespace"
+        );
+        assert_eq!(secret("shop/pg", "user").unwrap(), None);
+        let map = cluster.value(KubernetesKind::ConfigMap, "other/db", "host");
+        assert_eq!(map.unwrap().as_deref(), Some("db-1"));
+        let cases = [
+            ("shop/nothing", "has no"),
+            ("shop/hidden", "may not get"),
+            ("shop/../pods", "NAMESPACE/NAME"),
+        ];
+        for (resource, expected) in cases {
+            let error = secret(resource, "x").unwrap_err().to_string();
+            assert!(error.contains(expected), "{resource}: {error}");
+        }
+        // Somebody else's server is not asked for a password.
+        let other = tempfile::tempdir().unwrap();
+        api_server(other.path());
+        fs::copy(other.path().join("ca.crt"), folder.path().join("ca.crt")).unwrap();
+        assert!(secret("shop/pg", "password").is_err());
+    }
+}

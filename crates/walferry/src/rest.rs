@@ -1,0 +1,159 @@
+//! How the REST API behaves, by what the worker file says.
+
+use std::{env, fs};
+
+use walferry_admin::{Digested, Doors, HeaderRule, Settings, User};
+use walferry_config::{RestSection, Worker, shown_text};
+use walferry_diagnosis::Kind;
+
+use crate::error::Error;
+
+/// Reads the files that the worker names.
+pub(crate) fn settings(worker: &Worker) -> Result<Settings, Error> {
+    let rest = &worker.rest;
+    let headers = HeaderRule::parse_all(&rest.response_headers).map_err(|why| {
+        let hint = "write rules such as `add X-Frame-Options: DENY`, with commas between them";
+        wrong(format!("response.http.headers.config: {why}"), hint)
+    })?;
+    Ok(Settings {
+        advertised: advertised(rest),
+        admin_resources: rest.admin_resources,
+        topic_tracking: rest.topic_tracking,
+        topic_tracking_reset: rest.topic_tracking_reset,
+        origins: rest.allow_origin.clone(),
+        origin_methods: rest.allow_methods.clone(),
+        headers,
+        doors: doors(rest)?,
+        ..Settings::default()
+    })
+}
+
+fn wrong(what: String, hint: impl Into<String>) -> Error {
+    Error::new(Kind::Configuration, "the admin endpoint did not start").cause(what, Some(hint.into()))
+}
+
+/// Connect's `worker_id` is host and port; the port is that of Connect where only the host is named.
+fn advertised(rest: &RestSection) -> Option<String> {
+    let host = rest
+        .advertised_host
+        .as_deref()
+        .map(str::trim)
+        .filter(|host| !host.is_empty())?;
+    Some(format!("{host}:{}", rest.advertised_port.unwrap_or(8083)))
+}
+
+fn doors(rest: &RestSection) -> Result<Doors, Error> {
+    let file = match (&rest.users_file, rest.basic_auth) {
+        (Some(file), _) => Some(file.clone()),
+        (None, true) => Some(jaas_file()?),
+        (None, false) => None,
+    };
+    let users = match &file {
+        Some(file) => users(file)?,
+        None => Vec::new(),
+    };
+    let tokens = match &rest.tokens_file {
+        Some(file) => {
+            let text = read(file)?;
+            let lines = text
+                .lines()
+                .map(str::trim)
+                .filter(|line| !line.is_empty() && !line.starts_with('#'));
+            let tokens = lines.map(|line| {
+                digested(line).ok_or_else(|| {
+                    wrong(
+                        format!("{file} has a line with sha256: and no 64 hexadecimal digits"),
+                        "take what `sha256sum` prints",
+                    )
+                })
+            });
+            tokens.collect::<Result<_, _>>()?
+        }
+        None => Vec::new(),
+    };
+    if !tokens.is_empty() && users.is_empty() {
+        let hint = "name users in walferry.rest.users.file, too, or leave the tokens out";
+        return Err(wrong(
+            "walferry.rest.tokens.file is set, and nobody has a password: the tokens would open what is open".into(),
+            hint,
+        ));
+    }
+    Ok(Doors { users, tokens })
+}
+
+/// The file that the login module of Connect's log-in names: KAFKA_OPTS names a file of JAAS, whose section KafkaConnect names it.
+fn jaas_file() -> Result<String, Error> {
+    const HINT: &str = "name the file with the users in walferry.rest.users.file, or let KAFKA_OPTS have \
+                        -Djava.security.auth.login.config=FILE as for Kafka Connect";
+    let missing = |what: &str| wrong(format!("rest.extension.classes asks for a log-in, and {what}"), HINT);
+    let options = env::var("KAFKA_OPTS").unwrap_or_default();
+    let jaas = options
+        .split_whitespace()
+        .find_map(|option| option.strip_prefix("-Djava.security.auth.login.config="));
+    let jaas = jaas.ok_or_else(|| missing("nothing says who may log in"))?;
+    let text = read(jaas)?;
+    let section = text
+        .split_once("KafkaConnect")
+        .and_then(|(_, rest)| rest.split_once('{'))
+        .and_then(|(_, rest)| rest.split_once('}'));
+    let (section, _) = section.ok_or_else(|| missing(&format!("{jaas} has no section KafkaConnect")))?;
+    if !section.contains("PropertyFileLoginModule") {
+        return Err(missing(&format!(
+            "the section KafkaConnect of {jaas} names another login module than PropertyFileLoginModule"
+        )));
+    }
+    let file = section.split_once("file").and_then(|(_, rest)| rest.split('"').nth(1));
+    file.map(ToOwned::to_owned)
+        .ok_or_else(|| missing(&format!("the section KafkaConnect of {jaas} names no file")))
+}
+
+fn users(file: &str) -> Result<Vec<User>, Error> {
+    let text = read(file)?;
+    let mut users = Vec::new();
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+        if line.is_empty() || line.starts_with(['#', '!']) {
+            continue;
+        }
+        let Some((name, password)) = line.split_once(['=', ':']) else {
+            return Err(wrong(
+                format!("{file} has no `=` in line {number}"),
+                "write one NAME=PASSWORD on each line",
+            ));
+        };
+        let (password, writes) = match password.trim().strip_suffix(",read") {
+            Some(password) => (password, false),
+            None => (password.trim(), true),
+        };
+        let password = digested(password).filter(|_| !password.is_empty()).ok_or_else(|| {
+            let hint = "write a password, or sha256: and what `printf PASSWORD | sha256sum` prints";
+            wrong(format!("{file} has no usable password in line {number}"), hint)
+        })?;
+        users.push(User {
+            name: name.trim().to_owned(),
+            password,
+            writes,
+        });
+    }
+    // Connect lets everybody in where the file has nobody.
+    if users.is_empty() {
+        return Err(wrong(
+            format!("{file} names no user"),
+            "write one NAME=PASSWORD on each line",
+        ));
+    }
+    Ok(users)
+}
+
+fn digested(text: &str) -> Option<Digested> {
+    match text.strip_prefix("sha256:") {
+        Some(digits) => Digested::from_hex(digits.trim()),
+        None => Some(Digested::of(text)),
+    }
+}
+
+fn read(file: &str) -> Result<String, Error> {
+    fs::read_to_string(file).map_err(|error| {
+        let hint = "mend the path, and let the user that Walferry runs as read it";
+        wrong(format!("{} cannot be read: {error}", shown_text(file)), hint)
+    })
+}

@@ -1,0 +1,124 @@
+//! Has one connector run with its newest configuration.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::watch,
+    task::{JoinHandle, spawn_local},
+};
+use tracing::{Instrument, error_span};
+use walferry_engine::{
+    Disposition, Failure, Kind, Target,
+    book::Configuration,
+    status::{Phase, Status},
+};
+
+use super::{Connector, Herd, Origin};
+use crate::{
+    beside,
+    load::{Loaded, load_configuration},
+    process::{Run, Tell},
+    progress,
+};
+
+/// Starts a connector whenever there is a version of it, and ends it when there is another one or none.
+pub(super) async fn keep(herd: Herd, name: String, mut told: watch::Receiver<Option<u64>>) {
+    loop {
+        let version = *told.borrow_and_update();
+        let started = match version {
+            // What came after it is told, too.
+            Some(version) => match herd.find(&name).filter(|connector| connector.version == version) {
+                Some(connector) => Some(start(&herd, &name, &connector)),
+                None => None,
+            },
+            None => None,
+        };
+        if told.changed().await.is_err() {
+            return;
+        }
+        if let Some(beside) = started {
+            for task in beside {
+                task.abort();
+            }
+            // It is there: nobody else removes it.
+            let _ = herd.supervisor().remove(&name).await;
+        }
+    }
+}
+
+/// Begins the runs of a connector. Returns what goes on beside them.
+fn start(herd: &Herd, name: &str, connector: &Connector) -> Vec<JoinHandle<()>> {
+    let load = loader(herd, name, connector);
+    let loaded = load().ok();
+    let raw_prefix = connector
+        .configuration
+        .iter()
+        .find(|(property, _)| property == "topic.prefix");
+    let prefix = match &loaded {
+        Some(loaded) => loaded.connector.topics.prefix.to_string(),
+        None => raw_prefix.map_or_else(String::new, |(_, text)| text.clone()),
+    };
+    let mut status = Status::new(name, prefix);
+    status.shows_keys = loaded.as_ref().is_some_and(|loaded| loaded.connector.errors.show_keys);
+    let status = Arc::new(status);
+    let mut beside = Vec::new();
+    if let Some(loaded) = loaded {
+        // Its lag counts also while it does not run.
+        let span = error_span!("beside", connector = name);
+        beside.push(spawn_local(
+            beside::tell_tables(loaded.clone()).instrument(span.clone()),
+        ));
+        beside.push(spawn_local(
+            beside::watch_slots(loaded, status.clone()).instrument(span),
+        ));
+    }
+    if herd.0.bars.are_shown() {
+        beside.push(spawn_local(progress::show(herd.0.bars.clone(), status.clone())));
+    }
+    let run = Run {
+        load,
+        offsets: herd.0.offsets.clone(),
+        share: herd.0.share.clone(),
+        status: status.clone(),
+        tell: Tell::AtOnce,
+    };
+    // It reads nothing before it is resumed.
+    if connector.target == Target::Paused {
+        status.set_phase(Phase::Paused);
+    }
+    herd.supervisor().add_as(status, run.body(), connector.target);
+    beside
+}
+
+/// Makes what a run begins with. References such as `${file:…}` of a connector of the book are resolved anew for each run, as in Connect.
+fn loader(herd: &Herd, name: &str, connector: &Connector) -> Arc<dyn Fn() -> Result<Loaded, Failure> + Send + Sync> {
+    match &connector.origin {
+        Origin::File(_, loaded) => {
+            let loaded = loaded.clone();
+            Arc::new(move || Ok(Loaded::clone(&loaded)))
+        }
+        Origin::Book => {
+            let (inner, name, configuration) = (herd.0.clone(), name.to_owned(), connector.configuration.clone());
+            Arc::new(move || load(&inner, &name, &configuration))
+        }
+    }
+}
+
+pub(super) fn load(inner: &super::Inner, name: &str, configuration: &Configuration) -> Result<Loaded, Failure> {
+    let (connector, findings) = load_configuration(name, configuration, &inner.worker);
+    let Some(connector) = connector else {
+        let causes = findings.problems().cloned().collect();
+        return Err(Failure::of(
+            Disposition::stop(Kind::Configuration),
+            Kind::Configuration,
+            causes,
+        ));
+    };
+    Ok(Loaded {
+        connector,
+        worker: inner.worker.clone(),
+        bootstrap_servers: inner.bootstrap_servers.clone(),
+        configuration: configuration.clone(),
+        file: "the REST API".into(),
+    })
+}

@@ -1,0 +1,437 @@
+//! The worker: connectors that come from files and by the REST API, and what becomes of them.
+//!
+//! One task, the *clerk*, writes the book, so that what one request changes is there for the next. Each connector has a task of its own,
+//! its *keeper*, which has it run with the newest configuration: a connector that takes its time to end holds up nobody else.
+
+mod keeper;
+mod offsets;
+mod plugins;
+pub(crate) mod states;
+pub(crate) mod store;
+pub(crate) mod topics;
+mod validate;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use serde_json::Value as Json;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::{spawn_blocking, spawn_local},
+};
+use tracing::info;
+use walferry_admin::herder::{Herder, Plugin, Promise, Put, Refused, Validation, steer};
+use walferry_config::Worker;
+use walferry_engine::{
+    Failure, Kind, Target,
+    book::{Book, Configuration, Entry},
+    supervisor::Supervisor,
+};
+
+use crate::{assemble::Offsets, error::Error, load::Loaded, progress::Bars};
+
+/// All connectors of the process. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct Herd(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) supervisor: Supervisor,
+    pub(crate) worker: Worker,
+    pub(crate) bootstrap_servers: String,
+    pub(crate) offsets: Offsets,
+    pub(crate) bars: Bars,
+    connectors: Mutex<BTreeMap<String, Connector>>,
+    commands: mpsc::UnboundedSender<Command>,
+    /// How many connectors share the memory in flight.
+    pub(crate) share: Arc<AtomicUsize>,
+}
+
+/// A connector as it is known here.
+#[derive(Clone)]
+struct Connector {
+    configuration: Configuration,
+    target: Target,
+    origin: Origin,
+    /// Changes with each configuration.
+    version: u64,
+}
+
+/// Where a connector comes from.
+#[derive(Clone)]
+enum Origin {
+    /// From a file that was given on the command line.
+    File(PathBuf, Box<Loaded>),
+    /// From the book.
+    Book,
+}
+
+/// What is to be changed, and who waits for it.
+enum Command {
+    Put(String, Configuration, Put, oneshot::Sender<Result<bool, Refused>>),
+    Remove(String, oneshot::Sender<Result<(), Refused>>),
+    Want(String, Target, oneshot::Sender<Result<(), Refused>>),
+    Validate(Configuration, oneshot::Sender<Result<Validation, Refused>>),
+}
+
+/// Which book there is, or why there is none.
+pub(crate) type Shelf = Result<Box<dyn Book>, String>;
+
+impl fmt::Debug for Herd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.lock().keys()).finish()
+    }
+}
+
+/// What a herd begins with.
+pub(crate) struct Beginning {
+    pub(crate) worker: Worker,
+    pub(crate) bootstrap_servers: String,
+    pub(crate) offsets: Offsets,
+    pub(crate) loaded: Vec<Loaded>,
+    pub(crate) bars: Bars,
+}
+
+impl Herd {
+    /// Starts the connectors of files and of the book. To be called within local tasks, which it lives as long as.
+    ///
+    /// # Errors
+    /// The book cannot be read, or has a connector that a file has too.
+    pub(crate) fn start(beginning: Beginning, mut shelf: Shelf) -> Result<Self, Error> {
+        let (commands, received) = mpsc::unbounded_channel();
+        let mut connectors = BTreeMap::new();
+        for loaded in beginning.loaded {
+            let connector = Connector {
+                configuration: loaded.configuration.clone(),
+                target: Target::Running,
+                origin: Origin::File(loaded.file.clone(), Box::new(loaded.clone())),
+                version: 0,
+            };
+            connectors.insert(loaded.connector.name.clone(), connector);
+        }
+        let entries = match &mut shelf {
+            Ok(book) => book
+                .entries()
+                .map_err(|failure| Error::failure("Walferry did not start", failure))?,
+            Err(_) => Vec::new(),
+        };
+        for entry in entries {
+            if let Some(Connector {
+                origin: Origin::File(file, _),
+                ..
+            }) = connectors.get(&entry.name)
+            {
+                let what = format!(
+                    "{} has a connector {:?}, and so have those that came by the REST API",
+                    file.display(),
+                    entry.name
+                );
+                let hint = "leave the file out, or start once without it and remove the other one with DELETE /connectors/NAME";
+                return Err(
+                    Error::new(Kind::ConnectorsClash, "the configuration has a problem").cause(what, Some(hint.into()))
+                );
+            }
+            let connector = Connector {
+                configuration: entry.configuration,
+                target: entry.target,
+                origin: Origin::Book,
+                version: 0,
+            };
+            connectors.insert(entry.name, connector);
+        }
+        let herd = Self(Arc::new(Inner {
+            supervisor: Supervisor::default(),
+            worker: beginning.worker,
+            bootstrap_servers: beginning.bootstrap_servers,
+            offsets: beginning.offsets,
+            bars: beginning.bars,
+            share: Arc::new(AtomicUsize::new(connectors.len())),
+            connectors: Mutex::new(connectors),
+            commands,
+        }));
+        let clerk = Clerk {
+            herd: herd.clone(),
+            shelf: shelf.map(|book| Arc::new(Mutex::new(book))),
+            keepers: BTreeMap::new(),
+            version: 0,
+        };
+        spawn_local(clerk.work(received));
+        Ok(herd)
+    }
+
+    pub(crate) fn supervisor(&self) -> &Supervisor {
+        &self.0.supervisor
+    }
+
+    /// Waits until the only connector has failed for good, where it comes from a file.
+    pub(crate) async fn failure_of_only(&self) -> Failure {
+        loop {
+            let only = {
+                let connectors = self.lock();
+                let mut all = connectors.iter();
+                match (all.next(), all.next()) {
+                    (
+                        Some((
+                            name,
+                            Connector {
+                                origin: Origin::File(..),
+                                ..
+                            },
+                        )),
+                        None,
+                    ) => Some(name.clone()),
+                    _ => None,
+                }
+            };
+            let Some(only) = only else {
+                return std::future::pending().await;
+            };
+            let failure = self.0.supervisor.failure(&only).await;
+            // Another one may have come meanwhile.
+            if self.lock().len() == 1 {
+                return failure;
+            }
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Connector>> {
+        self.0.connectors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, name: &str) -> Option<Connector> {
+        self.lock().get(name).cloned()
+    }
+
+    /// Hands a command to the clerk, and waits for what comes of it.
+    fn ask<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<T, Refused>>) -> Command,
+    ) -> Promise<T> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.0.commands.send(command(reply));
+        Box::pin(async move {
+            let ends = || Refused::new(503, "Walferry is about to end.");
+            sent.map_err(|_| ends())?;
+            answer.await.map_err(|_| ends())?
+        })
+    }
+}
+
+impl Herder for Herd {
+    fn names(&self) -> Vec<String> {
+        self.lock().keys().cloned().collect()
+    }
+
+    fn configuration(&self, name: &str) -> Option<Configuration> {
+        self.find(name).map(|connector| connector.configuration)
+    }
+
+    fn target(&self, name: &str) -> Option<Target> {
+        self.lock().get(name).map(|connector| connector.target)
+    }
+
+    fn put(&self, name: &str, configuration: Configuration, how: Put) -> Promise<bool> {
+        self.ask(|reply| Command::Put(name.to_owned(), configuration, how, reply))
+    }
+
+    fn remove(&self, name: &str) -> Promise<()> {
+        self.ask(|reply| Command::Remove(name.to_owned(), reply))
+    }
+
+    fn want(&self, name: &str, target: Target) -> Promise<()> {
+        self.ask(|reply| Command::Want(name.to_owned(), target, reply))
+    }
+
+    fn validate(&self, configuration: Configuration) -> Promise<Validation> {
+        self.ask(|reply| Command::Validate(configuration, reply))
+    }
+
+    fn offsets(&self, name: &str) -> Promise<Json> {
+        let (herd, name) = (self.clone(), name.to_owned());
+        Box::pin(async move { herd.show_offsets(&name).await })
+    }
+
+    fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> Promise<()> {
+        let (herd, name) = (self.clone(), name.to_owned());
+        Box::pin(async move { herd.write_offsets(&name, offsets).await })
+    }
+
+    fn plugins(&self) -> Vec<Plugin> {
+        plugins::all()
+    }
+}
+
+/// Writes the book, one change after another.
+struct Clerk {
+    herd: Herd,
+    shelf: Result<Arc<Mutex<Box<dyn Book>>>, String>,
+    /// What the keepers are told: the version that is to run, or none.
+    keepers: BTreeMap<String, watch::Sender<Option<u64>>>,
+    version: u64,
+}
+
+impl Clerk {
+    async fn work(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        let names: Vec<String> = self.herd.lock().keys().cloned().collect();
+        for name in names {
+            self.tell_keeper(&name, Some(0));
+        }
+        while let Some(command) = commands.recv().await {
+            // Whoever has asked may be gone: then nobody wants the answer.
+            match command {
+                Command::Put(name, configuration, how, reply) => {
+                    drop(reply.send(self.put(name, configuration, how).await))
+                }
+                Command::Remove(name, reply) => drop(reply.send(self.remove(&name).await)),
+                Command::Want(name, target, reply) => drop(reply.send(self.want(&name, target).await)),
+                Command::Validate(configuration, reply) => {
+                    let herd = self.herd.clone();
+                    spawn_local(async move { reply.send(Ok(herd.find_errors(configuration).await)) });
+                }
+            }
+        }
+    }
+
+    async fn put(&mut self, name: String, configuration: Configuration, how: Put) -> Result<bool, Refused> {
+        let known = self.herd.find(&name);
+        let target = match (how, &known) {
+            (Put::New(_), Some(_)) => return Err(Refused::new(409, format!("Connector {name} already exists"))),
+            (Put::New(target), None) => target,
+            (
+                Put::Any,
+                Some(Connector {
+                    origin: Origin::File(..),
+                    configuration: same,
+                    ..
+                }),
+            ) if *same == configuration => {
+                return Ok(false);
+            }
+            (Put::Any, Some(connector)) => {
+                from_book(&name, connector)?;
+                connector.target
+            }
+            (Put::Any, None) => Target::Running,
+        };
+        let entry = Entry {
+            name: name.clone(),
+            configuration: configuration.clone(),
+            target,
+        };
+        self.write(move |book| book.put(&entry)).await?;
+        self.version += 1;
+        let connector = Connector {
+            configuration,
+            target,
+            origin: Origin::Book,
+            version: self.version,
+        };
+        {
+            let mut connectors = self.herd.lock();
+            connectors.insert(name.clone(), connector);
+            self.herd.0.share.store(connectors.len(), Relaxed);
+        }
+        info!(
+            connector = name,
+            new = known.is_none(),
+            "the connector's configuration came by the REST API"
+        );
+        self.tell_keeper(&name, Some(self.version));
+        Ok(known.is_none())
+    }
+
+    async fn remove(&mut self, name: &str) -> Result<(), Refused> {
+        let connector = self.herd.find(name).ok_or_else(|| Refused::not_found(name))?;
+        from_book(name, &connector)?;
+        let removed = name.to_owned();
+        self.write(move |book| book.remove(&removed)).await?;
+        {
+            let mut connectors = self.herd.lock();
+            connectors.remove(name);
+            self.herd.0.share.store(connectors.len().max(1), Relaxed);
+        }
+        info!(
+            connector = name,
+            "the connector is removed by the REST API; its offset, slot and topics stay"
+        );
+        self.tell_keeper(name, None);
+        Ok(())
+    }
+
+    async fn want(&mut self, name: &str, target: Target) -> Result<(), Refused> {
+        let unknown = || Refused::new(404, format!("Unknown connector {name}"));
+        let connector = self.herd.find(name).ok_or_else(unknown)?;
+        if matches!(connector.origin, Origin::Book) && connector.target != target {
+            let wanted = name.to_owned();
+            self.write(move |book| book.set_target(&wanted, target)).await?;
+        }
+        if let Some(connector) = self.herd.lock().get_mut(name) {
+            connector.target = target;
+        }
+        // One whose keeper is about to start it is not there yet, and starts as it is wanted.
+        let _ = steer(&self.herd.0.supervisor, name, target);
+        Ok(())
+    }
+
+    /// Writes the book where that holds nobody up.
+    async fn write(
+        &self,
+        change: impl FnOnce(&mut dyn Book) -> Result<(), Failure> + Send + 'static,
+    ) -> Result<(), Refused> {
+        let book = match &self.shelf {
+            Ok(book) => book.clone(),
+            Err(why) => {
+                return Err(Refused::new(
+                    403,
+                    format!("Connectors cannot be changed over REST: {why}"),
+                ));
+            }
+        };
+        let written = spawn_blocking(move || {
+            let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+            change(book.as_mut())
+        });
+        match written.await {
+            Ok(written) => written.map_err(|failure| refusal(&failure)),
+            Err(error) => Err(Refused::new(500, format!("the change was not written: {error}"))),
+        }
+    }
+
+    fn tell_keeper(&mut self, name: &str, version: Option<u64>) {
+        if let Some(keeper) = self.keepers.get(name) {
+            keeper.send_replace(version);
+            return;
+        }
+        let told = watch::Sender::new(version);
+        spawn_local(keeper::keep(self.herd.clone(), name.to_owned(), told.subscribe()));
+        self.keepers.insert(name.to_owned(), told);
+    }
+}
+
+/// A failure as an answer: all causes, each with what to do.
+fn refusal(failure: &Failure) -> Refused {
+    let causes = failure.causes.iter().map(ToString::to_string);
+    Refused::new(500, causes.collect::<Vec<_>>().join("; "))
+}
+
+/// What stands in a file is changed there.
+fn from_book(name: &str, connector: &Connector) -> Result<(), Refused> {
+    match &connector.origin {
+        Origin::Book => Ok(()),
+        Origin::File(file, _) => Err(Refused::new(
+            403,
+            format!(
+                "Connector {name} comes from the file {}, which is given with --config, and can only be read here. Change the file and \
+                 restart Walferry.",
+                file.display()
+            ),
+        )),
+    }
+}

@@ -1,0 +1,167 @@
+//! Offsets over REST.
+
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, sleep},
+};
+use walferry_admin::herder::Refused;
+use walferry_kafka::connect::{OffsetLog, OffsetRecord};
+use walferry_offset::{FileStore, export_rest, import};
+use walferry_record::SourcePartition;
+
+use super::{Herd, keeper, refusal};
+use crate::assemble;
+
+/// How long a connector that is to stop may take to end before its offset can be written.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl Herd {
+    /// Whose offset it is.
+    fn partition(&self, name: &str) -> Result<SourcePartition, Refused> {
+        let connector = self.find(name).ok_or_else(|| Refused::not_found(name))?;
+        let loaded = match &connector.origin {
+            super::Origin::File(_, loaded) => Ok(loaded.as_ref().clone()),
+            super::Origin::Book => keeper::load(&self.0, name, &connector.configuration),
+        };
+        Ok(assemble::partition(
+            &loaded.map_err(|failure| refusal(&failure))?.connector,
+        ))
+    }
+
+    pub(super) async fn show_offsets(&self, name: &str) -> Result<Json, Refused> {
+        if let Some(log) = self.0.offsets.topic.clone() {
+            let name = name.to_owned();
+            return blocking(move || show_topic(&log, &name)).await;
+        }
+        let (partition, data_dir) = (self.partition(name)?, self.0.offsets.data_dir.clone());
+        blocking(move || {
+            let stored = FileStore::peek(&data_dir, &partition);
+            let stored = stored.map_err(|error| refusal(&error.for_good()))?;
+            Ok(export_rest(&partition, stored.as_ref().map(|stored| &stored.connect)))
+        })
+        .await
+    }
+
+    /// Writes or removes the offset, once the connector has ended.
+    pub(super) async fn write_offsets(&self, name: &str, offsets: Option<Json>) -> Result<(), Refused> {
+        let (partition, data_dir) = (self.partition(name)?, self.0.offsets.data_dir.clone());
+        let topic = self.0.offsets.topic.clone();
+        let begun = Instant::now();
+        while self.supervisor().runs(name) {
+            if begun.elapsed() > PATIENCE {
+                let message = format!(
+                    "Connector {name} is still about to stop: what is under way is delivered. Ask again later."
+                );
+                return Err(Refused::new(409, message));
+            }
+            sleep(PAUSE).await;
+        }
+        blocking(move || match topic {
+            Some(log) => write_topic(&log, &data_dir, &partition, offsets),
+            None => write(&data_dir, partition, offsets),
+        })
+        .await
+    }
+}
+
+/// All partitions that the topic has for a connector.
+fn show_topic(log: &OffsetLog, name: &str) -> Result<Json, Refused> {
+    let found = log.of_connector(name).map_err(|failure| refusal(&failure))?;
+    let entries = found.into_iter().filter_map(|(key, record)| {
+        let (_, partition): (Json, Json) = serde_json::from_str(&key).ok()?;
+        let offset: Json = serde_json::from_str(&record.value).ok()?;
+        Some(json!({ "partition": partition, "offset": offset }))
+    });
+    Ok(json!({ "offsets": entries.collect::<Vec<_>>() }))
+}
+
+/// Writes what is given as it is, also for partitions that are not this connector's, as Connect does; without any, takes all back.
+fn write_topic(
+    log: &OffsetLog,
+    data_dir: &std::path::Path,
+    partition: &SourcePartition,
+    offsets: Option<Json>,
+) -> Result<(), Refused> {
+    let refused = |failure: walferry_engine::Failure| refusal(&failure);
+    let Some(offsets) = offsets else {
+        for (key, _) in log.of_connector(&partition.connector).map_err(refused)? {
+            log.write_blocking(&key, None).map_err(refused)?;
+        }
+        return forget_gap(data_dir, partition);
+    };
+    let ours = json!({ "server": partition.server });
+    for entry in offsets["offsets"].as_array().into_iter().flatten() {
+        let key = match entry["partition"] == ours {
+            true => partition.key(),
+            false => json!([partition.connector, entry["partition"]]).to_string(),
+        };
+        let record = match &entry["offset"] {
+            Json::Null => None,
+            offset => {
+                if entry["partition"] == ours {
+                    let text = json!({ "offsets": [entry] }).to_string();
+                    import(partition, &text)
+                        .map_err(|error| Refused::new(400, format!("{error} ({})", error.hint())))?;
+                }
+                Some(OffsetRecord {
+                    value: offset.to_string(),
+                    additions: None,
+                })
+            }
+        };
+        log.write_blocking(&key, record).map_err(refused)?;
+    }
+    forget_gap(data_dir, partition)
+}
+
+/// A gap belongs to the offset that stood before it.
+fn forget_gap(data_dir: &std::path::Path, partition: &SourcePartition) -> Result<(), Refused> {
+    let forgotten = walferry_offset::gap::forget(data_dir, &partition.connector);
+    forgotten.map_err(|error| refusal(&error.for_good()))
+}
+
+fn write(data_dir: &std::path::Path, partition: SourcePartition, offsets: Option<Json>) -> Result<(), Refused> {
+    let unusable = |error: walferry_offset::Error| refusal(&error.for_good());
+    let store = FileStore::open(data_dir, partition.clone()).map_err(unusable)?;
+    let Some(offsets) = offsets else {
+        return store.remove().map(drop).map_err(unusable);
+    };
+    let ours = json!({ "server": partition.server });
+    let entries = offsets["offsets"].as_array().cloned().unwrap_or_default();
+    if let Some(other) = entries.iter().find(|entry| entry["partition"] != ours) {
+        let message = format!(
+            "The partition {} is not one of this connector's: its only one is {ours}",
+            other["partition"]
+        );
+        return Err(Refused::new(400, message));
+    }
+    // Of several for one partition Connect keeps the last.
+    match entries.last() {
+        Some(entry) if entry["offset"].is_null() => store.remove().map(drop).map_err(unusable),
+        Some(entry) => {
+            let text = json!({ "offsets": [entry] }).to_string();
+            let import =
+                import(&partition, &text).map_err(|error| Refused::new(400, format!("{error} ({})", error.hint())))?;
+            store
+                .replace(&import.offset)
+                .and_then(|()| walferry_offset::gap::forget(data_dir, &partition.connector))
+                .map_err(unusable)
+        }
+        None => Ok(()),
+    }
+}
+
+/// A disk may take its time.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refused> + Send + 'static) -> Result<T, Refused> {
+    let done = spawn_blocking(work).await;
+    done.unwrap_or_else(|error| {
+        Err(Refused::new(
+            500,
+            format!("the offset was not read or written: {error}"),
+        ))
+    })
+}

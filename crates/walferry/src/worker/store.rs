@@ -1,0 +1,191 @@
+//! Where the offset of a connector is kept: in a file, or in Connect's offset topic.
+
+use std::{path::Path, time::Duration};
+
+use serde_json::Value as Json;
+use tokio::task::spawn_blocking;
+use tracing::warn;
+use walferry_engine::{
+    Failure, Kind,
+    gap::{Choice, Gap},
+    store::{OffsetStore, StoredOffset},
+};
+use walferry_kafka::connect::{OffsetLog, OffsetRecord};
+use walferry_offset::{FileStore, additions, with_additions};
+use walferry_record::SourcePartition;
+
+/// The store of one connector.
+pub(crate) enum Store {
+    /// Its folder.
+    File(FileStore),
+    /// The offset topic.
+    Topic(TopicStore),
+}
+
+/// An offset in Connect's offset topic.
+pub(crate) struct TopicStore {
+    log: OffsetLog,
+    partition: SourcePartition,
+    /// Where a gap is told of, and a choice is looked for. `walferry offsets skip-gap` looks there.
+    folder: Option<FileStore>,
+}
+
+impl TopicStore {
+    /// Nothing is read yet. The folder is no more than a help: without one, a gap is told of in the log and on the page alone.
+    pub(crate) fn open(log: OffsetLog, partition: SourcePartition, data_dir: &Path) -> Self {
+        let folder = FileStore::open(data_dir, partition.clone());
+        let folder = folder.inspect_err(|error| {
+            warn!(
+                %error,
+                "the connector has no folder in the data directory: `walferry offsets skip-gap` cannot reach it; its offset is in the \
+                 offset topic all the same"
+            );
+        });
+        Self {
+            log,
+            partition,
+            folder: folder.ok(),
+        }
+    }
+
+    fn read(&self) -> Result<Option<StoredOffset>, Failure> {
+        let key = self.partition.key();
+        let found = self.log.read(&key)?.map(|record| offset(&key, &record)).transpose()?;
+        let in_file = self.folder.as_ref().map(FileStore::read).transpose()?.flatten();
+        refuse_newer_file(&self.partition, found.as_ref(), in_file.as_ref(), self.folder.as_ref())?;
+        Ok(found)
+    }
+}
+
+/// What a record of the offset topic says.
+pub(super) fn offset(key: &str, record: &OffsetRecord) -> Result<StoredOffset, Failure> {
+    with_additions(&record.value, record.additions.as_deref()).map_err(|why| {
+        Failure::stop(
+            Kind::OffsetDamaged,
+            format!("the offset topic holds no usable offset for {key}: {why}"),
+            "write a known position with PATCH /connectors/NAME/offsets while the connector is stopped",
+        )
+    })
+}
+
+/// A file with a newer offset is not passed over: what it says was delivered would be sent again, or more than that be lost.
+fn refuse_newer_file(
+    partition: &SourcePartition,
+    topic: Option<&StoredOffset>,
+    file: Option<&StoredOffset>,
+    store: Option<&FileStore>,
+) -> Result<(), Failure> {
+    let (Some(file), Some(store)) = (file, store) else {
+        return Ok(());
+    };
+    let at = |offset: &StoredOffset| offset.connect.lsn_proc.max(offset.connect.lsn).unwrap_or_default();
+    let topic_at = topic.map(at);
+    if topic_at.is_some_and(|topic_at| topic_at >= at(file)) {
+        return Ok(());
+    }
+    let in_topic = topic_at.map_or("none".to_owned(), |at| walferry_pgoutput::Lsn(at).to_string());
+    Err(Failure::stop(
+        Kind::TwoOffsets,
+        format!(
+            "connector {:?} has two offsets: {} in {}, and {in_topic} in the offset topic, which is behind it",
+            partition.connector,
+            walferry_pgoutput::Lsn(at(file)),
+            store.path().display(),
+        ),
+        format!(
+            "to go on from the file, start with `--data-dir` once more, or write its offset into the topic with PATCH \
+             /connectors/{}/offsets; to go on from the topic, move the file away",
+            partition.connector
+        ),
+    ))
+}
+
+/// An offset as a record.
+pub(super) fn record(offset: &StoredOffset) -> OffsetRecord {
+    OffsetRecord {
+        value: serde_json::to_value(offset.connect.for_connect())
+            .unwrap_or(Json::Null)
+            .to_string(),
+        additions: additions(offset),
+    }
+}
+
+/// The least time between two records of one connector on the offset topic: brokers keep each until they compact it.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl OffsetStore for Store {
+    fn least_pause(&self) -> Duration {
+        match self {
+            Self::File(store) => store.least_pause(),
+            Self::Topic(_) => PAUSE,
+        }
+    }
+
+    async fn load(&mut self) -> Result<Option<StoredOffset>, Failure> {
+        match self {
+            Self::File(store) => store.load().await,
+            Self::Topic(store) => {
+                let store = TopicStore {
+                    log: store.log.clone(),
+                    partition: store.partition.clone(),
+                    folder: store.folder.clone(),
+                };
+                let read = spawn_blocking(move || store.read()).await;
+                read.map_err(|error| Failure::retry(Kind::NoThread, format!("the offset could not be read: {error}")))?
+            }
+        }
+    }
+
+    async fn write(&mut self, offset: &StoredOffset) -> Result<(), Failure> {
+        match self {
+            Self::File(store) => store.write(offset).await,
+            Self::Topic(store) => store.log.write(&store.partition.key(), Some(record(offset))).await,
+        }
+    }
+
+    async fn tell_gap(&mut self, gap: Option<&Gap>) -> Result<(), Failure> {
+        match self.folder() {
+            Some(store) => store.tell_gap(gap).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn told_gap(&mut self) -> Result<Option<Gap>, Failure> {
+        match self.folder() {
+            Some(store) => store.told_gap().await,
+            None => Ok(None),
+        }
+    }
+
+    async fn settle_choice(&mut self) -> Result<(), Failure> {
+        match self.folder() {
+            Some(store) => store.settle_choice().await,
+            None => Ok(()),
+        }
+    }
+
+    async fn choice(&mut self) -> Result<Option<Choice>, Failure> {
+        match self.folder() {
+            Some(store) => store.choice().await,
+            None => Ok(None),
+        }
+    }
+}
+
+impl Store {
+    fn folder(&mut self) -> Option<&mut FileStore> {
+        match self {
+            Self::File(store) => Some(store),
+            Self::Topic(store) => store.folder.as_mut(),
+        }
+    }
+
+    /// The connector's folder, where it has one.
+    pub(crate) fn path(&self) -> Option<std::path::PathBuf> {
+        let store = match self {
+            Self::File(store) => Some(store),
+            Self::Topic(store) => store.folder.as_ref(),
+        };
+        store.and_then(|store| store.path().parent().map(Path::to_owned))
+    }
+}

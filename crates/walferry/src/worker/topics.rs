@@ -1,0 +1,109 @@
+//! A worker whose state is in Connect's topics: when it may begin, and with what.
+
+use std::time::{Duration, Instant};
+
+use tokio::{sync::watch, task::spawn_blocking, time::sleep};
+use tracing::{info, warn};
+use walferry_engine::{Disposition, Failure, Kind};
+use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, TopicBook, Turn};
+
+/// How long workers of Kafka Connect may take to leave their group: a little more than their session lasts.
+const CONNECT_ENDS: Duration = Duration::from_secs(20);
+/// Pause before Kafka is asked again.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Everything that a worker keeps in Connect's topics.
+pub(crate) struct Opened {
+    pub(crate) book: TopicBook,
+    pub(crate) offsets: OffsetLog,
+    pub(crate) states: StateLog,
+}
+
+/// Looks at the topics, creates those that are missing, and sees to it that no Connect worker works on them.
+pub(crate) async fn prepare(topics: &ConnectTopics) -> Result<(), Failure> {
+    let begun = Instant::now();
+    loop {
+        let topics = topics.clone();
+        let looked = patiently(move || {
+            let topics = topics.clone();
+            move || {
+                topics.ensure()?;
+                topics.refuse_beside_connect()
+            }
+        });
+        match looked.await {
+            // A worker that was killed stands in its group until its session has ended.
+            Err(failure) if failure.kind == Kind::ConnectRuns && begun.elapsed() < CONNECT_ENDS => {
+                info!(reason = %failure, "waiting until Kafka Connect's workers have left their group");
+                sleep(PAUSE).await;
+            }
+            looked => return looked,
+        }
+    }
+}
+
+/// Opens the topics and reads the configurations.
+pub(crate) async fn open(topics: &ConnectTopics, is_ours: fn(&str) -> bool) -> Result<Opened, Failure> {
+    let topics = topics.clone();
+    let opened = patiently(move || {
+        let topics = topics.clone();
+        move || {
+            // A Connect may have been started while this process waited for its turn.
+            topics.refuse_beside_connect()?;
+            Ok(Opened {
+                book: TopicBook::open(&topics, is_ours)?,
+                offsets: OffsetLog::open(&topics)?,
+                states: StateLog::open(&topics)?,
+            })
+        }
+    })
+    .await?;
+    for (name, class) in opened.book.others() {
+        warn!(
+            connector = name,
+            class, "a connector of another class stands in Connect's topics: it is left as it is and does not run here"
+        );
+    }
+    Ok(opened)
+}
+
+/// Waits for the turn of this process.
+pub(crate) async fn wait_for_turn(leadership: &Leadership) {
+    let mut turn = leadership.turn();
+    // The sender lives as long as the leadership.
+    let _ = turn.wait_for(|turn| *turn != Turn::Another).await;
+}
+
+/// Waits until another process has taken over.
+pub(crate) async fn lost(mut turn: watch::Receiver<Turn>) {
+    let _ = turn.wait_for(|turn| *turn == Turn::Lost).await;
+}
+
+/// Does what waits for Kafka where that holds nobody up, and again while Kafka cannot be reached.
+async fn patiently<T, F, W>(mut work: F) -> Result<T, Failure>
+where
+    T: Send + 'static,
+    F: FnMut() -> W,
+    W: FnOnce() -> Result<T, Failure> + Send + 'static,
+{
+    let mut told = false;
+    loop {
+        let done = spawn_blocking(work()).await;
+        let done = done.unwrap_or_else(|error| Err(Failure::retry(Kind::NoThread, error.to_string())));
+        match done {
+            Ok(done) => {
+                if told {
+                    info!("Connect's topics can be used now");
+                }
+                return Ok(done);
+            }
+            Err(failure) if failure.disposition != Disposition::Retry => return Err(failure),
+            Err(failure) => {
+                if !std::mem::replace(&mut told, true) {
+                    warn!(error = %failure, "Connect's topics cannot be used yet: trying again until they can");
+                }
+            }
+        }
+        sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,115 @@
+//! What is wrong with a configuration, in the words of Kafka Connect and Debezium where they have words for it.
+
+use walferry_admin::herder::Validation;
+use walferry_config::{CONNECTOR_GROUPS, Sanitizer};
+use walferry_diagnosis::Diagnosis;
+use walferry_engine::{Failure, book::Configuration};
+use walferry_postgres::connect::{Endpoint, Purpose};
+
+use super::Herd;
+use crate::load::load_configuration;
+
+/// Properties that Kafka Connect itself checks, whose errors have another form than Debezium's.
+const OF_CONNECT: [&str; 4] = [
+    "errors.tolerance",
+    "config.action.reload",
+    "exactly.once.support",
+    "transaction.boundary",
+];
+
+impl Herd {
+    /// Reads the configuration, and where nothing is wrong with it connects to Postgres, as Debezium does.
+    pub(super) async fn find_errors(&self, configuration: Configuration) -> Validation {
+        let get = |wanted: &str| {
+            configuration
+                .iter()
+                .find(|(name, _)| name == wanted)
+                .map(|(_, text)| text.as_str())
+        };
+        let name = get("name").unwrap_or_default();
+        // Whoever only asks what is wrong need not have a name yet.
+        let shown_name = if get("name").is_none() { "unnamed" } else { name };
+        let (connector, findings) = load_configuration(shown_name, &configuration, &self.0.worker);
+        let mut validation = Validation::default();
+        if let Some(unresolved) = findings
+            .problems()
+            .find(|problem| problem.text.starts_with("cannot resolve"))
+        {
+            validation.unresolved = Some(unresolved.to_string());
+            return validation;
+        }
+        if get("name").is_some() && name.trim().is_empty() {
+            let message = format!("Invalid value {name} for configuration name: String may not be empty");
+            validation.errors.push(("name".into(), message));
+        }
+        validation.errors.extend(tasks_max(get("tasks.max")));
+        let problems = findings
+            .problems()
+            .filter(|problem| problem.place != "name" || !name.trim().is_empty());
+        validation
+            .errors
+            .extend(problems.map(|problem| (problem.place.clone(), in_words(problem, &configuration))));
+        if let Some(connector) = connector.filter(|_| validation.errors.is_empty()) {
+            let endpoint = Endpoint::new(connector.postgres);
+            if let Err(error) = endpoint.sql(Purpose::Validate).await {
+                let message = format!("Error while validating connector config: {}", Failure::chain(&error));
+                validation.errors.push(("database.hostname".into(), message));
+            }
+        }
+        validation
+    }
+}
+
+fn tasks_max(text: Option<&str>) -> Vec<(String, String)> {
+    let error = |message: String| ("tasks.max".to_owned(), message);
+    let Some(text) = text.map(str::trim) else {
+        return Vec::new();
+    };
+    match text.parse::<i32>() {
+        Ok(1..) => Vec::new(),
+        Ok(_) => vec![error(format!(
+            "Invalid value {text} for configuration tasks.max: Value must be at least 1"
+        ))],
+        Err(_) => vec![
+            error(format!(
+                "Invalid value {text} for configuration tasks.max: Not a number of type INT"
+            )),
+            error("Invalid value null for configuration tasks.max: Value must be non-null".to_owned()),
+        ],
+    }
+}
+
+fn in_words(problem: &Diagnosis, configuration: &Configuration) -> String {
+    let property = problem.place.as_str();
+    let hint = problem
+        .hint
+        .as_ref()
+        .map(|hint| format!(" ({hint})"))
+        .unwrap_or_default();
+    let text = configuration
+        .iter()
+        .find(|(name, _)| name == property)
+        .map(|(_, text)| text.as_str());
+    let secret = Sanitizer::default().is_secret(property) || text.is_some_and(|text| text.contains("${"));
+    let is_class = property.ends_with(".type")
+        && (property.starts_with("transforms.") || property.starts_with("predicates."))
+        || matches!(property, "key.converter" | "value.converter" | "header.converter");
+    if problem.text == "is required" || problem.text == "is required and must not be empty" {
+        return format!("The '{property}' value is invalid: A value is required");
+    }
+    let declared = CONNECTOR_GROUPS.iter().flat_map(|group| group.declarations);
+    let values = declared
+        .into_iter()
+        .find(|declaration| declaration.name == property)
+        .map_or(&[][..], |d| d.values);
+    match text.filter(|_| !secret) {
+        Some(text) if is_class => {
+            format!("Invalid value {text} for configuration {property}: Class {text} could not be found.{hint}")
+        }
+        Some(text) if OF_CONNECT.contains(&property) && !values.is_empty() && !values.contains(&text.trim()) => {
+            let values = values.join(", ");
+            format!("Invalid value {text} for configuration {property}: String must be one of: {values}")
+        }
+        _ => format!("The '{property}' value is invalid: it {}{hint}", problem.text),
+    }
+}

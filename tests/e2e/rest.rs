@@ -1,0 +1,310 @@
+//! The REST API, as Kafka Connect's clients use it.
+
+use serde_json::{Value, json};
+use walferry_testkit::servers::{Surroundings, Walferry, WalferryOptions, wait_for};
+use walferry_tests::rest::{self, Compare, Exchange};
+
+use crate::{
+    outbox::Outbox,
+    world::{self, World},
+};
+
+/// A worker without a connector.
+fn worker(world: &World, name: &str, lines: &[&str]) -> Walferry {
+    let options = WalferryOptions {
+        name: name.into(),
+        config: serde_json::Map::new(),
+        worker: lines.iter().map(ToString::to_string).collect(),
+        bootstrap: world.kafka.bootstrap(),
+        env: Vec::new(),
+    };
+    let surroundings = Surroundings {
+        is_worker: true,
+        ..Surroundings::default()
+    };
+    let walferry = Walferry::start_in(options, surroundings);
+    wait_for("the REST API to answer", || walferry.get("/connectors"));
+    walferry
+}
+
+/// What differs between any two workers, and between two runs of one.
+fn masked(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            // Walferry stores it with a snapshot, too.
+            let members = members
+                .iter()
+                .filter(|(name, _)| *name != "lsn_proc")
+                .map(|(name, value)| {
+                    let is_own = matches!(
+                        name.as_str(),
+                        "worker_id"
+                            | "version"
+                            | "commit"
+                            | "kafka_cluster_id"
+                            | "last_modified"
+                            | "database.port"
+                            | "database.dbname"
+                    );
+                    // What an offset holds beside its members' names: positions and times.
+                    let is_number =
+                        value.is_number() && (name.starts_with("lsn") || name == "txId" || name == "ts_usec");
+                    let value = if is_own || is_number {
+                        Value::from("*")
+                    } else {
+                        masked(value)
+                    };
+                    (name.clone(), value)
+                });
+            members.collect()
+        }
+        Value::Array(items) => items.iter().map(masked).collect(),
+        other => other.clone(),
+    }
+}
+
+fn headers(exchange: &Exchange) -> Vec<(String, String)> {
+    let headers = exchange.headers.iter().map(|(name, value)| {
+        let value = match name.as_str() {
+            // The port differs.
+            "location" => value.split_once("/connectors").map_or("", |(_, path)| path).to_owned(),
+            _ => value.clone(),
+        };
+        (name.clone(), value)
+    });
+    headers.collect()
+}
+
+/// How an answer differs from Kafka Connect's, if it does.
+fn difference(compare: Compare, expected: &Exchange, answer: &Exchange) -> Option<String> {
+    let differs = |what: &str| {
+        Some(format!(
+            "{}: {what}\n  Connect:  {expected:?}\n  Walferry: {answer:?}",
+            expected.ask
+        ))
+    };
+    if expected.status != answer.status {
+        return differs("another status");
+    }
+    let message = |exchange: &Exchange| exchange.body["message"].as_str().map(ToOwned::to_owned);
+    let first_line =
+        |exchange: &Exchange| message(exchange).and_then(|text| text.lines().next().map(ToOwned::to_owned));
+    match compare {
+        Compare::Status => None,
+        Compare::Shape | Compare::FirstLine
+            if message(answer).is_none_or(|text| text.is_empty())
+                || answer.body["error_code"] != expected.body["error_code"] =>
+        {
+            differs("no error with a text")
+        }
+        Compare::FirstLine if first_line(expected) != first_line(answer) => differs("another first line"),
+        Compare::Shape | Compare::FirstLine => None,
+        // With 405 Walferry names the methods that there are, as HTTP wants it; Connect does not.
+        Compare::All if answer.status != 405 && headers(expected) != headers(answer) => differs("other headers"),
+        Compare::All if masked(&expected.body) != masked(&answer.body) => differs("another body"),
+        Compare::All => None,
+    }
+}
+
+#[test]
+fn requests_are_answered_as_kafka_connect_answered_them() {
+    let world = world::shared();
+    let database = world.postgres.database("rest");
+    database
+        .sql()
+        .run("create table orders (id bigint primary key, note text); insert into orders values (1, 'a'), (2, null)");
+    let mut walferry = worker(&world, "rest", &["offset.flush.interval.ms=200"]);
+    let surroundings = rest::Surroundings {
+        rest: walferry.port(),
+        port: database.port(),
+        database: database.name().to_owned(),
+    };
+    let (requests, recorded) = (rest::requests(), rest::recorded());
+    assert_eq!(
+        requests.len(),
+        recorded.len(),
+        "record them again: `cargo xtask golden record-rest`"
+    );
+    let mut differences = Vec::new();
+    for (request, expected) in requests.iter().zip(&recorded) {
+        assert_eq!(
+            request.ask, expected.ask,
+            "record them again: `cargo xtask golden record-rest`"
+        );
+        let answer = surroundings.ask(request);
+        differences.extend(difference(request.compare, expected, &answer));
+    }
+    assert!(
+        differences.is_empty(),
+        "{} of {} differ:\n{}",
+        differences.len(),
+        requests.len(),
+        differences.join("\n")
+    );
+    assert_eq!(walferry.terminate(), Some(0));
+}
+
+#[test]
+fn connectors_that_came_over_rest_outlast_the_process_as_they_were_wanted() {
+    let world = world::shared();
+    let (one, two) = (
+        Outbox::new(&world, "rest_kept_one"),
+        Outbox::new(&world, "rest_kept_two"),
+    );
+    let mut walferry = worker(&world, "rest_kept", &[]);
+    for (name, outbox, state) in [("one", &one, "RUNNING"), ("two", &two, "STOPPED")] {
+        let body = json!({ "name": name, "config": outbox.config(), "initial_state": state });
+        let answer = walferry.send("POST", "/connectors", &body).expect("an answer");
+        assert_eq!(answer.status, 201, "{}", answer.body);
+    }
+    one.wait_until_streaming(&mut walferry);
+    one.insert("k", 1, 3);
+    world.kafka.wait_for_records(&one.topic("order"), 3);
+    walferry.kill();
+    one.insert("k", 4, 5);
+    walferry.start_again();
+    one.wait_until_streaming(&mut walferry);
+    let records = world.kafka.wait_for_records(&one.topic("order"), 5);
+    crate::outbox::assert_runs(&records, &["k"], 5);
+    let status = |name: &str| {
+        walferry
+            .get(&format!("/connectors/{name}/status"))
+            .expect("an answer")
+            .json()
+    };
+    assert_eq!(status("two")["connector"]["state"], "STOPPED");
+    assert_eq!(two.database.streams(), 0);
+
+    // Offsets of the stopped one are written over REST, and the connector goes on from there.
+    let answer = walferry.ask("PUT", "/connectors/one/stop").expect("an answer");
+    assert_eq!(answer.status, 204);
+    let before = walferry.get("/connectors/one/offsets").expect("an answer").json();
+    let answer = walferry
+        .send("PATCH", "/connectors/one/offsets", &before)
+        .expect("an answer");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(
+        walferry.get("/connectors/one/offsets").expect("an answer").json(),
+        before
+    );
+    assert_eq!(
+        walferry.ask("PUT", "/connectors/one/resume").expect("an answer").status,
+        202
+    );
+    one.wait_until_streaming(&mut walferry);
+    one.insert("k", 6, 6);
+    world.kafka.wait_for_records(&one.topic("order"), 6);
+    for name in ["one", "two"] {
+        assert_eq!(
+            walferry
+                .ask("DELETE", &format!("/connectors/{name}"))
+                .expect("an answer")
+                .status,
+            204
+        );
+    }
+    wait_for("the slot to be free", || (one.database.streams() == 0).then_some(()));
+    assert_eq!(walferry.get("/connectors").expect("an answer").body, "[]");
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+/// A file is the truth about its connector; over REST it can be read, and its connector can be steered.
+#[test]
+fn a_connector_of_a_file_is_read_only_over_rest_and_others_come_beside_it() {
+    let world = world::shared();
+    let (file, other) = (Outbox::new(&world, "rest_file"), Outbox::new(&world, "rest_beside"));
+    let mut walferry = file.start_with(file.config_with([("tasks.max", "1"), ("database.password", "${env:HOME}")]));
+    let config = walferry.get("/connectors/rest_file/config").expect("an answer").json();
+    assert_eq!(config["database.password"], "${env:HOME}", "as it was written");
+    let mut changed = config.clone();
+    changed["poll.interval.ms"] = "7".into();
+    for (method, path, body, code) in [
+        ("PUT", "/connectors/rest_file/config", &changed, 403),
+        ("PUT", "/connectors/rest_file/config", &config, 200),
+        ("DELETE", "/connectors/rest_file", &Value::Null, 403),
+    ] {
+        let answer = walferry.send(method, path, body).expect("an answer");
+        assert_eq!(answer.status, code, "{method} {path}: {}", answer.body);
+        assert!(
+            code == 200 || answer.body.contains("connector.json"),
+            "it names the file: {}",
+            answer.body
+        );
+    }
+    let answer = walferry
+        .send("PUT", "/connectors/other/config", &Value::Object(other.config()))
+        .expect("an answer");
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    other.wait_until_streaming(&mut walferry);
+    other.insert("k", 1, 2);
+    world.kafka.wait_for_records(&other.topic("order"), 2);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+#[test]
+fn a_password_opens_what_its_user_may() {
+    let world = world::shared();
+    let users = walferry_testkit::servers::folder("users").join("users.properties");
+    std::fs::write(
+        &users,
+        "ops=s3cret\neyes=sha256:6ca13d52ca70c883e0f0bb101e425a89e8624de51db2d2392593af6a84118090,read\n",
+    )
+    .unwrap();
+    let tokens = users.with_file_name("tokens");
+    std::fs::write(&tokens, "scraper-token\n").unwrap();
+    let lines = [
+        format!("walferry.rest.users.file={}", users.display()),
+        format!("walferry.rest.tokens.file={}", tokens.display()),
+        "response.http.headers.config=add X-Frame-Options: DENY".to_owned(),
+    ];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let options = WalferryOptions {
+        name: "doors".into(),
+        config: serde_json::Map::new(),
+        worker: lines.iter().map(ToString::to_string).collect(),
+        bootstrap: world.kafka.bootstrap(),
+        env: Vec::new(),
+    };
+    let surroundings = Surroundings {
+        is_worker: true,
+        ..Surroundings::default()
+    };
+    let walferry = Walferry::start_in(options, surroundings);
+    wait_for("the endpoint to answer", || {
+        walferry.get("/health").filter(|answer| answer.status == 200)
+    });
+    let api = rest::Surroundings {
+        rest: walferry.port(),
+        port: 0,
+        database: String::new(),
+    };
+    let ask = |ask: &str, authorization: Option<&str>| {
+        let header = authorization.map(|text| ("Authorization".to_owned(), text.to_owned()));
+        let request = rest::Request {
+            ask: ask.into(),
+            until: None,
+            headers: header.into_iter().collect(),
+            body: None,
+            compare: Compare::All,
+        };
+        api.ask(&request).status
+    };
+    // ops:s3cret, eyes:abc123, ops:wrong
+    let (ops, eyes, wrong) = ("Basic b3BzOnMzY3JldA==", "Basic ZXllczphYmMxMjM=", "Basic b3BzOndyb25n");
+    let cases = [
+        ("GET /connectors", None, 401),
+        ("GET /connectors", Some(wrong), 401),
+        ("GET /connectors", Some(eyes), 200),
+        ("GET /ui", None, 401),
+        ("PUT /connectors/x/pause", Some(eyes), 403),
+        ("DELETE /connectors/x", Some(eyes), 403),
+        ("PUT /connectors/x/pause", Some(ops), 404),
+        ("GET /metrics", Some("Bearer scraper-token"), 200),
+        ("GET /connectors", Some("Bearer scraper-token"), 401),
+        ("GET /health", None, 200),
+    ];
+    for (request, authorization, code) in cases {
+        assert_eq!(ask(request, authorization), code, "{request} {authorization:?}");
+    }
+    assert!(!walferry.output().contains("s3cret"), "{}", walferry.output());
+}

@@ -1,0 +1,172 @@
+//! Requests to Kafka Connect's REST API, and what a worker answered.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use walferry_testkit::servers::wait_for;
+
+/// One of the requests of `tests/rest/requests.toml`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Method and path.
+    pub ask: String,
+    /// What to wait for before: a path, and a text of its answer.
+    pub until: Option<(String, String)>,
+    /// Headers beside Host.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// Body, sent as it stands.
+    pub body: Option<String>,
+    /// How much of the answer has to be the same.
+    #[serde(default)]
+    pub compare: Compare,
+}
+
+/// How much of an answer is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compare {
+    /// Everything but ids, versions and times.
+    #[default]
+    All,
+    /// The status alone.
+    Status,
+    /// The status, and that there is an error with a text.
+    Shape,
+    /// The same, with the first line of the text.
+    #[serde(rename = "first line")]
+    FirstLine,
+}
+
+/// What a worker answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exchange {
+    /// Method and path of the request.
+    pub ask: String,
+    /// Status code.
+    pub status: u16,
+    /// Those headers that clients look at.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// The body: JSON where it is, else text.
+    pub body: Value,
+}
+
+/// What the texts of requests stand for.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// Port of the REST API.
+    pub rest: u16,
+    /// Port of Postgres.
+    pub port: u16,
+    /// Database.
+    pub database: String,
+}
+
+/// How long a state has to last.
+const SETTLES: Duration = Duration::from_millis(500);
+
+/// The headers that are kept.
+const HEADERS: [&str; 3] = ["content-type", "location", "allow"];
+
+/// The folder of requests and answers.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("rest")
+}
+
+/// All requests, in order.
+pub fn requests() -> Vec<Request> {
+    #[derive(Deserialize)]
+    struct File {
+        request: Vec<Request>,
+    }
+    let text = fs::read_to_string(folder().join("requests.toml")).expect("the requests can be read");
+    toml::from_str::<File>(&text).expect("the requests are TOML").request
+}
+
+/// What Kafka Connect answered to them.
+pub fn recorded() -> Vec<Exchange> {
+    let text = fs::read_to_string(folder().join("recorded.jsonl")).expect("the answers can be read");
+    let exchanges = text.lines().map(|line| serde_json::from_str(line).expect("an answer"));
+    exchanges.collect()
+}
+
+impl Surroundings {
+    /// Asks one request, after what it waits for has come.
+    pub fn ask(&self, request: &Request) -> Exchange {
+        if let Some((path, text)) = &request.until {
+            let holds = || {
+                let answer = self.send("GET", path, &BTreeMap::new(), None)?;
+                answer.body.to_string().contains(text.as_str()).then_some(())
+            };
+            // Also a little later: what was asked before may not have begun at the first look.
+            wait_for(&format!("{path} to hold {text}"), || {
+                holds()?;
+                thread::sleep(SETTLES);
+                holds()
+            });
+        }
+        let (method, path) = request.ask.split_once(' ').expect("a method and a path");
+        let body = request.body.as_ref().map(|body| self.fill_in(body));
+        // Connect answers 409 while it rebalances, and clients ask again.
+        wait_for(&request.ask, || {
+            let answer = self.send(method, path, &request.headers, body.as_deref())?;
+            let rebalances = answer.status == 409 && answer.body.to_string().contains("momentarily");
+            (!rebalances).then_some(answer)
+        })
+    }
+
+    fn fill_in(&self, text: &str) -> String {
+        let config = format!(
+            r#""connector.class": "io.debezium.connector.postgresql.PostgresConnector", "database.hostname": "127.0.0.1",
+            "database.port": "{}", "database.user": "postgres", "database.dbname": "{}", "plugin.name": "pgoutput",
+            "table.include.list": "public.orders""#,
+            self.port, self.database
+        );
+        text.replace("@CONFIG@", &config)
+    }
+
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &BTreeMap<String, String>,
+        body: Option<&str>,
+    ) -> Option<Exchange> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.rest)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(100))).ok()?;
+        // Version 1.0: the body is not chunked and ends with the connection.
+        let mut head = format!("{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n", self.rest);
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        if body.is_some() && !headers.contains_key("Content-Type") {
+            head += "Content-Type: application/json\r\n";
+        }
+        let body = body.unwrap_or_default();
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let mut lines = head.lines();
+        let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+        let headers = lines.filter_map(|line| line.split_once(": "));
+        let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
+        Some(Exchange {
+            ask: format!("{method} {path}"),
+            status,
+            headers: headers.filter(|(name, _)| HEADERS.contains(&name.as_str())).collect(),
+            body: serde_json::from_str(body).unwrap_or_else(|_| Value::from(body)),
+        })
+    }
+}
