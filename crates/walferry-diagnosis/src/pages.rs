@@ -485,16 +485,7 @@ kinds! {
         "A setting of Kafka or of a topic may cause trouble",
         "`walferry check` has looked at the brokers and the topics and has found something that works today and may not always.",
         "Read the message, and run the command that the hint shows if you agree.";
-    "WF0518" ConnectTopic "connect_topic" SETUP,
-        "One of Connect's topics cannot be used",
-        "A worker keeps its connectors, offsets and states in the topics that `config.storage.topic`, `offset.storage.topic` and \
-         `status.storage.topic` name. One of them cannot be created, read or written, or would lose what is written to it.",
-        "Correct the topic as the hint says. Each has to be compacted, and the one for configurations has one partition.";
-    "WF0519" ConnectRuns "connect_runs" SETUP,
-        "Kafka Connect still works on the topics",
-        "Workers of Kafka Connect are members of the group that the topics belong to. Two would write offsets for one connector.",
-        "Stop the workers of Connect first, or move single connectors with `walferry offsets import`.";
-    "WF0520" SignalsUnread "signals" None,
+    "WF0518" SignalsUnread "signals" None,
         "Signals cannot be read from Kafka",
         "The topic of `signal.kafka.topic` cannot be read. Signals of other channels and the stream go on, and the topic is tried again.",
         "Look whether the topic exists, and whether `signal.kafka.bootstrap.servers` and `signal.consumer.*` are right.";
@@ -591,15 +582,7 @@ kinds! {
         "Something stands in the way of a start",
         "`walferry check` has found what would stop a start. Each obstacle has a line and a code of its own.",
         "Remove the obstacles, and run `walferry check` again.";
-    "WF0711" TurnLost "turn_lost" GAVE_UP,
-        "Another Walferry works on Connect's topics now",
-        "The brokers have not heard of this process for longer than 10 seconds, and have given its turn to another one.",
-        "Start it again: it waits until it is its turn. Look at what held it up: the network, or a machine without time for it.";
-    "WF0712" NothingToRun "nothing_to_run" SETUP,
-        "Nothing is given to run or to check",
-        "Neither a connector nor a worker is given.",
-        "Give a connector with `--config FILE`, or a worker with `--worker FILE`.";
-    "WF0713" SignalNotGiven "signal_not_given" SETUP,
+    "WF0711" SignalNotGiven "signal_not_given" SETUP,
         "The signal was not given",
         "The connector that runs did not take the signal, or its admin endpoint does not answer.",
         "Follow the hint. `GET /connectors` lists the connectors that run.";
