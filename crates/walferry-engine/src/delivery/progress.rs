@@ -104,8 +104,6 @@ pub struct Progress {
     room: Condvar,
     /// Signalled when there is something to store that was not there before, or when something has failed.
     pub(crate) changed: Notify,
-    /// Signalled when nothing is under way any more, or when waiting is over. One task waits for it: the end of a session.
-    pub(crate) emptied: Notify,
     /// Commit in Postgres to acknowledgement by Kafka.
     latency: Arc<Latency>,
 }
@@ -134,7 +132,6 @@ impl Progress {
             }),
             room: Condvar::new(),
             changed: Notify::new(),
-            emptied: Notify::new(),
             latency: Arc::default(),
         }
     }
@@ -221,13 +218,6 @@ impl Progress {
         if state.ledger.in_flight_bytes() <= state.window.enough() {
             self.room.notify_one();
         }
-        self.tell_emptied(&state);
-    }
-
-    fn tell_emptied(&self, state: &State) {
-        if state.ledger.in_flight() == 0 {
-            self.emptied.notify_one();
-        }
     }
 
     /// Place of the change that an unsettled record comes from.
@@ -241,7 +231,6 @@ impl Progress {
         let mut state = self.lock();
         state.ledger.withdraw(sequence);
         state.window.withdrawn(sequence);
-        self.tell_emptied(&state);
     }
 
     /// A record will not be delivered; neither will what is behind it, by this producer.
@@ -251,7 +240,6 @@ impl Progress {
         state.failure.get_or_insert(failure);
         self.room.notify_one();
         self.changed.notify_one();
-        self.emptied.notify_one();
     }
 
     /// Ends all waiting.
@@ -259,7 +247,6 @@ impl Progress {
         self.lock().stopping = true;
         self.room.notify_one();
         self.changed.notify_one();
-        self.emptied.notify_one();
     }
 
     /// Whether waiting is over.

@@ -59,6 +59,8 @@ use crate::{
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long the last status update may take, and how long an orderly stop waits for the producer to be closed.
 const CLOSE: Duration = Duration::from_secs(5);
+/// How often the end of a session looks whether everything is delivered.
+const LOOK: Duration = Duration::from_millis(2);
 /// Share of the memory in flight that frames may hold: a quarter, as a record is larger than its frame.
 const FRAMES_SHARE: usize = 4;
 
@@ -374,9 +376,6 @@ impl<F: Future> Task<F> {
 /// Everything read is delivered; or nothing will be any more.
 async fn drained(progress: &Progress, chunks: &ChunkSender) {
     while !progress.is_over() && (progress.in_flight().0 > 0 || !chunks.is_empty()) {
-        tokio::select! {
-            () = progress.emptied.notified() => {}
-            () = chunks.emptied(), if !chunks.is_empty() => {}
-        }
+        sleep(LOOK).await;
     }
 }
