@@ -8,6 +8,7 @@ use crate::finding::Findings;
 use crate::property::{Group, Property, Support};
 use crate::provider::{Lookup, Providers};
 use crate::reader::{Options, Reader};
+use crate::sanitize::may_be_shown;
 use crate::{choices, properties};
 
 /// What all connectors of a process share. Its default is that of a process without a worker file.
@@ -311,12 +312,9 @@ fn extensions(reader: &mut Reader<'_>) -> bool {
     let classes = reader.get(&EXTENSIONS);
     let is_basic = |class: &&String| class.rsplit('.').next() == Some(BASIC_AUTH);
     for class in classes.iter().filter(|class| !is_basic(class)) {
-        // The name may come from a config provider.
-        let shown = if reader.options().is_secret(EXTENSIONS.name()) {
-            "a class"
-        } else {
-            class.as_str()
-        };
+        // The name may come from a config provider, or be no name of a class.
+        let hidden = reader.options().is_secret(EXTENSIONS.name()) || !may_be_shown("class", &[], class);
+        let shown = if hidden { "a class" } else { class.as_str() };
         let message = format!("names {shown}, which is Java code that Walferry does not load; it has no effect");
         reader
             .warning(EXTENSIONS.name(), message)

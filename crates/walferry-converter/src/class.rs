@@ -405,9 +405,7 @@ mod tests {
                 "Json",
                 &[("schemas.enable", "no")],
                 false,
-                &[
-                    "value.converter.schemas.enable is \"no\", which is not true or false (leave it out for the default, true)",
-                ],
+                &["value.converter.schemas.enable is \"no\", which is not true or false (write false)"],
             ),
             (
                 "Json",

@@ -616,7 +616,7 @@ mod tests {
         let nullable = target(&[("a", true)], false);
         assert_eq!(
             nullable.chunk(Some(&key(&[Some("1")])), &key(&[None]), 10),
-            r#"COPY (SELECT "a" FROM "public"."t" WHERE (("a" IS NULL OR "a" > CAST('1' AS integer))) AND NOT ((false)) ORDER BY "a" FETCH FIRST 10 ROWS WITH TIES) TO STDOUT"#
+            r#"COPY (SELECT "a" FROM "public"."t" WHERE ((("a" IS NULL OR "a" > CAST('1' AS integer)))) AND NOT ((false)) ORDER BY "a" FETCH FIRST 10 ROWS WITH TIES) TO STDOUT"#
         );
     }
 }

@@ -4,6 +4,7 @@ use super::filters::Filter;
 use crate::property::{Declaration, Group, Property, Support};
 use crate::reader::{Options, Reader};
 use crate::regex::RegexList;
+use crate::sanitize::may_be_shown;
 use crate::{choices, properties};
 
 use super::framework::names;
@@ -142,9 +143,12 @@ fn one(outer: &mut Reader<'_>, name: String) -> Option<ReselectColumns> {
                 "leave the name out of post.processors; there is one class,",
             ),
         };
-        outer
-            .problem(&options.full_name("type"), message)
-            .hint(format!("{hint} {RESELECT}"));
+        // A password that stands in the list by mistake does not look like a name.
+        let place = match may_be_shown("string", &[], &name) {
+            true => options.full_name("type"),
+            false => format!("{}.<name>.type", NAMES.name()),
+        };
+        outer.problem(&place, message).hint(format!("{hint} {RESELECT}"));
         return None;
     }
     let mut reader = Reader::new(&options, reselect::DECLARATIONS);
