@@ -137,13 +137,12 @@ impl Loggers for Levels {
 
 /// The level of what no directive names.
 fn root_level(directives: &str) -> &str {
-    let plain = directives
+    let mut plain = directives
         .split(',')
         .map(str::trim)
         .filter(|directive| !directive.contains(['=', '[']));
     plain
-        .filter(|word| LEVELS.iter().any(|(name, _)| name.eq_ignore_ascii_case(word)))
-        .last()
+        .rfind(|word| LEVELS.iter().any(|(name, _)| name.eq_ignore_ascii_case(word)))
         .unwrap_or("error")
 }
 

@@ -687,7 +687,8 @@ mod tests {
             ((*path).to_owned(), methods)
         });
         let mut there: Vec<_> = there.collect();
-        (told.sort(), there.sort());
+        told.sort();
+        there.sort();
         assert_eq!(told, there);
     }
 

@@ -137,7 +137,7 @@ fn hex(bytes: &[u8]) -> String {
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
-    if digits.len() % 2 > 0 {
+    if !digits.len().is_multiple_of(2) {
         return None;
     }
     let digit = |digit: u8| char::from(digit).to_digit(16);

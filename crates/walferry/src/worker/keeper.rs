@@ -27,10 +27,10 @@ pub(super) async fn keep(herd: Herd, name: String, mut told: watch::Receiver<Opt
         let version = *told.borrow_and_update();
         let started = match version {
             // What came after it is told, too.
-            Some(version) => match herd.find(&name).filter(|connector| connector.version == version) {
-                Some(connector) => Some(start(&herd, &name, &connector)),
-                None => None,
-            },
+            Some(version) => {
+                let current = herd.find(&name).filter(|connector| connector.version == version);
+                current.map(|connector| start(&herd, &name, &connector))
+            }
             None => None,
         };
         if told.changed().await.is_err() {
