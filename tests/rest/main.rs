@@ -3,7 +3,7 @@
 use std::fs;
 
 use walferry_testkit::servers::{Connect, Kafka, Postgres};
-use walferry_tests::rest::{Surroundings, folder, requests};
+use walferry_tests::rest::{Surroundings, folder, requests, without_documentation};
 
 fn main() {
     let (postgres, kafka) = (Postgres::start(), Kafka::start());
@@ -26,7 +26,8 @@ fn main() {
     };
     let mut lines = String::new();
     for request in requests() {
-        let answer = surroundings.ask(&request);
+        let mut answer = surroundings.ask(&request);
+        without_documentation(&mut answer.body);
         lines += &serde_json::to_string(&answer).expect("an answer is JSON");
         lines.push('\n');
         fs::write(folder().join("recorded.jsonl"), &lines).expect("the answers can be written");
