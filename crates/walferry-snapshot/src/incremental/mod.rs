@@ -146,6 +146,10 @@ pub struct Incremental {
     stops: Vec<String>,
     /// Rows of the table that were read so far.
     rows: u64,
+    /// Those of them that lie in the window.
+    unsent: u64,
+    /// Whether the next chunk is one that was told already, and whose rows were read too early.
+    repeats: bool,
     /// The table that was read last.
     current: Option<String>,
     awaited: Awaited,
@@ -465,6 +469,9 @@ impl Incremental {
         if mem::take(&mut self.is_stale) {
             effects.push(Effect::ClearWindow);
             self.end.clone_from(&self.sent);
+            // They are counted and told once.
+            self.rows -= self.unsent;
+            self.repeats = true;
         } else {
             effects.push(Effect::SendWindow);
             if self.sent != self.end {
@@ -472,6 +479,7 @@ impl Incremental {
                 self.has_changed = true;
             }
         }
+        self.unsent = 0;
         self.read(id, effects);
     }
 
@@ -574,14 +582,17 @@ impl Incremental {
                     self.has_changed = true;
                 }
                 self.rows += rows;
+                self.unsent += rows;
                 self.is_stale |= stale;
                 if rows > 0 {
                     self.end = last;
-                    let end = self.end.as_ref().map(Key::told).unwrap_or_default();
-                    let maximum = self.maximum.as_ref().map(Key::told).unwrap_or_default();
-                    self.notify(effects, |ids, of| {
-                        Notification::in_progress(ids, of, &table, maximum, end)
-                    });
+                    if !mem::take(&mut self.repeats) {
+                        let end = self.end.as_ref().map(Key::told).unwrap_or_default();
+                        let maximum = self.maximum.as_ref().map(Key::told).unwrap_or_default();
+                        self.notify(effects, |ids, of| {
+                            Notification::in_progress(ids, of, &table, maximum, end)
+                        });
+                    }
                     self.ask_to_close(effects);
                     return;
                 }
@@ -617,6 +628,7 @@ impl Incremental {
     fn next(&mut self, effects: &mut Vec<Effect>) {
         self.queue.pop_front();
         (self.end, self.sent, self.maximum) = (None, None, None);
+        (self.unsent, self.repeats) = (0, false);
         self.has_changed = true;
         if !self.is_running() {
             effects.push(Effect::Info("the incremental snapshot is complete".to_owned()));

@@ -211,6 +211,20 @@ fn rows_that_may_be_older_than_the_stream_are_read_again() {
     driven.close();
     assert_eq!((driven.sent, driven.cleared), (1, 2));
     assert_eq!(driven.chunk().after, Some(key(10)));
+    driven.rows(10, 20);
+    driven.close();
+    driven.rows(0, 0);
+    assert_eq!(
+        driven.told,
+        [
+            "STARTED public.a",
+            "IN_PROGRESS public.a public.a 25 10",
+            "IN_PROGRESS public.a public.a 25 20",
+            "TABLE_SCAN_COMPLETED public.a public.a 20 SUCCEEDED",
+            "COMPLETED",
+        ],
+        "rows are counted and told once, however often they are read"
+    );
 }
 
 #[test]
