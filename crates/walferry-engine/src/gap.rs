@@ -6,7 +6,7 @@ use walferry_pgoutput::Lsn;
 
 use crate::{
     failure::{Disposition, Failure},
-    published::{lsn_text, lsn_text_option},
+    published::{Published, lsn_text, lsn_text_option},
 };
 
 /// Kind of the failure when the server has said in the stream that it cannot send changes.
@@ -41,13 +41,26 @@ pub struct Gap {
     /// Where the server was when the gap was last met.
     #[serde(with = "lsn_text")]
     pub seen: Lsn,
+    /// Position of the stored look at the publication, with which later looks are compared. A choice that is carried out stores
+    /// another one: it must not be carried out twice, where the process ended before it had removed the choice.
+    #[serde(default, with = "lsn_text_option", skip_serializing_if = "Option::is_none")]
+    pub compared_with: Option<Lsn>,
+    /// What the publication held when the gap was last met. `None` when there was no publication.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Published>,
 }
 
 /// What a person wants to be done about a gap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// [`Gap::after_commit`] of the gap that was shown.
     pub after_commit: Option<u64>,
+    /// [`Gap::compared_with`] of the gap that was shown.
+    #[serde(default, with = "lsn_text_option", skip_serializing_if = "Option::is_none")]
+    pub compared_with: Option<Lsn>,
+    /// [`Gap::published`] of the gap that was shown. The choice does not hold for what the publication has lost since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Published>,
     /// What to do.
     pub way: Way,
 }
@@ -78,6 +91,16 @@ impl Failure {
 }
 
 impl Gap {
+    /// What a person wants to be done about the gap as it is shown here.
+    pub fn choose(&self, way: Way) -> Choice {
+        Choice {
+            after_commit: self.after_commit,
+            compared_with: self.compared_with,
+            published: self.published.clone(),
+            way,
+        }
+    }
+
     /// The failure that it was told with, where the next look does not find it again.
     pub(crate) fn again(&self) -> Option<Failure> {
         self.stays.then(|| Failure::retry(CHANGED, self.what.clone()))

@@ -31,8 +31,8 @@ pub fn gap(data_dir: &Path, connector: &str) -> Result<Option<Gap>, Error> {
 ///
 /// # Errors
 /// The folder is not there, or cannot be written.
-pub fn choose(data_dir: &Path, connector: &str, choice: Choice) -> Result<(), Error> {
-    write(&Folder::path_of(data_dir, connector), CHOICE, &choice)
+pub fn choose(data_dir: &Path, connector: &str, choice: &Choice) -> Result<(), Error> {
+    write(&Folder::path_of(data_dir, connector), CHOICE, choice)
 }
 
 /// Removes the gap and the choice. They no longer apply if the offset before the gap is replaced by another one.
@@ -101,7 +101,7 @@ fn remove(path: PathBuf) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use walferry_engine::{gap::Way, store::OffsetStore as _};
+    use walferry_engine::{gap::Way, published::Published, store::OffsetStore as _};
     use walferry_pgoutput::Lsn;
     use walferry_record::SourcePartition;
 
@@ -125,17 +125,18 @@ mod tests {
             from: Lsn(0x10),
             to: Some(Lsn(0x1_0000_0020)),
             after_commit: Some(7),
+            published: Some(Published {
+                tables: [(16_391, 16_400)].into(),
+                ..Published::default()
+            }),
             ..Gap::default()
         };
         store.tell_gap(Some(&told)).await.unwrap();
         assert_eq!(gap(dir.path(), "or ders").unwrap(), Some(told.clone()));
-        let choice = Choice {
-            after_commit: told.after_commit,
-            way: Way::Snapshot,
-        };
-        choose(dir.path(), "or ders", choice).unwrap();
+        let choice = told.choose(Way::Snapshot);
+        choose(dir.path(), "or ders", &choice).unwrap();
         assert!(is_chosen(dir.path(), "or ders"));
-        assert_eq!(store.choice().await, Ok(Some(choice)));
+        assert_eq!(store.choice().await, Ok(Some(choice.clone())));
         // What is told again says nothing about the choice.
         store.tell_gap(Some(&told)).await.unwrap();
         assert_eq!(store.choice().await, Ok(Some(choice)));

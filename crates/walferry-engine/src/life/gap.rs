@@ -6,7 +6,7 @@
 
 use std::{
     pin::pin,
-    sync::{Mutex, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
     time::Duration,
 };
 use walferry_diagnosis::Kind;
@@ -184,6 +184,10 @@ where
                 || failure.kind == CHANGED
                 || mended.is_some_and(|failure| failure.kind == CHANGED),
             seen,
+            compared_with: stored
+                .as_ref()
+                .and_then(|offset| Some(offset.publication.as_ref()?.lsn)),
+            published: look.as_ref().and_then(|look| look.published.as_deref().cloned()),
         };
         Ok(Finding {
             // One that was renamed is to get its name back.
@@ -249,6 +253,18 @@ where
         }
     }
 
+    /// What the publication has lost since the person was shown the gap. Changes that are missing because of it were not shown, and a
+    /// choice may lie in the folder for a long time before a connector starts and finds it.
+    async fn lost_since(&mut self, choice: &Choice) -> Result<Option<Failure>, Failure> {
+        let Some(shown) = choice.published.clone() else {
+            // There was no publication, and the person knew that all changes were missing.
+            return Ok(None);
+        };
+        let tables = self.settings.tables.clone();
+        let look = self.source.control().published(Some(Arc::new(shown)), tables).await?;
+        Ok(look.and_then(|look| look.gap))
+    }
+
     async fn carry_out(&mut self, choice: Choice, finding: Finding, gaps: &Gaps) -> Result<(), Failure> {
         let Finding {
             stored,
@@ -259,8 +275,9 @@ where
             ..
         } = finding;
         let policy = self.settings.snapshot;
+        let lost = self.lost_since(&choice).await?;
         let refused = match (choice.way, gap.to) {
-            _ if choice.after_commit != gap.after_commit => {
+            _ if (choice.after_commit, choice.compared_with) != (gap.after_commit, gap.compared_with) => {
                 Some("it was meant for another gap than the one that the connector is at now".to_owned())
             }
             // It may have been there when the gap's end was found, and be gone again.
@@ -272,7 +289,9 @@ where
                 "`snapshot.mode` reads no existing rows: set it to `initial` or `when_needed`, start again, and choose once more"
                     .to_owned(),
             ),
-            _ => None,
+            _ => lost.map(|what| {
+                format!("{what}: that was after the gap was shown. Look at the gap as it is now, and choose once more")
+            }),
         };
         if let Some(why) = refused {
             warn!(reason = why, "the choice of `walferry offsets skip-gap` is refused");

@@ -1,4 +1,5 @@
 //! Runs by seed. A run that fails tells its seed; `WALFERRY_SIM_SEED=<seed>` runs that one alone, and tells what happened.
+//! `WALFERRY_SIM_TIMES=10` runs ten times as many.
 
 use std::{ops::Range, time::Duration};
 
@@ -14,6 +15,8 @@ use crate::{
 
 /// Names the seed that is to be run alone.
 const SEED: &str = "WALFERRY_SIM_SEED";
+/// How many times as many seeds are run: a search that is wider than what each change needs.
+const TIMES: &str = "WALFERRY_SIM_TIMES";
 /// How much of what happened is told of a run that fails.
 const TOLD: usize = 60;
 
@@ -29,7 +32,8 @@ impl Runs {
     /// Runs these seeds, and tells of the first that fails. `run` is told the moment.
     fn each(self, seeds: Range<u64>, run: impl AsyncFn(&mut World, u64)) {
         let only = std::env::var(SEED).ok().map(|seed| seed.parse().expect("a number"));
-        let seeds = only.map_or(seeds, |seed: u64| seed..seed + 1);
+        let times: u64 = std::env::var(TIMES).map_or(1, |times| times.parse().expect("a number"));
+        let seeds = only.map_or(seeds.start..seeds.end * times, |seed: u64| seed..seed + 1);
         for seed in seeds {
             let faults = self.one(seed, &run, false).0;
             if !faults.is_empty() || only.is_some() {
@@ -313,6 +317,25 @@ fn what_the_publication_left_out_is_told_and_nothing_else_is_missed() {
                 world.attend();
             }
         }
+    });
+}
+
+/// A choice holds for the gap that a person has seen. It may lie there until a process is started that takes it up, and the
+/// publication may lose another table before that.
+#[test]
+fn what_the_publication_loses_after_a_person_has_chosen_is_told() {
+    let runs = Runs {
+        plan: Box::new(|_| Plan::quiet("t", "", true).without_snapshot()),
+        moments: 1,
+    };
+    runs.each(0..20, async |world, _| {
+        world.steps_until(800, |offset| offset.publication.is_some()).await;
+        world.lose_table(0);
+        world.steps_until_gap(2_000).await;
+        world.expect(world.has_gap(), "the gap is not told");
+        world.kill();
+        world.attend();
+        world.lose_table(1);
     });
 }
 

@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use walferry_engine::{
     Disposition, Failure, Pipeline, Target,
     connector::{Connector, Settings},
-    gap::{Choice, Way},
+    gap::Way,
     start::Mismatch,
     status::Status,
     store::StoredOffset,
@@ -626,6 +626,29 @@ impl World {
         state.tell(|| format!("{publication:?}"));
     }
 
+    /// Somebody takes a captured table out of the publication. Rows of all tables change then.
+    pub(crate) fn lose_table(&mut self, table: usize) {
+        let state = &mut *self.shared.lock();
+        state.database.take_out(table);
+        state.database.end_all(&mut state.random);
+        state.database.touch_all(&mut state.random);
+    }
+
+    /// Steps until somebody can choose what becomes of a gap, but not more than so many.
+    pub(crate) async fn steps_until_gap(&mut self, most: u64) {
+        for _ in 0..most {
+            if self.has_gap() {
+                return;
+            }
+            self.steps(1).await;
+        }
+    }
+
+    /// Whether somebody can choose what becomes of a gap.
+    pub(crate) fn has_gap(&self) -> bool {
+        self.shared.lock().disk.gap.as_ref().is_some_and(|gap| gap.to.is_some())
+    }
+
     /// A person who reads what is told: mends the publication, and chooses to skip the gap.
     pub(crate) fn attend(&self) {
         let state = &mut *self.shared.lock();
@@ -642,10 +665,7 @@ impl World {
             to,
             seen: gap.seen,
         });
-        state.disk.choice = Some(Choice {
-            after_commit: gap.after_commit,
-            way: Way::Skip,
-        });
+        state.disk.choice = Some(gap.choose(Way::Skip));
     }
 
     /// So many milliseconds under load, on a disk that takes so many for a write.

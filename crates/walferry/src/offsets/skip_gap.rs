@@ -7,7 +7,7 @@ use std::{
 };
 use walferry_diagnosis::Kind;
 
-use walferry_engine::gap::{Choice, Gap, Way};
+use walferry_engine::gap::{Gap, Way};
 use walferry_offset::{Folder, gap};
 
 use crate::{
@@ -48,11 +48,7 @@ pub(super) fn skip_gap(which: &GapArgs, snapshot: bool, show_only: bool) -> Resu
         return Ok(());
     }
     let way = if snapshot { Way::Snapshot } else { Way::Skip };
-    let choice = Choice {
-        after_commit: gap.after_commit,
-        way,
-    };
-    gap::choose(&folder, &name, choice).map_err(|error| unusable(&name, error))?;
+    gap::choose(&folder, &name, &gap.choose(way)).map_err(|error| unusable(&name, error))?;
     say!("");
     if !is_running(&folder, &name) {
         say!("The connector is not running. It does so when it starts.");

@@ -379,18 +379,24 @@ impl Database {
         if self.publication.oid.is_none() {
             return self.mend_publication();
         }
-        let lsn = self.record();
         if random.once_in(3) {
+            self.record();
             self.publication.oid = None;
-            return;
+        } else if self.publication.members[table].is_ok() {
+            self.take_out(table);
+        } else {
+            self.record();
+            self.publication.members[table] = Ok(self.oid());
         }
-        self.publication.members[table] = match self.publication.members[table] {
-            Ok(member) => {
-                self.removals.insert(member, lsn);
-                Err(member)
-            }
-            Err(_) => Ok(self.oid()),
-        };
+    }
+
+    /// Somebody takes a table out of the publication.
+    pub(crate) fn take_out(&mut self, table: usize) {
+        let lsn = self.record();
+        if let Ok(member) = self.publication.members[table] {
+            self.removals.insert(member, lsn);
+            self.publication.members[table] = Err(member);
+        }
     }
 
     /// It is there again, and all tables are in it.

@@ -70,7 +70,7 @@ impl OffsetStore for Store {
     }
 
     async fn choice(&mut self) -> Result<Option<Choice>, Failure> {
-        Ok(self.0.lock().disk.choice)
+        Ok(self.0.lock().disk.choice.clone())
     }
 }
 
