@@ -51,6 +51,22 @@ fn skip(walferry: &Walferry, name: &str) {
     assert!(output.status.success(), "{output:?}\n{}", walferry.output());
 }
 
+/// Skips a gap that has become another one since it was shown: the choice is refused until the gap is shown as it is now.
+#[track_caller]
+fn skip_once_shown(walferry: &Walferry, name: &str) {
+    wait_for("the choice to be taken", || {
+        let output = walferry.command(["offsets", "skip-gap", name]);
+        let told = String::from_utf8_lossy(&output.stderr);
+        let is_refused = told.contains("choose once more");
+        assert!(
+            output.status.success() || is_refused,
+            "{output:?}\n{}",
+            walferry.output()
+        );
+        output.status.success().then_some(())
+    });
+}
+
 fn values(world: &world::World, outbox: &Outbox) -> Vec<String> {
     let records = world.kafka.read(&[outbox.topic("order")]);
     records
@@ -304,7 +320,8 @@ fn two_gaps_in_a_row_are_told_one_by_one_and_what_lies_between_them_arrives() {
             wait_for_end(&walferry, "pub_twice");
         }
     }
-    skip(&walferry, "pub_twice");
+    // The publication was made again behind the end of the gap that was shown.
+    skip_once_shown(&walferry, "pub_twice");
     world.kafka.wait_for_records(&outbox.topic("order"), 2);
     wait_for_gap(&mut walferry, "may be missing");
     wait_for_end(&walferry, "pub_twice");
