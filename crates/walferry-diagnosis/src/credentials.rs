@@ -1,9 +1,9 @@
-//! Credentials that stand in a text, such as those of a URL.
+//! Hides credentials in a text, such as those of a URL.
 
-/// What is shown in the place of a secret.
+/// The text that is shown instead of a secret.
 pub const HIDDEN: &str = "********";
 
-/// Hides what stands before an `@`, as far back as the scheme or the beginning of the word. A user before a colon stays.
+/// Hides the text before an `@`, back to the scheme or the beginning of the word. A user name before a colon stays visible.
 pub fn without_credentials(text: &str) -> String {
     let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | '(' | ')');
     let mut shown = String::new();
@@ -59,7 +59,7 @@ fn word_without_credentials(word: &str) -> String {
     format!("{before}://{hidden}{more}")
 }
 
-/// A user name may be shown, unless it stands alone: then it may be a token.
+/// A user name may be shown, unless there is no password: then the name may be a token.
 fn user_of(credentials: &str) -> String {
     match credentials.split_once(':') {
         Some((user, _)) => format!("{user}:{HIDDEN}"),

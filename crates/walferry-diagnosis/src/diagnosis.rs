@@ -1,4 +1,4 @@
-//! One thing to tell.
+//! A message to the user: an error, a warning or a finding.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,32 +6,32 @@ use std::fmt;
 use crate::credentials::without_credentials;
 use crate::kind::Kind;
 
-/// How much a [`Diagnosis`] matters.
+/// How serious a [`Diagnosis`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It is as it should be.
+    /// Nothing is wrong.
     Good,
     /// A start would create or change this.
     Change,
-    /// Nothing is lost and nothing is wrong; it is worth a line.
+    /// Nothing is lost and nothing is wrong, but the user should know it.
     Note,
-    /// The connector runs, and something is probably not as its author meant it.
+    /// The connector runs, but something is probably not as intended.
     Warning,
-    /// The connector does not start, or does not go on.
+    /// The connector does not start, or cannot continue.
     Error,
 }
 
-/// One thing to tell: what, where, how much it matters, and what to do. It never holds a secret.
+/// A message to the user: what happened, where, how serious it is, and what to do. It never contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// How much it matters.
+    /// How serious it is.
     pub severity: Severity,
-    /// What kind of thing it is. Only what is good, and what a start would change, has none.
+    /// Its kind. Only the severities `Good` and `Change` have none.
     pub kind: Option<Kind>,
-    /// Where: the full name of a property, a place in a file, a row of a table. It is empty where the text says it. Else the text
-    /// goes on from it: "slot.name" "is empty, which is no name".
+    /// Where: the full name of a property, a place in a file, a row of a table. It is empty if the text contains the place. Otherwise the
+    /// text continues the sentence: "slot.name" "is empty".
     pub place: String,
-    /// What is the matter, without a full stop.
+    /// What happened, without a full stop.
     pub text: String,
     /// What to do about it: a setting, a statement, a command.
     pub hint: Option<String>,
@@ -43,22 +43,22 @@ impl Diagnosis {
         Self::new(Severity::Error, Some(kind), text)
     }
 
-    /// An error, with the errors beneath it, as a diagnosis. Crates that have errors of their own call it in a method `diagnosis`.
+    /// A diagnosis of an error and its sources. Crates with their own error types call it in their method `diagnosis`.
     pub fn of(kind: Kind, error: &dyn std::error::Error) -> Self {
         Self::error(kind, chain(error))
     }
 
-    /// Something that is probably not meant.
+    /// Something that is probably not intended.
     pub fn warning(kind: Kind, text: impl Into<String>) -> Self {
         Self::new(Severity::Warning, Some(kind), text)
     }
 
-    /// Something worth a line.
+    /// Something that the user should know.
     pub fn note(kind: Kind, text: impl Into<String>) -> Self {
         Self::new(Severity::Note, Some(kind), text)
     }
 
-    /// Something that is as it should be.
+    /// Something that is correct.
     pub fn good(text: impl Into<String>) -> Self {
         Self::new(Severity::Good, None, text)
     }
@@ -78,36 +78,36 @@ impl Diagnosis {
         }
     }
 
-    /// The same with its place.
+    /// Adds the place.
     pub fn at(mut self, place: impl Into<String>) -> Self {
         self.place = place.into();
         self
     }
 
-    /// The same with what to do about it.
+    /// Adds the hint.
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint(hint);
         self
     }
 
-    /// The same with what to do about it, where that is known.
+    /// Adds the hint, if there is one.
     pub fn with_any_hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint.map(|hint| shown(hint.into()));
         self
     }
 
-    /// Sets what to do about it. Credentials in it are hidden; words such as `password=…` are its own.
+    /// Sets the hint. It hides the credentials of URLs. It keeps words such as `password=…`, which are part of the hint.
     pub fn hint(&mut self, hint: impl Into<String>) {
         self.hint = Some(shown(hint.into().into()));
     }
 
-    /// Sets what kind of thing it is.
+    /// Sets the kind.
     pub fn kind(&mut self, kind: Kind) -> &mut Self {
         self.kind = Some(kind);
         self
     }
 
-    /// What is the matter and where, without what to do.
+    /// Where and what, without the hint.
     pub fn sentence(&self) -> Cow<'_, str> {
         match &*self.place {
             "" => (&*self.text).into(),
@@ -121,7 +121,7 @@ impl Diagnosis {
     }
 }
 
-/// The whole sentence, and what to do in brackets.
+/// The whole sentence, and the hint in brackets.
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.sentence())?;
@@ -132,7 +132,7 @@ impl fmt::Display for Diagnosis {
     }
 }
 
-/// An error with the errors beneath it, joined by colons.
+/// An error and its sources, joined by colons.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! What a kind of diagnosis is. All kinds stand in one table, `pages.rs`.
+//! The kinds of diagnoses and their pages. The table `pages.rs` defines all kinds.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use crate::pages::PAGES;
 
 pub use crate::pages::Kind;
 
-/// What is told of one [`Kind`].
+/// The page of one [`Kind`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page {
     /// The kind.
     pub kind: Kind,
-    /// Its code, such as `WF0301`. A code never changes its meaning, and the code of a kind that is gone is never used again.
+    /// Its code, such as `WF0301`. A code never changes its meaning. The code of a removed kind is never used again.
     pub code: &'static str,
-    /// A constant word, as in `kind` of `walferry_errors_total`, such as `slot_in_use`.
+    /// A constant word such as `slot_in_use`, which is the label `kind` of `walferry_errors_total`.
     pub word: &'static str,
-    /// Where it ends the program, the exit code. `None`: it never does.
+    /// The exit code if it ends the program. `None`: it never ends the program.
     pub exit: Option<Exit>,
     /// What it is, in a few words.
     pub title: &'static str,
@@ -26,10 +26,10 @@ pub struct Page {
     pub remedy: &'static str,
 }
 
-/// What a code is about: the first two of its digits.
+/// The area of a code, given by its first two digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Area {
-    /// The first letters and digits of its codes, such as `WF03`.
+    /// The prefix of its codes, such as `WF03`.
     pub prefix: &'static str,
     /// Its headline.
     pub title: &'static str,
@@ -63,7 +63,7 @@ impl Kind {
         PAGES.iter().map(|page| page.kind)
     }
 
-    /// What is told of it.
+    /// Its page.
     pub fn page(self) -> &'static Page {
         // A kind is the number of its page: one macro makes both.
         &PAGES[self as usize]
@@ -74,12 +74,12 @@ impl Kind {
         self.page().code
     }
 
-    /// Its word, such as `slot_in_use`, which metrics and the log have.
+    /// Its word, such as `slot_in_use`, which metrics and log lines contain.
     pub fn as_str(self) -> &'static str {
         self.page().word
     }
 
-    /// The exit code where it stops a connector for good.
+    /// The exit code if it stops a connector permanently.
     pub fn exit(self) -> Exit {
         self.page().exit.unwrap_or(Exit::Setup)
     }

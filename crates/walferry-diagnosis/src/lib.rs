@@ -1,7 +1,7 @@
-//! What Walferry tells a person about something that is wrong: one type from the lowest crate to the exit code.
+//! What Walferry tells the user about a problem: one type from the lowest crate to the exit code.
 //!
-//! An error that code decides on has a type of its own in its crate. Where it is handled, it becomes a [`Diagnosis`]: text, hint,
-//! severity, place and [`Kind`]. The kind decides the code (`WF0301`), the page that explains it, and the exit code.
+//! If code must distinguish errors, the crate has its own error type. The code that handles an error turns it into a [`Diagnosis`]:
+//! text, hint, severity, place and [`Kind`]. The kind determines the code (`WF0301`), the page that explains it, and the exit code.
 
 mod credentials;
 mod diagnosis;

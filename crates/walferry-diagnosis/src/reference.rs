@@ -1,4 +1,4 @@
-//! Pages about codes: for the terminal, and for `docs/reference/errors.md`.
+//! Renders the pages of codes, for the terminal and for `docs/reference/errors.md`.
 
 use std::fmt::Write as _;
 
@@ -11,10 +11,10 @@ const INTRODUCTION: &str = "\
 
 <!-- Written by `cargo xtask docs` from the table in the code; a test fails when it is stale. -->
 
-Each kind of error or warning has a code. The code stands in the message, in the log (`code=WF0301`) and in JSON (`\"code\"`).
-`walferry explain WF0301` prints what stands here, and `walferry explain` lists all codes. A code never changes its meaning.
+Each kind of error or warning has a code. The message, the log (`code=WF0301`) and JSON output (`\"code\"`) contain it.
+`walferry explain WF0301` prints the text of this page, and `walferry explain` lists all codes. A code never changes its meaning.
 
-The word behind a code is that of `kind` in `walferry_errors_total`.
+The word below each heading is the label `kind` of `walferry_errors_total`.
 ";
 
 /// The page of a kind, for a terminal.
@@ -28,7 +28,7 @@ pub fn explain(kind: Kind) -> String {
     text
 }
 
-/// All codes with their titles, a line each.
+/// All codes with their titles, one per line.
 pub fn list() -> String {
     let mut text = String::new();
     let width = PAGES.iter().map(|page| page.word.len()).max().unwrap_or_default();
@@ -64,7 +64,6 @@ pub fn reference() -> String {
 
 fn exit(exit: Option<Exit>) -> String {
     match exit {
-        Some(Exit::GaveUp) => format!("{} (1).", Exit::GaveUp.text().trim_end_matches('.')),
         Some(exit) => format!("{}: {}.", exit as u8, exit.text()),
         None => "none: this does not end the program.".to_owned(),
     }
