@@ -40,23 +40,23 @@ pub const METRICS: &[Metric] = &[
 pub const ABSENT: &[(&str, &str)] = &[
     (
         "QueueTotalCapacity, QueueRemainingCapacity",
-        "count records; what is under way is counted in bytes here: `walferry_in_flight_bytes` and `walferry_in_flight_limit_bytes`",
+        "`walferry_in_flight_bytes` and `walferry_in_flight_limit_bytes`, which count bytes instead of records",
     ),
     (
         "MilliSecondsBehindSource{MinValue,MaxValue,AverageValue,P50,P95,P99}",
-        "`histogram_quantile` over `walferry_commit_to_ack_seconds_bucket`, which measures as far as Kafka's acknowledgement",
+        "`histogram_quantile` over `walferry_commit_to_ack_seconds_bucket`, which measures the time until Kafka's acknowledgement",
     ),
     (
         "LastEvent, LastTransactionId, SourceEventPosition, CapturedTables",
-        "are texts, which the JMX exporter leaves out; positions are `walferry_position_lsn`",
+        "`walferry_position_lsn` for positions; the JMX exporter does not export these metrics either, because they are text",
     ),
     (
         "NumberOfUnchangedEventsSkipped",
-        "is a reason of `walferry_rows_skipped_total`",
+        "`walferry_rows_skipped_total`, which has a reason for such rows",
     ),
     (
         "SnapshotSkipped",
-        "`walferry_connector_phase` says what the connector is doing",
+        "`walferry_connector_phase`, which shows what the connector is doing",
     ),
 ];
 
@@ -72,7 +72,7 @@ pub const CONNECTED: Metric = Metric::new(
 pub const BEHIND: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_MilliSecondsBehindSource",
-    "Between the commit of the last change and its reading, in milliseconds; -1 before the first. Does not grow while nothing arrives: alert on walferry_lag_seconds.",
+    "Milliseconds between the commit of the last change and the time at which it was read; -1 before the first change. It does not grow while nothing arrives, so use walferry_lag_seconds for alerts.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -80,7 +80,7 @@ pub const BEHIND: Metric = Metric::new(
 pub const SINCE_LAST: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_MilliSecondsSinceLastEvent",
-    "Since the last change was read, in milliseconds; -1 before the first.",
+    "Milliseconds since the last change was read; -1 before the first change.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -88,7 +88,7 @@ pub const SINCE_LAST: Metric = Metric::new(
 pub const SEEN: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_TotalNumberOfEventsSeen",
-    "Changes read.",
+    "Number of changes read.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -96,7 +96,7 @@ pub const SEEN: Metric = Metric::new(
 pub const CREATES: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_TotalNumberOfCreateEventsSeen",
-    "Inserts read.",
+    "Number of inserts read.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -104,7 +104,7 @@ pub const CREATES: Metric = Metric::new(
 pub const UPDATES: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_TotalNumberOfUpdateEventsSeen",
-    "Updates read.",
+    "Number of updates read.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -112,7 +112,7 @@ pub const UPDATES: Metric = Metric::new(
 pub const DELETES: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_TotalNumberOfDeleteEventsSeen",
-    "Deletes read.",
+    "Number of deletes read.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -120,7 +120,7 @@ pub const DELETES: Metric = Metric::new(
 pub const FILTERED: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_NumberOfEventsFiltered",
-    "Rows that yielded no record, whatever the reason.",
+    "Number of rows that produced no record, for any reason.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -128,7 +128,7 @@ pub const FILTERED: Metric = Metric::new(
 pub const ERRONEOUS: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_NumberOfErroneousEvents",
-    "Rows that could not be converted or delivered.",
+    "Number of rows that could not be converted or delivered.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -136,7 +136,7 @@ pub const ERRONEOUS: Metric = Metric::new(
 pub const TRANSACTIONS: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_NumberOfCommittedTransactions",
-    "Transactions whose commit was read.",
+    "Number of transactions whose commit was read.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -144,7 +144,7 @@ pub const TRANSACTIONS: Metric = Metric::new(
 pub const DISCONNECTS: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_NumberOfDisconnects",
-    "Times the replication stream ended.",
+    "Number of times the replication stream was disconnected.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -152,7 +152,7 @@ pub const DISCONNECTS: Metric = Metric::new(
 pub const QUEUE_LIMIT: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_MaxQueueSizeInBytes",
-    "Bytes under way at which reading waits.",
+    "Number of bytes in flight at which reading pauses.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -160,7 +160,7 @@ pub const QUEUE_LIMIT: Metric = Metric::new(
 pub const QUEUE: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_CurrentQueueSizeInBytes",
-    "Bytes under way to Kafka.",
+    "Number of bytes in flight to Kafka.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -168,7 +168,7 @@ pub const QUEUE: Metric = Metric::new(
 pub const TABLES: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_TotalTableCount",
-    "Tables that the snapshot reads in all.",
+    "Total number of tables that the snapshot reads.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -176,7 +176,7 @@ pub const TABLES: Metric = Metric::new(
 pub const TABLES_LEFT: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_RemainingTableCount",
-    "Tables still to be read.",
+    "Number of tables that the snapshot still has to read.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -184,7 +184,7 @@ pub const TABLES_LEFT: Metric = Metric::new(
 pub const SNAPSHOT_RUNNING: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_SnapshotRunning",
-    "1 while existing rows are read.",
+    "1 while a snapshot is running, else 0.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -192,7 +192,7 @@ pub const SNAPSHOT_RUNNING: Metric = Metric::new(
 pub const SNAPSHOT_PAUSED: Metric = Metric::new(
     Kind::Gauge,
     "debezium_metrics_SnapshotPaused",
-    "Whether an incremental snapshot was asked to pause: 1 or 0.",
+    "1 if an incremental snapshot is paused or was asked to pause, else 0.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -200,7 +200,7 @@ pub const SNAPSHOT_PAUSED: Metric = Metric::new(
 pub const SNAPSHOT_COMPLETED: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_SnapshotCompleted",
-    "1 when this process has read them all.",
+    "1 after this process has completed the snapshot, else 0.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -208,7 +208,7 @@ pub const SNAPSHOT_COMPLETED: Metric = Metric::new(
 pub const SNAPSHOT_ABORTED: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_SnapshotAborted",
-    "1 when reading them has ended with a failure.",
+    "1 if a failure has interrupted the snapshot, else 0.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -216,7 +216,7 @@ pub const SNAPSHOT_ABORTED: Metric = Metric::new(
 pub const SNAPSHOT_SECONDS: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_SnapshotDurationInSeconds",
-    "How long existing rows have been read, or were; 0 before the first.",
+    "Duration of the running snapshot, or of the last one; 0 before the first snapshot.",
 )
 .labels(&["plugin", "name", "context"]);
 
@@ -224,7 +224,7 @@ pub const SNAPSHOT_SECONDS: Metric = Metric::new(
 pub const ROWS_SCANNED: Metric = Metric::new(
     Kind::Untyped,
     "debezium_metrics_RowsScanned",
-    "Existing rows read, by table.",
+    "Number of existing rows that snapshots have read, by table.",
 )
 .labels(&["plugin", "name", "context", "table"]);
 
@@ -232,12 +232,12 @@ pub const ROWS_SCANNED: Metric = Metric::new(
 pub const CONNECTORS: Metric = Metric::new(
     Kind::Untyped,
     "kafka_connect_worker_metrics_connector_count",
-    "Connectors of this process.",
+    "Number of connectors in this process.",
 );
 
 /// `kafka_connect_worker_metrics_task_count`.
 pub const TASKS: Metric = Metric::new(
     Kind::Untyped,
     "kafka_connect_worker_metrics_task_count",
-    "Connectors of this process that have not stopped.",
+    "Number of connectors in this process that have neither stopped nor failed.",
 );

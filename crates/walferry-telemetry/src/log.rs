@@ -21,26 +21,26 @@ pub struct Field {
 /// All spans.
 pub const SPANS: &[Span] = &[Span {
     name: "connector",
-    text: "the life of one connector; `name` is its name",
+    text: "everything that one connector does; `name` is its name",
 }];
 
 /// The fields that are logged in several places. They never contain row values, credentials or whole configurations.
 pub const FIELDS: &[Field] = &[
     field(
         "code",
-        "the code of the kind of error or warning, such as WF0301, which `walferry explain` explains",
+        "the code of the error or warning, such as WF0301; `walferry explain CODE` prints its page",
     ),
-    field("error", "what went wrong, in words"),
+    field("error", "the error message"),
     field("error.kind", "the same word as `kind` of `walferry_errors_total`"),
     field("hint", "what to do about it"),
-    field("pause_ms", "how long it waits before it tries again, in milliseconds"),
-    field("lsn.stored", "position whose offset is durable"),
-    field("lsn.confirmed", "position that the server was told"),
-    field("lsn.consistent", "position at which a new slot begins"),
-    field("slot", "name of the replication slot"),
+    field("pause_ms", "the pause before the next retry, in milliseconds"),
+    field("lsn.stored", "the position whose offset is durable"),
+    field("lsn.confirmed", "the position that was confirmed to the server"),
+    field("lsn.consistent", "the position at which a new slot starts"),
+    field("slot", "the name of the replication slot"),
     field("table", "`schema.table`"),
-    field("tables", "number of tables"),
-    field("topic", "Kafka topic"),
+    field("tables", "the number of tables"),
+    field("topic", "the Kafka topic"),
 ];
 
 const fn field(name: &'static str, text: &'static str) -> Field {

@@ -4,16 +4,13 @@ use crate::metric::{Kind, Metric};
 
 /// All metrics, grouped under the headings of the reference page.
 pub const GROUPS: &[(&str, &[Metric])] = &[
-    (
-        "How far behind",
-        &[LAG_SECONDS, LAG_BYTES, LATENCY, LAST_CHANGE, POSITION],
-    ),
+    ("Lag", &[LAG_SECONDS, LAG_BYTES, LATENCY, LAST_CHANGE, POSITION]),
     (
         "The connector's slot",
         &[SLOT_LAG, SLOT_RETAINED, SLOT_SAFE, SLOT_STATUS, SLOT_ACTIVE, SLOTS_AGE],
     ),
     (
-        "Other slots of the server",
+        "Other slots on the server",
         &[OTHER_LAG, OTHER_RETAINED, OTHER_ACTIVE, OTHER_INACTIVE],
     ),
     (
@@ -50,7 +47,7 @@ pub const GROUPS: &[(&str, &[Metric])] = &[
         ],
     ),
     (
-        "Under way to Kafka",
+        "In flight to Kafka",
         &[IN_FLIGHT_RECORDS, IN_FLIGHT_BYTES, IN_FLIGHT_LIMIT, UNACKNOWLEDGED],
     ),
     (
@@ -73,7 +70,7 @@ pub const GROUPS: &[(&str, &[Metric])] = &[
 pub const LAG_SECONDS: Metric = Metric::new(
     Kind::Gauge,
     "walferry_lag_seconds",
-    "How long ago the oldest change was committed that Kafka has not acknowledged; 0 when nothing waits. True as well while Kafka or the connector is down.",
+    "Age of the oldest change that Kafka has not acknowledged, counted from its commit; 0 when there is none. It is also correct while Kafka or the connector is down.",
 )
 .labels(&["connector"])
 .replaces("MilliSecondsBehindSource");
@@ -82,7 +79,7 @@ pub const LAG_SECONDS: Metric = Metric::new(
 pub const LAG_BYTES: Metric = Metric::new(
     Kind::Gauge,
     "walferry_lag_bytes",
-    "Bytes of WAL between what Kafka has acknowledged and the server's WAL position.",
+    "Bytes of WAL between the position that Kafka has acknowledged and the server's current position.",
 )
 .labels(&["connector"]);
 
@@ -90,7 +87,7 @@ pub const LAG_BYTES: Metric = Metric::new(
 pub const LATENCY: Metric = Metric::new(
     Kind::Histogram,
     "walferry_commit_to_ack_seconds",
-    "From the commit in Postgres to the acknowledgement of its last record by Kafka, by transaction.",
+    "Time from the commit of a transaction in Postgres until Kafka has acknowledged its last record.",
 )
 .labels(&["connector"])
 .replaces("MilliSecondsBehindSourceP50, …P95, …P99");
@@ -99,7 +96,7 @@ pub const LATENCY: Metric = Metric::new(
 pub const LAST_CHANGE: Metric = Metric::new(
     Kind::Gauge,
     "walferry_last_change_timestamp_seconds",
-    "When the last change was read, as Unix time; absent before the first.",
+    "Time of the last change that was read, as Unix time; absent before the first change.",
 )
 .labels(&["connector"])
 .replaces("MilliSecondsSinceLastEvent");
@@ -108,7 +105,7 @@ pub const LAST_CHANGE: Metric = Metric::new(
 pub const POSITION: Metric = Metric::new(
     Kind::Gauge,
     "walferry_position_lsn",
-    "Position in the WAL as a number: how far the connector has `received`, `delivered`, `stored` and `confirmed`, and where the `server` is.",
+    "WAL position as a number: up to where changes are `received`, `delivered`, `stored` and `confirmed`, and the current position of the `server`.",
 )
 .labels(&["connector", "position"])
 .replaces("SourceEventPosition");
@@ -117,7 +114,7 @@ pub const POSITION: Metric = Metric::new(
 pub const SLOT_LAG: Metric = Metric::new(
     Kind::Gauge,
     "walferry_slot_lag_bytes",
-    "Bytes of WAL between the slot's confirmed position and the server's.",
+    "Bytes of WAL between the slot's confirmed position and the server's current position.",
 )
 .labels(&["connector", "slot"]);
 
@@ -133,7 +130,7 @@ pub const SLOT_RETAINED: Metric = Metric::new(
 pub const SLOT_SAFE: Metric = Metric::new(
     Kind::Gauge,
     "walferry_slot_safe_wal_bytes",
-    "Bytes that may still be written before the slot is in danger of being lost; absent when `max_slot_wal_keep_size` sets no limit.",
+    "Bytes of WAL that can still be written before the server may remove WAL that the slot needs; absent if `max_slot_wal_keep_size` sets no limit.",
 )
 .labels(&["connector", "slot"]);
 
@@ -141,7 +138,7 @@ pub const SLOT_SAFE: Metric = Metric::new(
 pub const SLOT_STATUS: Metric = Metric::new(
     Kind::Gauge,
     "walferry_slot_wal_status",
-    "1 for the slot's present `wal_status`, 0 for the others.",
+    "1 for the current `wal_status` of the slot, 0 for all others.",
 )
 .labels(&["connector", "slot", "wal_status"]);
 
@@ -153,7 +150,7 @@ pub const SLOT_ACTIVE: Metric = Metric::new(Kind::Gauge, "walferry_slot_active",
 pub const SLOTS_AGE: Metric = Metric::new(
     Kind::Gauge,
     "walferry_slots_age_seconds",
-    "How old the figures on slots are. They are refreshed over a connection of their own; when this grows, Postgres does not answer. Before the first answer it counts from the start.",
+    "Age of the values about slots. They are refreshed on a separate connection. If the age keeps growing, Postgres does not answer. Before the first answer, it counts from the start.",
 )
 .labels(&["connector"]);
 
@@ -161,7 +158,7 @@ pub const SLOTS_AGE: Metric = Metric::new(
 pub const OTHER_LAG: Metric = Metric::new(
     Kind::Gauge,
     "walferry_other_slot_lag_bytes",
-    "Bytes of WAL between the slot's confirmed position and the server's.",
+    "Bytes of WAL between the slot's confirmed position and the server's current position.",
 )
 .labels(&["connector", "slot"]);
 
@@ -185,7 +182,7 @@ pub const OTHER_ACTIVE: Metric = Metric::new(
 pub const OTHER_INACTIVE: Metric = Metric::new(
     Kind::Gauge,
     "walferry_other_slot_inactive_seconds",
-    "How long nothing has read the slot; absent while something does, and before Postgres 17.",
+    "Time since a process last read the slot; absent while a process reads it, and before Postgres 17.",
 )
 .labels(&["connector", "slot"]);
 
@@ -193,7 +190,7 @@ pub const OTHER_INACTIVE: Metric = Metric::new(
 pub const READY: Metric = Metric::new(
     Kind::Gauge,
     "walferry_ready",
-    "1 while `/ready` says yes to this connector.",
+    "1 while `/ready` reports this connector as ready.",
 )
 .labels(&["connector"]);
 
@@ -201,7 +198,7 @@ pub const READY: Metric = Metric::new(
 pub const PHASE: Metric = Metric::new(
     Kind::Gauge,
     "walferry_connector_phase",
-    "1 for what the connector is doing, 0 for the rest.",
+    "1 for the current phase of the connector, 0 for all others.",
 )
 .labels(&["connector", "phase"])
 .replaces("connector-task-metrics status");
@@ -219,7 +216,7 @@ pub const CONNECTED: Metric = Metric::new(
 pub const CONNECTS: Metric = Metric::new(
     Kind::Counter,
     "walferry_connects_total",
-    "Times the replication stream was connected.",
+    "Number of times the replication stream was connected.",
 )
 .labels(&["connector"])
 .replaces("NumberOfDisconnects");
@@ -228,7 +225,7 @@ pub const CONNECTS: Metric = Metric::new(
 pub const RESTARTS: Metric = Metric::new(
     Kind::Counter,
     "walferry_restarts_total",
-    "Times the connector began anew after a failure.",
+    "Number of times the connector restarted after a failure.",
 )
 .labels(&["connector"]);
 
@@ -241,19 +238,23 @@ pub const ERRORS: Metric = Metric::new(Kind::Counter, "walferry_errors_total", "
 pub const GAP: Metric = Metric::new(
     Kind::Gauge,
     "walferry_gap",
-    "1 while the connector waits at a gap: changes that the server cannot send, because the publication was missing or another one.",
+    "1 while the connector waits at a gap: changes that the server cannot send because the publication was missing or was changed.",
 )
 .labels(&["connector"]);
 
 /// `walferry_gaps_total`.
-pub const GAPS: Metric =
-    Metric::new(Kind::Counter, "walferry_gaps_total", "Gaps that the connector has met.").labels(&["connector"]);
+pub const GAPS: Metric = Metric::new(
+    Kind::Counter,
+    "walferry_gaps_total",
+    "Number of gaps that the connector has found.",
+)
+.labels(&["connector"]);
 
 /// `walferry_gaps_skipped_total`.
 pub const GAPS_SKIPPED: Metric = Metric::new(
     Kind::Counter,
     "walferry_gaps_skipped_total",
-    "Gaps that `walferry offsets skip-gap` has led over, with or without a snapshot.",
+    "Number of gaps that the connector has passed because of `walferry offsets skip-gap`, with or without a snapshot.",
 )
 .labels(&["connector"]);
 
@@ -261,7 +262,7 @@ pub const GAPS_SKIPPED: Metric = Metric::new(
 pub const KAFKA_TROUBLE: Metric = Metric::new(
     Kind::Gauge,
     "walferry_kafka_trouble",
-    "1 while the Kafka client reports trouble, such as no broker that answers.",
+    "1 while the Kafka client reports a problem, such as no reachable broker.",
 )
 .labels(&["connector"]);
 
@@ -269,7 +270,7 @@ pub const KAFKA_TROUBLE: Metric = Metric::new(
 pub const POSTGRES_WAIT: Metric = Metric::new(
     Kind::Gauge,
     "walferry_postgres_wait",
-    "1 while a connected Postgres is waited for: it does not answer, or older transactions hold up the creation of the slot.",
+    "1 while Walferry is connected to Postgres but has to wait for it: Postgres does not answer, or older transactions delay the creation of the slot.",
 )
 .labels(&["connector"]);
 
@@ -277,7 +278,7 @@ pub const POSTGRES_WAIT: Metric = Metric::new(
 pub const STORE_TROUBLE: Metric = Metric::new(
     Kind::Gauge,
     "walferry_offset_trouble",
-    "1 while the offset cannot be stored, because the disk is full, say. Records are delivered all the same; the slot stays where it is.",
+    "1 while the offset cannot be stored, for example because the disk is full. Records are still delivered, but the slot does not move.",
 )
 .labels(&["connector"]);
 
@@ -285,7 +286,7 @@ pub const STORE_TROUBLE: Metric = Metric::new(
 pub const RECORD_WAITS: Metric = Metric::new(
     Kind::Gauge,
     "walferry_record_waits",
-    "1 while a record waits for something, and everything behind it: for the id of a schema, because the schema registry does not answer, say.",
+    "1 while a record, and all records after it, wait for external data, such as a schema id from a registry that does not answer.",
 )
 .labels(&["connector"]);
 
@@ -293,7 +294,7 @@ pub const RECORD_WAITS: Metric = Metric::new(
 pub const WARNINGS: Metric = Metric::new(
     Kind::Gauge,
     "walferry_warnings",
-    "Settings in force that weaken a guarantee, such as `acks=1`; the page lists them.",
+    "Number of active settings that weaken a guarantee, such as `acks=1`. The status page lists them.",
 )
 .labels(&["connector"]);
 
@@ -301,7 +302,7 @@ pub const WARNINGS: Metric = Metric::new(
 pub const MISSING: Metric = Metric::new(
     Kind::Gauge,
     "walferry_missing_on_server_lsn",
-    "Positions that were delivered and that the server does not have, since another one was promoted or a backup was restored: `from` the fork `to` the furthest that was delivered. Absent while there are none.",
+    "Range of positions that were delivered but that the server does not have, because a standby was promoted or a backup was restored: `from` the fork `to` the last delivered position. Absent if there is none.",
 )
 .labels(&["connector", "edge"]);
 
@@ -309,7 +310,7 @@ pub const MISSING: Metric = Metric::new(
 pub const CHANGES: Metric = Metric::new(
     Kind::Counter,
     "walferry_changes_total",
-    "Changes read from the stream, by operation.",
+    "Number of changes read from the stream, by operation.",
 )
 .labels(&["connector", "operation"])
 .replaces("TotalNumberOfEventsSeen, TotalNumberOf{Create,Update,Delete}EventsSeen");
@@ -318,7 +319,7 @@ pub const CHANGES: Metric = Metric::new(
 pub const TRANSACTIONS: Metric = Metric::new(
     Kind::Counter,
     "walferry_transactions_total",
-    "Transactions whose commit was read.",
+    "Number of transactions whose commit was read.",
 )
 .labels(&["connector"])
 .replaces("NumberOfCommittedTransactions");
@@ -327,7 +328,7 @@ pub const TRANSACTIONS: Metric = Metric::new(
 pub const RECEIVED_BYTES: Metric = Metric::new(
     Kind::Counter,
     "walferry_received_bytes_total",
-    "Bytes read from the stream.",
+    "Number of bytes read from the stream.",
 )
 .labels(&["connector"]);
 
@@ -335,7 +336,7 @@ pub const RECEIVED_BYTES: Metric = Metric::new(
 pub const RECORDS: Metric = Metric::new(
     Kind::Counter,
     "walferry_records_total",
-    "Records given to the Kafka producer.",
+    "Number of records passed to the Kafka producer.",
 )
 .labels(&["connector"])
 .replaces("source-task-metrics source-record-write-total");
@@ -344,7 +345,7 @@ pub const RECORDS: Metric = Metric::new(
 pub const TOPIC_RECORDS: Metric = Metric::new(
     Kind::Counter,
     "walferry_topic_records_total",
-    "Records sent, by topic. The first 2,000 topics of a connector have a count of their own; all others are summed as `(others)`.",
+    "Number of records sent, by topic. The first 2,000 topics of a connector are counted separately; all other topics are counted together as `(others)`.",
 )
 .labels(&["connector", "topic"]);
 
@@ -352,7 +353,7 @@ pub const TOPIC_RECORDS: Metric = Metric::new(
 pub const TOPIC_BYTES: Metric = Metric::new(
     Kind::Counter,
     "walferry_topic_bytes_total",
-    "Bytes of keys and values sent, by topic, as `walferry_topic_records_total`.",
+    "Number of bytes of keys and values sent, by topic, with the same topics as `walferry_topic_records_total`.",
 )
 .labels(&["connector", "topic"]);
 
@@ -360,7 +361,7 @@ pub const TOPIC_BYTES: Metric = Metric::new(
 pub const SKIPPED: Metric = Metric::new(
     Kind::Counter,
     "walferry_rows_skipped_total",
-    "Rows that yielded no record, by reason.",
+    "Number of rows that produced no record, by reason.",
 )
 .labels(&["connector", "reason"])
 .replaces("NumberOfEventsFiltered");
@@ -369,7 +370,7 @@ pub const SKIPPED: Metric = Metric::new(
 pub const SET_ASIDE: Metric = Metric::new(
     Kind::Counter,
     "walferry_records_set_aside_total",
-    "Records set aside under `errors.tolerance=all`.",
+    "Number of records that were set aside because of `errors.tolerance=all`.",
 )
 .labels(&["connector"])
 .replaces("NumberOfErroneousEvents, task-error-metrics total-records-skipped");
@@ -378,21 +379,25 @@ pub const SET_ASIDE: Metric = Metric::new(
 pub const IN_FLIGHT_RECORDS: Metric = Metric::new(
     Kind::Gauge,
     "walferry_in_flight_records",
-    "Records that Kafka has not acknowledged yet.",
+    "Number of records in flight: passed to the producer, but not acknowledged by Kafka yet.",
 )
 .labels(&["connector"])
 .replaces("source-task-metrics source-record-active-count");
 
 /// `walferry_in_flight_bytes`.
-pub const IN_FLIGHT_BYTES: Metric = Metric::new(Kind::Gauge, "walferry_in_flight_bytes", "Bytes that they count for.")
-    .labels(&["connector"])
-    .replaces("CurrentQueueSizeInBytes");
+pub const IN_FLIGHT_BYTES: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_in_flight_bytes",
+    "Number of bytes that the records in flight count for.",
+)
+.labels(&["connector"])
+.replaces("CurrentQueueSizeInBytes");
 
 /// `walferry_in_flight_limit_bytes`.
 pub const IN_FLIGHT_LIMIT: Metric = Metric::new(
     Kind::Gauge,
     "walferry_in_flight_limit_bytes",
-    "Bytes under way at which reading waits.",
+    "Number of bytes in flight at which reading pauses.",
 )
 .labels(&["connector"])
 .replaces("MaxQueueSizeInBytes, QueueTotalCapacity");
@@ -401,19 +406,23 @@ pub const IN_FLIGHT_LIMIT: Metric = Metric::new(
 pub const UNACKNOWLEDGED: Metric = Metric::new(
     Kind::Gauge,
     "walferry_unacknowledged_seconds",
-    "How long records have been under way without Kafka acknowledging any; 0 while none is.",
+    "How long records have been in flight without any acknowledgement from Kafka; 0 while no record is in flight.",
 )
 .labels(&["connector"]);
 
 /// `walferry_snapshot_rows_total`.
-pub const SNAPSHOT_ROWS: Metric =
-    Metric::new(Kind::Counter, "walferry_snapshot_rows_total", "Existing rows read.").labels(&["connector"]);
+pub const SNAPSHOT_ROWS: Metric = Metric::new(
+    Kind::Counter,
+    "walferry_snapshot_rows_total",
+    "Number of existing rows that snapshots have read.",
+)
+.labels(&["connector"]);
 
 /// `walferry_snapshot_rows_estimate`.
 pub const SNAPSHOT_ESTIMATE: Metric = Metric::new(
     Kind::Gauge,
     "walferry_snapshot_rows_estimate",
-    "How many these will be in the end, by the statistics of Postgres; absent while it has none.",
+    "Estimated total number of rows of the snapshot, from the statistics of Postgres; absent if there are none.",
 )
 .labels(&["connector"]);
 
@@ -421,7 +430,7 @@ pub const SNAPSHOT_ESTIMATE: Metric = Metric::new(
 pub const SNAPSHOT_TABLE_ROWS: Metric = Metric::new(
     Kind::Counter,
     "walferry_snapshot_table_rows_total",
-    "Existing rows read, by table.",
+    "Number of existing rows that snapshots have read, by table.",
 )
 .labels(&["connector", "table"])
 .replaces("RowsScanned");
@@ -430,7 +439,7 @@ pub const SNAPSHOT_TABLE_ROWS: Metric = Metric::new(
 pub const SNAPSHOT_SECONDS: Metric = Metric::new(
     Kind::Gauge,
     "walferry_snapshot_seconds",
-    "How long existing rows have been read, or were.",
+    "Duration of the running snapshot, or of the last one.",
 )
 .labels(&["connector"])
 .replaces("SnapshotDurationInSeconds");
@@ -439,21 +448,25 @@ pub const SNAPSHOT_SECONDS: Metric = Metric::new(
 pub const SNAPSHOT_TABLES: Metric = Metric::new(
     Kind::Gauge,
     "walferry_snapshot_tables",
-    "Tables that the snapshot reads in all.",
+    "Total number of tables that the snapshot reads.",
 )
 .labels(&["connector"])
 .replaces("TotalTableCount");
 
 /// `walferry_snapshot_tables_left`.
-pub const SNAPSHOT_LEFT: Metric = Metric::new(Kind::Gauge, "walferry_snapshot_tables_left", "Tables still to be read.")
-    .labels(&["connector"])
-    .replaces("RemainingTableCount");
+pub const SNAPSHOT_LEFT: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_snapshot_tables_left",
+    "Number of tables that the snapshot still has to read.",
+)
+.labels(&["connector"])
+.replaces("RemainingTableCount");
 
 /// `walferry_incremental_snapshot_running`.
 pub const BESIDE_RUNNING: Metric = Metric::new(
     Kind::Gauge,
     "walferry_incremental_snapshot_running",
-    "Whether a snapshot is taken beside the stream: 1 or 0. One that pauses is.",
+    "1 while an incremental snapshot is running or paused, else 0.",
 )
 .labels(&["connector"]);
 
@@ -461,27 +474,35 @@ pub const BESIDE_RUNNING: Metric = Metric::new(
 pub const BESIDE_LEFT: Metric = Metric::new(
     Kind::Gauge,
     "walferry_incremental_snapshot_tables_left",
-    "Tables that it has still to read.",
+    "Number of tables that the incremental snapshot still has to read.",
 )
 .labels(&["connector"]);
 
 /// `walferry_build_info`.
-pub const BUILD: Metric =
-    Metric::new(Kind::Gauge, "walferry_build_info", "Always 1; the version is a label.").labels(&["version"]);
+pub const BUILD: Metric = Metric::new(
+    Kind::Gauge,
+    "walferry_build_info",
+    "Always 1. The label has the version.",
+)
+.labels(&["version"]);
 
 /// `process_resident_memory_bytes`.
-pub const MEMORY: Metric = Metric::new(Kind::Gauge, "process_resident_memory_bytes", "Resident memory.");
+pub const MEMORY: Metric = Metric::new(
+    Kind::Gauge,
+    "process_resident_memory_bytes",
+    "Resident memory of the process.",
+);
 
 /// `process_cpu_seconds_total`.
 pub const CPU: Metric = Metric::new(
     Kind::Counter,
     "process_cpu_seconds_total",
-    "Processor time of all threads.",
+    "CPU time of all threads of the process.",
 );
 
 /// `process_start_time_seconds`.
 pub const START: Metric = Metric::new(
     Kind::Gauge,
     "process_start_time_seconds",
-    "When the process began, as Unix time.",
+    "Start time of the process, as Unix time.",
 );

@@ -14,33 +14,33 @@ const HEAD: &str = "\
 
 <!-- Written by `cargo xtask docs` from `crates/walferry-telemetry`; a test fails when it is stale. -->
 
-`GET /metrics` answers in Prometheus' text format. What to alert on, and what to do then, stands in
-[Watch the slot](../how-to/watch-the-slot.md).
+`GET /metrics` returns all metrics in Prometheus' text format. [Watch the slot](../how-to/watch-the-slot.md) lists useful alerts, and what
+to do when one fires.
 
-Every metric of a connector carries the label `connector` with its name. Counters begin at nothing when the process starts.
+Every metric of a connector has the label `connector` with the connector's name. Counters start at zero when the process starts.
 ";
 
 const DEBEZIUM: &str = "
-## Names of Debezium
+## Debezium's metric names
 
-For dashboards and alerts that exist already: the names that the JMX exporter makes with the rules of Debezium's container
-images, where the meaning is the same. `plugin` is `postgres`, `name` is `topic.prefix`, `context` is `streaming` or
-`snapshot`.
+Existing dashboards and alerts keep working: Walferry also serves these metrics under Debezium's names, if the meaning is the same. They are the
+names that the JMX exporter creates with the rules of Debezium's container images. `plugin` is `postgres`, `name` is
+`topic.prefix`, and `context` is `streaming` or `snapshot`.
 ";
 
 const ABSENT: &str = "
-Not served, because the meaning would differ:
+These metrics of Debezium are not served, because their meaning would differ:
 
-| of Debezium | instead |
+| Debezium's metric | use instead |
 | --- | --- |
 ";
 
 const LOG: &str = "
 ## Log
 
-Messages are constant; what varies stands in fields.
+The message of an event is constant. Values are in the fields.
 
-| span | covers |
+| span | meaning |
 | --- | --- |
 ";
 
@@ -50,7 +50,7 @@ pub fn reference() -> String {
     for (heading, metrics) in GROUPS {
         let _ = write!(
             page,
-            "\n## {heading}\n\n| metric | type | labels | says | in place of |\n| --- | --- | --- | --- | --- |\n"
+            "\n## {heading}\n\n| metric | type | labels | meaning | replaces |\n| --- | --- | --- | --- | --- |\n"
         );
         for metric in *metrics {
             let replaced = metric.replaces.map_or_else(|| "–".into(), |name| format!("`{name}`"));
@@ -58,7 +58,7 @@ pub fn reference() -> String {
         }
     }
     page.push_str(DEBEZIUM);
-    page.push_str("\n| metric | type | labels | says |\n| --- | --- | --- | --- |\n");
+    page.push_str("\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n");
     for metric in debezium::METRICS {
         row(&mut page, metric, &[]);
     }
@@ -70,7 +70,7 @@ pub fn reference() -> String {
     for span in SPANS {
         let _ = writeln!(page, "| `{}` | {} |", span.name, span.text);
     }
-    page.push_str("\n| field | says |\n| --- | --- |\n");
+    page.push_str("\n| field | meaning |\n| --- | --- |\n");
     for field in FIELDS {
         let _ = writeln!(page, "| `{}` | {} |", field.name, field.text);
     }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn alerts_name_metrics_that_there_are() {
+    fn alerts_name_existing_metrics() {
         let how_to = include_str!("../../../docs/how-to/watch-the-slot.md");
         let words = how_to.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let named: BTreeSet<_> = words.filter(|word| word.starts_with("walferry_")).collect();
@@ -132,7 +132,7 @@ mod tests {
         let own = GROUPS.iter().flat_map(|(_, metrics)| *metrics);
         let mut names = BTreeSet::new();
         for metric in own.chain(debezium::METRICS) {
-            assert!(names.insert(metric.name), "{} stands there twice", metric.name);
+            assert!(names.insert(metric.name), "{} is declared twice", metric.name);
             let named = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
             assert!(
                 named(metric.name) && metric.labels.iter().all(|label| named(label)),
