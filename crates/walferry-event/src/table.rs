@@ -124,9 +124,11 @@ impl TablePlan {
         let row = structure(settings, relation, &topic, "Value", rows)?.optional().build();
         let source = source::schema();
         let name = format!("{schema}.{table}");
-        let reselect = match (stage, settings.reselect.is_empty()) {
-            // Rows of a snapshot are what the table has.
-            (Stage::Snapshot, _) | (_, true) => Vec::new(),
+        let signals = settings.filters.is_signals(schema, table);
+        let reselect = match stage {
+            // Rows of a snapshot are what the table has. Debezium leaves the rows of the signal table as they came.
+            Stage::Snapshot => Vec::new(),
+            _ if signals || settings.reselect.is_empty() => Vec::new(),
             _ => {
                 let primary = primary_columns(relation, facts);
                 reselect::plans(
@@ -143,7 +145,7 @@ impl TablePlan {
             settings: settings.clone(),
             name,
             captured,
-            signals: settings.filters.is_signals(schema, table),
+            signals,
             columns: columns.into(),
             reselect,
             envelope: envelope(settings, &topic, &row, &source),

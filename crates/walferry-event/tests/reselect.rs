@@ -104,6 +104,16 @@ fn placeholders_and_nulls_are_read_again_where_the_options_say() {
 }
 
 #[test]
+fn the_signal_table_is_not_read_again() {
+    let null = tuple([text("1"), Column::Null, Column::Null, text("d")]);
+    let insert = Operation::Insert { new: null.as_tuple() };
+    for (signals, expected) in [("public.t", &[] as &[&str]), ("public.T", &["body,n of id=1"])] {
+        let plan = plan(&[("signal.data.collection", signals)]);
+        assert_eq!(wanted(&outcome(&plan, insert).lookups), expected, "signals are in {signals}");
+    }
+}
+
+#[test]
 fn a_changed_key_is_looked_for_under_its_new_value() {
     let plan = plan(&[]);
     let old = tuple([text("1"), Column::Null, Column::Null, Column::Null]);
