@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     Trouble(Diagnosis),
     /// Another try would not change it.
     Refused(Refusal),
+    /// The same, because the registry does not have the schema and may not be given it.
+    Missing(Refusal),
 }
 
 impl From<Diagnosis> for Failure {
@@ -78,9 +80,12 @@ pub(crate) fn still_has(http: &mut Http, api: Api, request: &Request, ids: Ids) 
                 Api::Confluent => reply.json()["schema"].as_str().unwrap_or_default().to_owned(),
                 _ => reply.body.clone(),
             };
-            // Which version was found by other means is the registry's own affair.
-            let is_ours = matches!(request.lookup, Lookup::Register { .. } | Lookup::Find { .. });
-            Ok(!is_ours || found.is_empty() || is_same(request.kind, &request.schema, &found))
+            Ok(found.is_empty()
+                || match request.lookup {
+                    Lookup::Register { .. } | Lookup::Find { .. } => is_same(request.kind, &request.schema, &found),
+                    // A version that was found by other means may say more than ours.
+                    Lookup::Latest | Lookup::Id(_) => same_bytes(request.kind, &request.schema, &found).is_ok(),
+                })
         }
         404 if is_registrys_own(&reply) => Ok(false),
         _ => Err(Failure::Trouble(odd(&reply))),
@@ -203,7 +208,7 @@ fn apicurio_v3(http: &mut Http, request: &Request) -> Answer<Ids> {
         _ => &json,
     };
     if version.is_null() {
-        return Err(Failure::Refused(Refusal {
+        return Err(Failure::Missing(Refusal {
             what: "it has no such schema".to_owned(),
             hint: Some(not_registered().to_owned()),
         }));
@@ -250,7 +255,7 @@ fn compare(request: &Request, theirs: &str) -> Answer<()> {
 fn taken(reply: Reply, request: &Request) -> Answer<Json> {
     match reply.status {
         200..=299 => Ok(reply.json()),
-        404 if is_registrys_own(&reply) => Err(Failure::Refused(Refusal {
+        404 if is_registrys_own(&reply) => Err(Failure::Missing(Refusal {
             what: format!("it has no such schema: {}", words(&reply)),
             hint: Some(not_registered().to_owned()),
         })),
@@ -275,10 +280,19 @@ const fn not_registered() -> &'static str {
     "register the schema, or let the converter do so: auto.register.schemas=true, with Apicurio apicurio.registry.auto-register=true"
 }
 
-/// Whether an answer is the registry's, and not that of a proxy in front of it.
+/// Whether a 404 is the registry's word that it lacks a subject or a schema. Something else in front of it may answer 404 as well, and
+/// so does the registry itself at a path that it does not know.
 fn is_registrys_own(reply: &Reply) -> bool {
     let json = reply.json();
-    ["error_code", "status"].iter().any(|name| json[*name].is_i64())
+    // Confluent's codes: subject, version and schema are not found.
+    let is_confluents = json["error_code"]
+        .as_i64()
+        .is_some_and(|code| (40_401..=40_499).contains(&code));
+    // Apicurio names its exception, such as `ArtifactNotFoundException`.
+    let is_apicurios = json["name"]
+        .as_str()
+        .is_some_and(|name| name.ends_with("NotFoundException"));
+    is_confluents || is_apicurios
 }
 
 /// The registry's words: message, and what it says of single fields.

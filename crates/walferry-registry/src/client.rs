@@ -1,6 +1,6 @@
 //! What is known of a registry's ids, and the thread that asks for the others.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -14,10 +14,10 @@ use walferry_diagnosis::Diagnosis;
 use walferry_record::{Need, Wait};
 
 use crate::api::{self, Failure};
-use crate::http::Http;
+use crate::http::{self, Http};
 
-/// How often it is looked whether the registry still has what it had.
-const LOOK: Duration = Duration::from_secs(60);
+/// How often the client checks that the registry still has the schemas that it had.
+pub(crate) const LOOK: Duration = Duration::from_secs(60);
 /// How long a refusal holds: a record that is tried again after it asks again.
 const REFUSAL_HOLDS: Duration = Duration::from_secs(10);
 /// Pauses between two tries of one request.
@@ -39,11 +39,13 @@ struct Shared {
 #[derive(Default)]
 struct State {
     known: HashMap<Arc<Request>, Ids>,
+    /// The same in the order in which they became known.
+    order: Vec<(Arc<Request>, Ids)>,
+    /// Requests that had ids until the registry lost its schemas.
+    lost: HashSet<Arc<Request>>,
     /// What the thread asks for.
     waits: HashMap<Arc<Request>, Wait>,
     refused: HashMap<Arc<Request>, (Refusal, Instant)>,
-    /// What became known last: of all it is the likeliest to be missing in a registry that was restored.
-    newest: Option<(Arc<Request>, Ids)>,
 }
 
 /// A request on its way.
@@ -56,7 +58,9 @@ struct Pending {
 
 impl Client {
     /// A client; its thread begins at once and ends with the client.
-    pub(crate) fn new(settings: Settings) -> Self {
+    ///
+    /// Every `period` it checks that the registry still has the schemas that it had.
+    pub(crate) fn new(settings: Settings, period: Duration) -> Self {
         let (requests, receiver) = mpsc::channel();
         let shared = Arc::new(Shared::default());
         let asker = Asker {
@@ -65,7 +69,9 @@ impl Client {
             http: None,
             pending: VecDeque::new(),
             failing: false,
-            look: Instant::now() + LOOK,
+            period,
+            look: Instant::now() + period,
+            turn: 0,
         };
         let started = thread::Builder::new()
             .name("registry".into())
@@ -133,8 +139,12 @@ struct Asker {
     pending: VecDeque<Pending>,
     /// The last thing that was asked got no answer.
     failing: bool,
-    /// When it is looked next whether the registry still has what it had.
+    /// How often the client checks that the registry still has its schemas.
+    period: Duration,
+    /// When it checks next.
     look: Instant,
+    /// Which schema is checked beside the newest, in the order in which they became known.
+    turn: usize,
 }
 
 impl Asker {
@@ -159,45 +169,59 @@ impl Asker {
                 }
             }
             if self.look <= Instant::now() {
-                self.look_again();
+                // A failure is told by what waits, and in the log.
+                let _ = self.look_again();
             }
         }
     }
 
-    fn ask(&mut self, mut pending: Pending) {
+    fn ask(&mut self, pending: Pending) {
         match self.ids(&pending.request) {
-            Ok(ids) => self.on_known(&pending, ids),
-            Err(Failure::Refused(refusal)) => {
+            Ok(ids) => self.on_known(pending, ids),
+            // An operator has to restore the registry. The record is not at fault: it waits, and is not set aside.
+            Err(Failure::Missing(refusal)) if self.shared.lock().lost.contains(&pending.request) => {
+                let what = format!(
+                    "the schema registry has lost the schema of {}: {}",
+                    pending.request.subject, refusal.what
+                );
+                let hint = "restore the registry's data, or register the schema again; nothing is lost meanwhile";
+                self.again(pending, http::trouble(what, Some(hint.to_owned())));
+            }
+            Err(Failure::Refused(refusal) | Failure::Missing(refusal)) => {
                 let mut state = self.shared.lock();
                 state.refused.insert(pending.request.clone(), (refusal, Instant::now()));
                 state.waits.remove(&pending.request);
                 drop(state);
                 pending.wait.end();
             }
-            Err(Failure::Trouble(trouble)) => {
-                self.on_trouble(&trouble);
-                pending.wait.set_trouble(trouble);
-                pending.next = Instant::now() + pending.pause;
-                pending.pause = (pending.pause * 2).min(LONGEST_PAUSE);
-                self.pending.push_back(pending);
-            }
+            Err(Failure::Trouble(trouble)) => self.again(pending, trouble),
         }
     }
 
-    fn on_known(&mut self, pending: &Pending, ids: Ids) {
-        info!(subject = %pending.request.subject, id.content = ids.content, id.global = ids.global, "schema id known");
-        let known_before = self.recovered();
+    /// Asks the same again after a pause.
+    fn again(&mut self, mut pending: Pending, trouble: Diagnosis) {
+        self.on_trouble(&trouble);
+        pending.wait.set_trouble(trouble);
+        pending.next = Instant::now() + pending.pause;
+        pending.pause = (pending.pause * 2).min(LONGEST_PAUSE);
+        self.pending.push_back(pending);
+    }
+
+    fn on_known(&mut self, pending: Pending, ids: Ids) {
+        // The registry was away: it may have come back with nothing. That must be known before a record goes on.
+        if self.recovered()
+            && let Err(trouble) = self.look_again()
         {
-            let mut state = self.shared.lock();
-            state.known.insert(pending.request.clone(), ids);
-            state.refused.remove(&pending.request);
-            state.waits.remove(&pending.request);
+            return self.again(pending, trouble);
         }
-        // It was away: it may have come back with nothing. That is found out before a record goes on.
-        if known_before {
-            self.look_again();
-        }
-        self.shared.lock().newest = Some((pending.request.clone(), ids));
+        info!(subject = %pending.request.subject, id.content = ids.content, id.global = ids.global, "schema id known");
+        let mut state = self.shared.lock();
+        state.known.insert(pending.request.clone(), ids);
+        state.order.push((pending.request.clone(), ids));
+        state.lost.remove(&pending.request);
+        state.refused.remove(&pending.request);
+        state.waits.remove(&pending.request);
+        drop(state);
         pending.wait.end();
     }
 
@@ -222,41 +246,71 @@ impl Asker {
         before
     }
 
-    /// Looks whether the registry still has the schema that became known last. Where it does not, it was restored from an older state
-    /// or from nothing, and every schema is looked up or registered anew before the next record of it is sent.
-    fn look_again(&mut self) {
-        self.look = Instant::now() + LOOK;
-        let Some((request, ids)) = self.shared.lock().newest.clone() else {
-            return;
-        };
-        let api = self.settings.api;
-        let has = match self.http() {
-            Ok(http) => api::still_has(http, api, &request, ids),
-            Err(trouble) => Err(trouble.into()),
-        };
-        match has {
-            Ok(true) => drop(self.recovered()),
-            Ok(false) => {
-                self.recovered();
-                warn!(
-                    subject = %request.subject,
-                    id.content = ids.content,
-                    "the schema registry has lost schemas that it had: all are registered anew; records that were sent since carry ids that it \
-                     may not know"
-                );
-                let mut state = self.shared.lock();
-                state.known.clear();
-                state.newest = None;
-                drop(state);
-                self.shared.generation.fetch_add(1, Ordering::Release);
+    /// Checks that the registry still has two schemas under their ids: the newest, which a registry restored from an older state lacks,
+    /// and in turn one of the others, beginning with the oldest. A registry that was emptied lacks the others even if a new schema was
+    /// registered since. If one is missing, every schema is looked up or registered anew before its next record is sent.
+    ///
+    /// # Errors
+    /// When the registry does not answer. The check is then repeated soon.
+    fn look_again(&mut self) -> Result<(), Diagnosis> {
+        self.look = Instant::now() + self.period;
+        let samples = self.samples();
+        for (request, ids) in &samples {
+            match self.still_has(request, *ids) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.on_loss(request, *ids);
+                    break;
+                }
+                Err(Failure::Trouble(trouble)) => {
+                    self.on_trouble(&trouble);
+                    self.look = Instant::now() + LONGEST_PAUSE.min(self.period);
+                    return Err(trouble);
+                }
+                // It cannot be: reading an id is refused to nobody who may register.
+                Err(Failure::Refused(_) | Failure::Missing(_)) => {}
             }
-            Err(Failure::Trouble(trouble)) => {
-                self.on_trouble(&trouble);
-                self.look = Instant::now() + LONGEST_PAUSE;
-            }
-            // It cannot be: reading an id is refused to nobody who may register.
-            Err(Failure::Refused(_)) => {}
         }
+        // While a request is unanswered, the registry is not well, whatever else it answers.
+        if !samples.is_empty() && self.pending.is_empty() {
+            self.recovered();
+        }
+        Ok(())
+    }
+
+    /// The schemas that are checked this time.
+    fn samples(&mut self) -> Vec<(Arc<Request>, Ids)> {
+        let state = self.shared.lock();
+        let Some((newest, others)) = state.order.split_last() else {
+            return Vec::new();
+        };
+        let mut samples = vec![newest.clone()];
+        if !others.is_empty() {
+            samples.push(others[self.turn % others.len()].clone());
+            self.turn += 1;
+        }
+        samples
+    }
+
+    fn on_loss(&mut self, request: &Request, ids: Ids) {
+        warn!(
+            subject = %request.subject,
+            id.content = ids.content,
+            "the schema registry has lost schemas that it had: all are registered anew; records that were sent since carry ids that it \
+             may not know"
+        );
+        let mut state = self.shared.lock();
+        let lost: Vec<_> = state.known.drain().map(|(request, _)| request).collect();
+        state.lost.extend(lost);
+        state.order.clear();
+        drop(state);
+        self.turn = 0;
+        self.shared.generation.fetch_add(1, Ordering::Release);
+    }
+
+    fn still_has(&mut self, request: &Request, ids: Ids) -> Result<bool, Failure> {
+        let api = self.settings.api;
+        api::still_has(self.http()?, api, request, ids)
     }
 
     fn ids(&mut self, request: &Request) -> Result<Ids, Failure> {

@@ -8,27 +8,43 @@ mod client;
 mod http;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use walferry_converter::registry::{Registry, Settings};
 
 pub use client::Client;
 
 /// The clients of a process: converters with the same settings share one, and its ids.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Registries {
     clients: Arc<Mutex<Clients>>,
+    period: Duration,
 }
 
 type Clients = Vec<(Settings, Arc<Client>)>;
 
+impl Default for Registries {
+    fn default() -> Self {
+        Self::checked_every(client::LOOK)
+    }
+}
+
 impl Registries {
+    /// Clients that check so often whether their registry still has the schemas that it had. The default is a minute.
+    pub fn checked_every(period: Duration) -> Self {
+        Self {
+            clients: Arc::default(),
+            period,
+        }
+    }
+
     /// The client of a registry. It lives as long as the process, so that what it knows outlasts a lost connection to Postgres.
     pub fn of(&self, settings: &Settings) -> Arc<dyn Registry> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, client)) = clients.iter().find(|(known, _)| known == settings) {
             return client.clone();
         }
-        let client = Arc::new(Client::new(settings.clone()));
+        let client = Arc::new(Client::new(settings.clone(), self.period));
         clients.push((settings.clone(), client.clone()));
         client
     }

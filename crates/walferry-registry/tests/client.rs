@@ -404,3 +404,125 @@ fn ids_are_looked_at_again_after_a_failure_and_all_are_lost_where_one_is() {
     assert_eq!(client.generation(), 1);
     assert_eq!(settled(&*client, &register()).unwrap().content, 2);
 }
+
+fn of(subject: &str) -> Request {
+    Request {
+        subject: Subject {
+            id: subject.to_owned(),
+            ..Subject::default()
+        },
+        ..register()
+    }
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+const NOT_FOUND: &str = r#"{"error_code":40403,"message":"Schema not found"}"#;
+
+/// It was emptied between two requests, so no request failed, and the newest schema is there: the client registered it afterwards.
+#[test]
+fn a_registry_that_was_emptied_unnoticed_is_found_out_though_the_newest_schema_is_there() {
+    let (fake, url) = Fake::start();
+    fake.answer("POST /subjects/first/versions", 200, r#"{"id":7}"#);
+    let client = Registries::checked_every(Duration::from_millis(300)).of(&settings(Api::Confluent, vec![url]));
+    fake.answer("GET /schemas/ids/7?subject=first", 200, r#"{"schema":"\"int\""}"#);
+    settled(&*client, &of("first")).unwrap();
+
+    fake.answer("GET /schemas/ids/7?subject=first", 404, NOT_FOUND);
+    fake.answer("POST /subjects/second/versions", 200, r#"{"id":8}"#);
+    fake.answer("GET /schemas/ids/8?subject=second", 200, r#"{"schema":"\"int\""}"#);
+    settled(&*client, &of("second")).unwrap();
+    wait_until("the loss is noticed", || client.generation() == 1);
+    fake.answer("POST /subjects/first/versions", 200, r#"{"id":1}"#);
+    assert_eq!(settled(&*client, &of("first")).unwrap().content, 1);
+}
+
+/// It comes back empty, answers one request, and is away again before the client could check what it still has.
+#[test]
+fn a_new_schema_waits_until_it_is_known_whether_the_registry_still_has_the_others() {
+    let (fake, url) = Fake::start();
+    fake.answer("POST /subjects/first/versions", 200, r#"{"id":7}"#);
+    let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+    settled(&*client, &of("first")).unwrap();
+
+    fake.answer("POST /subjects/second/versions", 503, "");
+    fake.answer("GET /schemas/ids/7?subject=first", 503, "");
+    let Answer::Wait(wait) = client.ids(&of("second")) else {
+        panic!("it cannot be known")
+    };
+    wait_until("the trouble is told", || wait.trouble().is_some());
+    fake.answer("POST /subjects/second/versions", 200, r#"{"id":1}"#);
+    let asked = |request: &str| fake.asked().iter().any(|(asked, ..)| asked == request);
+    wait_until("the check is tried", || asked("GET /schemas/ids/7?subject=first"));
+    assert!(!wait.wait_for(Duration::from_millis(500)), "the check got no answer");
+    fake.answer("GET /schemas/ids/7?subject=first", 404, NOT_FOUND);
+    assert_eq!(settled(&*client, &of("second")).unwrap().content, 1);
+    assert_eq!(client.generation(), 1);
+}
+
+/// Nobody may register, so an operator has to restore the registry. A refusal could set the record aside.
+#[test]
+fn a_schema_that_the_registry_has_lost_and_may_not_be_given_is_waited_for() {
+    let (fake, url) = Fake::start();
+    let find = "POST /subjects/shop.t-value";
+    fake.answer(find, 200, r#"{"id":7}"#);
+    let client = Registries::checked_every(Duration::from_millis(100)).of(&settings(Api::Confluent, vec![url]));
+    let request = request(Lookup::Find { normalize: false });
+    settled(&*client, &request).unwrap();
+    fake.answer(find, 404, NOT_FOUND);
+    fake.answer("GET /schemas/ids/7?subject=shop.t-value", 404, NOT_FOUND);
+    wait_until("the loss is noticed", || client.generation() == 1);
+    let told = told(&*client, &request);
+    assert!(
+        told.contains("has lost the schema of shop.t-value") && told.contains("restore"),
+        "{told}"
+    );
+    fake.answer(find, 200, r#"{"id":9}"#);
+    assert_eq!(settled(&*client, &request).unwrap().content, 9);
+}
+
+/// The id of the newest version belongs to another schema in a registry that was filled anew.
+#[test]
+fn an_id_that_came_to_mean_another_schema_is_noticed_with_the_latest_version_too() {
+    let (fake, url) = Fake::start();
+    let latest = "GET /subjects/shop.t-value/versions/latest";
+    fake.answer(
+        latest,
+        200,
+        r#"{"id":9,"schema":"{\"type\":\"int\",\"doc\":\"by hand\"}"}"#,
+    );
+    let by_id = "GET /schemas/ids/9?subject=shop.t-value";
+    fake.answer(by_id, 200, r#"{"schema":"{\"type\":\"int\",\"doc\":\"by hand\"}"}"#);
+    let client = Registries::checked_every(Duration::from_millis(100)).of(&settings(Api::Confluent, vec![url]));
+    settled(&*client, &request(Lookup::Latest)).unwrap();
+    let asked = || fake.asked().iter().filter(|(asked, ..)| asked == by_id).count();
+    wait_until("it is checked", || asked() > 1);
+    assert_eq!(client.generation(), 0, "it has more to say, and is the same bytes");
+    fake.answer(by_id, 200, r#"{"schema":"\"string\""}"#);
+    wait_until("the change is noticed", || client.generation() == 1);
+}
+
+/// Many proxies answer JSON with a status, and a registry answers so where the URL lacks a part of the path.
+#[test]
+fn a_404_of_something_else_is_no_refusal_though_it_is_json() {
+    for text in [
+        r#"{"timestamp":"2024-02-29","status":404,"error":"Not Found","path":"/subjects"}"#,
+        r#"{"error_code":404,"message":"HTTP 404 Not Found"}"#,
+    ] {
+        let (fake, url) = Fake::start();
+        fake.answer(REGISTER, 404, text);
+        let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
+        let told = told(&*client, &register());
+        assert!(
+            told.contains("answers 404") && told.contains("look at its URL"),
+            "{text}: {told}"
+        );
+    }
+}
