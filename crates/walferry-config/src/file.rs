@@ -31,7 +31,7 @@ pub enum FileError {
     #[error("not a valid properties file: {0}")]
     Properties(String),
     /// Nothing but blanks and comments.
-    #[error("holds no property")]
+    #[error("contains no properties")]
     Empty,
     /// A file of another kind.
     #[error("{0}")]
@@ -44,11 +44,11 @@ impl FileError {
         match self {
             Self::Json(_, hint) => hint,
             Self::Properties(_) => {
-                "write one NAME=VALUE on each line; a backslash has to be written twice, and \\u is followed by four hexadecimal digits"
+                "write one NAME=VALUE per line; a backslash must be written twice, and \\u must be followed by four hexadecimal digits"
             }
             Self::Empty => {
-                "look whether this is the file that was meant, and whether it is mounted; a connector is Kafka Connect's JSON (flat, or \
-                 `name` and `config`) or .properties"
+                "check that this is the right file and that it is mounted; a connector is Kafka Connect's JSON (flat, or `name` and \
+                 `config`) or .properties"
             }
             Self::Foreign(foreign) => &foreign.hint,
         }
@@ -120,8 +120,8 @@ impl Submitted {
                 // What `GET /connectors/…` answers and what `POST /connectors` takes besides.
                 "tasks" | "type" | "initial_state" => {}
                 _ => {
-                    let finding = findings.warning(member, "stands beside config and has no effect");
-                    finding.hint("move it into config if it is a property");
+                    let finding = findings.warning(member, "is outside config and has no effect");
+                    finding.hint("if it is a property, move it into config");
                 }
             }
         }
@@ -129,8 +129,8 @@ impl Submitted {
         if let (Some(outer), Some(inner)) = (&name, &inner)
             && outer != inner
         {
-            let finding = findings.problem("name", format!("is {outer:?} outside of config and {inner:?} in it"));
-            finding.hint("give the connector one name");
+            let finding = findings.problem("name", format!("is {outer:?} outside config and {inner:?} inside it"));
+            finding.hint("use the same name in both places, or remove one");
         }
         submitted.name = name.or(inner);
         Ok((submitted, findings))
@@ -152,9 +152,9 @@ impl Submitted {
                 // To Java it is a name. It may be a password that was pasted, so it is not repeated.
                 let finding = findings.warning(
                     format!("line {line}"),
-                    "has no = in it: it is left out, being neither a property nor a comment",
+                    "contains no = and is ignored: it is neither a property nor a comment",
                 );
-                finding.hint("write NAME=VALUE, or begin the line with #");
+                finding.hint("write NAME=VALUE, or start the line with #");
             }
         }
         submitted.name = submitted.get("name").map(|name| name.trim().to_owned());
@@ -181,7 +181,7 @@ impl Submitted {
                     };
                     let finding = findings.problem(
                         format!("{place}{name}"),
-                        format!("is {kind}, which is no value of a property"),
+                        format!("is {kind}, which is not a valid property value"),
                     );
                     finding.hint("write a string, a number, true or false");
                 }
@@ -193,7 +193,7 @@ impl Submitted {
     fn set(&mut self, name: String, text: String, findings: &mut Findings) {
         match self.properties.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => {
-                findings.warning(name, "is set more than once; the last value counts");
+                findings.warning(name, "is set more than once; the last value is used");
                 *known = text;
             }
             None => self.properties.push((name, text)),
@@ -324,24 +324,24 @@ mod tests {
         let cases = [
             (
                 r#"{"a": null}"#,
-                "a is null, which is no value of a property (write a string, a number, true or false)",
+                "a is null, which is not a valid property value (write a string, a number, true or false)",
             ),
             (
                 r#"{"config": {"a": [1]}}"#,
-                "config.a is an array, which is no value of a property (write a string, a number, true or false)",
+                "config.a is an array, which is not a valid property value (write a string, a number, true or false)",
             ),
             (
                 r#"{"a": {"b": 1}}"#,
-                "a is an object, which is no value of a property (write a string, a number, true or false)",
+                "a is an object, which is not a valid property value (write a string, a number, true or false)",
             ),
-            (r#"{"a": 1, "a": 2}"#, "a is set more than once; the last value counts"),
+            (r#"{"a": 1, "a": 2}"#, "a is set more than once; the last value is used"),
             (
                 r#"{"name": "x", "config": {"name": "y"}}"#,
-                "name is \"x\" outside of config and \"y\" in it (give the connector one name)",
+                "name is \"x\" outside config and \"y\" inside it (use the same name in both places, or remove one)",
             ),
             (
                 r#"{"slot.name": "x", "config": {}}"#,
-                "slot.name stands beside config and has no effect (move it into config if it is a property)",
+                "slot.name is outside config and has no effect (if it is a property, move it into config)",
             ),
         ];
         for (text, expected) in cases {
@@ -380,12 +380,12 @@ mod tests {
             (
                 "{\"a\": 1,}",
                 "not valid JSON: trailing comma at line 1 column 9",
-                "take out the comma",
+                "remove the comma",
             ),
             (
                 "{\"a\" 1}",
                 "not valid JSON: expected `:` at line 1 column 6",
-                "mend the text",
+                "correct the text",
             ),
             (
                 "{\n  // why\n  \"a\": 1}",
@@ -409,12 +409,12 @@ mod tests {
             ),
             (
                 "{\"a\": 1",
-                "not valid JSON: the text ends before the object does at line 1 column 7",
-                "is the file complete",
+                "not valid JSON: the text ends before the object is complete at line 1 column 7",
+                "the file is complete",
             ),
             (
                 "{\"a\": 1}\n{\"b\": 2}",
-                "not valid JSON: something follows the object at line 2 column 1",
+                "not valid JSON: unexpected text after the object at line 2 column 1",
                 "one connector",
             ),
             (

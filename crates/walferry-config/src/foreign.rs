@@ -40,10 +40,10 @@ pub(crate) enum Json {
     Foreign(Foreign),
 }
 
-const STRIMZI: &str = "is a KafkaConnector of Strimzi's in YAML, and Walferry reads JSON and .properties";
-const STRIMZI_HINT: &str = "turn it into JSON: kubectl get -f FILE -o json > connector.json where the resource exists, else \
-                            yq -o=json '{\"name\": .metadata.name, \"config\": (.spec.config * {\"connector.class\": .spec.class})}' \
-                            FILE > connector.json";
+const STRIMZI: &str = "is a Strimzi KafkaConnector in YAML, but Walferry reads JSON and .properties";
+const STRIMZI_HINT: &str = "convert it to JSON: kubectl get -f FILE -o json > connector.json if the resource exists, otherwise yq -o=json \
+                            '{\"name\": .metadata.name, \"config\": (.spec.config * {\"connector.class\": .spec.class})}' FILE > \
+                            connector.json";
 
 /// What a JSON object is.
 pub(crate) fn of_json(members: &Members<'_>) -> Json {
@@ -63,20 +63,20 @@ pub(crate) fn of_json(members: &Members<'_>) -> Json {
         );
     }
     if get("error_code").is_some() && get("message").is_some() {
-        let hint = "ask Kafka Connect again: curl -s http://HOST:8083/connectors/NAME > FILE";
+        let hint = "request it from Kafka Connect again: curl -s http://HOST:8083/connectors/NAME > FILE";
         return Json::Foreign(Foreign::new(
-            "is an error that Kafka Connect has answered, not a configuration",
+            "is an error response of Kafka Connect, not a configuration",
             hint,
         ));
     }
     if object("connector").is_some() && get("tasks").is_some() {
-        let hint = "ask for the configuration: curl -s http://HOST:8083/connectors/NAME > FILE";
+        let hint = "request the configuration: curl -s http://HOST:8083/connectors/NAME > FILE";
         return Json::Foreign(Foreign::new("is the state of a connector, not its configuration", hint));
     }
     if get("error_count").is_some() && get("configs").is_some() {
-        let hint = "hand in the configuration that was validated";
+        let hint = "use the configuration that was validated";
         return Json::Foreign(Foreign::new(
-            "is what Kafka Connect answers to a validation, not a configuration",
+            "is Kafka Connect's response to a validation, not a configuration",
             hint,
         ));
     }
@@ -113,19 +113,19 @@ fn of_dump(members: &Members<'_>) -> Json {
     if found.iter().all(|(_, _, parts)| matches!(parts, Some((true, _)))) {
         return Json::Foreign(Foreign::new(
             format!(
-                "holds {} connectors, as GET /connectors?expand=info answers: {}",
+                "contains {} connectors, as returned by GET /connectors?expand=info: {}",
                 names.len(),
                 names.join(", ")
             ),
             format!(
-                "make a file of each: for n in $(jq -r keys[] FILE); do jq \".[\\\"$n\\\"].info | {{name, config}}\" FILE > $n.json; done; \
-                 then `--config {first}.json`, with further files behind it"
+                "create one file for each: for n in $(jq -r keys[] FILE); do jq \".[\\\"$n\\\"].info | {{name, config}}\" FILE > $n.json; \
+                 done; then use `--config {first}.json` followed by the other files"
             ),
         ));
     }
     Json::Foreign(Foreign::new(
-        "holds the states of connectors, as GET /connectors?expand=status answers, not their configurations",
-        "ask for these: curl -s 'http://HOST:8083/connectors?expand=info' > FILE",
+        "contains the states of connectors, as returned by GET /connectors?expand=status, not their configurations",
+        "request the configurations: curl -s 'http://HOST:8083/connectors?expand=info' > FILE",
     ))
 }
 
@@ -173,7 +173,7 @@ fn of_kubernetes(kind: &str, metadata: Option<&RawValue>, spec: Option<&RawValue
         }
         ("KafkaConnector", None) => Json::Foreign(Foreign::new(
             "is a KafkaConnector without spec.config",
-            "look whether this is the file that was meant",
+            "check that this is the right file",
         )),
         (kind, _) => Json::Foreign(kubernetes(kind)),
     }
@@ -182,16 +182,16 @@ fn of_kubernetes(kind: &str, metadata: Option<&RawValue>, spec: Option<&RawValue
 fn kubernetes(kind: &str) -> Foreign {
     let hint = match kind {
         "KafkaConnect" => {
-            "it describes workers: write what stands under spec.config into a .properties file and give that with `--worker`; connectors \
-             are resources of kind KafkaConnector, or are handed in through the REST API"
+            "it describes workers: write the contents of spec.config into a .properties file and use that with `--worker`; connectors are \
+             resources of kind KafkaConnector, or are created through the REST API"
         }
-        "List" => "make a file of each: kubectl get kafkaconnector NAME -o json > NAME.json",
-        "ConfigMap" | "Secret" => "hand in what stands under its data, as a file of its own",
+        "List" => "create one file for each: kubectl get kafkaconnector NAME -o json > NAME.json",
+        "ConfigMap" | "Secret" => "write the contents of its data into a separate file and use that",
         _ => {
             "a connector is Kafka Connect's JSON (flat, or `name` and `config`), .properties, or a KafkaConnector in JSON"
         }
     };
-    Foreign::new(format!("is a resource of Kubernetes, of kind {kind}"), hint)
+    Foreign::new(format!("is a Kubernetes resource of kind {kind}"), hint)
 }
 
 /// What a JSON array is that is no single connector.
@@ -199,18 +199,18 @@ pub(crate) fn of_array(entries: &[&RawValue]) -> Foreign {
     let objects = entries.iter().filter(|entry| entry.get().starts_with('{')).count();
     let texts = entries.iter().filter(|entry| entry.get().starts_with('"')).count();
     match entries.len() {
-        0 => Foreign::new("is an empty array", "look whether this is the file that was meant"),
+        0 => Foreign::new("is an empty array", "check that this is the right file"),
         count if objects == count => Foreign::new(
-            format!("holds an array of {count} connectors"),
-            "make a file of each: jq '.[0]' FILE > first.json, jq '.[1]' FILE > second.json and so on; then `--config first.json \
+            format!("contains an array of {count} connectors"),
+            "create one file for each: jq '.[0]' FILE > first.json, jq '.[1]' FILE > second.json and so on; then use `--config first.json \
              second.json`",
         ),
         count if texts == count => Foreign::new(
-            "is a list of names, as GET /connectors answers",
-            "ask for each configuration: curl -s http://HOST:8083/connectors/NAME > NAME.json",
+            "is a list of names, as returned by GET /connectors",
+            "request each configuration: curl -s http://HOST:8083/connectors/NAME > NAME.json",
         ),
         _ => Foreign::new(
-            "is an array, which is no connector",
+            "is an array, not a connector",
             "a connector is an object: { \"name\": …, \"config\": { … } }",
         ),
     }
@@ -227,14 +227,14 @@ pub(crate) fn of_text(text: &str) -> Option<Foreign> {
     let lower = first.to_ascii_lowercase();
     if lower.starts_with("create source connector") || lower.starts_with("create sink connector") {
         return Some(Foreign::new(
-            "is a statement of ksqlDB",
-            "write its pairs into a .properties file, one NAME=VALUE on each line and without the quotes",
+            "is a ksqlDB statement",
+            "write its properties into a .properties file, one NAME=VALUE per line and without the quotes",
         ));
     }
     if lower.starts_with("curl ") || lines().any(|line| line.trim_start().starts_with("curl ")) {
         return Some(Foreign::new(
             "is a shell script that calls Kafka Connect",
-            "write the JSON that it sends (behind -d or --data) into a file of its own",
+            "write the JSON that it sends (after -d or --data) into a separate file",
         ));
     }
     if first.starts_with('<') {
@@ -245,8 +245,8 @@ pub(crate) fn of_text(text: &str) -> Option<Foreign> {
     }
     if first.starts_with("resource \"") || first.starts_with("terraform ") || first.starts_with("module \"") {
         return Some(Foreign::new(
-            "is a configuration of Terraform",
-            "write what stands under config into JSON: { \"name\": …, \"config\": { … } }",
+            "is a Terraform configuration",
+            "write the contents of config as JSON: { \"name\": …, \"config\": { … } }",
         ));
     }
     if !is_yaml(text) {
@@ -261,12 +261,12 @@ pub(crate) fn of_text(text: &str) -> Option<Foreign> {
         (Some(kind), _) => kubernetes(&kind),
         (None, true) => Foreign::new(
             "is a compose file",
-            "its variables CONNECT_A_B are the worker's properties a.b: write them into a .properties file and give that with `--worker`; \
-             connectors stand elsewhere, as what is sent to the REST API",
+            "its variables CONNECT_A_B are the worker's properties a.b: write them into a .properties file and use that with `--worker`; \
+             connectors are not in this file, but in what is sent to the REST API",
         ),
         (None, false) => Foreign::new(
-            "is YAML, and Walferry reads JSON and .properties",
-            "turn it into JSON: yq -o=json . FILE > connector.json",
+            "is YAML, but Walferry reads JSON and .properties",
+            "convert it to JSON: yq -o=json . FILE > connector.json",
         ),
     })
 }
@@ -310,8 +310,8 @@ pub(crate) fn of_names(properties: &[(String, String)]) -> Option<Foreign> {
             .map(|(_, sink)| sink.trim());
         return Some(match sink {
             Some(sink) if sink != "kafka" => Foreign::new(
-                format!("configures Debezium Server to write to {sink}, and Walferry writes to Kafka only"),
-                "keep it on Debezium Server, or let the consumers read from Kafka",
+                format!("configures Debezium Server to write to {sink}, but Walferry writes only to Kafka"),
+                "keep it on Debezium Server, or change the consumers to read from Kafka",
             ),
             _ => Foreign::new(
                 "is an application.properties of Debezium Server",
@@ -324,13 +324,13 @@ pub(crate) fn of_names(properties: &[(String, String)]) -> Option<Foreign> {
     let variables = |prefix: &str| count(prefix) * 2 > properties.len();
     if variables("DEBEZIUM_SOURCE_") || variables("DEBEZIUM_") {
         return Some(Foreign::new(
-            "holds variables of Debezium Server's image",
+            "contains environment variables of Debezium Server's image",
             "each DEBEZIUM_SOURCE_A_B is the connector's property a.b: write them as a.b=VALUE",
         ));
     }
     if variables("CONNECT_") {
         return Some(Foreign::new(
-            "holds variables of a Kafka Connect image",
+            "contains environment variables of a Kafka Connect image",
             "turn them into a worker file: sed -n 's/^CONNECT_//p' FILE | awk -F= '{n=tolower($1); gsub(\"_\",\".\",n); print n \"=\" \
              substr($0,length($1)+2)}' > worker.properties, and give that with `--worker`",
         ));
@@ -359,14 +359,14 @@ pub(crate) fn malformed_json(text: &str, error: &serde_json::Error) -> (String, 
     let column_of = |at: usize| here[..at].chars().count() + 1;
     if error.is_eof() {
         return (
-            place("the text ends before the object does", column),
-            "a bracket or a quote is not closed: is the file complete?".to_owned(),
+            place("the text ends before the object is complete", column),
+            "close the missing bracket or quote, and check that the file is complete".to_owned(),
         );
     }
     if rest.starts_with('#') || rest.starts_with("//") || rest.starts_with("/*") {
         return (
             place("a comment", column_of(from)),
-            "JSON has no comments: take it out, or write it as a property whose name begins with an underscore, such as \"_comment\""
+            "JSON has no comments: remove it, or write it as a property whose name starts with an underscore, such as \"_comment\""
                 .to_owned(),
         );
     }
@@ -378,24 +378,24 @@ pub(crate) fn malformed_json(text: &str, error: &serde_json::Error) -> (String, 
         };
         return (
             place(what, column_of(from)),
-            "JSON has its names and texts in plain double quotes: \"name\": \"value\"".to_owned(),
+            "use plain double quotes for names and texts in JSON: \"name\": \"value\"".to_owned(),
         );
     }
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
-    let mend = || "mend the text at that place; `jq . FILE` shows whether it is JSON".to_owned();
+    let mend = || "correct the text at this place; `jq . FILE` checks whether it is valid JSON".to_owned();
     match message {
         "trailing comma" => (
             place("trailing comma", column),
-            "take out the comma before the bracket".to_owned(),
+            "remove the comma before the bracket".to_owned(),
         ),
         "trailing characters" => (
-            place("something follows the object", column),
-            "write one connector into a file, and nothing behind its last bracket".to_owned(),
+            place("unexpected text after the object", column),
+            "write only one connector into a file, and nothing after its last bracket".to_owned(),
         ),
         "expected `,` or `}`" if rest.starts_with('"') => (
             format!("a comma is missing before line {line} column {column}"),
-            "end each pair but the last with a comma".to_owned(),
+            "end each pair except the last with a comma".to_owned(),
         ),
         "key must be a string" => (
             place("a name without double quotes", column),
@@ -420,32 +420,32 @@ mod tests {
     #[test]
     fn files_of_other_kinds_are_told_with_the_way_to_a_connector() {
         let cases = [
-            ("", "holds no property", "whether it is mounted"),
+            ("", "contains no properties", "that it is mounted"),
             (
                 "\u{feff}# only a comment\n\n",
-                "holds no property",
-                "whether it is mounted",
+                "contains no properties",
+                "that it is mounted",
             ),
-            ("{}", "holds no property", "whether it is mounted"),
-            ("[]", "is an empty array", "was meant"),
+            ("{}", "contains no properties", "that it is mounted"),
+            ("[]", "is an empty array", "the right file"),
             (
                 r#"["orders", "items"]"#,
-                "is a list of names, as GET /connectors answers",
+                "is a list of names, as returned by GET /connectors",
                 "curl -s",
             ),
             (
                 r#"[{"name": "a"}, {"name": "b"}]"#,
-                "holds an array of 2 connectors",
+                "contains an array of 2 connectors",
                 "jq '.[0]' FILE",
             ),
             (
                 r#"{"a": {"info": {"config": {}}, "status": {}}, "b": {"info": {"config": {}}}}"#,
-                "holds 2 connectors, as GET /connectors?expand=info answers: a, b",
+                "contains 2 connectors, as returned by GET /connectors?expand=info: a, b",
                 "jq -r keys[] FILE",
             ),
             (
                 r#"{"a": {"status": {"name": "a"}}}"#,
-                "holds the states of connectors, as GET /connectors?expand=status answers, not their configurations",
+                "contains the states of connectors, as returned by GET /connectors?expand=status, not their configurations",
                 "expand=info",
             ),
             (
@@ -455,7 +455,7 @@ mod tests {
             ),
             (
                 r#"{"error_code": 404, "message": "x"}"#,
-                "is an error that Kafka Connect has answered, not a configuration",
+                "is an error response of Kafka Connect, not a configuration",
                 "curl",
             ),
             (
@@ -465,7 +465,7 @@ mod tests {
             ),
             (
                 "---\nkind: \"KafkaConnect\"\nspec:\n  config:\n",
-                "is a resource of Kubernetes, of kind KafkaConnect",
+                "is a Kubernetes resource of kind KafkaConnect",
                 "`--worker`",
             ),
             (
@@ -475,12 +475,12 @@ mod tests {
             ),
             (
                 "name: orders\nconfig:\n  database.hostname: db\n",
-                "is YAML, and Walferry reads JSON and .properties",
+                "is YAML, but Walferry reads JSON and .properties",
                 "yq -o=json . FILE",
             ),
             (
                 "name: orders\ndatabase.port: \"5432\"\n",
-                "is YAML, and Walferry reads JSON and .properties",
+                "is YAML, but Walferry reads JSON and .properties",
                 "yq -o=json . FILE",
             ),
             (
@@ -490,23 +490,23 @@ mod tests {
             ),
             (
                 "debezium.sink.type=kinesis\ndebezium.source.database.hostname=db\n",
-                "configures Debezium Server to write to kinesis, and Walferry writes to Kafka only",
+                "configures Debezium Server to write to kinesis, but Walferry writes only to Kafka",
                 "Debezium Server",
             ),
             (
                 "CONNECT_GROUP_ID=1\nCONNECT_BOOTSTRAP_SERVERS=k:9092\n",
-                "holds variables of a Kafka Connect image",
+                "contains environment variables of a Kafka Connect image",
                 "awk -F=",
             ),
             (
                 "CREATE SOURCE CONNECTOR x WITH (\n  'a' = 'b');",
-                "is a statement of ksqlDB",
+                "is a ksqlDB statement",
                 "NAME=VALUE",
             ),
             (
                 "#!/bin/sh\ncurl -X POST http://c:8083 -d '{\"a\": 1}'",
                 "is a shell script that calls Kafka Connect",
-                "behind -d",
+                "after -d",
             ),
             ("<html>", "is XML or HTML", "JSON"),
         ];

@@ -56,7 +56,7 @@ checked_names! {
     HostName: "host",
         |text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b':')),
         "one host name or address, without port, scheme or path",
-        |_| Some("write the host alone; port, user, password and database have properties of their own: database.port, database.user, \
+        |_| Some("write only the host; port, user, password and database have their own properties: database.port, database.user, \
                   database.password, database.dbname".to_owned());
 }
 

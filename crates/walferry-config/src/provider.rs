@@ -30,7 +30,7 @@ pub trait Lookup {
     /// Why the API server cannot be asked, or what it refuses. The text is shown.
     fn kubernetes(&self, kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
         let _ = (kind, resource, key);
-        Err(io::Error::other("this process runs in no pod of Kubernetes"))
+        Err(io::Error::other("this process does not run in a Kubernetes pod"))
     }
 }
 
@@ -111,8 +111,8 @@ impl Providers {
                             .warning(options.full_name("class"), message)
                             .kind(Kind::ConfigProvider);
                         finding.hint(
-                            "EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider and Strimzi's \
-                             KubernetesSecretConfigProvider and KubernetesConfigMapConfigProvider are there",
+                            "use EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider, or Strimzi's \
+                             KubernetesSecretConfigProvider and KubernetesConfigMapConfigProvider",
                         );
                     }
                     providers.0.insert(name.to_owned(), provider);
@@ -173,18 +173,18 @@ impl Providers {
                     found = true;
                     if value.trim().is_empty() {
                         findings
-                            .warning(name, format!("is empty: {shown} is there, and there is nothing in it"))
-                            .hint("look at what sets it, unless it is meant to be empty");
+                            .warning(name, format!("is empty: {shown} exists, but its value is empty"))
+                            .hint("check where it is set, unless it is intended to be empty");
                     }
                     resolved.push_str(&value);
                     values.push(value);
                 }
                 Err(Unresolved::NoProvider) => {
                     let provider = shown_word(reference.provider);
-                    let message = format!("keeps {shown} as it stands: there is no config provider {provider}");
+                    let message = format!("keeps the text {shown}: there is no config provider {provider}");
                     findings.warning(name, message).kind(Kind::ConfigProvider).hint(format!(
-                        "if it is a reference, name {provider} in config.providers of the worker file and give that with --worker; as \
-                         it is, Kafka Connect would hand it on, too"
+                        "if it is a reference, add {provider} to config.providers in the worker file, and use that file with --worker; \
+                         Kafka Connect would keep the text, too"
                     ));
                     resolved.push_str(written);
                 }
@@ -211,30 +211,30 @@ impl Providers {
             None => Err(Unresolved::NoProvider),
             Some(Provider::Unknown { class }) => failed(
                 format!("Walferry has no config provider {class}"),
-                "use env, file or dir: ${env:NAME}, ${file:PATH:KEY} or ${dir:PATH:FILE}; what the other provider hands out can be \
-                 mounted as a file or set as a variable"
+                "use env, file or dir: ${env:NAME}, ${file:PATH:KEY} or ${dir:PATH:FILE}; mount the value from the other provider as a \
+                 file, or set it as a variable"
                     .to_owned(),
             ),
             Some(Provider::Env { .. }) if !path.is_empty() => failed(
                 "a reference to a variable has neither a path nor a default".to_owned(),
-                format!("write ${{{provider}:NAME}}, with the name of the variable alone, and set that variable"),
+                format!("write ${{{provider}:NAME}} with only the name of the variable, and set this variable"),
             ),
             Some(Provider::Env { allowed }) if !allowed.matches(key) => failed(
-                format!("allowlist.pattern of the worker hides the variable {key}"),
-                format!("let config.providers.{provider}.param.allowlist.pattern match {key}"),
+                format!("the worker's allowlist.pattern does not allow the variable {key}"),
+                format!("change config.providers.{provider}.param.allowlist.pattern so that it matches {key}"),
             ),
             Some(Provider::Env { .. }) => match lookup.variable(key) {
                 Some(value) => Ok(value),
                 None => failed(
                     format!("there is no environment variable {key}"),
-                    format!("set {key} for the process that runs Walferry"),
+                    format!("set {key} in the environment of the Walferry process"),
                 ),
             },
             Some(Provider::File { .. } | Provider::Dir { .. }) if path.is_empty() => {
-                failed("it names no path, or no key in the file".to_owned(), wanted)
+                failed("it needs a path and a key of the file".to_owned(), wanted)
             }
             Some(Provider::File { allowed } | Provider::Dir { allowed }) if !allowed.allow(path) => failed(
-                format!("allowed.paths of the worker hides {path}"),
+                format!("the worker's allowed.paths does not include {path}"),
                 format!("add its folder to config.providers.{provider}.param.allowed.paths"),
             ),
             Some(Provider::File { .. }) => {
@@ -245,7 +245,7 @@ impl Providers {
                 let found = file::property(&text, key).map_err(|_| {
                     Unresolved::Failed(
                         format!("{path} is not a valid properties file"),
-                        "write one KEY=VALUE on each line, and each backslash twice".to_owned(),
+                        "write one KEY=VALUE per line, and write each backslash twice".to_owned(),
                     )
                 })?;
                 match found {
@@ -254,7 +254,7 @@ impl Providers {
                 }
             }
             Some(Provider::Kubernetes { .. }) if path.is_empty() => failed(
-                "it names no secret or config map".to_owned(),
+                "it needs the name of a secret or a config map".to_owned(),
                 format!("write ${{{provider}:NAMESPACE/NAME:KEY}}"),
             ),
             Some(Provider::Kubernetes { kind }) => match lookup.kubernetes(*kind, path, key) {
@@ -262,19 +262,19 @@ impl Providers {
                 Ok(None) => failed(format!("{path} has no key {key}"), format!("add {key} to {path}")),
                 Err(error) => failed(
                     error.to_string(),
-                    format!("look at {path} with `kubectl get`, and at the rights of the pod's service account"),
+                    format!("check {path} with `kubectl get`, and the permissions of the pod's service account"),
                 ),
             },
             // The key is the name of a file, never a way out of the directory.
             Some(Provider::Dir { .. }) if Path::new(key).file_name() != Some(key.as_ref()) => failed(
                 format!("{key:?} is not the name of a file"),
-                format!("write ${{{provider}:FOLDER:FILE}}, with a file of that folder"),
+                format!("write ${{{provider}:FOLDER:FILE}} with a file in that folder"),
             ),
             Some(Provider::Dir { .. }) => match lookup.file(&Path::new(path).join(key)) {
                 Ok(text) => Ok(text),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => failed(
                     format!("{path} has no file {key}"),
-                    format!("mount the secret such that {path} has a file {key}"),
+                    format!("mount the secret so that {path} contains a file {key}"),
                 ),
                 Err(error) => Err(Unresolved::unreadable(path, &error)),
             },
@@ -309,7 +309,7 @@ fn provider(options: &Options) -> Result<Provider, Wrong> {
                 (
                     "param.allowlist.pattern",
                     format!("is not a regular expression: {error}"),
-                    "mend the expression; .* lets every variable through".to_owned(),
+                    "correct the expression; .* allows every variable".to_owned(),
                 )
             })?;
             Ok(Provider::Env {
@@ -341,12 +341,12 @@ enum Unresolved {
 impl Unresolved {
     fn unreadable(path: &str, error: &io::Error) -> Self {
         let hint = match error.kind() {
-            io::ErrorKind::NotFound => "mend the path, or mount the file there".to_owned(),
+            io::ErrorKind::NotFound => "correct the path, or mount the file there".to_owned(),
             io::ErrorKind::PermissionDenied => {
-                format!("give the user that Walferry runs as the right to read {path}")
+                format!("allow the user that runs Walferry to read {path}")
             }
-            io::ErrorKind::InvalidData => format!("write {path} in UTF-8"),
-            _ => format!("look at {path} on the machine that runs Walferry"),
+            io::ErrorKind::InvalidData => format!("save {path} in UTF-8"),
+            _ => format!("check {path} on the machine that runs Walferry"),
         };
         Self::Failed(format!("{path} cannot be read: {error}"), hint)
     }
@@ -399,8 +399,8 @@ impl AllowedPaths {
                 true => Ok(normalised(path)),
                 false => Err((
                     "param.allowed.paths",
-                    format!("holds {path:?}, which is not absolute"),
-                    "begin each path with /".to_owned(),
+                    format!("contains {path:?}, which is not an absolute path"),
+                    "start each path with /".to_owned(),
                 )),
             });
         paths.collect::<Result<_, _>>().map(Self)
@@ -497,7 +497,7 @@ pub(crate) mod tests {
         assert_eq!(resolved.as_deref(), Some(""));
         assert_eq!(
             findings,
-            ["Warning: is empty: ${env:EMPTY} is there, and there is nothing in it"]
+            ["Warning: is empty: ${env:EMPTY} exists, but its value is empty"]
         );
     }
 
@@ -506,7 +506,7 @@ pub(crate) mod tests {
         let cases = [
             (
                 "${vault:a:b}",
-                "Warning: keeps ${vault:…} as it stands: there is no config provider vault",
+                "Warning: keeps the text ${vault:…}: there is no config provider vault",
             ),
             (
                 "${env:NOPE}",
@@ -518,7 +518,7 @@ pub(crate) mod tests {
             ),
             (
                 "${file:x}",
-                "Error: cannot resolve ${file:x}: it names no path, or no key in the file",
+                "Error: cannot resolve ${file:x}: it needs a path and a key of the file",
             ),
             (
                 "${env:PGPASSWORD:-p}",
@@ -578,7 +578,7 @@ pub(crate) mod tests {
         assert_eq!(
             resolve(&providers, "${strimzienv:PGPASSWORD}").1,
             [
-                "Error: cannot resolve ${strimzienv:PGPASSWORD}: allowlist.pattern of the worker hides the variable PGPASSWORD"
+                "Error: cannot resolve ${strimzienv:PGPASSWORD}: the worker's allowlist.pattern does not allow the variable PGPASSWORD"
             ]
         );
         assert_eq!(
@@ -588,7 +588,7 @@ pub(crate) mod tests {
         assert_eq!(
             resolve(&providers, "${f:/secrets/../run/secrets/pw:x}").1,
             [
-                "Error: cannot resolve ${f:/secrets/../run/secrets/pw:x}: allowed.paths of the worker hides /secrets/../run/secrets/pw"
+                "Error: cannot resolve ${f:/secrets/../run/secrets/pw:x}: the worker's allowed.paths does not include /secrets/../run/secrets/pw"
             ]
         );
         assert_eq!(
@@ -627,8 +627,9 @@ pub(crate) mod tests {
             class,
             ("config.providers.a.param.allowed.paths", "tmp"),
         ]);
-        let expected =
-            ["config.providers.a.param.allowed.paths holds \"tmp\", which is not absolute (begin each path with /)"];
+        let expected = [
+            "config.providers.a.param.allowed.paths contains \"tmp\", which is not an absolute path (start each path with /)",
+        ];
         assert_eq!(findings.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
     }
 }

@@ -385,7 +385,7 @@ impl<'a> Reader<'a> {
                     .get(name)
                     .is_some_and(|entry| entry.written.is_some());
                 let hint = guess
-                    .or_else(|| resolved.then(|| "look at what the config provider hands out for it".to_owned()))
+                    .or_else(|| resolved.then(|| "check the value that the config provider returns for it".to_owned()))
                     .or_else(|| default.filter(|_| plain).map(leave_out));
                 self.problem(name, message).hint = hint;
             }
@@ -446,7 +446,10 @@ impl<'a> Reader<'a> {
 
     fn warn_unknown(&mut self, name: &str, declarations: &[&Declaration]) {
         if name.starts_with('_') {
-            self.note(name, "is taken for a comment: its name begins with an underscore");
+            self.note(
+                name,
+                "is treated as a comment, because its name starts with an underscore",
+            );
             return;
         }
         // In .properties a blank before = is cut, in JSON it belongs to the name.
@@ -454,10 +457,10 @@ impl<'a> Reader<'a> {
         if meant != name && declarations.iter().any(|declaration| declaration.name == meant) {
             self.warning(
                 name,
-                "has a blank before or behind it, and so is not a property that Walferry knows; it has no effect",
+                "starts or ends with a space, so it is not a property that Walferry knows; it has no effect",
             )
             .kind(Kind::PropertyUnknown)
-            .hint = Some(format!("write {} without the blank", self.options.full_name(meant)));
+            .hint = Some(format!("write {} without the space", self.options.full_name(meant)));
             return;
         }
         let known = declarations
@@ -474,8 +477,8 @@ impl<'a> Reader<'a> {
 
 fn leave_out(default: &str) -> String {
     match default {
-        "" => "leave it out for the default, which is empty".to_owned(),
-        default => format!("leave it out for the default, {default}"),
+        "" => "remove it to use the default, which is empty".to_owned(),
+        default => format!("remove it to use the default, {default}"),
     }
 }
 
@@ -491,7 +494,7 @@ mod tests {
         const MODE: Property<String> = Property::new("mode").default("a").support(Support::Except { values: &["b"], hint: "use a" });
         const NOTIFY: Property<String> = Property::new("notify").support(Support::Refused { hint: "leave it out" });
         const SIGNAL: Property<String> = Property::new("signal").default("source").support(Support::Refused { hint: "leave it out" });
-        const HISTORY: Property<String> = Property::new("history").default("none").support(Support::Accepted { why: "it belongs to MySQL" });
+        const HISTORY: Property<String> = Property::new("history").default("none").support(Support::Accepted { why: "only the MySQL connector has it" });
         const TRUNCATE: Property<Vec<String>> = Property::new("truncate.<length>.chars");
     }
 
@@ -532,7 +535,7 @@ mod tests {
         let expected = [
             "Error: x.mode is \"B\", which Walferry does not support (use a)",
             "Error: x.host is required (set x.host)",
-            "Error: x.port is \"99999\", which is not a whole number from 0 to 65535 (leave it out for the default, 5432)",
+            "Error: x.port is \"99999\", which is not a whole number from 0 to 65535 (remove it to use the default, 5432)",
         ];
         assert_eq!(findings, expected);
     }
@@ -542,7 +545,7 @@ mod tests {
         let (read, findings) = read(&[("host", "db"), (" port", "1")]);
         assert_eq!(read, Some(("db".to_owned(), 5432)));
         assert!(
-            findings.len() == 1 && findings[0].ends_with("it has no effect (write x.port without the blank)"),
+            findings.len() == 1 && findings[0].ends_with("it has no effect (write x.port without the space)"),
             "{findings:?}"
         );
     }
@@ -572,7 +575,11 @@ mod tests {
                 "kafka",
                 &["Error: x.signal is not supported by Walferry (leave it out)"],
             ),
-            ("history", "1", &["Note: x.history has no effect: it belongs to MySQL"]),
+            (
+                "history",
+                "1",
+                &["Note: x.history has no effect: only the MySQL connector has it"],
+            ),
             ("history", "none", &[]),
             ("mode", "a", &[]),
             ("truncate.5.chars", "a", &[]),
@@ -604,7 +611,7 @@ mod tests {
         let (_, findings) = reader.finish(());
         let problems: Vec<String> = findings.problems().map(ToString::to_string).collect();
         let expected = [
-            "x.port is ${env:PORT}, whose value cannot be read as int (look at what the config provider hands out for it)",
+            "x.port is ${env:PORT}, whose value cannot be read as int (check the value that the config provider returns for it)",
             "x.basic.auth.user.info cannot be read as int",
         ];
         assert_eq!(problems, expected);

@@ -19,7 +19,7 @@ fn write_group(page: &mut String, group: &Group) {
         lines.extend([group.text.to_owned(), String::new()]);
     }
     if !group.prefix.is_empty() {
-        lines.extend([format!("The names stand behind `{}`.", group.prefix), String::new()]);
+        lines.extend([format!("All names have the prefix `{}`.", group.prefix), String::new()]);
     }
     lines.push(options_markdown(group));
     for line in lines {
@@ -102,7 +102,7 @@ mod tests {
             prefix: "x.",
             declarations: DECLARATIONS,
         };
-        let expected = "# T\n\nI.\n\n## Slot\n\nAbout slots.\n\nThe names stand behind `x.`.\n\n\
+        let expected = "# T\n\nI.\n\n## Slot\n\nAbout slots.\n\nAll names have the prefix `x.`.\n\n\
             | property | type | default | what it does |\n| --- | --- | --- | --- |\n\
             | `slot.name` | string | `a\\|b` | The slot. |\n\
             | `drop` | boolean | required | Drops it. **Refused** (leave it out). |\n\

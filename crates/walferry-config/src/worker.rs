@@ -129,7 +129,7 @@ choices! {
 }
 
 const ALONE: Support = Support::Accepted {
-    why: "Walferry is one worker, and shares no work with others",
+    why: "Walferry is a single worker and does not share work with others",
 };
 const NO_PLUGINS: Support = Support::Accepted {
     why: "converters and transforms are part of Walferry",
@@ -145,96 +145,99 @@ const REST: Support = Support::Accepted {
     why: "the admin endpoint has no such setting",
 };
 const REMOVED: Support = Support::Accepted {
-    why: "Kafka Connect dropped it in 3.0",
+    why: "Kafka Connect removed it in 3.0",
 };
 
 properties! {
     const BOOTSTRAP: Property<Option<String>> = Property::new("bootstrap.servers")
-        .text("Brokers to reach Kafka by. The flag `--bootstrap-servers` wins over it.");
+        .text("Kafka brokers to connect to first. The flag `--bootstrap-servers` takes precedence.");
     const GROUP_ID: Property<Option<String>> = Property::new("group.id")
         .text("Name of the worker's group.");
     const KEY_CONVERTER: Property<String> = Property::new("key.converter").default("org.apache.kafka.connect.json.JsonConverter")
-        .text("Class that turns keys into bytes, for connectors that name none.");
+        .text("Class that serializes keys, for connectors that do not set one.");
     const KEY_OPTION: Property<Option<String>> = Property::new("key.converter.<option>").text("An option of that class.");
     const VALUE_CONVERTER: Property<String> = Property::new("value.converter").default("org.apache.kafka.connect.json.JsonConverter")
-        .text("Class that turns values into bytes, for connectors that name none.");
+        .text("Class that serializes values, for connectors that do not set one.");
     const VALUE_OPTION: Property<Option<String>> = Property::new("value.converter.<option>").text("An option of that class.");
     const HEADER_CONVERTER: Property<String> = Property::new("header.converter").default("org.apache.kafka.connect.storage.SimpleHeaderConverter")
-        .text("Class that turns headers into bytes, for connectors that name none.");
+        .text("Class that serializes headers, for connectors that do not set one.");
     const HEADER_OPTION: Property<Option<String>> = Property::new("header.converter.<option>").text("An option of that class.");
     const FLUSH_INTERVAL: Property<Duration> = Property::new("offset.flush.interval.ms").default("1000")
-        .text("The longest time between two writes of the offset while something happens; after a crash, what was sent since is sent again. \
-               While the disk keeps up, the offset is written within 50 ms of delivery, whatever this says: it only shortens. Kafka \
-               Connect's default is 60000.");
+        .text("Maximum time between two writes of the offset while there is activity. After a crash, records sent since the last write \
+               are sent again. Normally the offset is written within 50 ms of delivery, as long as the disk keeps up; this property can \
+               only shorten that. Kafka Connect's default is 60000.");
     const FLUSH_TIMEOUT: Property<Duration> = Property::new("offset.flush.timeout.ms").default("5000")
         .text("How long Connect waits until offsets are stored.")
-        .support(Support::Accepted { why: "offsets are stored beside the work, which does not wait for it" });
+        .support(Support::Accepted { why: "Walferry stores offsets in the background and does not wait for it" });
     const SHUTDOWN_TIMEOUT: Property<Duration> = Property::new("task.shutdown.graceful.timeout.ms").default("10000")
-        .text("How long a stop waits until what is on its way has arrived. Kafka Connect's default is 5000, its image's 10000.")
-        .support(Support::Accepted { why: "a stop drains what is on its way for up to 10 s" });
+        .text("How long a stop waits for records in flight. Kafka Connect's default is 5000, and its image's is 10000.")
+        .support(Support::Accepted { why: "a stop always waits up to 10 s for records in flight" });
     const LISTENERS: Property<Vec<String>> = Property::new("listeners")
         .text("Address of the admin endpoint, such as `http://0.0.0.0:8083`; the first one without TLS counts. The flag `--admin` wins \
                over it; without either it is reachable from this machine only, where Connect listens everywhere.");
     const TOPIC_CREATION: Property<bool> = Property::new("topic.creation.enable").default("true")
         .text("Whether connectors may create topics as their `topic.creation.*` says.");
     const POLICY: Property<Policy> = Property::new("connector.client.config.override.policy").default("All")
-        .text("Which client properties connectors may override.");
+        .text("Client properties that connectors may override.");
     const ALLOWLIST: Property<Vec<String>> = Property::new("connector.client.config.override.allowlist")
-        .text("With the policy `Allowlist`: their names.");
+        .text("With the policy `Allowlist`: the names of the properties that connectors may override.");
     const PRODUCER: Property<Option<String>> = Property::new("producer.<property>")
-        .text("A property of the producers of all connectors. Security has to be repeated here, as in Connect.");
+        .text("A property of the producers of all connectors. As in Connect, the security settings must be repeated here.");
     const ADMIN_LISTENERS: Property<Option<String>> = Property::new("admin.listeners")
         .text("Empty, there is no `/admin/loggers`. An address of its own for it is not built.");
     const ADMIN: Property<Option<String>> = Property::new("admin.<property>")
-        .text("A property of the client that creates topics, over those without a prefix.");
+        .text("A property of the Kafka client that creates topics. It takes precedence over properties without the prefix.");
     const CONSUMER: Property<Option<String>> = Property::new("consumer.<property>")
-        .text("A property of consumers.")
-        .support(Support::Accepted { why: "connectors for Postgres consume nothing" });
+        .text("A property of Kafka consumers.")
+        .support(Support::Accepted { why: "Postgres connectors do not consume from Kafka" });
     const PROVIDERS: Property<Vec<String>> = Property::new("config.providers")
-        .text("Names of config providers. `env`, `file` and `dir` are there without.");
+        .text("Names of config providers. `env`, `file` and `dir` exist without being listed.");
     const PROVIDER: Property<Option<String>> = Property::new("config.providers.<name>.<option>")
         .text("`class` is EnvVarConfigProvider, FileConfigProvider, DirectoryConfigProvider, or one of Strimzi's \
                KubernetesSecretConfigProvider and KubernetesConfigMapConfigProvider, which ask the API server with the pod's service \
                account: `${NAME:NAMESPACE/SECRET:KEY}`. `param.allowlist.pattern` limits the \
                variables, `param.allowed.paths` the paths that it hands out.");
     const SECURITY: Property<Option<String>> = Property::new("security.protocol")
-        .text("How brokers are reached by the client that creates topics: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.");
+        .text("How the client that creates topics connects to the brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.");
     const SSL_CLIENT_AUTH: Property<Option<String>> = Property::new("ssl.client.auth")
         .text("Whether clients of the REST API must show a certificate.").support(REST);
     const SSL: Property<Option<String>> = Property::new("ssl.<property>")
-        .text("TLS of that client.");
+        .text("TLS settings of that client.");
     const SASL: Property<Option<String>> = Property::new("sasl.<property>")
-        .text("Log-in of that client.");
+        .text("Login settings of that client.");
     const CLIENT_ID: Property<Option<String>> = Property::new("client.id").text("Name of that client.");
-    const DNS: Property<Option<String>> = Property::new("client.dns.lookup").text("How that client looks up names.");
+    const DNS: Property<Option<String>> = Property::new("client.dns.lookup").text("How that client resolves host names.");
     const REQUEST_TIMEOUT: Property<Option<String>> = Property::new("request.timeout.ms").text("Time limit of that client's requests.");
-    const RETRY: Property<Option<String>> = Property::new("retry.<property>").text("Pauses between that client's attempts.");
-    const RECONNECT: Property<Option<String>> = Property::new("reconnect.<property>").text("Pauses between that client's connections.");
+    const RETRY: Property<Option<String>> = Property::new("retry.<property>").text("Pauses between that client's retries.");
+    const RECONNECT: Property<Option<String>> = Property::new("reconnect.<property>").text("Pauses between that client's attempts to \
+                                                                                            reconnect.");
     const CONNECTION_SETUP: Property<Option<String>> = Property::new("socket.connection.<property>").text("Time limits of that client's connections.");
-    const IDLE: Property<Option<String>> = Property::new("connections.max.idle.ms").text("After what time that client closes idle connections.");
+    const IDLE: Property<Option<String>> = Property::new("connections.max.idle.ms").text("Time after which that client closes idle \
+                                                                                          connections.");
     const SEND_BUFFER: Property<Option<String>> = Property::new("send.buffer.bytes").text("Send buffer of that client's sockets.");
     const RECEIVE_BUFFER: Property<Option<String>> = Property::new("receive.buffer.bytes").text("Receive buffer of that client's sockets.");
-    const METADATA: Property<Option<String>> = Property::new("metadata.<property>").text("How that client keeps track of brokers.");
+    const METADATA: Property<Option<String>> = Property::new("metadata.<property>").text("How that client updates its metadata about the \
+                                                                                          cluster.");
     const OFFSET_STORAGE: Property<Option<String>> = Property::new("offset.storage.<property>")
-        .text("`topic` is Connect's topic for offsets; where it is missing it is created with `partitions` (25), `replication.factor` (3; \
-               -1 is the brokers' default) and whatever else stands here. With the three topics and without `--data-dir` and `--config`, \
-               configurations, offsets and states are kept there, else in the data directory.");
+        .text("`topic` is Connect's topic for offsets. If it does not exist, it is created with `partitions` (25), `replication.factor` \
+               (3; -1 is the brokers' default) and the other settings given here. If all three topics are set, and neither `--data-dir` \
+               nor `--config` is given, configurations, offsets and states are stored in these topics; otherwise in the data directory.");
     const CONFIG_STORAGE: Property<Option<String>> = Property::new("config.storage.<property>")
-        .text("`topic` is Connect's topic for configurations; as `offset.storage`, with one partition.");
+        .text("`topic` is Connect's topic for configurations. The rules are those of `offset.storage`, but it has one partition.");
     const STATUS_STORAGE: Property<Option<String>> = Property::new("status.storage.<property>")
-        .text("`topic` is Connect's topic for states; as `offset.storage`, with 5 partitions.");
+        .text("`topic` is Connect's topic for states. The rules are those of `offset.storage`, but it has 5 partitions by default.");
     const EXACTLY_ONCE: Property<String> = Property::new("exactly.once.source.support").default("disabled")
         .text("Whether records may arrive exactly once.")
-        .support(Support::Refused { hint: "records arrive at least once; leave it out" });
+        .support(Support::Refused { hint: "Walferry delivers at least once; remove the property" });
     const TRACKING: Property<bool> = Property::new("topic.tracking.enable").default("true")
         .text("Whether `/connectors/NAME/topics` tells which topics a connector has sent records to.");
     const TRACKING_RESET: Property<bool> = Property::new("topic.tracking.allow.reset").default("true")
         .text("Whether that may be forgotten, with `/connectors/NAME/topics/reset`.");
-    const PLUGIN_PATH: Property<Option<String>> = Property::new("plugin.path").text("Where Java classes are found.").support(NO_PLUGINS);
+    const PLUGIN_PATH: Property<Option<String>> = Property::new("plugin.path").text("Where Connect finds Java classes.").support(NO_PLUGINS);
     const PLUGIN_DISCOVERY: Property<Option<String>> = Property::new("plugin.discovery").default("hybrid_warn").text("How Java classes are found.").support(NO_PLUGINS);
-    const KEY_VERSION: Property<Option<String>> = Property::new("key.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
-    const VALUE_VERSION: Property<Option<String>> = Property::new("value.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
-    const HEADER_VERSION: Property<Option<String>> = Property::new("header.converter.plugin.version").text("Version of a class.").support(NO_PLUGINS);
+    const KEY_VERSION: Property<Option<String>> = Property::new("key.converter.plugin.version").text("Version of the class.").support(NO_PLUGINS);
+    const VALUE_VERSION: Property<Option<String>> = Property::new("value.converter.plugin.version").text("Version of the class.").support(NO_PLUGINS);
+    const HEADER_VERSION: Property<Option<String>> = Property::new("header.converter.plugin.version").text("Version of the class.").support(NO_PLUGINS);
     const EXTENSIONS: Property<Vec<String>> = Property::new("rest.extension.classes")
         .text("`org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension` asks for a user and a password: those \
                of `walferry.rest.users.file`, or of the file that the login module of JAAS names. Other classes of Java have no effect, \
@@ -246,7 +249,7 @@ properties! {
     const TOKENS_FILE: Property<Option<String>> = Property::new("walferry.rest.tokens.file")
         .text("A file with bearer tokens, one on a line, that open `/metrics`, `/slots` and `/ready` where users are asked for a password. \
                `sha256:` may stand in the place of a token, too.");
-    const METRICS: Property<Option<String>> = Property::new("metrics.<property>").text("How JMX metrics are counted.").support(NO_JMX);
+    const METRICS: Property<Option<String>> = Property::new("metrics.<property>").text("How JMX metrics are computed.").support(NO_JMX);
     const REPORTERS: Property<Option<String>> = Property::new("metric.reporters").text("Java classes that report metrics.").support(CLASSES);
     const ADVERTISED_HOST: Property<Option<String>> = Property::new("rest.advertised.host.name")
         .text("Host of `worker_id` and of `Location`; the address that the endpoint listens on without it.");

@@ -125,7 +125,7 @@ fn all_problems_of_a_file_come_at_once() {
         "Error: transforms.outbox.type is required (set it to the name of a class, such as io.debezium.transforms.outbox.EventRouter for a transform)",
         "Error: slot.name is \"My-Slot\", which is not a slot name: Postgres takes 1 to 63 of the characters a-z, 0-9 and _ (write my_slot)",
         "Error: database.hostname is required (set database.hostname: host name or address of the Postgres server)",
-        "Error: database.port is \"99999\", which is not a whole number from 0 to 65535 (leave it out for the default, 5432)",
+        "Error: database.port is \"99999\", which is not a whole number from 0 to 65535 (remove it to use the default, 5432)",
         "Error: table.include.list is not a regular expression that Walferry can use: group that is never closed at character 8 of entry 1 (mend the expression at that place: .* stands for any text, and \\. for a dot (in JSON and .properties \\\\.))",
         "Error: snapshot.mode is \"initialy\", which is not one of always, initial, initial_only, no_data, when_needed, configuration_based (did you mean initial?)",
     ];
@@ -161,14 +161,14 @@ fn each_finding_names_the_property_and_the_remedy() {
             "plugin.name",
             "",
             &[
-                "Warning: plugin.name is not set; Walferry reads pgoutput, where Debezium would read decoderbufs (set plugin.name=pgoutput)",
+                "Warning: plugin.name is not set; Walferry uses pgoutput, but Debezium would use decoderbufs (set plugin.name=pgoutput)",
             ],
         ),
         (
             "plugin.name",
             "wal2json",
             &[
-                "Error: plugin.name is \"wal2json\", which is not pgoutput, the plugin that every Postgres has and the only one that Walferry reads (set plugin.name=pgoutput and a new slot.name (a slot keeps the plugin it was made with), and drop the old slot once nothing reads it)",
+                "Error: plugin.name is \"wal2json\", which is not pgoutput, the plugin that is part of Postgres and the only one that Walferry supports (set plugin.name=pgoutput and a new slot.name (a slot keeps the plugin it was created with), and drop the old slot when nothing reads it any more)",
             ],
         ),
         (
@@ -182,19 +182,19 @@ fn each_finding_names_the_property_and_the_remedy() {
             "schema.history.internal.kafka.topic",
             "x",
             &[
-                "Note: schema.history.internal.kafka.topic has no effect: it belongs to connectors that read DDL; Postgres needs none",
+                "Note: schema.history.internal.kafka.topic has no effect: only connectors that read DDL need it; the Postgres connector does not",
             ],
         ),
         (
             "database.server.id",
             "184054",
-            &["Note: database.server.id has no effect: it belongs to MySQL"],
+            &["Note: database.server.id has no effect: only the MySQL connector has it"],
         ),
         (
             "exactly.once.support",
             "required",
             &[
-                "Error: exactly.once.support is \"required\", which Walferry does not support (records arrive at least once; leave it out)",
+                "Error: exactly.once.support is \"required\", which Walferry does not support (Walferry delivers at least once; remove the property)",
             ],
         ),
         ("exactly.once.support", "REQUESTED", &[]),
@@ -206,7 +206,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "snapshot.mode",
             "custom",
             &[
-                "Error: snapshot.mode is \"custom\", which Walferry does not support (Walferry runs no Java classes; choose one of the other modes)",
+                "Error: snapshot.mode is \"custom\", which Walferry does not support (Walferry cannot load Java classes; choose one of the other modes)",
             ],
         ),
         (
@@ -221,14 +221,14 @@ fn each_finding_names_the_property_and_the_remedy() {
             "database.hostname",
             "postgres://db",
             &[
-                "Error: database.hostname is not one host name or address, without port, scheme or path (write the host alone; port, user, password and database have properties of their own: database.port, database.user, database.password, database.dbname)",
+                "Error: database.hostname is not one host name or address, without port, scheme or path (write only the host; port, user, password and database have their own properties: database.port, database.user, database.password, database.dbname)",
             ],
         ),
         (
             "database.sslcert",
             "/c.pem",
             &[
-                "Error: database.sslcert and database.sslkey must be set together (a client certificate is of use only with its key)",
+                "Error: database.sslcert and database.sslkey must be set together (a client certificate cannot be used without its key)",
             ],
         ),
         ("table.exclude.list", "a", &[]),
@@ -243,7 +243,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "topic.naming.strategy",
             "io.debezium.schema.SchemaRegexTopicNamingStrategy",
             &[
-                "Error: topic.regex and topic.replacement are required by this naming strategy (set both, or leave topic.naming.strategy out)",
+                "Error: topic.regex and topic.replacement are required by this naming strategy (set both, or remove topic.naming.strategy)",
             ],
         ),
         (
@@ -255,7 +255,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "errors.deadletterqueue.topic.name",
             "dead",
             &[
-                "Warning: errors.deadletterqueue.topic.name is never used while errors.tolerance is none (set errors.tolerance=all)",
+                "Warning: errors.deadletterqueue.topic.name is not used while errors.tolerance is none (set errors.tolerance=all)",
             ],
         ),
         (
@@ -282,7 +282,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "snapshot.select.statement.overrides",
             "public.a",
             &[
-                "Warning: snapshot.select.statement.overrides names public.a, for which there is no statement; all its rows are read (set snapshot.select.statement.overrides.public.a)",
+                "Warning: snapshot.select.statement.overrides contains public.a, for which there is no statement, so all its rows are read (set snapshot.select.statement.overrides.public.a)",
             ],
         ),
         (
@@ -296,14 +296,14 @@ fn each_finding_names_the_property_and_the_remedy() {
             "topic.creation.default.partitions",
             "1",
             &[
-                "Error: topic.creation.default.replication.factor is required once any topic.creation.* is set (-1 takes the broker's default)",
+                "Error: topic.creation.default.replication.factor is required once any topic.creation.* is set (use -1 for the broker's default)",
             ],
         ),
         (
             "flush.lsn.source",
             "false",
             &[
-                "Warning: flush.lsn.source keeps the slot where it is, and with it the server's log (advance the slot yourself with pg_replication_slot_advance, or the server's disk fills)",
+                "Warning: flush.lsn.source keeps the slot from advancing, so the server keeps all its WAL (advance the slot yourself with pg_replication_slot_advance; otherwise the server's disk fills up)",
             ],
         ),
         (
@@ -316,7 +316,7 @@ fn each_finding_names_the_property_and_the_remedy() {
         (
             "status.update.interval.ms",
             "0",
-            &["Error: status.update.interval.ms must not be 0 (leave it out for 10000)"],
+            &["Error: status.update.interval.ms must not be 0 (remove it to use the default of 10000)"],
         ),
         ("driver.options", "-c a=b", &[]),
         (
@@ -328,7 +328,7 @@ fn each_finding_names_the_property_and_the_remedy() {
             "database.sslfactory",
             "x.Y",
             &[
-                "Error: database.sslfactory is not supported by Walferry (Walferry runs no Java classes; use database.sslmode and database.sslrootcert)",
+                "Error: database.sslfactory is not supported by Walferry (Walferry cannot load Java classes; use database.sslmode and database.sslrootcert)",
             ],
         ),
         ("column.mask.hash.SHA-256.with.salt.pepper", "a", &[]),
@@ -336,18 +336,20 @@ fn each_finding_names_the_property_and_the_remedy() {
             "database.password",
             "${vault:x}",
             &[
-                "Warning: database.password keeps ${vault:…} as it stands: there is no config provider vault (if it is a reference, name vault in config.providers of the worker file and give that with --worker; as it is, Kafka Connect would hand it on, too)",
+                "Warning: database.password keeps the text ${vault:…}: there is no config provider vault (if it is a reference, add vault to config.providers in the worker file, and use that file with --worker; Kafka Connect would keep the text, too)",
             ],
         ),
         (
             "poll.interval.ms",
             "100",
-            &["Note: poll.interval.ms has no effect: nothing is polled; an event is sent when it comes"],
+            &[
+                "Note: poll.interval.ms has no effect: Walferry does not poll; it sends each event as soon as it arrives",
+            ],
         ),
         (
             "tasks.max",
             "4",
-            &["Note: tasks.max has no effect: a connector for Postgres has one task, as in Debezium"],
+            &["Note: tasks.max has no effect: a Postgres connector always has one task, as in Debezium"],
         ),
     ];
     for (name, value, expected) in cases {
@@ -377,12 +379,12 @@ fn older_names_and_values_are_understood_with_a_warning() {
     assert!(connector.slot.drop_on_stop);
     assert_eq!(connector.events.field_names, NameAdjustment::Avro);
     let expected = [
-        "Warning: database.server.name is the older name of topic.prefix, as which it is read (rename it to topic.prefix)",
-        "Warning: schema.blacklist is the older name of schema.exclude.list, as which it is read (rename it to schema.exclude.list)",
-        "Warning: table.whitelist is the older name of table.include.list, as which it is read (rename it to table.include.list)",
-        "Warning: slot.drop_on_stop is the older name of slot.drop.on.stop, as which it is read (rename it to slot.drop.on.stop)",
-        "Warning: sanitize.field.names is the older form of field.name.adjustment.mode=avro, as which it is read (write field.name.adjustment.mode=avro)",
-        "Warning: snapshot.mode is \"never\", the older word for no_data, as which it is read (write snapshot.mode=no_data)",
+        "Warning: database.server.name is the older name of topic.prefix and is read as such (rename it to topic.prefix)",
+        "Warning: schema.blacklist is the older name of schema.exclude.list and is read as such (rename it to schema.exclude.list)",
+        "Warning: table.whitelist is the older name of table.include.list and is read as such (rename it to table.include.list)",
+        "Warning: slot.drop_on_stop is the older name of slot.drop.on.stop and is read as such (rename it to slot.drop.on.stop)",
+        "Warning: sanitize.field.names is the older form of field.name.adjustment.mode=avro and is read as such (write field.name.adjustment.mode=avro)",
+        "Warning: snapshot.mode is \"never\", the older name of no_data, and is read as such (write snapshot.mode=no_data)",
     ];
     assert_eq!(findings, expected);
 }
@@ -392,7 +394,7 @@ fn the_newer_name_wins_over_the_older() {
     let (connector, findings) = read(&[("database.server.name", "old")]);
     assert_eq!(connector.unwrap().topics.prefix.as_str(), "shop");
     let expected = [
-        "Warning: database.server.name has no effect: it is the older name of topic.prefix, which is set as well (remove it)",
+        "Warning: database.server.name has no effect: it is the older name of topic.prefix, which is also set (remove it)",
     ];
     assert_eq!(findings, expected);
 }
@@ -511,7 +513,7 @@ fn driver_properties_win_over_those_of_the_database() {
     let (connector, findings) = read(&[("database.sslmode", "disable"), ("driver.sslmode", "require")]);
     assert_eq!(connector.unwrap().postgres.sslmode, SslMode::Require);
     let expected = [
-        "Warning: database.sslmode has no effect: driver.sslmode is set as well and wins, as in Debezium (keep one of the two)",
+        "Warning: database.sslmode has no effect: driver.sslmode is also set and takes precedence, as in Debezium (keep one of the two)",
     ];
     assert_eq!(findings, expected);
 }
@@ -626,7 +628,7 @@ fn post_processors_are_read_in_both_forms_and_what_is_wrong_with_them_is_told() 
     assert_eq!(
         findings,
         [
-            "Warning: old.* is the older form of post.processors.old.*, as which it is read (write post.processors.old. in place of old.)"
+            "Warning: old.* is the older form of post.processors.old.* and is read as such (write post.processors.old. instead of old.)"
         ]
     );
     let found = connector.unwrap().post_processors;
@@ -653,7 +655,7 @@ fn post_processors_are_read_in_both_forms_and_what_is_wrong_with_them_is_told() 
         ),
         (
             ("post.processors.p.reselect.error.handling.mode", "stop"),
-            "Error: post.processors.p.reselect.error.handling.mode is not one of warn, fail (leave it out for the default, warn)",
+            "Error: post.processors.p.reselect.error.handling.mode is not one of warn, fail (remove it to use the default, warn)",
         ),
         (
             ("post.processors.p.reselect.null.values", "yes"),
@@ -661,8 +663,8 @@ fn post_processors_are_read_in_both_forms_and_what_is_wrong_with_them_is_told() 
         ),
         (
             ("post.processors.p.type", "com.example.Mine"),
-            "Error: post.processors.p.type is not a post-processor that Walferry has (leave the name out of post.processors; there is \
-             one class, io.debezium.processors.reselect.ReselectColumnsPostProcessor)",
+            "Error: post.processors.p.type is not a post-processor that Walferry supports (remove the name from post.processors; the only \
+             class is io.debezium.processors.reselect.ReselectColumnsPostProcessor)",
         ),
         (
             ("post.processors.q.type", CLASS),
@@ -670,7 +672,7 @@ fn post_processors_are_read_in_both_forms_and_what_is_wrong_with_them_is_told() 
         ),
         (
             ("post.processors.p.reselect.cache.enabled", "true"),
-            "Note: post.processors.p.reselect.cache.enabled has no effect: each row is read when its event comes, as in Debezium 3.6",
+            "Note: post.processors.p.reselect.cache.enabled has no effect: Walferry reads each row when its event arrives, as Debezium 3.6 does",
         ),
     ];
     for ((name, value), expected) in cases {

@@ -426,7 +426,7 @@ mod tests {
                 &[("converter.encoding", "EBCDIC")],
                 false,
                 &[
-                    "value.converter.converter.encoding is not one of UTF-8, US-ASCII, ISO-8859-1, UTF-16, UTF-16BE, UTF-16LE (leave it out for the default, UTF8)",
+                    "value.converter.converter.encoding is not one of UTF-8, US-ASCII, ISO-8859-1, UTF-16, UTF-16BE, UTF-16LE (remove it to use the default, UTF8)",
                 ],
             ),
             (
@@ -434,7 +434,7 @@ mod tests {
                 &[delegate, ("delegate.converter.type.schemas.enable", "x")],
                 false,
                 &[
-                    "value.converter.delegate.converter.type.schemas.enable is \"x\", which is not true or false (leave it out for the default, true)",
+                    "value.converter.delegate.converter.type.schemas.enable is \"x\", which is not true or false (remove it to use the default, true)",
                 ],
             ),
             ("BinaryData", &[("delegate.converter.type", "Avro")], false, &[]),

@@ -81,7 +81,7 @@ impl Error {
             Self::Io { path, source, .. } => match source.kind() {
                 _ if is_full(source) => format!("free space on the file system of {}", path.display()),
                 io::ErrorKind::PermissionDenied => format!(
-                    "give the user that Walferry runs as the right to read and write {}, or use another `--data-dir`",
+                    "allow the user that runs Walferry to read and write {}, or use another `--data-dir`",
                     path.display()
                 ),
                 io::ErrorKind::ReadOnlyFilesystem => {

@@ -18,7 +18,7 @@ use crate::{Error, Outcome, Transform, Waiting};
 const PLUGIN_VERSION: Declaration = Property::<String>::new("plugin.version")
     .text("Version of the class.")
     .support(Support::Accepted {
-        why: "there is one version of each class, Walferry's",
+        why: "each class has only one version, which is part of Walferry",
     })
     .declare();
 

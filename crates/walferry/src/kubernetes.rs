@@ -30,7 +30,7 @@ struct Cluster {
 /// The value of one key of a secret or a config map; `None` where there is no such key.
 pub(crate) fn value(kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
     let host = env::var("KUBERNETES_SERVICE_HOST").map_err(|_| {
-        io::Error::other("this process runs in no pod of Kubernetes: KUBERNETES_SERVICE_HOST is not set")
+        io::Error::other("this process does not run in a Kubernetes pod: KUBERNETES_SERVICE_HOST is not set")
     })?;
     let port = env::var("KUBERNETES_SERVICE_PORT").unwrap_or_else(|_| "443".to_owned());
     let host = if host.contains(':') { format!("[{host}]") } else { host };

@@ -268,7 +268,7 @@ impl Problems {
             }
             // A worker has a default for everything.
             Err(FileError::Empty) if role == Role::Worker => {
-                let what = "holds no property: every worker property has its default";
+                let what = "contains no properties, so every worker property has its default";
                 let warning = Diagnosis::warning(Kind::FileUnusable, what).at(place.to_string());
                 warn!(code = warning.code(), "{}", warning.sentence());
                 self.warnings.push(warning);
@@ -322,11 +322,11 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
             let here = env::current_dir().unwrap_or_default();
             format!("mend the path: it is looked for in {}", here.display())
         }
-        io::ErrorKind::NotFound => "mend the path, or mount the file there".into(),
-        io::ErrorKind::PermissionDenied => "give the user that Walferry runs as the right to read it".into(),
+        io::ErrorKind::NotFound => "correct the path, or mount the file there".into(),
+        io::ErrorKind::PermissionDenied => "allow the user that runs Walferry to read it".into(),
         io::ErrorKind::IsADirectory => "name a file in that folder".into(),
         io::ErrorKind::InvalidData => "save it in UTF-8: it holds bytes that are none".into(),
-        _ => "look at the file on the machine that runs Walferry".into(),
+        _ => "check the file on the machine that runs Walferry".into(),
     }
 }
 

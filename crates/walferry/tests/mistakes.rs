@@ -287,8 +287,8 @@ fn a_file_of_another_kind_is_told_with_its_path() {
     let strimzi = "apiVersion: kafka.strimzi.io/v1beta2\nkind: KafkaConnector\nmetadata:\n  name: orders\nspec:\n  config:\n    \
                    database.hostname: db\n";
     let cases = [
-        (strimzi, "is a KafkaConnector of Strimzi's in YAML", "yq -o=json"),
-        ("", "holds no property", "whether it is mounted"),
+        (strimzi, "is a Strimzi KafkaConnector in YAML", "yq -o=json"),
+        ("", "contains no properties", "that it is mounted"),
         (
             "{\n  // comment\n}",
             "is not valid JSON: a comment at line 2 column 3",

@@ -155,7 +155,7 @@ impl Value for KeyColumns {
         for entry in text.split(';').filter(|entry| !entry.trim().is_empty()) {
             let malformed = || {
                 ValueError::new(format!(
-                    "a list of table:column,column entries with ; between them ({:?})",
+                    "a list of table:column,column entries separated by ; ({:?})",
                     entry.trim()
                 ))
                 .hint("such as public.orders:customer_id,id;public.items:id")
@@ -184,29 +184,28 @@ impl Value for KeyColumns {
 
 properties! {
     const TRUNCATE: Property<RegexList> = Property::new("column.truncate.to.<length>.chars")
-        .text("Cuts the text of these columns to so many characters.");
+        .text("Truncates the text of these columns to this number of characters.");
     const MASK: Property<RegexList> = Property::new("column.mask.with.<length>.chars")
-        .text("Puts so many asterisks in place of the text of these columns, also where it is NULL; 0 leaves an empty text. Only \
-               character types are masked: `uuid` and `json` stay as they are.");
+        .text("Replaces the text of these columns with this number of asterisks, even if it is NULL; 0 means an empty text. Only \
+               character types are masked; types such as `uuid` and `json` are not.");
     const HASH: Property<RegexList> = Property::new("column.mask.hash.<algorithm>.with.salt.<salt>")
-        .text("Puts a salted hash in place of these columns, computed as Debezium's first version does: over Java's serialised form \
-               of the text.");
+        .text("Replaces these columns with a salted hash, computed as in Debezium's first version: over Java's serialized form of the text.");
     const HASH_V2: Property<RegexList> = Property::new("column.mask.hash.v2.<algorithm>.with.salt.<salt>")
-        .text("As the above, computed over the text itself, so that other systems can compute the same hash.");
+        .text("The same, but computed over the text itself, so that other systems can compute the same hash.");
     const PROPAGATE_COLUMN: Property<RegexList> = Property::new("column.propagate.source.type")
-        .text("Adds the type, length and scale that these columns have in Postgres to their schemas.");
+        .text("Adds the Postgres type, length and scale of these columns to their schemas.");
     const PROPAGATE_DATATYPE: Property<RegexList> = Property::new("datatype.propagate.source.type")
-        .text("The same for all columns of these types, matched as `schema.table.TYPE`.");
+        .text("The same for all columns of these types: regular expressions that match `schema.table.TYPE`.");
     const KEY_COLUMNS: Property<KeyColumns> = Property::new("message.key.columns")
-        .text("Which columns make the key of which tables: `table:column,column` with `;` between entries, all regular expressions \
-               that match `schema.table` and columns. Tables that no entry matches keep their primary key.");
+        .text("Columns that form the key of a table: entries `table:column,column`, separated by `;`. All parts are regular expressions; \
+               the first part matches `schema.table`. Tables that match no entry keep their primary key.");
 }
 
 pub(super) const GROUP: Group = Group {
     title: "Columns and keys",
-    text: "Columns are regular expressions with commas between them that match `schema.table.column`. Of the first four \
-           kinds only the first that matches a column is applied, and none to the columns of a key. Among rules of one kind \
-           the order is that of Debezium, which goes by the hashes of their names: let them not overlap.",
+    text: "Columns are regular expressions that match `schema.table.column`, separated by commas. Of the first four kinds of rules, only \
+           the first rule that matches a column is applied, and none is applied to key columns. Rules of one kind are applied in \
+           Debezium's order, which depends on hashes of their names, so avoid rules that overlap.",
     prefix: "",
     declarations: DECLARATIONS,
 };
@@ -229,10 +228,10 @@ fn message_keys(reader: &mut Reader<'_>) -> Vec<RegexList> {
             .warning(
                 KEY_COLUMNS.name(),
                 format!(
-                    "has {entry:?}, which matches no table: to Debezium the blank before : is part of the expression"
+                    "contains {entry:?}, which matches no table, because in Debezium the space before : is part of the expression"
                 ),
             )
-            .hint("leave the blank out, if these columns are to be the key");
+            .hint("remove the space if these columns should form the key");
     }
     keys.columns
 }
@@ -409,7 +408,7 @@ mod tests {
             (
                 "message.key.columns",
                 "orders",
-                "message.key.columns is \"orders\", which is not a list of table:column,column entries with ; between them (\"orders\") (such as public.orders:customer_id,id;public.items:id)",
+                "message.key.columns is \"orders\", which is not a list of table:column,column entries separated by ; (\"orders\") (such as public.orders:customer_id,id;public.items:id)",
             ),
         ];
         for (name, text, expected) in cases {

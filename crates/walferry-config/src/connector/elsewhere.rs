@@ -8,10 +8,10 @@ use crate::sanitize::Sanitizer;
 use crate::value::{Value, ValueError};
 
 const NO_LINEAGE: Support = Support::Accepted {
-    why: "it belongs to openlineage.integration.enabled, which must be false",
+    why: "it has a meaning only with openlineage.integration.enabled, which must be false",
 };
 const NO_HISTORY: Support = Support::Accepted {
-    why: "it belongs to connectors that read DDL; Postgres needs none",
+    why: "only connectors that read DDL need it; the Postgres connector does not",
 };
 
 /// A pattern for names of properties, which match without regard to case.
@@ -29,43 +29,46 @@ impl Value for NamePattern {
 
 properties! {
     const SANITIZE: Property<Option<NamePattern>> = Property::new("custom.sanitize.pattern")
-        .text("Names of further properties whose values are never shown. Passwords, secrets, tokens and the like are hidden in any case.");
+        .text("Regular expression for names of additional properties whose values are never shown. Passwords, secrets, tokens and similar \
+               properties are always hidden.");
     const LINEAGE: Property<bool> = Property::new("openlineage.integration.enabled").default("false")
         .text("Sends lineage events to OpenLineage.")
-        .support(Support::Refused { hint: "Walferry has no OpenLineage; leave it out" });
-    const LINEAGE_PROPERTY: Property<Option<String>> = Property::new("openlineage.integration.<property>").text("What is sent there, and where.").support(NO_LINEAGE);
+        .support(Support::Refused { hint: "Walferry does not support OpenLineage; remove the property" });
+    const LINEAGE_PROPERTY: Property<Option<String>> = Property::new("openlineage.integration.<property>").text("An option of the \
+                                                                                                                 OpenLineage integration.").support(NO_LINEAGE);
     const METRIC_TAGS: Property<Option<String>> = Property::new("custom.metric.tags")
-        .text("Further keys of Debezium's MBeans.")
-        .support(Support::Accepted { why: "there are no MBeans; Prometheus adds labels where it scrapes" });
+        .text("Additional keys of Debezium's MBeans.")
+        .support(Support::Accepted { why: "Walferry has no MBeans; labels can be added in the scrape configuration of Prometheus" });
     const STATISTICS: Property<bool> = Property::new("statistics.metrics.enabled").default("true")
-        .text("Whether quantiles of the lag are measured.")
-        .support(Support::Accepted { why: "the metrics hold histograms in any case" });
+        .text("Whether Debezium measures quantiles of the lag.")
+        .support(Support::Accepted { why: "Walferry's metrics always contain a histogram" });
     const ADVANCED_METRICS: Property<bool> = Property::new("internal.advanced.metrics.enable").default("false")
-        .text("Whether activity is counted by table.")
-        .support(Support::Accepted { why: "records are counted by topic in any case" });
+        .text("Whether Debezium counts activity by table.")
+        .support(Support::Accepted { why: "Walferry always counts records by topic" });
     const VALIDATION_TIMEOUT: Property<Option<String>> = Property::new("connection.validation.timeout.ms").default("60000")
-        .text("How long Debezium tests the connection when a configuration is checked.")
+        .text("Time limit of Debezium's connection test when it validates a configuration.")
         .support(Support::Accepted { why: "database.connectTimeout limits every connection" });
     const EXECUTOR_TIMEOUT: Property<Option<String>> = Property::new("executor.shutdown.timeout.ms").default("4000")
         .text("How long Debezium waits for its threads at a stop.")
-        .support(Support::Accepted { why: "a stop drains what is on its way for up to 10 s" });
+        .support(Support::Accepted { why: "a stop always waits up to 10 s for records in flight" });
     const ACTIVITY_MONITOR: Property<Option<String>> = Property::new("internal.offset.activity.monitor.interval.ms").default("600000")
-        .text("After what time Debezium warns of offsets that are not stored.")
-        .support(Support::Accepted { why: "the lag is among the metrics" });
+        .text("Time after which Debezium warns that offsets are not being stored.")
+        .support(Support::Accepted { why: "the metrics show the lag" });
     const MEMORY: Property<Option<String>> = Property::new("memory.management.<property>")
-        .text("Java classes that hold the structure of tables.")
-        .support(Support::Accepted { why: "Walferry holds it in memory" });
-    const HISTORY: Property<Option<String>> = Property::new("schema.history.<property>").text("Where DDL is kept, in connectors for other systems.").support(NO_HISTORY);
+        .text("Java classes that hold the schemas of tables.")
+        .support(Support::Accepted { why: "Walferry keeps the schemas in memory" });
+    const HISTORY: Property<Option<String>> = Property::new("schema.history.<property>").text("Where Debezium's connectors for other \
+                                                                                               databases store DDL.").support(NO_HISTORY);
     const DATABASE_HISTORY: Property<Option<String>> = Property::new("database.history.<property>").text("Older name of `schema.history.internal.*`.").support(NO_HISTORY);
     const HISTORY_CLASS: Property<Option<String>> = Property::new("database.history").text("Older name of `schema.history.internal`.").support(NO_HISTORY);
     const SERVER_ID: Property<Option<String>> = Property::new("database.server.id")
-        .text("Number of a replica of MySQL.")
-        .support(Support::Accepted { why: "it belongs to MySQL" });
+        .text("Server id of a MySQL replica.")
+        .support(Support::Accepted { why: "only the MySQL connector has it" });
 }
 
 pub(super) const GROUP: Group = Group {
-    title: "Not built, or at home elsewhere",
-    text: "Debezium knows these. Those that would change what is sent refuse the start; the rest does no harm.",
+    title: "Not supported, or for other connectors",
+    text: "Debezium has these properties. If a property would change what is sent, Walferry refuses to start. The others are harmless.",
     prefix: "",
     declarations: DECLARATIONS,
 };

@@ -211,65 +211,66 @@ impl Value for Placeholder {
 
 properties! {
     const DECIMAL: Property<DecimalHandling> = Property::new("decimal.handling.mode").default("precise")
-        .text("How `numeric` and `money` are sent: exactly as Connect's `Decimal`, as a double, or as text.");
+        .text("How `numeric` and `money` are sent: exactly, as Connect's `Decimal` (`precise`), as a double, or as text.");
     const TIME: Property<TimePrecision> = Property::new("time.precision.mode").default("adaptive")
-        .text("How dates, times and timestamps without time zone are sent.")
-        .support(Support::Except { values: &["structured"], hint: "it is new in Debezium 3.7; use isostring for values without loss" });
+        .text("How dates, and times and timestamps without time zone, are sent.")
+        .support(Support::Except { values: &["structured"], hint: "it is new in Debezium 3.7; isostring also keeps the full precision" });
     const BINARY: Property<BinaryHandling> = Property::new("binary.handling.mode").default("bytes")
         .text("How `bytea` is sent.");
     const HSTORE: Property<HstoreHandling> = Property::new("hstore.handling.mode").default("json")
         .text("How `hstore` is sent.");
     const INTERVAL: Property<IntervalHandling> = Property::new("interval.handling.mode").default("numeric")
-        .text("How `interval` is sent: as microseconds, for which a month counts 365.25 / 12 days, or as ISO 8601 text.");
+        .text("How `interval` is sent: as microseconds, where a month counts as 365.25 / 12 days, or as ISO 8601 text.");
     const MONEY_DIGITS: Property<u16> = Property::new("money.fraction.digits").default("2")
-        .text("Digits behind the decimal point of `money`.");
+        .text("Number of decimal places of `money`.");
     const UNAVAILABLE: Property<Placeholder> = Property::new("unavailable.value.placeholder").default("__debezium_unavailable_value")
-        .text("What stands for a large value that an update has not changed and that Postgres therefore does not send. With `hex:` \
-               in front, hexadecimal digits of bytes.");
+        .text("Placeholder for a large value that an update did not change, which Postgres therefore does not send. With the prefix \
+               `hex:`, it is written as hexadecimal bytes.");
     const UNKNOWN_DATATYPES: Property<bool> = Property::new("include.unknown.datatypes").default("false")
-        .text("Sends columns of unknown types as raw bytes instead of leaving them out.");
+        .text("Sends columns of unknown types as raw bytes. Otherwise such columns are left out.");
     const SCHEMA_COMMENTS: Property<bool> = Property::new("include.schema.comments").default("false")
-        .text("Whether Debezium keeps the comments of tables and columns in its history of DDL.")
-        .support(Support::Accepted { why: "Debezium's connector for Postgres reads no comments either" });
+        .text("Whether Debezium stores the comments of tables and columns in its schema history.")
+        .support(Support::Accepted { why: "Debezium's Postgres connector reads no comments either" });
     const SCHEMA_NAMES: Property<NameAdjustment> = Property::new("schema.name.adjustment.mode").default("none")
-        .text("How names of schemas are changed that Avro does not take.");
+        .text("How schema names that are not valid in Avro are changed.");
     const FIELD_NAMES: Property<NameAdjustment> = Property::new("field.name.adjustment.mode").default("none")
-        .text("How names of fields are changed that Avro does not take. With `none`, a connector that names Confluent's or Apicurio's \
-               AvroConverter itself gets `avro`.");
+        .text("How field names that are not valid in Avro are changed. With `none`, a connector that itself sets Confluent's or \
+               Apicurio's AvroConverter uses `avro`.");
     const ON_CONVERTING: Property<FailureHandling> = Property::new("event.converting.failure.handling.mode").default("warn")
-        .text("What happens when a value cannot be converted: stop, or send the event without it. The default `warn` loses the value.");
+        .text("What happens if a value cannot be converted: `fail` stops the connector; `warn` and `skip` send the event without the \
+               value. With the default `warn`, the value is lost.");
     const ON_PROCESSING: Property<FailureHandling> = Property::new("event.processing.failure.handling.mode").default("fail")
-        .text("What happens to a change that no event can be made of: stop, or set it aside with a line in the log (`warn`) or without \
-               (`skip`). What is set aside is counted, and kept in `errors.deadletterqueue.topic.name` if that is set. Transforms and \
-               converters go by `errors.tolerance`.");
+        .text("What happens if a change cannot be turned into an event: stop (`fail`), or set it aside with a log message (`warn`) or \
+               without one (`skip`). Changes that are set aside are counted, and kept in `errors.deadletterqueue.topic.name` if that is \
+               set. For transforms and converters, `errors.tolerance` applies instead.");
     const TOMBSTONES: Property<bool> = Property::new("tombstones.on.delete").default("true")
-        .text("Sends an empty record with the same key after each delete, for compacted topics.");
+        .text("Sends a tombstone after each delete: a record with the same key and no value, for compacted topics.");
     const SKIPPED_OPERATIONS: Property<SkippedOperations> = Property::new("skipped.operations").default("t")
-        .text("Operations that are not sent: `c`, `u`, `d`, `t`, `r`, or `none`. If it is set, a publication that Walferry makes does \
-               not publish them either.");
+        .text("Operations that are not sent: `c`, `u`, `d`, `t`, `r`, or `none`. If you set it, a publication that Walferry creates does \
+               not publish these operations either.");
     const SKIP_WITHOUT_CHANGE: Property<bool> = Property::new("skip.messages.without.change").default("false")
-        .text("Leaves out updates that change none of the captured columns. It needs REPLICA IDENTITY FULL.");
+        .text("Drops updates that change none of the captured columns. It needs REPLICA IDENTITY FULL.");
     const EXTENDED_HEADERS: Property<bool> = Property::new("extended.headers.enabled").default("true")
         .text("Adds the `__debezium.context.*` headers.");
     const TRANSACTION_METADATA: Property<bool> = Property::new("provide.transaction.metadata").default("false")
-        .text("Sends the beginning and the end of each transaction to a topic of their own, and adds the transaction to each event.");
+        .text("Sends the begin and the end of each transaction to a separate topic, and adds the transaction to each event.");
     const TRANSACTION_FACTORY: Property<String> = Property::new("transaction.metadata.factory")
         .default("io.debezium.pipeline.txmetadata.DefaultTransactionMetadataFactory")
         .text("Java class that builds transaction records.")
-        .support(Support::Refused { hint: "Walferry runs no Java classes; leave it out" });
+        .support(Support::Refused { hint: "Walferry cannot load Java classes; remove the property" });
     const STRUCT_MAKER: Property<String> = Property::new("sourceinfo.struct.maker")
         .default("io.debezium.connector.postgresql.PostgresSourceInfoStructMaker")
         .text("Java class that builds the source block.")
-        .support(Support::Refused { hint: "Walferry runs no Java classes; leave it out" });
+        .support(Support::Refused { hint: "Walferry cannot load Java classes; remove the property" });
     const CONVERTERS: Property<Option<String>> = Property::new("converters")
         .text("Java classes that convert single columns.")
-        .support(Support::Refused { hint: "Walferry runs no Java classes; use the handling modes, or a transform" });
+        .support(Support::Refused { hint: "Walferry cannot load Java classes; use the handling modes, or a transform" });
     const INCLUDE_SCHEMA_CHANGES: Property<bool> = Property::new("include.schema.changes").default("true")
-        .text("Sends DDL, in connectors for other systems.")
+        .text("Sends DDL, in Debezium's connectors for other databases.")
         .support(Support::Accepted { why: "Debezium sends none for Postgres either" });
     const SCHEMA_REFRESH: Property<String> = Property::new("schema.refresh.mode").default("columns_diff")
-        .text("When the decoderbufs plugin looks at the catalog again.")
-        .support(Support::Accepted { why: "pgoutput says itself when a table has changed" });
+        .text("When Debezium reloads schemas from the catalog with the plugin decoderbufs.")
+        .support(Support::Accepted { why: "pgoutput reports when a table has changed" });
 }
 
 pub(super) const GROUP: Group = Group {

@@ -136,36 +136,35 @@ fn is_builtin(schema: &str, table: &str) -> bool {
 
 properties! {
     const SCHEMA_INCLUDE: Property<RegexList> = Property::new("schema.include.list")
-        .text("Schemas to capture: regular expressions with commas between them, each matching a whole name without regard to case. \
-               A comma in an expression is written `\\,`.");
+        .text("Schemas to capture: regular expressions, separated by commas. Each must match the whole name; case does not matter. Write \
+               `\\,` for a comma within an expression.");
     const SCHEMA_EXCLUDE: Property<RegexList> = Property::new("schema.exclude.list")
-        .text("Schemas not to capture; not together with the include list.");
+        .text("Schemas not to capture. It cannot be combined with the include list.");
     const TABLE_INCLUDE: Property<RegexList> = Property::new("table.include.list")
-        .text("Tables to capture, matched as `schema.table`. Their schema must pass, too. Snapshots read the tables in the order of \
-               this list.");
+        .text("Tables to capture: regular expressions that match `schema.table`. The filters for schemas apply as well. Snapshots read \
+               the tables in the order of this list.");
     const TABLE_EXCLUDE: Property<RegexList> = Property::new("table.exclude.list")
-        .text("Tables not to capture; not together with the include list.");
+        .text("Tables not to capture. It cannot be combined with the include list.");
     const IGNORE_BUILTIN: Property<bool> = Property::new("table.ignore.builtin").default("true")
-        .text("Leaves out the system's own tables: `pg_catalog`, `information_schema`, temporary tables and PostGIS's \
-               `spatial_ref_sys`.");
+        .text("Excludes system tables: `pg_catalog`, `information_schema`, temporary tables and PostGIS's `spatial_ref_sys`.");
     const COLUMN_INCLUDE: Property<RegexList> = Property::new("column.include.list")
-        .text("Columns that values hold, matched as `schema.table.column`. Keys hold their columns in any case.");
+        .text("Columns to include in values: regular expressions that match `schema.table.column`. Keys always contain their columns.");
     const COLUMN_EXCLUDE: Property<RegexList> = Property::new("column.exclude.list")
-        .text("Columns that values do not hold; not together with the include list.");
+        .text("Columns to exclude from values. It cannot be combined with the include list.");
     const MESSAGE_INCLUDE: Property<RegexList> = Property::new("message.prefix.include.list")
-        .text("Prefixes of the messages of `pg_logical_emit_message` to capture. Without either list all are.");
+        .text("Prefixes of logical messages (`pg_logical_emit_message`) to capture. If neither list is set, all messages are captured.");
     const MESSAGE_EXCLUDE: Property<RegexList> = Property::new("message.prefix.exclude.list")
-        .text("Prefixes of messages not to capture; not together with the include list.");
+        .text("Prefixes of logical messages not to capture. It cannot be combined with the include list.");
     const DATABASE_INCLUDE: Property<RegexList> = Property::new("database.include.list")
-        .text("Databases to capture, in connectors for other systems.")
-        .support(Support::Accepted { why: "a connector reads the one database of database.dbname" });
+        .text("Databases to capture, in Debezium's connectors for other databases.")
+        .support(Support::Accepted { why: "a Postgres connector reads only the database in database.dbname" });
     const DATABASE_EXCLUDE: Property<RegexList> = Property::new("database.exclude.list")
-        .text("Databases not to capture, in connectors for other systems.")
-        .support(Support::Accepted { why: "a connector reads the one database of database.dbname" });
+        .text("Databases not to capture, in Debezium's connectors for other databases.")
+        .support(Support::Accepted { why: "a Postgres connector reads only the database in database.dbname" });
 }
 
 pub(super) const GROUP: Group = Group {
-    title: "What is captured",
+    title: "Captured schemas, tables and columns",
     text: "",
     prefix: "",
     declarations: DECLARATIONS,

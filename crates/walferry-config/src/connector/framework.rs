@@ -107,37 +107,38 @@ impl Value for PostgresConnector {
 }
 
 const VERSION: Support = Support::Accepted {
-    why: "there is one version of each class, Walferry's",
+    why: "each class has only one version, which is part of Walferry",
 };
 
 properties! {
     const NAME: Property<Option<String>> = Property::new("name")
-        .text("Name of the connector, part of the identity under which offsets are stored. It may stand beside `config`, or be given \
-               on the command line.");
+        .text("Name of the connector. It is part of the identity under which offsets are stored. It can be given in the file, next to \
+               `config` if there is such an object, or on the command line.");
     const CLASS: Property<PostgresConnector> = Property::new("connector.class")
         .default("io.debezium.connector.postgresql.PostgresConnector")
         .text("Class of the connector. It may be left out.");
     const CLASS_VERSION: Property<Option<String>> = Property::new("connector.plugin.version")
         .text("Version of the class.").support(VERSION);
     const TASKS_MAX: Property<String> = Property::new("tasks.max").default("1")
-        .text("How many tasks the connector may have.")
-        .support(Support::Accepted { why: "a connector for Postgres has one task, as in Debezium" });
+        .text("Maximum number of tasks of the connector.")
+        .support(Support::Accepted { why: "a Postgres connector always has one task, as in Debezium" });
     const TASKS_ENFORCE: Property<bool> = Property::new("tasks.max.enforce").default("true")
-        .text("Whether more tasks are an error.")
-        .support(Support::Accepted { why: "a connector for Postgres has one task, as in Debezium" });
+        .text("Whether it is an error to configure more tasks.")
+        .support(Support::Accepted { why: "a Postgres connector always has one task, as in Debezium" });
     const KEY_CONVERTER: Property<Option<String>> = Property::new("key.converter")
-        .text("Class that turns keys into bytes. Not set, the worker's with the worker's options; without a worker file, JsonConverter. \
-               Set, only the connector's own `key.converter.*` count.");
+        .text("Class that serializes keys. If it is set, only the connector's own options `key.converter.*` apply. If it is not set, the \
+               worker's converter is used with the worker's options, or JsonConverter if there is no worker file.");
     const KEY_OPTION: Property<Option<String>> = Property::new("key.converter.<option>")
-        .text("An option of that class. It has an effect only together with the class.");
+        .text("An option of that class. It has an effect only if the connector also sets the class.");
     const VALUE_CONVERTER: Property<Option<String>> = Property::new("value.converter")
-        .text("Class that turns values into bytes; as `key.converter`.");
+        .text("Class that serializes values. The rules are those of `key.converter`.");
     const VALUE_OPTION: Property<Option<String>> = Property::new("value.converter.<option>")
-        .text("An option of that class. It has an effect only together with the class.");
+        .text("An option of that class. It has an effect only if the connector also sets the class.");
     const HEADER_CONVERTER: Property<Option<String>> = Property::new("header.converter")
-        .text("Class that turns headers into bytes; as `key.converter`. Without a worker file, SimpleHeaderConverter.");
+        .text("Class that serializes headers. The rules are those of `key.converter`, but without a worker file it is \
+               SimpleHeaderConverter.");
     const HEADER_OPTION: Property<Option<String>> = Property::new("header.converter.<option>")
-        .text("An option of that class. It has an effect only together with the class.");
+        .text("An option of that class. It has an effect only if the connector also sets the class.");
     const KEY_VERSION: Property<Option<String>> = Property::new("key.converter.plugin.version")
         .text("Version of the class.").support(VERSION);
     const VALUE_VERSION: Property<Option<String>> = Property::new("value.converter.plugin.version")
@@ -147,31 +148,31 @@ properties! {
     const TRANSFORMS: Property<Vec<String>> = Property::new("transforms")
         .text("Names of the transforms, in the order in which they are applied.");
     const TRANSFORM_OPTION: Property<Option<String>> = Property::new("transforms.<name>.<option>")
-        .text("`type` is the class of a transform, `predicate` the name of a predicate that decides which records it is applied to, \
-               `negate` turns that round; the rest are options of the class.");
+        .text("`type` is the class of the transform. `predicate` is the name of a predicate: the transform is applied only to records \
+               that match it, or with `negate` only to records that do not. All others are options of the class.");
     const PREDICATES: Property<Vec<String>> = Property::new("predicates")
         .text("Names of the predicates.");
     const PREDICATE_OPTION: Property<Option<String>> = Property::new("predicates.<name>.<option>")
-        .text("`type` is the class of a predicate; the rest are options of the class.");
+        .text("`type` is the class of the predicate. All others are options of the class.");
     const PRODUCER: Property<Option<String>> = Property::new("producer.override.<property>")
-        .text("A property of the Kafka producer, over the worker's `producer.*`.");
+        .text("A property of the Kafka producer. It overrides the worker's `producer.*`.");
     const ADMIN: Property<Option<String>> = Property::new("admin.override.<property>")
-        .text("A property of the Kafka client that creates topics, over the worker's `admin.*`.");
+        .text("A property of the Kafka client that creates topics. It overrides the worker's `admin.*`.");
     const CONSUMER: Property<Option<String>> = Property::new("consumer.override.<property>")
         .text("A property of the Kafka consumer.")
-        .support(Support::Accepted { why: "the connector consumes nothing" });
+        .support(Support::Accepted { why: "the connector does not consume from Kafka" });
     const RELOAD: Property<String> = Property::new("config.action.reload").default("restart")
-        .text("What happens when a config provider has a new value.")
-        .support(Support::Accepted { why: "the providers env, file and dir never announce one, in Connect neither" });
+        .text("What Connect does when a config provider reports a new value.")
+        .support(Support::Accepted { why: "the providers env, file and dir never report new values, in Connect either" });
     const EXACTLY_ONCE: Property<ExactlyOnce> = Property::new("exactly.once.support").default("requested")
         .text("Whether records must arrive exactly once.")
-        .support(Support::Except { values: &["required"], hint: "records arrive at least once; leave it out" });
+        .support(Support::Except { values: &["required"], hint: "Walferry delivers at least once; remove the property" });
     const BOUNDARY: Property<TransactionBoundary> = Property::new("transaction.boundary").default("poll")
-        .text("Where a transaction in Kafka ends.")
-        .support(Support::Accepted { why: "there are no transactions in Kafka without exactly.once.support=required" });
+        .text("Where a Kafka transaction ends.")
+        .support(Support::Accepted { why: "Kafka transactions are used only with exactly.once.support=required" });
     const BOUNDARY_INTERVAL: Property<Option<u64>> = Property::new("transaction.boundary.interval.ms")
-        .text("How long such a transaction lasts.")
-        .support(Support::Accepted { why: "there are no transactions in Kafka without exactly.once.support=required" });
+        .text("Duration of a Kafka transaction.")
+        .support(Support::Accepted { why: "Kafka transactions are used only with exactly.once.support=required" });
     const OFFSETS_TOPIC: Property<Option<String>> = Property::new("offsets.storage.topic")
         .text("Topic for the offsets of this connector.")
         .support(Support::Accepted { why: "offsets are kept in the data directory; `walferry offsets` exports and imports them" });
@@ -179,7 +180,7 @@ properties! {
 
 pub(super) const GROUP: Group = Group {
     title: "Connector",
-    text: "What Kafka Connect gives every connector.",
+    text: "Properties that Kafka Connect has for every connector.",
     prefix: "",
     declarations: DECLARATIONS,
 };

@@ -163,7 +163,7 @@ impl Connector {
             self.heartbeat.interval = Some(Duration::from_millis(600_000));
             reader.note(
                 "lsn.flush.mode",
-                "turns heartbeats on: heartbeat.interval.ms is 600000, as in Debezium",
+                "enables heartbeats: heartbeat.interval.ms is 600000, as in Debezium",
             );
         }
     }
@@ -197,10 +197,10 @@ fn warn_of_no_reference(name: &str, text: &str, findings: &mut Findings) {
     let variable = text.trim().strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
     let variable = variable.filter(|text| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
     if let Some(variable) = variable.filter(|_| name.starts_with("database.")) {
-        let message = format!("is ${{{variable}}}, which nothing fills in: it is taken as it stands");
+        let message = format!("is ${{{variable}}}, which is not replaced: the text itself is used");
         findings
             .warning(name, message)
-            .hint(format!("write ${{env:{variable}}} for the environment variable"));
+            .hint(format!("write ${{env:{variable}}} to use the environment variable"));
     }
 }
 
@@ -226,7 +226,7 @@ fn connector_name(submitted: &Submitted, name: Option<&str>, reader: &mut Reader
             .problem("name", "is required")
             .hint("add it to the file, or give it on the command line");
     } else if name.chars().any(char::is_control) {
-        reader.problem("name", "must not hold control characters");
+        reader.problem("name", "must not contain control characters");
     }
     name.to_owned()
 }

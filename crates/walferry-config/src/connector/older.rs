@@ -64,12 +64,12 @@ pub(super) fn bring_up_to_date(options: &mut Options, findings: &mut Findings) {
         }
         match options.get(to) {
             None => findings
-                .warning(*from, format!("is the older name of {to}, as which it is read"))
+                .warning(*from, format!("is the older name of {to} and is read as such"))
                 .hint(format!("rename it to {to}")),
             Some(_) => findings
                 .warning(
                     *from,
-                    format!("has no effect: it is the older name of {to}, which is set as well"),
+                    format!("has no effect: it is the older name of {to}, which is also set"),
                 )
                 .hint("remove it"),
         };
@@ -82,7 +82,7 @@ pub(super) fn bring_up_to_date(options: &mut Options, findings: &mut Findings) {
         } else {
             "none"
         };
-        let message = format!("is the older form of field.name.adjustment.mode={mode}, as which it is read");
+        let message = format!("is the older form of field.name.adjustment.mode={mode} and is read as such");
         findings
             .warning("sanitize.field.names", message)
             .hint(format!("write field.name.adjustment.mode={mode}"));
@@ -97,7 +97,7 @@ pub(super) fn bring_up_to_date(options: &mut Options, findings: &mut Findings) {
         {
             let finding = findings.warning(
                 *property,
-                format!("is {from:?}, the older word for {to}, as which it is read"),
+                format!("is {from:?}, the older name of {to}, and is read as such"),
             );
             finding.hint(format!("write {property}={to}"));
             options.set(*property, *to);
@@ -118,7 +118,7 @@ fn prefer_driver(options: &mut Options, findings: &mut Findings) {
             findings
                 .warning(
                     &to,
-                    format!("has no effect: {from} is set as well and wins, as in Debezium"),
+                    format!("has no effect: {from} is also set and takes precedence, as in Debezium"),
                 )
                 .hint("keep one of the two");
             options.remove(&to);

@@ -42,9 +42,9 @@ const RESELECT: &str = "io.debezium.processors.reselect.ReselectColumnsPostProce
 
 properties! {
     const NAMES: Property<Vec<String>> = Property::new("post.processors")
-        .text("Names of the steps that change an event before the transforms get it, in the order in which they are applied.");
+        .text("Names of the post-processors, which change an event before the transforms, in the order in which they are applied.");
     const OPTION: Property<Option<String>> = Property::new("post.processors.<name>.<option>")
-        .text("`type` is the class of such a step; the rest are options of the class.");
+        .text("`type` is the class of the post-processor. All others are options of the class.");
 }
 
 /// The names, and that they have options.
@@ -62,35 +62,35 @@ pub mod reselect {
 
     properties! {
         pub(super) const TYPE: Property<String> = Property::new("type").default(RESELECT)
-            .text("The class.");
+            .text("The class of the post-processor.");
         pub(super) const INCLUDE: Property<RegexList> = Property::new("reselect.columns.include.list")
-            .text("Columns that are read again: regular expressions with commas between them, each matching a whole \
-                   `schema.table:column` without regard to case. Without a list all columns are.");
+            .text("Columns that are read again: regular expressions, separated by commas. Each must match the whole \
+                   `schema.table:column`; case does not matter. Without a list, all columns are read again.");
         pub(super) const EXCLUDE: Property<RegexList> = Property::new("reselect.columns.exclude.list")
-            .text("Columns that are not read again. It has no effect together with the include list.");
+            .text("Columns that are not read again. It has no effect if the include list is set.");
         pub(super) const UNAVAILABLE: Property<bool> = Property::new("reselect.unavailable.values").default("true")
-            .text("Whether a column is read again that has `unavailable.value.placeholder` for a value.");
+            .text("Whether a column is read again if its value is `unavailable.value.placeholder`.");
         pub(super) const NULLS: Property<bool> = Property::new("reselect.null.values").default("true")
-            .text("Whether a column is read again that is NULL. Each event with a NULL in a column of the lists then costs a query, \
-                   also where nothing was left out.");
+            .text("Whether a column is read again if it is NULL. Each event with a NULL in one of the listed columns then costs a query, \
+                   even if nothing was left out of the stream.");
         pub(super) const EVENT_KEY: Property<bool> = Property::new("reselect.use.event.key").default("false")
-            .text("Finds the row by the columns of the event's key instead of the primary key: for tables without one, together with \
-                   `message.key.columns`. If several rows have that key, the first one counts that the server finds.");
+            .text("Finds the row by the columns of the event's key instead of the primary key. Use it with `message.key.columns`, for \
+                   tables without a primary key. If several rows have the same key, the first row that the server returns is used.");
         pub(super) const ON_ERROR: Property<ReselectFailure> = Property::new("reselect.error.handling.mode").default("warn")
-            .text("What happens if the row is gone, or if the server refuses to read it: `warn` sends the event as it came, with a line \
-                   in the log and a count in the metrics; `fail` stops the connector. A server that cannot be reached is neither: the \
-                   event waits for it.");
+            .text("What happens if the row no longer exists, or if the server refuses the query: `warn` sends the event unchanged, logs a \
+                   warning and counts it; `fail` stops the connector. If the server is unreachable, neither applies: the event waits for \
+                   the server.");
         pub(super) const CACHE: Property<Option<String>> = Property::new("reselect.cache.<property>")
-            .text("A cache of rows that were read, of Debezium 3.7.")
-            .support(Support::Accepted { why: "each row is read when its event comes, as in Debezium 3.6" });
+            .text("Debezium 3.7's cache of rows that were read.")
+            .support(Support::Accepted { why: "Walferry reads each row when its event arrives, as Debezium 3.6 does" });
     }
 
     /// For the reference page.
     pub const GROUP: Group = Group {
         title: "Post-processor ReselectColumnsPostProcessor",
-        text: "`io.debezium.processors.reselect.ReselectColumnsPostProcessor`: reads columns of a changed row again from its table, which \
-               Postgres has left out of the stream (large values that an update has not changed) or which are NULL. The values are those \
-               that the row has at that moment. [How it is used](../how-to/reselect-columns.md).",
+        text: "`io.debezium.processors.reselect.ReselectColumnsPostProcessor`: reads columns of a changed row again from its table, \
+               because they are NULL or because Postgres left them out of the stream (large values that an update did not change). The \
+               values are those that the row has at that moment. See [Read columns again](../how-to/reselect-columns.md).",
         prefix: "post.processors.<name>.",
         declarations: DECLARATIONS,
     };
@@ -117,9 +117,9 @@ pub(super) fn bring_up_to_date(options: &mut Options, declared: &[&Declaration],
         findings
             .warning(
                 format!("{old}*"),
-                format!("is the older form of {new}*, as which it is read"),
+                format!("is the older form of {new}* and is read as such"),
             )
-            .hint(format!("write {new} in place of {old}"));
+            .hint(format!("write {new} instead of {old}"));
         for from in found {
             let to = format!("{new}{}", &from[old.len()..]);
             options.rename(&from, &to);
@@ -139,8 +139,8 @@ fn one(outer: &mut Reader<'_>, name: String) -> Option<ReselectColumns> {
         let (message, hint) = match class {
             "" => ("is required", "set it to the name of the class,"),
             _ => (
-                "is not a post-processor that Walferry has",
-                "leave the name out of post.processors; there is one class,",
+                "is not a post-processor that Walferry supports",
+                "remove the name from post.processors; the only class is",
             ),
         };
         // A password that stands in the list by mistake does not look like a name.
@@ -159,7 +159,10 @@ fn one(outer: &mut Reader<'_>, name: String) -> Option<ReselectColumns> {
         (true, false) => Filter::Exclude(excluded),
         (false, both) => {
             if !both {
-                let message = format!("has no effect beside {}, in Debezium neither", reselect::INCLUDE.name());
+                let message = format!(
+                    "has no effect because {} is set, as in Debezium",
+                    reselect::INCLUDE.name()
+                );
                 reader
                     .warning(reselect::EXCLUDE.name(), message)
                     .hint("keep one of the two");
@@ -180,11 +183,11 @@ fn one(outer: &mut Reader<'_>, name: String) -> Option<ReselectColumns> {
             .warning(
                 reselect::UNAVAILABLE.name(),
                 format!(
-                    "is false, and so is {}: no column is ever read again",
+                    "is false, and so is {}, so no column is ever read again",
                     reselect::NULLS.name()
                 ),
             )
-            .hint("leave one of the two out");
+            .hint("remove one of the two");
     }
     let (read, findings) = reader.finish(read);
     outer.extend(findings);

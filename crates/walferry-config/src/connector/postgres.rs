@@ -120,72 +120,73 @@ impl Value for Statements {
 
 properties! {
     pub(super) const HOSTNAME: Property<HostName> = Property::new("database.hostname").required()
-        .text("Host name or address of the Postgres server. It must be the primary, or a standby of Postgres 16 and later. \
-               Unlike in Debezium an IPv6 address works, too.");
+        .text("Host name or address of the Postgres server. It must be the primary, or a standby with Postgres 16 or later. Unlike in \
+               Debezium, it may also be an IPv6 address.");
     const PORT: Property<u16> = Property::new("database.port").default("5432")
-        .text("Port of the server.");
+        .text("Port of the Postgres server.");
     const USER: Property<String> = Property::new("database.user").required()
-        .text("Role to connect as. It needs LOGIN and REPLICATION, SELECT on the captured tables for snapshots, and what \
-               `publication.autocreate.mode` needs.");
+        .text("Role to connect as. It needs LOGIN and REPLICATION, SELECT on the captured tables for snapshots, and the privileges that \
+               `publication.autocreate.mode` requires.");
     const PASSWORD: Property<Option<Secret>> = Property::new("database.password")
-        .text("Password of the role. Better a reference such as `${env:PGPASSWORD}` or `${file:/secrets/pg.properties:password}` \
-               than the password itself.");
+        .text("Password of the role. We recommend a reference such as `${env:PGPASSWORD}` or `${file:/secrets/pg.properties:password}` \
+               instead of the password itself.");
     const DBNAME: Property<String> = Property::new("database.dbname").required()
-        .text("Database to read. A slot belongs to one database, so each database has a connector of its own.");
+        .text("Database to read. A slot belongs to one database, so each database needs its own connector.");
     const SSLMODE: Property<SslMode> = Property::new("database.sslmode").default("prefer")
-        .text("Whether the connection is encrypted and what is checked, as in libpq. Only `verify-full` protects against somebody \
-               who pretends to be the server.");
+        .text("Whether the connection is encrypted, and how the server is verified, as in libpq. Only `verify-full` protects against an \
+               attacker who impersonates the server.");
     const SSLROOTCERT: Property<Option<String>> = Property::new("database.sslrootcert")
-        .text("PEM file with the certificates of the authorities that are trusted, by default `~/.postgresql/root.crt` if that is \
-               there. `verify-ca` and `verify-full` need one; `system`, which `verify-full` alone may have, trusts the system's. As \
-               in libpq, the certificate is verified in every mode that encrypts and has such a file.");
+        .text("PEM file with the trusted certificate authorities. The default is `~/.postgresql/root.crt`, if that file exists. \
+               `verify-ca` and `verify-full` need such a file. With `verify-full`, the value `system` selects the operating system's \
+               certificates. As in libpq, the certificate is verified in every mode that encrypts, if there is such a file.");
     const SSLCERT: Property<Option<String>> = Property::new("database.sslcert")
-        .text("PEM file with the client's certificate, for servers that ask for one.");
+        .text("PEM file with the client certificate, for servers that require one.");
     const SSLKEY: Property<Option<String>> = Property::new("database.sslkey")
-        .text("File with the key of the client's certificate: PEM, or PKCS#8 in DER as Debezium needs it.");
+        .text("File with the private key of the client certificate: PEM, or PKCS#8 in DER as Debezium requires it.");
     const SSLPASSWORD: Property<Option<Secret>> = Property::new("database.sslpassword")
         .text("Password of the key, if it is encrypted.");
     const SSLFACTORY: Property<Option<String>> = Property::new("database.sslfactory")
         .text("Java class that opens sockets.")
-        .support(Support::Refused { hint: "Walferry runs no Java classes; use database.sslmode and database.sslrootcert" });
+        .support(Support::Refused { hint: "Walferry cannot load Java classes; use database.sslmode and database.sslrootcert" });
     const CHANNEL_BINDING: Property<ChannelBinding> = Property::new("database.channelBinding").default("prefer")
         .text("Whether SCRAM authentication is bound to the TLS connection.");
     const TCP_KEEPALIVE: Property<bool> = Property::new("database.tcpKeepAlive").default("true")
-        .text("Sends TCP keep-alive probes, so that a connection that a firewall has dropped is noticed: after a minute and a half in \
-               which nothing was answered or acknowledged.");
+        .text("Sends TCP keep-alive probes, so that Walferry notices when a firewall has dropped the connection: after a minute and a \
+               half without an answer or acknowledgement.");
     const CONNECT_TIMEOUT: Property<Seconds> = Property::new("database.connectTimeout").default("10")
-        .text("How long to wait for a connection, in seconds.");
+        .text("Time limit for connecting, in seconds.");
     const INITIAL_STATEMENTS: Property<Statements> = Property::new("database.initial.statements")
-        .text("SQL statements to run on each connection when it is opened, with `;` between them; write `;;` for a semicolon \
-               in a statement. Not run on the replication connection.");
+        .text("SQL statements that run on each new connection, separated by `;`. Write `;;` for a semicolon within a statement. They do \
+               not run on the replication connection.");
     const QUERY_TIMEOUT: Property<Duration> = Property::new("database.query.timeout.ms").default("600000")
-        .text("How long a query may take; 0 means as long as it likes. A server that has said nothing 10 s after that counts as dead. \
-               Reading a table for a snapshot may take longer, as long as rows come.");
+        .text("Time limit for queries; 0 means no limit. If the server has not answered 10 s after the limit, Walferry treats it as dead. \
+               Reading a table for a snapshot may take longer, as long as rows arrive.");
     const OPTIONS: Property<Option<String>> = Property::new("database.options")
-        .text("Settings of the session in the notation of libpq, such as `-c lock_timeout=5s`.");
+        .text("Session settings in libpq's notation, such as `-c lock_timeout=5s`.");
     const FACTORY: Property<Option<String>> = Property::new("database.connection.factory.class")
-        .text("Java class that opens connections, such as the one for tokens of AWS.")
-        .support(Support::Refused { hint: "Walferry runs no Java classes; use database.password with a config provider" });
+        .text("Java class that opens connections, such as the one for AWS authentication tokens.")
+        .support(Support::Refused { hint: "Walferry cannot load Java classes; use database.password with a config provider" });
     const SOCKET_TIMEOUT: Property<Option<String>> = Property::new("database.socketTimeout")
-        .text("pgjdbc's limit for reading from a socket.")
-        .support(Support::Accepted { why: "a server that says nothing is noticed: see `database.query.timeout.ms` and `status.update.interval.ms`" });
+        .text("pgjdbc's time limit for reading from a socket.")
+        .support(Support::Accepted { why: "Walferry detects a server that does not respond in another way: see \
+                                           `database.query.timeout.ms` and `status.update.interval.ms`" });
     const LOGIN_TIMEOUT: Property<Option<String>> = Property::new("database.loginTimeout")
-        .text("pgjdbc's limit for logging in.")
-        .support(Support::Accepted { why: "database.connectTimeout covers it" });
+        .text("pgjdbc's time limit for logging in.")
+        .support(Support::Accepted { why: "database.connectTimeout includes the login" });
     const AUTOSAVE: Property<Option<String>> = Property::new("database.autosave")
         .text("pgjdbc's savepoints.")
-        .support(Support::Accepted { why: "no statement here depends on a savepoint" });
+        .support(Support::Accepted { why: "Walferry uses no savepoints" });
     const PREPARE_THRESHOLD: Property<Option<String>> = Property::new("database.prepareThreshold")
         .text("pgjdbc's use of prepared statements.")
-        .support(Support::Accepted { why: "it changes nothing that is sent" });
+        .support(Support::Accepted { why: "it does not affect what is sent" });
     const APPLICATION_NAME: Property<Option<String>> = Property::new("database.ApplicationName")
         .text("Name of the session in `pg_stat_activity`.")
-        .support(Support::Accepted { why: "Debezium sets its own names whatever stands here, and so does Walferry" });
+        .support(Support::Accepted { why: "Debezium always sets its own session names, and so does Walferry" });
     const TARGET_SERVER_TYPE: Property<Option<String>> = Property::new("database.targetServerType")
-        .text("pgjdbc's choice among several hosts.")
-        .support(Support::Accepted { why: "there is one host" });
+        .text("How pgjdbc chooses among several hosts.")
+        .support(Support::Accepted { why: "there is only one host" });
     const DRIVER: Property<Option<String>> = Property::new("driver.<parameter>")
-        .text("A parameter of pgjdbc; the same as `database.<parameter>`, over which it wins.");
+        .text("A parameter of pgjdbc. It is the same as `database.<parameter>`, and takes precedence over it.");
 }
 
 pub(super) const GROUP: Group = Group {
@@ -204,8 +205,11 @@ fn no_url(reader: &mut Reader<'_>, property: &Property<String>) -> String {
     if lower.contains("://") || lower.contains("password=") || credentials {
         let shown = reader.options().shown(property.name());
         reader
-            .problem(property.name(), format!("is {shown}, a whole address and no name"))
-            .hint("write the name alone; host, port, user and password have properties of their own");
+            .problem(
+                property.name(),
+                format!("is {shown}, which is a full address instead of a name"),
+            )
+            .hint("write only the name; host, port, user and password have their own properties");
     }
     name
 }
@@ -231,7 +235,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> PostgresSection {
     };
     if section.sslcert.is_some() != section.sslkey.is_some() {
         let finding = reader.problem(SSLCERT.name(), "and database.sslkey must be set together");
-        finding.hint("a client certificate is of use only with its key");
+        finding.hint("a client certificate cannot be used without its key");
     }
     section
 }

@@ -145,57 +145,61 @@ impl<T: Value> Value for Words<T> {
 
 properties! {
     const TABLE: Property<Option<String>> = Property::new("signal.data.collection")
-        .text("Table that signals are written to, as `schema.table`: an id, a type and data, in this order. It is captured also where no \
-               list names it, and its rows that exist already are not read. Incremental snapshots write to it what tells the stream where \
-               a chunk was read.");
+        .text("Table for signals, as `schema.table`, with the columns id, type and data in this order. It is captured even if no filter \
+               includes it, and its existing rows are not read. Incremental snapshots write their watermarks to this table: they mark in \
+               the stream when a chunk was read.");
     const CHANNELS: Property<Words<SignalChannel>> = Property::new("signal.enabled.channels").default("source")
-        .text("Where signals come from: the table of `signal.data.collection` (`source`), a topic (`kafka`), a file (`file`), or \
-               `POST /connectors/<name>/signals` and `walferry signal` (`jmx`).");
+        .text("Channels for signals: the table in `signal.data.collection` (`source`), a topic (`kafka`), a file (`file`), or `POST \
+               /connectors/<name>/signals` and `walferry signal` (`jmx`).");
     const POLL: Property<Duration> = Property::new("signal.poll.interval.ms").default("5000")
-        .text("How often signals are looked for in a topic and in a file.");
+        .text("How often Walferry checks the topic and the file for signals.");
     const FILE: Property<Option<String>> = Property::new("signal.file")
-        .text("File that signals come from: each line is a JSON object of `id`, `type` and `data`. It is emptied when it has been read. Without this, it is `file-signals.txt` in the working directory.");
+        .text("File for signals. Each line is a JSON object with `id`, `type` and `data`. Walferry empties the file after reading it. The \
+               default is `file-signals.txt` in the working directory.");
     const KAFKA_TOPIC: Property<Option<String>> = Property::new("signal.kafka.topic")
-        .text("Topic that signals come from, of which partition 0 is read: the key of a record is the connector's `topic.prefix`, its value a \
-               JSON object of `id`, `type` and `data`. Without this, it is `<topic.prefix>-signal`.");
+        .text("Topic for signals, of which only partition 0 is read. The key of a record is the connector's `topic.prefix`, and the value \
+               is a JSON object with `id`, `type` and `data`. The default is `<topic.prefix>-signal`.");
     const KAFKA_SERVERS: Property<Option<String>> = Property::new("signal.kafka.bootstrap.servers")
-        .text("Brokers of that topic. Without this, they are those that records go to.");
+        .text("Brokers of the topic for signals. The default is the brokers to which records are sent.");
     const KAFKA_GROUP: Property<String> = Property::new("signal.kafka.groupId").default("kafka-signal")
-        .text("Consumer group under which it is kept how far the topic was read.");
+        .text("Consumer group that stores up to where the topic was read.");
     const KAFKA_POLL: Property<Option<String>> = Property::new("signal.kafka.poll.timeout.ms")
         .text("How long Debezium waits for records.")
-        .support(Support::Accepted { why: "signals are taken as they come" });
+        .support(Support::Accepted { why: "Walferry processes signals as soon as they arrive" });
     const KAFKA_OTHER: Property<Option<String>> = Property::new("signal.kafka.<property>")
-        .text("No property of Debezium's.")
-        .support(Support::Elsewhere { is: "is no property of Debezium's", hint: "write the properties of the consumer as signal.consumer.*" });
+        .text("Not a property of Debezium.")
+        .support(Support::Elsewhere { is: "is not a property of Debezium", hint: "set the properties of the consumer with signal.consumer.*" });
     const CONSUMER: Property<Option<String>> = Property::new("signal.consumer.<property>")
-        .text("How that consumer reaches the brokers: `security.protocol`, `ssl.*` and `sasl.*`. Without these, it does so as the producer.");
+        .text("How the consumer of the topic connects to the brokers: `security.protocol`, `ssl.*` and `sasl.*`. By default it uses the \
+               settings of the producer.");
     const RETRIES: Property<Option<String>> = Property::new("signal.emit.failure.max.retries").default("0")
-        .text("How often Debezium writes to the signal table again after a failure.")
-        .support(Support::Accepted { why: "it is tried again until it succeeds" });
+        .text("How often Debezium retries writing to the signal table after a failure.")
+        .support(Support::Accepted { why: "Walferry retries until it succeeds" });
     const BACKOFF: Property<Option<String>> = Property::new("signal.emit.failure.backoff.ms").default("10000")
-        .text("Pause between such attempts.")
-        .support(Support::Accepted { why: "the pauses double from 0.1 s to 30 s" });
+        .text("Pause between these retries.")
+        .support(Support::Accepted { why: "Walferry's pauses double from 0.1 s to 30 s" });
     const CHUNK_SIZE: Property<u32> = Property::new("incremental.snapshot.chunk.size").default("1024")
-        .text("Rows in a chunk of an incremental snapshot. A chunk whose rows are too large for its part of `walferry.in.flight.max.bytes` \
-               ends earlier.");
+        .text("Number of rows in a chunk of an incremental snapshot. A chunk ends earlier if its rows are too large for their share of \
+               `walferry.in.flight.max.bytes`.");
     const WATERMARKING: Property<Watermarking> = Property::new("incremental.snapshot.watermarking.strategy").default("insert_insert")
-        .text("How the window of a chunk ends: with a row of its own, or with the deletion of the row that began it.");
+        .text("How the window of a chunk is closed: with a second row, or by deleting the row that opened it.");
     const ALLOW_CHANGES: Property<bool> = Property::new("incremental.snapshot.allow.schema.changes").default("false")
-        .text("Whether Debezium checks the structure of a table before each chunk.")
-        .support(Support::Accepted { why: "each chunk is read with the structure that the table has then" });
+        .text("Whether Debezium checks the schema of a table before each chunk.")
+        .support(Support::Accepted { why: "Walferry reads each chunk with the schema that the table has at that time" });
     const READ_ONLY: Property<bool> = Property::new("read.only").default("false")
-        .text("Takes incremental snapshots without writing to the database: the window of a chunk ends where the stream has passed the place at \
-               which the chunk was read. A signal table is not needed then; other channels bring the signals.");
+        .text("Takes incremental snapshots without writing to the database: the window of a chunk is closed when the stream has passed \
+               the position at which the chunk was read. This needs no signal table; signals come through other channels.");
     const MAX_ROWS: Property<Option<u32>> = Property::new("walferry.snapshot.max.rows.per.second")
-        .text("How many rows an incremental snapshot reads in a second at most. Walferry's own; without it there is no limit.");
+        .text("Maximum number of rows that an incremental snapshot reads per second. This property is Walferry's own. By default there is \
+               no limit.");
     const MAX_LAG: Property<Option<ByteCount>> = Property::new("walferry.snapshot.max.lag.bytes")
-        .text("An incremental snapshot reads no further chunk while the slot is this far behind the server's position. Walferry's own; without it \
-               there is no limit.");
+        .text("An incremental snapshot reads no further chunk while the slot is this many bytes behind the server's position. This \
+               property is Walferry's own. By default there is no limit.");
     const NOTIFICATIONS: Property<Words<NotificationChannel>> = Property::new("notification.enabled.channels")
-        .text("Where notifications of snapshots go: a topic (`sink`), the log (`log`), or `GET /connectors/<name>/notifications` (`jmx`).");
+        .text("Channels for notifications about snapshots: a topic (`sink`), the log (`log`), or `GET /connectors/<name>/notifications` \
+               (`jmx`).");
     const NOTIFICATION_TOPIC: Property<Option<String>> = Property::new("notification.sink.topic.name")
-        .text("Topic of notifications.");
+        .text("Topic for notifications.");
 }
 
 pub(super) const GROUP: Group = Group {
@@ -231,7 +235,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> SignalSection {
                 NOTIFICATION_TOPIC.name(),
                 "is required with notification.enabled.channels=sink",
             )
-            .hint("set notification.sink.topic.name: topic of notifications");
+            .hint("set notification.sink.topic.name to the topic for notifications");
     }
     section
 }
@@ -248,9 +252,9 @@ fn table(reader: &mut Reader<'_>) -> Option<SignalTable> {
             reader
                 .warning(
                     TABLE.name(),
-                    "is no `schema.table`: no table has this name, so that no signal comes from it",
+                    "is not in the form `schema.table`: no table has this name, so no signals would arrive",
                 )
-                .hint("write the table's schema in front of its name, such as `public.signals`");
+                .hint("put the table's schema before its name, such as `public.signals`");
             None
         }
     }

@@ -96,20 +96,20 @@ fn stream_param(pair: &str) -> Result<(String, String), ValueError> {
 
     let (name, value) = pair
         .split_once('=')
-        .ok_or_else(|| ValueError::new("a list of name=value pairs with ; between them"))?;
+        .ok_or_else(|| ValueError::new("a list of name=value pairs separated by ;"))?;
     let (name, value) = (name.trim(), value.trim());
     let is_off = OFF.iter().any(|off| value.eq_ignore_ascii_case(off));
     if OURS.contains(&name) {
         return Err(
             ValueError::new(format!("a list without `{name}`, which Walferry sets itself")).hint(format!(
-                "leave `{name}` out: the stream is read as version 1 of the protocol, with messages"
+                "remove `{name}`: Walferry reads the stream with protocol version 1, with messages"
             )),
         );
     }
     if UNREAD.contains(&name) && !is_off {
         return Err(
             ValueError::new(format!("a list without `{name}={value}`")).hint(format!(
-                "leave `{name}` out: values are read as text, and transactions once they are committed"
+                "remove `{name}`: Walferry reads values as text, and transactions after they are committed"
             )),
         );
     }
@@ -164,8 +164,9 @@ impl Value for Pgoutput {
     fn parse(text: &str) -> Result<Self, ValueError> {
         match text.eq_ignore_ascii_case("pgoutput") {
             true => Ok(Self),
-            false => Err(ValueError::new("pgoutput, the plugin that every Postgres has and the only one that Walferry reads").hint(
-                "set plugin.name=pgoutput and a new slot.name (a slot keeps the plugin it was made with), and drop the old slot once nothing reads it",
+            false => Err(ValueError::new("pgoutput, the plugin that is part of Postgres and the only one that Walferry supports").hint(
+                "set plugin.name=pgoutput and a new slot.name (a slot keeps the plugin it was created with), and drop the old slot when \
+                 nothing reads it any more",
             )),
         }
     }
@@ -173,42 +174,44 @@ impl Value for Pgoutput {
 
 properties! {
     pub(super) const PLUGIN_NAME: Property<Pgoutput> = Property::new("plugin.name").default("pgoutput")
-        .text("Plugin that decodes the log. Debezium's default `decoderbufs`, and `wal2json` of old, have to be installed on the \
-               server; Walferry reads `pgoutput`, which is part of Postgres.");
+        .text("Plugin that decodes the WAL. Walferry supports `pgoutput`, which is part of Postgres. It does not support Debezium's \
+               default `decoderbufs` or the old `wal2json`, which have to be installed on the server.");
     const SLOT_NAME: Property<SlotName> = Property::new("slot.name").default("debezium")
-        .text("Name of the logical replication slot; created at the first start if it is missing. Two connectors must not share \
-               one. A new name starts a new slot: changes that only the old one holds are not read.");
+        .text("Name of the logical replication slot. It is created at the first start if it does not exist. Two connectors must not share \
+               a slot. If you change the name, Walferry starts with a new slot and does not read the changes that only the old slot \
+               holds.");
     const DROP_ON_STOP: Property<bool> = Property::new("slot.drop.on.stop").default("false")
-        .text("Drops the slot at an orderly stop. Changes made between stop and start are lost: of use in tests only.");
+        .text("Drops the slot at an orderly stop. Changes between the stop and the next start are lost, so use it only for tests.");
     const FAILOVER: Property<bool> = Property::new("slot.failover").default("false")
-        .text("Creates the slot so that standbys of Postgres 17 and later keep a copy of it. An older server, a standby, and a slot \
-               that exists already get an ordinary one.");
+        .text("Creates a slot that standbys with Postgres 17 or later synchronize. On an older server or on a standby, the new slot is an \
+               ordinary one; a slot that already exists is not changed.");
     const STREAM_PARAMS: Property<StreamParams> = Property::new("slot.stream.params")
-        .text("Further options of pgoutput for START_REPLICATION, as `name=value` with `;` between them. `origin=none` (Postgres 16 and \
-               later) leaves out what the server has itself received by replication.");
+        .text("Additional options of pgoutput for START_REPLICATION: `name=value` pairs, separated by `;`. `origin=none` (Postgres 16 or \
+               later) excludes changes that the server itself received through replication.");
     const MAX_RETRIES: Property<Option<u32>> = Property::new("slot.max.retries")
-        .text("How often Debezium tries again when the slot is still in use; 6 times, if it is not set.")
-        .support(Support::Accepted { why: "Walferry tries until the slot is free, or as often as `errors.max.retries` says" });
+        .text("How often Debezium retries while the slot is still in use; the default is 6.")
+        .support(Support::Accepted { why: "Walferry retries until the slot is free, or as often as `errors.max.retries` says" });
     const RETRY_DELAY: Property<Duration> = Property::new("slot.retry.delay.ms").default("10000")
-        .text("How long Debezium waits between two such attempts.")
-        .support(Support::Accepted { why: "pauses double from a tenth of a second up to 30 s" });
+        .text("Pause between these retries in Debezium.")
+        .support(Support::Accepted { why: "Walferry's pauses double from 0.1 s to 30 s" });
     const CREATE_TIMEOUT: Property<super::postgres::Seconds> = Property::new("internal.create.slot.command.timeout").default("90")
-        .text("How long creating the slot or the publication may take, in seconds. A transaction that stays open holds up both; \
-               it is named in the log and in `/ready`, and after this time creation begins anew.");
+        .text("Time limit for creating the slot or the publication, in seconds. An open transaction delays both; the log and `/ready` \
+               name it. After this time, Walferry starts the creation again.");
     const SEEK: Property<bool> = Property::new("internal.slot.seek.to.known.offset.on.start").default("false")
-        .text("An older form of `offset.mismatch.strategy=trust_offset`.")
+        .text("Older form of `offset.mismatch.strategy=trust_offset`.")
         .support(Support::Refused { hint: "set offset.mismatch.strategy=trust_offset" });
     const PUBLICATION_NAME: Property<String> = Property::new("publication.name").default("dbz_publication")
-        .text("Name of the publication that says which tables the slot delivers.");
+        .text("Name of the publication, which determines the tables whose changes the slot delivers.");
     const AUTOCREATE: Property<PublicationAutocreate> = Property::new("publication.autocreate.mode").default("all_tables")
-        .text("Who makes the publication. `all_tables` makes one for all tables, which needs a superuser and makes updates of tables \
-               without a key fail; `filtered` makes one for the captured tables and changes it when they change, for which the role must \
-               own them; `no_tables` makes an empty one; `disabled` expects that it is there.");
+        .text("How the publication is created. `all_tables` creates one for all tables; this needs a superuser, and updates of tables \
+               without a key then fail. `filtered` creates one for the captured tables and changes it when the captured tables change; \
+               the role must own these tables. `no_tables` creates an empty publication. `disabled` expects that the publication exists.");
     const VIA_PARTITION_ROOT: Property<bool> = Property::new("publish.via.partition.root").default("false")
-        .text("Whether rows of partitions are sent as rows of the partitioned table. Counts only when Walferry makes the publication.");
+        .text("Whether rows of partitions are sent as rows of the partitioned table. It has an effect only if Walferry creates the \
+               publication.");
     const REPLICA_IDENTITIES: Property<ReplicaIdentityRules> = Property::new("replica.identity.autoset.values")
-        .text("Sets the replica identity of tables at the start: `table:FULL`, `table:DEFAULT`, `table:NOTHING` or `table:INDEX name` \
-               with commas between them. The tables are regular expressions that match `schema.table`.");
+        .text("Sets the replica identity of tables at the start: `table:FULL`, `table:DEFAULT`, `table:NOTHING` or `table:INDEX name`, \
+               separated by commas. Each table is a regular expression that matches `schema.table`.");
 }
 
 pub(super) const GROUP: Group = Group {
@@ -223,7 +226,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (SlotSection, PublicationSection)
     if !reader.is_set(&PLUGIN_NAME) {
         let finding = reader.warning(
             PLUGIN_NAME.name(),
-            "is not set; Walferry reads pgoutput, where Debezium would read decoderbufs",
+            "is not set; Walferry uses pgoutput, but Debezium would use decoderbufs",
         );
         finding.hint("set plugin.name=pgoutput");
     }

@@ -118,74 +118,77 @@ choices! {
 
 properties! {
     const MODE: Property<SnapshotMode> = Property::new("snapshot.mode").default("initial")
-        .text("When the rows that exist already are read: at the first start (`initial`), at every start (`always`), without streaming \
-               afterwards (`initial_only`), never (`no_data`), also when the log that is needed is gone (`when_needed`), or by the five \
-               switches below (`configuration_based`).")
-        .support(Support::Except { values: &["custom"], hint: "Walferry runs no Java classes; choose one of the other modes" });
+        .text("When existing rows are read: at the first start (`initial`), at every start (`always`), at the first start without \
+               streaming afterwards (`initial_only`), never (`no_data`), at the first start and when required WAL has been removed \
+               (`when_needed`), or as the five properties below say (`configuration_based`).")
+        .support(Support::Except { values: &["custom"], hint: "Walferry cannot load Java classes; choose one of the other modes" });
     const BASED_DATA: Property<bool> = Property::new("snapshot.mode.configuration.based.snapshot.data").default("false")
-        .text("With `configuration_based`: reads rows at the first start.");
+        .text("With `configuration_based`: reads existing rows at the first start.");
     const BASED_SCHEMA: Property<bool> = Property::new("snapshot.mode.configuration.based.snapshot.schema").default("false")
-        .text("With `configuration_based`: reads the structure of tables. Walferry reads it in any case.");
+        .text("With `configuration_based`: reads the schemas of tables. Walferry always reads them.");
     const BASED_STREAM: Property<bool> = Property::new("snapshot.mode.configuration.based.start.stream").default("false")
-        .text("With `configuration_based`: streams afterwards.");
+        .text("With `configuration_based`: starts streaming afterwards.");
     const BASED_SCHEMA_ERROR: Property<bool> = Property::new("snapshot.mode.configuration.based.snapshot.on.schema.error").default("false")
-        .text("With `configuration_based`: reads rows again if the structure of the tables is lost.")
-        .support(Support::Accepted { why: "it cannot be lost: it comes with the stream and from the catalog" });
+        .text("With `configuration_based`: reads existing rows again if the schemas of the tables are lost.")
+        .support(Support::Accepted { why: "schemas cannot be lost: Walferry gets them from the stream and the catalog" });
     const BASED_DATA_ERROR: Property<bool> = Property::new("snapshot.mode.configuration.based.snapshot.on.data.error").default("false")
-        .text("With `configuration_based`: reads rows again if the log that is needed is gone.");
+        .text("With `configuration_based`: reads existing rows again if the server has removed required WAL.");
     const CUSTOM_NAME: Property<Option<String>> = Property::new("snapshot.mode.custom.name")
         .text("Java class for `snapshot.mode=custom`.")
-        .support(Support::Refused { hint: "Walferry runs no Java classes; choose one of the other modes" });
+        .support(Support::Refused { hint: "Walferry cannot load Java classes; choose one of the other modes" });
     const ISOLATION: Property<SnapshotIsolation> = Property::new("snapshot.isolation.mode").default("serializable")
-        .text("Isolation of the snapshot where there is no slot (`snapshot.mode=initial_only`). With one, its exported snapshot decides.");
+        .text("Isolation level of the snapshot if there is no slot (`snapshot.mode=initial_only`). If there is a slot, the snapshot that \
+               the slot exports is used.");
     const LOCKING: Property<SnapshotLocking> = Property::new("snapshot.locking.mode").default("none")
-        .text("Whether the tables are locked against changes of their structure while they are read.")
-        .support(Support::Except { values: &["custom"], hint: "Walferry runs no Java classes; use none or shared" });
+        .text("Whether tables are locked against schema changes while they are read.")
+        .support(Support::Except { values: &["custom"], hint: "Walferry cannot load Java classes; use none or shared" });
     const LOCKING_CUSTOM: Property<Option<String>> = Property::new("snapshot.locking.mode.custom.name")
         .text("Java class for `snapshot.locking.mode=custom`.")
-        .support(Support::Refused { hint: "Walferry runs no Java classes; use none or shared" });
+        .support(Support::Refused { hint: "Walferry cannot load Java classes; use none or shared" });
     const LOCK_TIMEOUT: Property<Duration> = Property::new("snapshot.lock.timeout.ms").default("10000")
-        .text("How long to wait for such a lock.");
+        .text("Time limit for obtaining such a lock.");
     const QUERY_MODE: Property<String> = Property::new("snapshot.query.mode").default("select_all")
-        .text("How the rows of a table are selected.")
-        .support(Support::Except { values: &["custom"], hint: "Walferry runs no Java classes; use snapshot.select.statement.overrides" });
+        .text("How the rows of a table are queried.")
+        .support(Support::Except { values: &["custom"], hint: "Walferry cannot load Java classes; use snapshot.select.statement.overrides" });
     const QUERY_CUSTOM: Property<Option<String>> = Property::new("snapshot.query.mode.custom.name")
         .text("Java class for `snapshot.query.mode=custom`.")
-        .support(Support::Refused { hint: "Walferry runs no Java classes; use snapshot.select.statement.overrides" });
+        .support(Support::Refused { hint: "Walferry cannot load Java classes; use snapshot.select.statement.overrides" });
     const INCLUDE: Property<RegexList> = Property::new("snapshot.include.collection.list")
-        .text("Which of the captured tables are read, matched as `schema.table`; streaming has them all.");
+        .text("Captured tables that the snapshot reads: regular expressions that match `schema.table`. Streaming covers all captured \
+               tables.");
     const OVERRIDES: Property<Vec<String>> = Property::new("snapshot.select.statement.overrides")
-        .text("Tables with a SELECT of their own, as `schema.table` with commas between them.");
+        .text("Tables that have their own SELECT statement: `schema.table`, separated by commas.");
     const OVERRIDE: Property<String> = Property::new("snapshot.select.statement.overrides.<table>")
-        .text("The SELECT of such a table. Its columns are found by name; those that it lacks are NULL.");
+        .text("The SELECT statement for this table. Result columns are matched by name; columns that are missing are NULL.");
     const ROW_COUNT: Property<RowCountOrder> = Property::new("snapshot.tables.order.by.row.count").default("disabled")
-        .text("Reads small or large tables first instead of following `table.include.list`.")
-        .support(Support::Accepted { why: "Debezium counts no rows of Postgres tables, so that the order is that of `table.include.list` there too" });
+        .text("Whether Debezium orders tables by size instead of by `table.include.list`.")
+        .support(Support::Accepted { why: "Debezium does not count rows of Postgres tables, so its order is that of `table.include.list`, \
+                                           too" });
     const DELAY: Property<Duration> = Property::new("snapshot.delay.ms").default("0")
-        .text("How long to wait before the snapshot.");
+        .text("Pause before the snapshot starts.");
     const STREAMING_DELAY: Property<Duration> = Property::new("streaming.delay.ms").default("0")
-        .text("How long to wait between the snapshot and streaming.");
+        .text("Pause between the snapshot and streaming.");
     const FETCH_SIZE: Property<Option<u32>> = Property::new("snapshot.fetch.size")
-        .text("How many rows a cursor fetches at a time.")
-        .support(Support::Accepted { why: "rows are read with COPY, which has no such size" });
+        .text("Number of rows that a cursor fetches at a time.")
+        .support(Support::Accepted { why: "Walferry reads rows with COPY, which has no fetch size" });
     const THREADS: Property<u32> = Property::new("snapshot.max.threads").default("1")
-        .text("How many tables, or chunks of one table, are read at a time, each over a connection of its own. With more than one \
-               rows come in no particular order, and only the first and the last of all are marked.");
+        .text("Number of tables, or chunks of one table, that are read in parallel, each on its own connection. With more than one, rows \
+               arrive in no particular order, and only the first and the last row of the whole snapshot are marked.");
     const THREADS_MULTIPLIER: Property<u32> = Property::new("snapshot.max.threads.multiplier").default("1")
-        .text("How many chunks a table has for each thread.")
-        .support(Support::Accepted { why: "chunks have 32 MiB, however many threads there are" });
+        .text("Number of chunks of a table per thread.")
+        .support(Support::Accepted { why: "Walferry's chunks have 32 MiB, regardless of the number of threads" });
     const THREADS_MULTIPLIER_TABLE: Property<u32> = Property::new("snapshot.max.threads.multiplier.<table>")
         .text("The same for one table.")
-        .support(Support::Accepted { why: "chunks have 32 MiB, however many threads there are" });
+        .support(Support::Accepted { why: "Walferry's chunks have 32 MiB, regardless of the number of threads" });
     const LEGACY_THREADS: Property<bool> = Property::new("legacy.snapshot.max.threads").default("false")
-        .text("Whether threads share out tables only, and not chunks of one table.")
-        .support(Support::Accepted { why: "how the threads share the work out does not change what is read" });
+        .text("Whether threads only read different tables, and not chunks of the same table.")
+        .support(Support::Accepted { why: "it does not affect what is read" });
     const LEGACY_THREADS_INTERNAL: Property<bool> = Property::new("internal.legacy.snapshot.max.threads").default("false")
         .text("Older name of `legacy.snapshot.max.threads`.")
-        .support(Support::Accepted { why: "how the threads share the work out does not change what is read" });
+        .support(Support::Accepted { why: "it does not affect what is read" });
     const SCAN_ALL: Property<bool> = Property::new("internal.snapshot.scan.all.columns.force").default("false")
-        .text("Reads the columns of all tables of the database at once.")
-        .support(Support::Accepted { why: "Walferry reads those of the captured tables in one query" });
+        .text("Whether Debezium reads the columns of all tables of the database at once.")
+        .support(Support::Accepted { why: "Walferry reads the columns of all captured tables with one query" });
 }
 
 pub(super) const GROUP: Group = Group {
@@ -241,12 +244,12 @@ fn select_overrides(reader: &mut Reader<'_>) -> BTreeMap<String, String> {
         .filter(|(_, table)| parts_of_table_id(table).is_none())
     {
         let message = format!(
-            "names {}, which is no table's name to Debezium; it is taken as it is written",
+            "contains {}, which Debezium does not accept as a table name; it is used as written",
             entry(at, table)
         );
         reader
             .warning(OVERRIDES.name(), message)
-            .hint("write schema.table, with \" around a part that has blanks or dots");
+            .hint("write schema.table, with \" around a part that contains spaces or dots");
     }
     for (at, table) in listed
         .iter()
@@ -254,7 +257,7 @@ fn select_overrides(reader: &mut Reader<'_>) -> BTreeMap<String, String> {
         .filter(|(_, table)| !statements.contains_key(&table_id(table)))
     {
         let message = format!(
-            "names {}, for which there is no statement; all its rows are read",
+            "contains {}, for which there is no statement, so all its rows are read",
             entry(at, table)
         );
         let shown = if may_be_shown("list", &[], table) {

@@ -95,84 +95,85 @@ choices! {
 
 properties! {
     const STATUS_INTERVAL: Property<Duration> = Property::new("status.update.interval.ms").default("10000")
-        .text("How often Postgres is told what is confirmed, and asked for an answer; more often where the server's \
-               `wal_sender_timeout` needs it. A connection over which nothing comes for `wal_sender_timeout`, at least a minute, is \
-               made again; after each such silence in a row the next may last twice as long.");
+        .text("How often Walferry confirms its position to Postgres and asks for an answer. It does so more often if the server's \
+               `wal_sender_timeout` requires it. If nothing arrives for `wal_sender_timeout`, or for one minute if that is longer, \
+               Walferry reconnects. After each such silence in a row, the next one may last twice as long.");
     const FLUSH_MODE: Property<Option<LsnFlushMode>> = Property::new("lsn.flush.mode")
-        .text("Who moves the slot: the connector, once offsets are stored (`connector`, the default); nobody (`manual`), so that you \
-               must, or the server's disk fills. `connector_and_driver` is the same as `connector` here, since Walferry moves the \
-               slot of a quiet stream, too; as in Debezium it turns heartbeats on if nothing else is sent.");
+        .text("Who advances the slot: the connector, after offsets are stored (`connector`, the default), or nobody (`manual`), so that \
+               you must advance it, or the server's disk fills up. `connector_and_driver` is the same as `connector`, because Walferry \
+               also advances the slot of an idle stream. As in Debezium, it enables heartbeats if they are not configured.");
     const FLUSH_SOURCE: Property<bool> = Property::new("flush.lsn.source").default("true")
         .text("Older form of `lsn.flush.mode`: false means `manual`.");
     const FLUSH_TIMEOUT: Property<Duration> = Property::new("lsn.flush.timeout.ms").default("30000")
-        .text("How long Debezium waits until the slot has moved.")
-        .support(Support::Accepted { why: "confirming is one message that nothing waits for" });
+        .text("How long Debezium waits until the slot has advanced.")
+        .support(Support::Accepted { why: "Walferry confirms with a single message and does not wait" });
     const FLUSH_TIMEOUT_ACTION: Property<String> = Property::new("lsn.flush.timeout.action").default("fail")
-        .text("What Debezium does if that takes too long.")
-        .support(Support::Accepted { why: "confirming is one message that nothing waits for" });
+        .text("What Debezium does if this takes too long.")
+        .support(Support::Accepted { why: "Walferry confirms with a single message and does not wait" });
     const MISMATCH: Property<Option<OffsetMismatch>> = Property::new("offset.mismatch.strategy")
-        .text("What to do if the stored offset and the slot disagree. Not set, Walferry refuses to start when the slot is ahead, since \
-               changes are missing then; Debezium's default `no_validation` goes on without them.");
+        .text("What to do if the stored offset and the slot disagree. If it is not set, Walferry refuses to start when the slot is ahead \
+               of the offset, because changes would be missing. Debezium's default `no_validation` continues without them.");
     const POSITION_CHECK: Property<bool> = Property::new("internal.log.position.check.enable").default("true")
-        .text("Whether the start checks that the server still has the log from the stored offset on.")
-        .support(Support::Accepted { why: "it always checks: without that log changes are missing" });
+        .text("Whether a start checks that the server still has the WAL after the stored offset.")
+        .support(Support::Accepted { why: "Walferry always checks, because changes would be missing otherwise" });
     const XMIN_INTERVAL: Property<Duration> = Property::new("xmin.fetch.interval.ms").default("0")
-        .text("How often the slot's `catalog_xmin` is fetched for `source.xmin`; 0 never, and `source.xmin` is null.");
+        .text("How often the slot's `catalog_xmin` is read for `source.xmin`. With 0 it is never read, and `source.xmin` is null.");
     const IN_FLIGHT: Property<Option<ByteCount>> = Property::new("walferry.in.flight.max.bytes")
-        .text("How many bytes may be on their way from Postgres to Kafka. What does not fit waits in Postgres. The connectors \
-               of one process share it: with two of them, each has half of what its own configuration says. Walferry's own; \
-               16777216 (16 MiB) unless `max.queue.size.in.bytes` says otherwise.");
+        .text("Maximum number of bytes in flight between Postgres and Kafka. What does not fit waits in Postgres. The connectors of a \
+               process share it: with two connectors, each has half of its configured value. This property is Walferry's own. The default \
+               is 16777216 (16 MiB), or the value of `max.queue.size.in.bytes`.");
     const QUEUE_BYTES: Property<u64> = Property::new("max.queue.size.in.bytes").default("0")
-        .text("The same in Debezium's words; 0 means not set.");
+        .text("Debezium's property for the same limit; 0 means that it is not set.");
     const QUEUE_SIZE: Property<u32> = Property::new("max.queue.size").default("8192")
-        .text("How many events wait in memory.")
-        .support(Support::Accepted { why: "what waits is counted in bytes; see walferry.in.flight.max.bytes" });
+        .text("Maximum number of events in Debezium's queue.")
+        .support(Support::Accepted { why: "Walferry limits bytes instead of events; see walferry.in.flight.max.bytes" });
     const BATCH_SIZE: Property<u32> = Property::new("max.batch.size").default("2048")
-        .text("How many events are handed on at a time.")
-        .support(Support::Accepted { why: "events are handed on as they come; producer.override.batch.size and linger.ms form batches" });
+        .text("Maximum number of events in a batch.")
+        .support(Support::Accepted { why: "Walferry sends each event as soon as it arrives; producer.override.batch.size and linger.ms \
+                                           determine the batches" });
     const POLL_INTERVAL: Property<Duration> = Property::new("poll.interval.ms").default("500")
-        .text("How long Debezium waits for events.")
-        .support(Support::Accepted { why: "nothing is polled; an event is sent when it comes" });
+        .text("How long Debezium waits for new events.")
+        .support(Support::Accepted { why: "Walferry does not poll; it sends each event as soon as it arrives" });
     const DISPATCH_INTERVAL: Property<Duration> = Property::new("poll.dispatch.interval.ms").default("0")
-        .text("How long Debezium 3.7 lets events gather.")
-        .support(Support::Accepted { why: "nothing is polled; an event is sent when it comes" });
+        .text("How long Debezium 3.7 collects events.")
+        .support(Support::Accepted { why: "Walferry does not poll; it sends each event as soon as it arrives" });
     const QUEUE_PROVIDER: Property<String> = Property::new("queue.provider.type").default("memory")
         .text("Java class that holds the queue.")
-        .support(Support::Refused { hint: "Walferry runs no Java classes; leave it out" });
+        .support(Support::Refused { hint: "Walferry cannot load Java classes; remove the property" });
     const QUERY_FETCH_SIZE: Property<u32> = Property::new("query.fetch.size").default("0")
-        .text("How many rows a cursor fetches at a time.")
-        .support(Support::Accepted { why: "catalog queries are small" });
+        .text("Number of rows that a cursor fetches at a time.")
+        .support(Support::Accepted { why: "the results of Walferry's catalog queries are small" });
     const GUARDRAIL_MAX: Property<u32> = Property::new("guardrail.collections.max").default("0")
-        .text("How many tables may be captured; 0 means as many as there are. The start counts them, not the stream.");
+        .text("Maximum number of captured tables; 0 means no limit. It is checked at the start, not while streaming.");
     const GUARDRAIL_ACTION: Property<GuardrailAction> = Property::new("guardrail.collections.limit.action").default("warn")
-        .text("What happens if there are more: a warning, or no start (`fail`).");
+        .text("What happens if there are more tables: a warning (`warn`), or the connector does not start (`fail`).");
     const MAX_RETRIES: Property<i32> = Property::new("errors.max.retries").default("-1")
-        .text("How often to try again after failures that may pass, such as an unreachable host, before giving up; -1 never gives up.");
+        .text("Maximum number of retries after a temporary failure, such as an unreachable host; -1 means no limit.");
     const RESTART_WAIT: Property<Duration> = Property::new("retriable.restart.connector.wait.ms").default("10000")
-        .text("How long Debezium waits before it tries again.")
-        .support(Support::Accepted { why: "Walferry tries again at once, then after pauses that double up to 30 s" });
+        .text("Pause before Debezium retries.")
+        .support(Support::Accepted { why: "Walferry retries at once, then after pauses that double up to 30 s" });
     const CUSTOM_RETRIABLE: Property<Option<String>> = Property::new("internal.custom.retriable.exception")
-        .text("Further messages of Java exceptions after which to try again.")
-        .support(Support::Accepted { why: "there are no Java exceptions; failures are told apart by their SQLSTATE" });
+        .text("Additional messages of Java exceptions after which Debezium retries.")
+        .support(Support::Accepted { why: "there are no Java exceptions; Walferry distinguishes failures by their SQLSTATE" });
     const TOLERANCE: Property<Tolerance> = Property::new("errors.tolerance").default("none")
-        .text("What happens to a record that cannot be transformed, converted or sent: stop, or set it aside and count it (`all`). \
-               Connect drops it then; Walferry sends it to `errors.deadletterqueue.topic.name`, if that is set.");
+        .text("What happens if a record cannot be transformed, converted or sent: stop (`none`), or set it aside and count it (`all`). \
+               Connect drops such records. Walferry sends them to `errors.deadletterqueue.topic.name`, if that is set.");
     const DEAD_LETTER: Property<Option<TopicPart>> = Property::new("errors.deadletterqueue.topic.name")
-        .text("Topic for records that are set aside. In Connect only sinks have one.");
+        .text("Topic for records that are set aside (dead-letter topic). In Connect, only sink connectors have one.");
     const DEAD_LETTER_REPLICATION: Property<Option<i32>> = Property::new("errors.deadletterqueue.topic.replication.factor")
-        .text("Replication factor of that topic if Walferry creates it; not set, or -1, the broker's default.");
+        .text("Replication factor of the dead-letter topic, if Walferry creates it. By default, or with -1, it is the broker's default.");
     const RETRY_TIMEOUT: Property<i64> = Property::new("errors.retry.timeout").default("0")
-        .text("How long Connect repeats a step that failed.")
-        .support(Support::Accepted { why: "transforms and converters have no failures that pass, and sending is repeated for ever" });
+        .text("How long Connect retries a failed operation.")
+        .support(Support::Accepted { why: "transforms and converters have no temporary failures, and sending is retried without a limit" });
     const RETRY_DELAY: Property<i64> = Property::new("errors.retry.delay.max.ms").default("60000")
-        .text("Longest pause between such attempts.")
-        .support(Support::Accepted { why: "it belongs to errors.retry.timeout" });
+        .text("Maximum pause between these retries.")
+        .support(Support::Accepted { why: "it has a meaning only with errors.retry.timeout" });
     const LOG: Property<bool> = Property::new("errors.log.enable").default("false")
         .text("Whether Connect logs each failure.")
-        .support(Support::Accepted { why: "each failure is logged once in any case" });
+        .support(Support::Accepted { why: "Walferry always logs each failure once" });
     const LOG_MESSAGES: Property<bool> = Property::new("errors.log.include.messages").default("false")
-        .text("Whether the page, `/ready` and the REST API show the key of a record that cannot be delivered. The log has its first 200 \
-               bytes in any case. Values of rows are shown nowhere, where Connect logs them.");
+        .text("Whether the status page, `/ready` and the REST API show the key of a record that cannot be delivered. The log always \
+               contains its first 200 bytes. Unlike Connect, Walferry never shows the values of rows.");
 }
 
 pub(super) const GROUP: Group = Group {
@@ -201,7 +202,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (StreamingSection, ErrorSection) 
     if streaming.status_interval.is_zero() {
         reader
             .problem(STATUS_INTERVAL.name(), "must not be 0")
-            .hint("leave it out for 10000");
+            .hint("remove it to use the default of 10000");
     }
     (streaming, errors(reader))
 }
@@ -215,7 +216,7 @@ pub(super) fn warn_of_unused_dead_letters(
     let stops = errors.tolerance == Tolerance::None && on_processing == FailureHandling::Fail;
     if errors.dead_letter_topic.is_some() && stops {
         let finding = reader
-            .warning(DEAD_LETTER.name(), "is never used while errors.tolerance is none")
+            .warning(DEAD_LETTER.name(), "is not used while errors.tolerance is none")
             .kind(Kind::PropertyWithoutEffect);
         finding.hint("set errors.tolerance=all");
     }
@@ -235,9 +236,10 @@ fn flush_mode(reader: &mut Reader<'_>) -> LsnFlushMode {
             FLUSH_SOURCE.name()
         };
         let finding = reader
-            .warning(name, "keeps the slot where it is, and with it the server's log")
+            .warning(name, "keeps the slot from advancing, so the server keeps all its WAL")
             .kind(Kind::SlotMode);
-        finding.hint("advance the slot yourself with pg_replication_slot_advance, or the server's disk fills");
+        finding
+            .hint("advance the slot yourself with pg_replication_slot_advance; otherwise the server's disk fills up");
     }
     mode
 }

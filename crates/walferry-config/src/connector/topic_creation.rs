@@ -64,22 +64,23 @@ impl TopicCreation {
 
 properties! {
     const GROUPS: Property<Vec<String>> = Property::new("topic.creation.groups")
-        .text("Names of groups of topics that are created in a way of their own. The first that matches a topic counts.");
+        .text("Names of groups of topics that have their own settings. The first group that matches a topic applies.");
     const DEFAULT_REPLICATION: Property<Option<i32>> = Property::new("topic.creation.default.replication.factor")
-        .text("Replication factor of topics that no group matches; -1 is the broker's default. Required once any `topic.creation.*` is set.");
+        .text("Replication factor of topics that match no group; -1 means the broker's default. Required if any `topic.creation.*` is set.");
     const DEFAULT_PARTITIONS: Property<Option<i32>> = Property::new("topic.creation.default.partitions")
-        .text("Number of partitions of topics that no group matches; -1 is the broker's default. Required once any `topic.creation.*` is set.");
+        .text("Number of partitions of topics that match no group; -1 means the broker's default. Required if any `topic.creation.*` is \
+               set.");
     const SETTING: Property<Option<String>> = Property::new("topic.creation.<group>.<setting>")
-        .text("For `default` or a group: `replication.factor` and `partitions`, for a group `include` and `exclude` (regular expressions \
-               with commas between them that match whole names of topics), and any setting of a topic, such as `cleanup.policy`. A group has \
-               the default's replication factor and partitions unless it sets its own, and none of its other settings.");
+        .text("Settings of `default` or of a group: `replication.factor`, `partitions`, and any topic setting, such as `cleanup.policy`. \
+               A group also has `include` and `exclude`: regular expressions that match whole topic names, separated by commas. A group \
+               inherits the default's replication factor and partitions, but none of its other settings.");
     const ENABLE: Property<bool> = Property::new("topic.creation.enable").default("true")
         .text("Whether connectors may create topics.")
-        .support(Support::Accepted { why: "it is a property of workers, which Connect ignores here, too" });
+        .support(Support::Accepted { why: "it is a property of the worker; Connect ignores it in a connector, too" });
 }
 
 pub(super) const GROUP: Group = Group {
-    title: "Creation of topics",
+    title: "Topic creation",
     text: "",
     prefix: "",
     declarations: DECLARATIONS,
@@ -115,9 +116,9 @@ pub(super) fn read(reader: &mut Reader<'_>, enabled: bool) -> Option<TopicCreati
             reader
                 .problem(
                     GROUPS.name(),
-                    format!("holds {name:?}, which is empty, there already, or reserved"),
+                    format!("contains {name:?}, which is empty, a duplicate, or reserved"),
                 )
-                .hint("give each group a name of its own; default is there without being named");
+                .hint("give each group a unique name; the group default exists without being listed");
         }
     }
     let groups = names
@@ -136,7 +137,7 @@ fn group(reader: &mut Reader<'_>, options: &Options, name: String, default: &Top
         reader
             .problem(&options.full_name("include"), "is required")
             .kind(Kind::PropertyMissing)
-            .hint("say which topics belong to the group");
+            .hint("set the topics that belong to the group");
     }
     TopicGroup {
         name,
@@ -167,7 +168,7 @@ fn required(reader: &mut Reader<'_>, options: &Options, name: &str) -> i32 {
             let finding = reader
                 .problem(&options.full_name(name), "is required once any topic.creation.* is set")
                 .kind(Kind::PropertyMissing);
-            finding.hint("-1 takes the broker's default");
+            finding.hint("use -1 for the broker's default");
         }
         -1
     })
@@ -186,7 +187,7 @@ fn number(reader: &mut Reader<'_>, options: &Options, name: &str) -> Option<i32>
                     options.shown(name)
                 ),
             )
-            .hint("-1 takes the broker's default");
+            .hint("use -1 for the broker's default");
     }
     number
 }
@@ -271,9 +272,9 @@ mod tests {
             true,
         );
         let expected = [
-            "topic.creation.default.partitions is \"0\", which is neither -1 nor a whole number of at least 1 (-1 takes the broker's default)",
-            "topic.creation.default.replication.factor is required once any topic.creation.* is set (-1 takes the broker's default)",
-            "topic.creation.a.include is required (say which topics belong to the group)",
+            "topic.creation.default.partitions is \"0\", which is neither -1 nor a whole number of at least 1 (use -1 for the broker's default)",
+            "topic.creation.default.replication.factor is required once any topic.creation.* is set (use -1 for the broker's default)",
+            "topic.creation.a.include is required (set the topics that belong to the group)",
             "topic.creation.a.exclude is \"(\", which is not a regular expression that Walferry can use: group that is never closed at character 1 (mend the expression at that place: .* stands for any text, and \\. for a dot (in JSON and .properties \\\\.))",
         ];
         assert_eq!(findings, expected);

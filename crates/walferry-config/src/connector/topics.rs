@@ -94,41 +94,41 @@ impl Value for ReplacementText {
 
 properties! {
     const PREFIX: Property<TopicPart> = Property::new("topic.prefix").required()
-        .text("First part of the names of topics and schemas, and the identity under which offsets are stored: a connector with \
-               another prefix starts anew.");
+        .text("First part of the names of topics and schemas. It is also part of the identity under which offsets are stored, so a \
+               connector with a new prefix starts from the beginning.");
     const STRATEGY: Property<TopicNaming> = Property::new("topic.naming.strategy").default("io.debezium.schema.SchemaTopicNamingStrategy")
-        .text("How topics are named after tables. The six strategies that come with Debezium are known.");
+        .text("How topic names are derived from table names. Debezium's six strategies are supported.");
     const DELIMITER: Property<TopicPart> = Property::new("topic.delimiter").default(".")
-        .text("What stands between the parts of the name of a topic.");
+        .text("Separator between the parts of a topic name.");
     const REGEX: Property<Pattern> = Property::new("topic.regex")
-        .text("For the regex strategies: what the name must match to be rewritten.");
+        .text("For the regex strategies: the expression that a topic name must match in order to be rewritten.");
     const REPLACEMENT: Property<ReplacementText> = Property::new("topic.replacement")
-        .text("For the regex strategies: the new name, with `$1` for groups.");
+        .text("For the regex strategies: the new name, with `$1` and so on for groups.");
     const KEY_UNIQUE: Property<bool> = Property::new("topic.key.enforce.uniqueness").default("true")
-        .text("For the regex strategies: adds a field to the key that tells the tables of one topic apart.");
+        .text("For the regex strategies: adds a field to the key that distinguishes the tables that share a topic.");
     const KEY_FIELD: Property<String> = Property::new("topic.key.field.name").default("__dbz__physicalTableIdentifier")
-        .text("For the regex strategies: the name of that field.");
+        .text("For the regex strategies: the name of this field.");
     const KEY_REGEX: Property<Pattern> = Property::new("topic.key.field.regex")
-        .text("For the regex strategies: what the name of the topic must match for the field's value to be rewritten.");
+        .text("For the regex strategies: the expression that a topic name must match in order to derive the value of this field from it.");
     const KEY_REPLACEMENT: Property<ReplacementText> = Property::new("topic.key.field.replacement")
-        .text("For the regex strategies: the field's value, with `$1` for groups.");
+        .text("For the regex strategies: the value of this field, with `$1` and so on for groups.");
     const CACHE: Property<u32> = Property::new("topic.cache.size").default("10000")
-        .text("How many names Debezium keeps in memory.")
-        .support(Support::Accepted { why: "the name belongs to the plan of its table and is computed once" });
+        .text("Number of topic names that Debezium keeps in memory.")
+        .support(Support::Accepted { why: "Walferry computes the name once for each table" });
     const HEARTBEAT_PREFIX: Property<TopicPart> = Property::new("topic.heartbeat.prefix").default("__debezium-heartbeat")
-        .text("First part of the name of the topic for heartbeats; `topic.prefix` follows.");
+        .text("First part of the name of the heartbeat topic; `topic.prefix` follows.");
     const HEARTBEAT_NAME: Property<Option<TopicPart>> = Property::new("topic.heartbeat.name")
-        .text("Whole name of the topic for heartbeats; several connectors may share it.");
+        .text("Full name of the heartbeat topic. Several connectors may share it.");
     const HEARTBEAT_TOPICS: Property<TopicPart> = Property::new("heartbeat.topics.prefix").default("__debezium-heartbeat")
         .text("Older name of `topic.heartbeat.prefix`.")
-        .support(Support::Accepted { why: "Debezium knows the name and does not use it since 2.0; set topic.heartbeat.prefix" });
+        .support(Support::Accepted { why: "Debezium still accepts this name but has not used it since 2.0; set topic.heartbeat.prefix" });
     const TRANSACTION: Property<TopicPart> = Property::new("topic.transaction").default("transaction")
-        .text("Last part of the name of the topic for transaction metadata; `topic.prefix` comes before it.");
+        .text("Last part of the name of the transaction metadata topic, after `topic.prefix`.");
     const HEARTBEAT_INTERVAL: Property<Duration> = Property::new("heartbeat.interval.ms").default("0")
-        .text("How often a heartbeat record is sent; 0 sends none. Walferry moves the slot without them, also while the captured \
-               tables are quiet.");
+        .text("Interval between heartbeat records; with 0 none are sent. Walferry advances the slot without heartbeats, even if the \
+               captured tables do not change.");
     const HEARTBEAT_QUERY: Property<Option<String>> = Property::new("heartbeat.action.query")
-        .text("SQL to run with each heartbeat, on a connection of its own.");
+        .text("SQL statement that runs with each heartbeat, on a separate connection.");
 }
 
 pub(super) const GROUP: Group = Group {
@@ -175,7 +175,7 @@ fn rewrite(reader: &mut Reader<'_>) -> Option<TopicRewrite> {
                 format!("and {} are required by this naming strategy", REPLACEMENT.name()),
             )
             .kind(Kind::PropertyMissing)
-            .hint("set both, or leave topic.naming.strategy out");
+            .hint("set both, or remove topic.naming.strategy");
         return None;
     };
     let unique = reader.get(&KEY_UNIQUE);

@@ -329,7 +329,7 @@ pub(super) const TABLE: &[Entry] = &[
     entry("transaction.two.phase.commit.enable", NO_TRANSACTIONS, ""),
     entry(
         "transactional.id",
-        Rule::Refused("records arrive at least once; leave it out"),
+        Rule::Refused("Walferry delivers at least once; remove the property"),
         "",
     ),
     entry("value.serializer", Rule::Accepted("the converter makes the bytes"), ""),

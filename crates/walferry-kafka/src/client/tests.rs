@@ -95,7 +95,7 @@ fn every_name_is_told_of_that_is_not_translated() {
             "transactional.id",
             "x",
             &[
-                "Error: producer.override.transactional.id is not supported by Walferry (records arrive at least once; leave it out)",
+                "Error: producer.override.transactional.id is not supported by Walferry (Walferry delivers at least once; remove the property)",
             ],
         ),
         (

@@ -215,7 +215,7 @@ fn column(reader: &mut Reader<'_>, property: &Property<String>) -> String {
         reader
             .problem(property.name(), "is empty, and must name a column")
             .hint(format!(
-                "leave it out for the default, {}",
+                "remove it to use the default, {}",
                 property.default_text().unwrap_or_default()
             ));
     }

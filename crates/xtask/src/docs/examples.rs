@@ -172,7 +172,7 @@ pub(super) fn pages() -> Result<Vec<Page>, String> {
     for (stem, file) in &files {
         if !known.iter().any(|class| class.name == file.class) {
             problems.push(format!(
-                "{FOLDER}/{stem}.toml is about {}, which is not there",
+                "{FOLDER}/{stem}.toml is about {}, which does not exist",
                 file.class
             ));
         }
@@ -241,14 +241,14 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, String> {
 
 fn index(listed: &[(&Class, &String, &File)]) -> String {
     let mut text = format!(
-        "# Transforms, predicates and converters\n\n{WRITTEN}\n\n\
-         Each has a page with its options and with examples: a record before it, the configuration, and the record after it. The \
-         records are those of the program: the examples are run when the pages are written. [How to see the records of your own \
-         connector](../../how-to/see-the-records.md) tells how to do the same with your tables.\n\n\
-         The connector of the examples has the topic prefix `shop` and `extended.headers.enabled=false`, so that records have no \
-         headers unless a transform adds some. Records are written as JSON without schemas; a schema stands beside them where a \
-         transform changes it. `\"source\": {{ … }}` stands for the source block of a change event, where it stays as it is. `(null)` is Kafka's null, which makes \
-         a tombstone of a value; `null` are the four bytes of JSON.\n"
+        "# Transforms, predicates and converters\n\n{WRITTEN}\n\nEach page has the options of the class, and examples: a record before \
+         the class is applied, the configuration, and the record afterwards. `cargo xtask docs` runs the examples with Walferry's own \
+         code and writes the resulting records into the pages. [How to see the records of your own \
+         connector](../../how-to/see-the-records.md) describes how to do the same with your tables.\n\nIn the examples, the connector has \
+         the topic prefix `shop` and `extended.headers.enabled=false`, so records have no headers unless a transform adds some. Records \
+         are shown as JSON without schemas; if a transform changes a schema, it is shown, too. `\"source\": {{ … }}` stands for an \
+         unchanged source block of a change event. `(null)` is Kafka's null, as in the value of a tombstone; `null` is the four bytes of \
+         JSON text.\n"
     );
     for (subject, title) in [
         (Subject::Transform, "Transforms"),
@@ -297,7 +297,7 @@ fn page(class: &Class, stem: &str, file: &File, tables: &BTreeMap<String, Table>
         Some(group) if !group.declarations.is_empty() => {
             let _ = write!(
                 text,
-                "{}\n\nThe names stand behind `{}`.\n\n{}\n",
+                "{}\n\nAll names have the prefix `{}`.\n\n{}\n",
                 group.text,
                 group.prefix,
                 options_markdown(group)
@@ -322,7 +322,7 @@ fn page(class: &Class, stem: &str, file: &File, tables: &BTreeMap<String, Table>
         );
     }
     if let Some(differs) = &file.differs {
-        let _ = write!(text, "\n## What differs\n\n{}\n", differs.trim());
+        let _ = write!(text, "\n## Differences\n\n{}\n", differs.trim());
     }
     text.push_str(match class.subject {
         Subject::Transform => "\n[All transforms](README.md)\n",
@@ -399,7 +399,7 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
     let mut output = Chains { chain, converters };
     let mut text = String::new();
     for warning in findings.warnings() {
-        let _ = write!(text, "A start warns: {warning}\n\n");
+        let _ = write!(text, "Walferry logs a warning at the start: {warning}\n\n");
     }
     let settings = Arc::new(Settings::new(
         &connector,
@@ -420,7 +420,7 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
             Made::Record(before) => before,
             // It does not get as far as the class at hand.
             Made::Dropped(_) => return Ok(()),
-            Made::Failed { what, .. } => return Err(format!("the record fails before it comes to the class: {what}")),
+            Made::Failed { what, .. } => return Err(format!("the record fails before it reaches the class: {what}")),
         };
         let after = output.make(record)?;
         written(&mut text, name, &before, after, class.subject);
@@ -428,7 +428,7 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
         Ok(())
     })?;
     match shown {
-        0 => Err("no record of it comes to the class".to_owned()),
+        0 => Err("none of its records reaches the class".to_owned()),
         _ => Ok(text),
     }
 }
@@ -752,7 +752,7 @@ fn modifier(name: &str, arguments: &str) -> Result<i32, String> {
     match (name, numbers.as_deref()) {
         ("numeric", Ok([precision, scale])) => Ok((precision << 16 | scale) + 4),
         (_, Ok([number])) => Ok(*number),
-        _ => Err(format!("the type {name}({arguments} is not understood")),
+        _ => Err(format!("the type {name}({arguments} is not supported")),
     }
 }
 
@@ -837,7 +837,7 @@ impl<'r> Block<'r> {
         let shown = |bytes: &Option<Vec<u8>>, before: Option<&Option<Vec<u8>>>| {
             let text = readable(bytes.as_deref(), self.short_source);
             match before == Some(bytes) && text.contains('\n') {
-                true => "as it came in".to_owned(),
+                true => "unchanged".to_owned(),
                 false => text,
             }
         };
@@ -865,7 +865,7 @@ impl<'r> Block<'r> {
             .is_some_and(|other| other.value_schema != record.value_schema)
         {
             match (self.is_event, record.value_schema.lines().next()) {
-                (true, Some(first)) => part("value schema", &format!("{first} (as of every change event)")),
+                (true, Some(first)) => part("value schema", &format!("{first} (as in every change event)")),
                 _ => part("value schema", &record.value_schema),
             }
         }

@@ -17,9 +17,9 @@ const INTRODUCTION: &str = "\
 <!-- Written by `cargo xtask docs` from the declarations in the code; a test fails when it is stale. -->
 
 Names, defaults and allowed values are those of Debezium's connector and of Kafka Connect; see
-[compatibility](../compatibility.md) for what differs. A property that is not listed here is a warning with the nearest name
-that is, never an error. **Refused** says that the property would change what is sent and is not honoured yet;
-**no effect** that leaving it out changes nothing here.";
+[compatibility](../compatibility.md) for the differences. A property that is not listed here causes a warning with the most similar
+known name, never an error. **Refused** means that the property would change what is sent, and that Walferry does not support it.
+**No effect** means that Walferry behaves the same with and without the property.";
 
 fn pages() -> Result<Vec<Page>, String> {
     let groups = [
