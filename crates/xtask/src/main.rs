@@ -4,6 +4,7 @@ mod arrows;
 mod bench;
 mod check;
 mod demo;
+mod deploy;
 mod docs;
 mod golden;
 mod provide;

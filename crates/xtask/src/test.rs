@@ -1,7 +1,7 @@
 //! `cargo xtask test`: brings what the tests need, then runs them, quick ones first.
 
 use crate::provide::{self, Servers};
-use crate::{Outcome, arrows, shell};
+use crate::{Outcome, arrows, deploy, shell};
 use clap::ValueEnum;
 use std::process::Command;
 
@@ -29,7 +29,9 @@ enum What {
     E2e,
     /// Walferry beside Debezium on Kafka Connect
     Parity,
-    /// The three above; of what versions of Postgres differ in, on each version
+    /// The files of deploy/ with the programs that read them, such as promtool; needs root on Debian, or these programs in PATH
+    Deploy,
+    /// All above; of what versions of Postgres differ in, on each version
     All,
     /// What takes too long for every change: all of `e2e` on each version of Postgres
     Wide,
@@ -41,6 +43,16 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if wanted(What::Pure) {
         arrows::run()?;
         shell::run(shell::cargo(["test", "--workspace"]).arg("--").args(&args.rest))?;
+    }
+    if args.what == What::Deploy {
+        return deploy::run();
+    }
+    if args.what == What::All && args.rest.is_empty() {
+        if provide::has_packages() {
+            deploy::run()?;
+        } else {
+            eprintln!("not run: `cargo xtask test deploy`, because this is not root on Debian");
+        }
     }
     if args.what == What::Wide {
         shell::run(&mut shell::cargo(["build", "--workspace", "--bins"]))?;

@@ -70,6 +70,10 @@ fn trust(t: &mut Translation) {
     } else if let Some(path) = t.get_filled(file) {
         (file, keystore::trusted(path, t.get_filled("ssl.truststore.password")))
     } else {
+        // A compiled-in OpenSSL looks for authorities where it was built, not where this system keeps them.
+        if cfg!(feature = "vendored") {
+            t.set("ssl.ca.location", "probe");
+        }
         return;
     };
     match trusted {

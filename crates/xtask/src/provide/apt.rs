@@ -10,11 +10,15 @@ pub(crate) fn allowed() -> bool {
     shell::find("apt-get").is_some() && std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
+/// Updates the lists of packages, once per process. A list that cannot be updated may still do.
+pub(super) fn update() {
+    static UPDATED: OnceLock<bool> = OnceLock::new();
+    UPDATED.get_or_init(|| shell::run(Command::new("apt-get").args(["update", "-qq"])).is_ok());
+}
+
 /// Installs packages, after one update of the lists per process.
 pub(crate) fn install(packages: &[&str]) -> Outcome {
-    static UPDATED: OnceLock<bool> = OnceLock::new();
-    // A list that cannot be updated may still do; what is then missing fails below.
-    UPDATED.get_or_init(|| shell::run(Command::new("apt-get").args(["update", "-qq"])).is_ok());
+    update();
     shell::run(
         Command::new("apt-get")
             .args(["install", "-y", "-qq", "--no-install-recommends"])

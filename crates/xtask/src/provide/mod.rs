@@ -2,11 +2,13 @@
 //! process may install them, what Maven carries otherwise.
 
 mod apt;
+mod debian;
 mod java;
 mod maven;
 mod postgres;
 mod tools;
 
+pub(crate) use debian::promtool;
 pub(crate) use tools::tool;
 
 use crate::{Outcome, shell};
@@ -50,6 +52,11 @@ pub(crate) fn postgres_versions() -> impl Iterator<Item = u32> {
 /// Finds or fetches a Postgres alone: the folder of its programs.
 pub(crate) fn postgres() -> Outcome<PathBuf> {
     postgres::bin(None)
+}
+
+/// Whether Debian's packages may be used here.
+pub(crate) fn has_packages() -> bool {
+    apt::allowed()
 }
 
 /// What building librdkafka needs beside a C compiler.

@@ -1,0 +1,128 @@
+//! What `deploy/` has for operators: held against the program, and tried with the programs that read these files.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::{Outcome, provide, shell};
+
+/// `cargo xtask test deploy`: needs Debian's packages, or `promtool` and `systemd-analyze` in `PATH`.
+pub(crate) fn run() -> Outcome {
+    alerts()
+}
+
+/// Each alert fires when it should, and none while all is well.
+fn alerts() -> Outcome {
+    let promtool = provide::promtool()?;
+    let folder = shell::root().join("deploy/prometheus");
+    for (task, file) in [("check", "walferry-alerts.yaml"), ("test", "walferry-alerts-test.yaml")] {
+        shell::run(Command::new(&promtool).args([task, "rules", file]).current_dir(&folder))?;
+    }
+    queries(&promtool)
+}
+
+/// Prometheus can parse each query of the dashboard. promtool reads rules only, so the queries become rules.
+fn queries(promtool: &Path) -> Outcome {
+    let mut rules = String::from("groups:\n  - name: dashboard\n    rules:\n");
+    for (number, query) in dashboard_queries()?.iter().enumerate() {
+        let query = query.replace("$__rate_interval", "1m").replace("$connector", ".*");
+        rules.push_str(&format!(
+            "      - record: query_{number}\n        expr: {}\n",
+            serde_json::to_string(&query)?
+        ));
+    }
+    let file = std::env::temp_dir().join(format!("walferry-dashboard-{}.yaml", std::process::id()));
+    fs::write(&file, rules)?;
+    let outcome = shell::run(Command::new(promtool).args(["check", "rules"]).arg(&file));
+    fs::remove_file(&file)?;
+    outcome
+}
+
+fn dashboard_queries() -> Outcome<Vec<String>> {
+    let text = fs::read_to_string(shell::root().join("deploy/grafana/walferry.json"))?;
+    let dashboard: serde_json::Value = serde_json::from_str(&text)?;
+    let panels = dashboard["panels"].as_array().ok_or("the dashboard has no panels")?;
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    Ok(targets
+        .filter_map(|target| target["expr"].as_str())
+        .map(str::to_owned)
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(path: &str) -> String {
+        fs::read_to_string(shell::root().join(path)).unwrap_or_else(|problem| panic!("{path}: {problem}"))
+    }
+
+    /// The words of a text that look like names of metrics.
+    fn metrics(text: &str) -> Vec<&str> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words
+            .filter(|word| {
+                ["walferry_", "debezium_metrics_", "process_"]
+                    .iter()
+                    .any(|start| word.starts_with(start))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn alerts_and_dashboard_use_metrics_that_exist() {
+        let reference = read("docs/reference/metrics.md");
+        let mut texts = vec![
+            read("deploy/prometheus/walferry-alerts.yaml"),
+            read("deploy/prometheus/walferry-alerts-test.yaml"),
+        ];
+        texts.extend(dashboard_queries().expect("the dashboard can be read"));
+        let mut count = 0;
+        for text in &texts {
+            for name in metrics(text) {
+                let base = ["_bucket", "_sum", "_count"]
+                    .iter()
+                    .find_map(|end| name.strip_suffix(end))
+                    .unwrap_or(name);
+                assert!(
+                    [name, base]
+                        .iter()
+                        .any(|name| reference.contains(&format!("| `{name}` |"))),
+                    "{name} is not in docs/reference/metrics.md"
+                );
+                count += 1;
+            }
+        }
+        assert!(count > 40, "only {count} names were found");
+    }
+
+    #[test]
+    fn the_page_lists_each_alert_with_its_severity() {
+        let rules = read("deploy/prometheus/walferry-alerts.yaml");
+        let page = read("docs/how-to/watch-the-slot.md");
+        let mut alerts: Vec<(&str, &str)> = Vec::new();
+        for rule in rules.split("- alert: ").skip(1) {
+            let name = rule.lines().next().unwrap_or_default();
+            let severity = rule
+                .split_once("severity: ")
+                .and_then(|(_, rest)| rest.split('}').next())
+                .unwrap_or_default();
+            for needed in ["summary: ", "action: "] {
+                assert!(rule.contains(needed), "{name} has no {needed}");
+            }
+            assert!(
+                page.contains(&format!("| `{name}` | {severity} |")),
+                "docs/how-to/watch-the-slot.md does not list {name} as {severity}"
+            );
+            alerts.push((name, severity));
+        }
+        let listed = page
+            .lines()
+            .filter(|line| line.starts_with("| `") && (line.contains("| page |") || line.contains("| ticket |")));
+        assert_eq!(
+            listed.count(),
+            alerts.len(),
+            "the page lists an alert that does not exist"
+        );
+    }
+}

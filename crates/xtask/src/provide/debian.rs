@@ -1,0 +1,42 @@
+//! Single programs out of Debian's packages, without installing the packages.
+
+use super::{apt, maven::fill};
+use crate::{Outcome, shell};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// `promtool` of `PATH`, or the one of Debian's package `prometheus`.
+///
+/// # Errors
+/// When it is not in `PATH` and packages cannot be fetched.
+pub(crate) fn promtool() -> Outcome<PathBuf> {
+    program("promtool", "prometheus", "usr/bin/promtool")
+}
+
+fn program(name: &str, package: &str, path: &str) -> Outcome<PathBuf> {
+    if let Some(found) = shell::find(name) {
+        return Ok(found);
+    }
+    if !apt::allowed() {
+        return Err(format!("`{name}` is not in PATH: install it (on Debian: package {package})").into());
+    }
+    let folder = shell::cache()?.join(format!("debian-{package}"));
+    fill(&folder, |partial| {
+        apt::update();
+        // Not as the user _apt, who may not write here.
+        shell::run(
+            Command::new("apt-get")
+                .args(["download", "-qq", "-o", "APT::Sandbox::User=root", package])
+                .current_dir(partial),
+        )?;
+        let archive = fs::read_dir(partial)?
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+            .ok_or("apt-get downloaded no package")?;
+        shell::run(Command::new("dpkg-deb").arg("--extract").arg(&archive).arg(partial))?;
+        Ok(fs::remove_file(archive)?)
+    })?;
+    Ok(folder.join(path))
+}
