@@ -102,6 +102,60 @@ fn every_interface_gives_the_ids_that_records_carry() {
     }
 }
 
+/// Somebody keeps the row type in a subject of its own and refers to it. Values are the same bytes.
+#[test]
+fn the_newest_version_may_refer_to_types_of_other_subjects() {
+    let (world, registry) = (world::shared(), Registry::start());
+    let outbox = Outbox::new(&world, "avro_references");
+    let sql = outbox.database.sql();
+    sql.run("create table t (id int primary key, v text)");
+    let mut walferry = start(&outbox, &confluent(&registry));
+    sql.run("insert into t values (1, 'x')");
+    let first = id(&one_row(&outbox, &world, "t").value);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+
+    let found = registry.ask("GET", &format!("/schemas/ids/{first}"), None);
+    let mut schema: Value = serde_json::from_str(found["schema"].as_str().expect("a schema")).expect("JSON");
+    let name = "avro_references.public.t.Value";
+    let mut row = std::mem::replace(&mut schema["fields"][0]["type"][1], json!(name));
+    assert_eq!(row["name"], "Value", "{row}");
+    row["namespace"] = json!("avro_references.public.t");
+    registry.ask(
+        "POST",
+        "/subjects/row/versions",
+        Some(&json!({ "schema": row.to_string() })),
+    );
+    let references = json!([{ "name": name, "subject": "row", "version": 1 }]);
+    let body = json!({ "schema": schema.to_string(), "references": references });
+    let subject = format!("/subjects/{}-value/versions", topic(&outbox, "t"));
+    let second = registry.ask("POST", &subject, Some(&body))["id"]
+        .as_i64()
+        .expect("an id");
+    assert_ne!(first, second);
+
+    for (row, mut options, latest) in [
+        (2, confluent(&registry), ("use.latest.version", "auto.register.schemas")),
+        (
+            3,
+            apicurio(&registry, 2),
+            ("apicurio.registry.find-latest", "apicurio.registry.auto-register"),
+        ),
+        (
+            4,
+            apicurio(&registry, 3),
+            ("apicurio.registry.find-latest", "apicurio.registry.auto-register"),
+        ),
+    ] {
+        options.retain(|(name, _)| *name != latest.1);
+        options.extend([(latest.0, "true".to_owned()), (latest.1, "false".to_owned())]);
+        let mut walferry = start(&outbox, &options);
+        sql.run(&format!("insert into t values ({row})"));
+        let records = world.kafka.wait_for_records(&topic(&outbox, "t"), row);
+        assert_eq!(id(&records.last().expect("a record").value), second, "{options:?}");
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    }
+}
+
 /// Every kind of schema, in a registry that reads it: a schema that it cannot read is refused.
 #[test]
 fn json_schema_and_protobuf_are_registered_and_their_ids_stand_in_front_of_values() {
@@ -205,28 +259,45 @@ fn ext_json_carries_the_id_that_its_generation_of_apicurio_writes() {
     }
 }
 
+fn of_confluent(registry: &Registry, class: &str) -> Vec<(&'static str, String)> {
+    vec![("", class.to_owned()), ("schema.registry.url", registry.confluent())]
+}
+
 #[test]
 fn a_new_schema_waits_while_the_registry_is_away_and_nothing_is_lost() {
-    away("avro_away", "io.confluent.connect.avro.AvroConverter");
+    away("avro_away", confluent);
+}
+
+#[test]
+fn a_new_schema_waits_for_apicurios_second_interface_as_well() {
+    away("avro_away_2", |registry| apicurio(registry, 2));
+}
+
+#[test]
+fn a_new_schema_waits_for_apicurios_third_interface_as_well() {
+    away("avro_away_3", |registry| apicurio(registry, 3));
 }
 
 #[test]
 fn a_new_json_schema_waits_as_well() {
-    away("json_away", "io.confluent.connect.json.JsonSchemaConverter");
+    away("json_away", |registry| {
+        of_confluent(registry, "io.confluent.connect.json.JsonSchemaConverter")
+    });
 }
 
 #[test]
 fn a_new_schema_of_protobuf_waits_as_well() {
-    away("protobuf_away", "io.confluent.connect.protobuf.ProtobufConverter");
+    away("protobuf_away", |registry| {
+        of_confluent(registry, "io.confluent.connect.protobuf.ProtobufConverter")
+    });
 }
 
-fn away(name: &str, class: &str) {
+fn away(name: &str, options: impl Fn(&Registry) -> Vec<(&'static str, String)>) {
     let (world, mut registry) = (world::shared(), Registry::start());
     let outbox = Outbox::new(&world, name);
     let sql = outbox.database.sql();
     sql.run("create table t (id int primary key)");
-    let options = vec![("", class.to_owned()), ("schema.registry.url", registry.confluent())];
-    let mut walferry = start(&outbox, &options);
+    let mut walferry = start_tolerant(&outbox, &options(&registry));
     sql.run("insert into t values (1)");
     one_row(&outbox, &world, "t");
 
@@ -263,14 +334,63 @@ fn away(name: &str, class: &str) {
     });
     sql.run("insert into t values (5)");
     let records = world.kafka.wait_for_records(&topic(&outbox, "t"), 5);
-    let last = records.last().expect("a record");
-    for (part, bytes) in [("key", &last.key), ("value", &last.value)] {
-        // It is the schema of this table, and not one that has got the id which that one had before.
-        let subject = format!("/subjects/{}-{part}/versions/latest", topic(&outbox, "t"));
+    // They are the schemas of this table, and not others that have got the ids which those had before.
+    registered_as(&registry, &outbox, records.last().expect("a record"));
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    nothing_is_set_aside(&walferry);
+}
+
+/// The registry is empty before anything is asked of it, so no request fails.
+#[test]
+fn a_registry_that_comes_back_empty_unnoticed_is_given_the_schemas_again_within_a_minute() {
+    let (world, mut registry) = (world::shared(), Registry::start());
+    let outbox = Outbox::new(&world, "avro_emptied");
+    let sql = outbox.database.sql();
+    sql.run("create table t (id int primary key); create table u (id int primary key)");
+    let mut walferry = start_tolerant(&outbox, &confluent(&registry));
+    sql.run("insert into t values (1)");
+    one_row(&outbox, &world, "t");
+
+    registry.stop();
+    registry.start_again();
+    // The newest schema is one that the registry has.
+    sql.run("insert into u values (1)");
+    one_row(&outbox, &world, "u");
+    wait_for("the loss to be noticed", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        walferry.output().contains("has lost schemas that it had").then_some(())
+    });
+    sql.run("insert into t values (2)");
+    let records = world.kafka.wait_for_records(&topic(&outbox, "t"), 2);
+    registered_as(&registry, &outbox, records.last().expect("a record"));
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    nothing_is_set_aside(&walferry);
+}
+
+/// The connector may set records aside: no outage of a registry does.
+#[track_caller]
+fn start_tolerant(outbox: &Outbox, options: &[(&str, String)]) -> Walferry {
+    let options: Vec<(&str, &str)> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let mut config = config(outbox, &options);
+    config.insert("errors.tolerance".to_owned(), json!("all"));
+    let dead_letters = "errors.deadletterqueue.topic";
+    config.insert(format!("{dead_letters}.name"), json!(outbox.topic("dead")));
+    config.insert(format!("{dead_letters}.replication.factor"), json!("1"));
+    outbox.start_with(config)
+}
+
+#[track_caller]
+fn nothing_is_set_aside(walferry: &Walferry) {
+    assert!(!walferry.output().contains("record set aside"), "{}", walferry.output());
+}
+
+/// The ids of a record of `t` are those of the newest versions of its subjects.
+#[track_caller]
+fn registered_as(registry: &Registry, outbox: &Outbox, record: &walferry_testkit::servers::Record) {
+    for (part, bytes) in [("key", &record.key), ("value", &record.value)] {
+        let subject = format!("/subjects/{}-{part}/versions/latest", topic(outbox, "t"));
         assert_eq!(registry.ask("GET", &subject, None)["id"], id(bytes), "{part}");
     }
-    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
-    assert!(!walferry.output().contains("record set aside"));
 }
 
 #[test]
@@ -294,16 +414,32 @@ fn an_incompatible_schema_stops_the_connector_with_the_registrys_words() {
 
 #[test]
 fn a_registry_that_answers_slowly_or_with_500_holds_up_nothing_else() {
+    slow("avro_slow", confluent);
+}
+
+#[test]
+fn apicurios_second_interface_may_answer_slowly_or_with_500_as_well() {
+    slow("avro_slow_2", |registry| apicurio(registry, 2));
+}
+
+#[test]
+fn apicurios_third_interface_may_answer_slowly_or_with_500_as_well() {
+    slow("avro_slow_3", |registry| apicurio(registry, 3));
+}
+
+fn slow(name: &str, options: impl Fn(&Registry) -> Vec<(&'static str, String)>) {
     let (world, registry) = (world::shared(), Registry::start());
-    let outbox = Outbox::new(&world, "avro_slow");
+    let outbox = Outbox::new(&world, name);
     let sql = outbox.database.sql();
     sql.run("create table t (id int primary key)");
-    let proxy = Proxy::start(&registry, "t-value");
-    let options = vec![
-        ("", "io.confluent.connect.avro.AvroConverter".to_owned()),
-        ("schema.registry.url", proxy.url()),
-    ];
-    let mut walferry = start(&outbox, &options);
+    let mut options = options(&registry);
+    let url = options
+        .iter_mut()
+        .find(|(name, _)| name.ends_with(".url"))
+        .expect("a URL");
+    let proxy = Proxy::start(&url.1, "t-value");
+    url.1 = proxy.url();
+    let mut walferry = start_tolerant(&outbox, &options);
     sql.run("insert into t values (1)");
     let begun = Instant::now();
     wait_for("the trouble to be told", || {
@@ -319,6 +455,7 @@ fn a_registry_that_answers_slowly_or_with_500_holds_up_nothing_else() {
     one_row(&outbox, &world, "t");
     walferry.wait_until_ready();
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    nothing_is_set_aside(&walferry);
 }
 
 use proxy::Proxy;
@@ -331,7 +468,6 @@ mod proxy {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::thread;
     use std::time::Duration;
-    use walferry_testkit::servers::Registry;
 
     pub(super) struct Proxy {
         port: u16,
@@ -340,10 +476,9 @@ mod proxy {
     }
 
     impl Proxy {
-        pub(super) fn start(registry: &Registry, ill: &'static str) -> Self {
+        pub(super) fn start(url: &str, ill: &'static str) -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
             let port = listener.local_addr().expect("it is bound").port();
-            let url = registry.confluent();
             let (host, path) = url["http://".len()..].split_once('/').expect("a path");
             let healed = Arc::new(AtomicBool::new(false));
             let (host, flag) = (host.to_owned(), healed.clone());
@@ -393,7 +528,8 @@ mod proxy {
         if reader.read_exact(&mut body).is_err() {
             return;
         }
-        if head.contains(ill) && !healed.load(Relaxed) {
+        let is_ill = head.contains(ill) || String::from_utf8_lossy(&body).contains(ill);
+        if is_ill && !healed.load(Relaxed) {
             let _ = stream
                 .write_all(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             return;

@@ -211,8 +211,12 @@ pub fn converter(class: &str, role: Role, options: &Options) -> (Option<Box<dyn 
         Some(Class::CloudEvents) => boxed(CloudEventsConverter::from_options(options)),
         Some(Class::Planned) => refuse(
             options,
-            format!("is {class:?}, which Walferry does not support yet"),
-            Some(format!("use one of {}", offered(role).join(", "))),
+            format!("is {class:?}, which Walferry does not have"),
+            Some(
+                "use io.confluent.connect.protobuf.ProtobufConverter, with schema.registry.url=http://registry:8080/apis/ccompat/v7 for the same \
+                 registry; consumers then need Confluent's deserializer"
+                    .to_owned(),
+            ),
         ),
         None => {
             let error = ValueError::not_one_of(simple_name(class), &offered(role));
@@ -375,7 +379,7 @@ mod tests {
             ("JsonConvertor", "(did you mean JsonConverter?)"),
             (
                 "io.apicurio.registry.utils.converter.ProtobufConverter",
-                "value.converter is \"io.apicurio.registry.utils.converter.ProtobufConverter\", which Walferry does not support yet (use one of JsonConverter, ",
+                "value.converter is \"io.apicurio.registry.utils.converter.ProtobufConverter\", which Walferry does not have (use io.confluent.connect.protobuf.ProtobufConverter, with schema.registry.url=",
             ),
             (
                 "org.apache.kafka.connect.storage.SimpleHeaderConverter",

@@ -1,14 +1,12 @@
 //! JSON that carries the id of its schema, as `io.apicurio.registry.utils.converter.ExtJsonConverter` writes it.
 
-use std::sync::Arc;
-
-use walferry_config::{Declaration, Findings, Options, Reader};
+use walferry_config::{Declaration, Findings, Options};
 use walferry_record::{Plans, SchemaRef, Typed};
 
 use crate::error::{Failure, Problem};
 use crate::json::{self, Dialect, Plan, Style, push_integer};
-use crate::registry::{self, Api, Described, Kind, Link, Registry, Settings, Slots};
-use crate::{Converter, Encoded, Error, Part, Role, others};
+use crate::registry::{self, Api, Described, Kind, Link, Linked, Slots};
+use crate::{Encoded, Role, others};
 
 /// Writes `{"schemaId":…,"payload":…}`. The payload is JsonConverter's, and the schema that is registered is the one that
 /// JsonConverter would put in front of it.
@@ -38,9 +36,7 @@ impl ExtJsonConverter {
 
     /// A converter for keys or values, unless an option is wrong.
     pub(crate) fn from_options(role: Role, options: &Options) -> (Option<Self>, Findings) {
-        let own = || DECLARATIONS.iter().chain(registry::APICURIO);
-        let others = others::of_json().filter(|other| own().all(|own| own.name != other.name));
-        let mut reader = Reader::new(options, own().chain(others));
+        let mut reader = others::reader(options, DECLARATIONS.iter().chain(registry::APICURIO));
         let style = Style {
             decimals: reader.get(&json::options::DECIMAL_FORMAT),
             replace_null_with_default: reader.get(&json::options::REPLACE_NULL_WITH_DEFAULT),
@@ -60,6 +56,31 @@ impl ExtJsonConverter {
             link,
             plans: Plans::default(),
         })
+    }
+}
+
+impl Entry {
+    fn new(schema: &SchemaRef, style: Style) -> Self {
+        let plan = Plan::new(schema, style);
+        Self {
+            text: json::schema_text(&plan),
+            plan,
+            slots: Slots::default(),
+        }
+    }
+}
+
+impl Linked for ExtJsonConverter {
+    fn class(&self) -> &'static str {
+        Self::CLASS
+    }
+
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
     }
 
     fn write(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
@@ -86,30 +107,5 @@ impl ExtJsonConverter {
         entry.plan.write(&typed.value, out)?;
         out.push(b'}');
         Ok(Encoded::Bytes)
-    }
-}
-
-impl Entry {
-    fn new(schema: &SchemaRef, style: Style) -> Self {
-        let plan = Plan::new(schema, style);
-        Self {
-            text: json::schema_text(&plan),
-            plan,
-            slots: Slots::default(),
-        }
-    }
-}
-
-impl Converter for ExtJsonConverter {
-    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
-        let start = out.len();
-        self.write(topic, typed, out).map_err(|failure| {
-            out.truncate(start);
-            failure.of(Self::CLASS, topic, part)
-        })
-    }
-
-    fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
-        self.link.attach(connect);
     }
 }

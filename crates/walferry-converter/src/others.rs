@@ -1,6 +1,6 @@
 //! Options of other converters, which people leave behind when they change the class. They have no effect, as in Kafka Connect.
 
-use walferry_config::{Declaration, Property, Support};
+use walferry_config::{Declaration, Options, Property, Reader, Support};
 
 const JSON: Support = Support::Accepted {
     why: "it is an option of JsonConverter, and this converter does not have it",
@@ -47,4 +47,10 @@ pub(crate) fn of_json() -> impl Iterator<Item = &'static Declaration> {
 /// For converters without a schema registry.
 pub(crate) fn of_registries() -> impl Iterator<Item = &'static Declaration> {
     OF_REGISTRIES.iter()
+}
+
+/// A reader of a converter's own options. Those of JsonConverter that it does not have may stand beside them.
+pub(crate) fn reader<'a>(options: &'a Options, own: impl Iterator<Item = &'static Declaration> + Clone) -> Reader<'a> {
+    let others = of_json().filter(|other| own.clone().all(|own| own.name != other.name));
+    Reader::new(options, own.clone().chain(others))
 }

@@ -86,3 +86,18 @@ pub(crate) fn value(schema: &SchemaRef, json: &Json) -> Value<'static> {
         }
     }
 }
+
+/// Compares each line of a file of cases, of which there are more than `least`, and tells all that differ.
+#[track_caller]
+pub(crate) fn compare(cases: &str, least: usize, difference: impl Fn(&Json) -> Option<String>) {
+    let mut wrong = Vec::new();
+    for line in cases.lines() {
+        let case: Json = serde_json::from_str(line).unwrap();
+        if let Some(difference) = difference(&case) {
+            wrong.push(format!("{}: {difference}", case["name"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let cases = cases.lines().count();
+    assert!(cases > least, "{cases} cases");
+}

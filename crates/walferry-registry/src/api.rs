@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 use walferry_config::shown_text;
-use walferry_converter::registry::{Api, Ids, Lookup, Refusal, Request, Subject, is_same, same_bytes};
+use walferry_converter::registry::{Api, Ids, Lookup, Refusal, Request, Subject, is_same, same_bytes, with_references};
 use walferry_diagnosis::Diagnosis;
 
 use crate::http::{self, Http, Reply};
@@ -69,42 +69,80 @@ fn lookup(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
 
 /// Whether the registry still has a schema under its id.
 pub(crate) fn still_has(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Answer<bool> {
-    let path = match api {
-        Api::Confluent => format!("/schemas/ids/{}?subject={}", ids.content, encoded(&request.subject.id)),
-        Api::ApicurioV2 | Api::ApicurioV3 => format!("/ids/contentIds/{}", ids.content),
+    let Some(found) = text(http, api, request, ids)? else {
+        return Ok(false);
+    };
+    Ok(found.is_empty()
+        || match is_chosen(request) {
+            false => is_same(request.kind, &request.schema, &found),
+            // It may say more than ours.
+            true => same_bytes(request.kind, &request.schema, &found).is_ok(),
+        })
+}
+
+/// Whether the registry chooses the version, so that its text is not ours.
+const fn is_chosen(request: &Request) -> bool {
+    matches!(request.lookup, Lookup::Latest | Lookup::Id(_))
+}
+
+/// The text of a schema as the registry has it; `None` where it has none. In a version that the registry chose, the types of other
+/// subjects are written out.
+fn text(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Answer<Option<String>> {
+    let path = match (api, is_chosen(request)) {
+        (Api::Confluent, _) => format!("/schemas/ids/{}?subject={}", ids.content, encoded(&request.subject.id)),
+        (Api::ApicurioV2 | Api::ApicurioV3, false) => format!("/ids/contentIds/{}", ids.content),
+        (Api::ApicurioV2, true) => format!("/ids/globalIds/{}?dereference=true", ids.global),
+        (Api::ApicurioV3, true) => format!("/ids/globalIds/{}?references=DEREFERENCE", ids.global),
     };
     let reply = http.send(&get(path))?;
-    match reply.status {
-        200 => {
-            let found = match api {
-                Api::Confluent => reply.json()["schema"].as_str().unwrap_or_default().to_owned(),
-                _ => reply.body.clone(),
-            };
-            Ok(found.is_empty()
-                || match request.lookup {
-                    Lookup::Register { .. } | Lookup::Find { .. } => is_same(request.kind, &request.schema, &found),
-                    // A version that was found by other means may say more than ours.
-                    Lookup::Latest | Lookup::Id(_) => same_bytes(request.kind, &request.schema, &found).is_ok(),
-                })
-        }
-        404 if is_registrys_own(&reply) => Ok(false),
+    match (reply.status, api) {
+        (200, Api::Confluent) => Ok(Some(whole(http, request, &reply.json())?)),
+        (200, _) => Ok(Some(reply.body)),
+        (404, _) if is_registrys_own(&reply) => Ok(None),
         _ => Err(Failure::Trouble(odd(&reply))),
     }
 }
 
+/// The schema of an answer of Confluent's interface, with the types of other subjects written out if the registry chose the version.
+fn whole(http: &mut Http, request: &Request, answer: &Json) -> Answer<String> {
+    let schema = answer["schema"].as_str().unwrap_or_default();
+    let mut found: Vec<(String, String)> = Vec::new();
+    let mut open = match is_chosen(request) {
+        true => answer["references"].as_array().cloned().unwrap_or_default(),
+        false => Vec::new(),
+    };
+    while let Some(reference) = open.pop() {
+        let (name, subject, version) = (&reference["name"], &reference["subject"], &reference["version"]);
+        let (Some(name), Some(subject), Some(version)) = (name.as_str(), subject.as_str(), version.as_i64()) else {
+            continue;
+        };
+        if found.len() >= MOST_REFERENCES || found.iter().any(|(known, _)| known == name) {
+            continue;
+        }
+        let reply = http.send(&get(format!("/subjects/{}/versions/{version}", encoded(subject))))?;
+        let json = taken(reply, request)?;
+        found.push((name.to_owned(), json["schema"].as_str().unwrap_or_default().to_owned()));
+        open.extend(json["references"].as_array().cloned().unwrap_or_default());
+    }
+    Ok(with_references(request.kind, schema, &found))
+}
+
+/// More types of other subjects are not fetched for one schema.
+const MOST_REFERENCES: usize = 1_000;
+
 fn confluent(http: &mut Http, request: &Request) -> Answer<Ids> {
     let subject = encoded(&request.subject.id);
-    let (ask, latest) = match &request.lookup {
+    let ask = match &request.lookup {
         Lookup::Register { normalize, .. } => {
             let path = format!("/subjects/{subject}/versions{}", normalized(*normalize));
-            (post(path, confluent_body(request)), false)
+            post(path, confluent_body(request))
         }
         Lookup::Find { normalize } => {
             let path = format!("/subjects/{subject}{}", normalized(*normalize));
-            (post(path, confluent_body(request)), false)
+            post(path, confluent_body(request))
         }
-        Lookup::Latest => (get(format!("/subjects/{subject}/versions/latest")), true),
-        Lookup::Id(id) => (get(format!("/schemas/ids/{id}?subject={subject}")), true),
+        Lookup::Latest => get(format!("/subjects/{subject}/versions/latest")),
+        Lookup::Id(id) => get(format!("/schemas/ids/{id}?subject={subject}")),
     };
     let reply = http.send(&ask)?;
     let json = taken(reply, request)?;
@@ -112,8 +150,8 @@ fn confluent(http: &mut Http, request: &Request) -> Answer<Ids> {
         Lookup::Id(id) => id,
         _ => json["id"].as_i64().ok_or_else(|| no_id(request))?,
     };
-    if latest {
-        compare(request, json["schema"].as_str().unwrap_or_default())?;
+    if is_chosen(request) {
+        compare(request, &whole(http, request, &json)?)?;
     }
     Ok(Ids {
         content: id,
@@ -161,7 +199,7 @@ fn apicurio_v2(http: &mut Http, request: &Request) -> Answer<Ids> {
     let reply = http.send(&ask)?;
     let json = taken(reply, request)?;
     let ids = apicurio_ids(&json, request)?;
-    compare_latest(http, request, ids)?;
+    compare_chosen(http, Api::ApicurioV2, request, ids)?;
     Ok(ids)
 }
 
@@ -214,7 +252,7 @@ fn apicurio_v3(http: &mut Http, request: &Request) -> Answer<Ids> {
         }));
     }
     let ids = apicurio_ids(version, request)?;
-    compare_latest(http, request, ids)?;
+    compare_chosen(http, Api::ApicurioV3, request, ids)?;
     Ok(ids)
 }
 
@@ -231,14 +269,14 @@ fn apicurio_ids(json: &Json, request: &Request) -> Answer<Ids> {
 }
 
 /// Compares a schema that the registry has chosen with that of the record.
-fn compare_latest(http: &mut Http, request: &Request, ids: Ids) -> Answer<()> {
-    if !matches!(request.lookup, Lookup::Latest | Lookup::Id(_)) {
+fn compare_chosen(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Answer<()> {
+    if !is_chosen(request) {
         return Ok(());
     }
-    let reply = http.send(&get(format!("/ids/contentIds/{}", ids.content)))?;
-    match reply.status {
-        200 => compare(request, &reply.body),
-        _ => Err(Failure::Trouble(odd(&reply))),
+    match text(http, api, request, ids)? {
+        Some(theirs) => compare(request, &theirs),
+        // It was taken away between the two requests.
+        None => Err(no_id(request)),
     }
 }
 
@@ -288,10 +326,11 @@ fn is_registrys_own(reply: &Reply) -> bool {
     let is_confluents = json["error_code"]
         .as_i64()
         .is_some_and(|code| (40_401..=40_499).contains(&code));
-    // Apicurio names its exception, such as `ArtifactNotFoundException`.
+    // Apicurio names its exception, such as `ArtifactNotFoundException`. The bare name is that of an unknown path.
     let is_apicurios = json["name"]
         .as_str()
-        .is_some_and(|name| name.ends_with("NotFoundException"));
+        .and_then(|name| name.strip_suffix("NotFoundException"))
+        .is_some_and(|what| !what.is_empty());
     is_confluents || is_apicurios
 }
 

@@ -515,6 +515,7 @@ fn a_404_of_something_else_is_no_refusal_though_it_is_json() {
     for text in [
         r#"{"timestamp":"2024-02-29","status":404,"error":"Not Found","path":"/subjects"}"#,
         r#"{"error_code":404,"message":"HTTP 404 Not Found"}"#,
+        r#"{"title":"Could not find resource for full path","status":404,"name":"NotFoundException"}"#,
     ] {
         let (fake, url) = Fake::start();
         fake.answer(REGISTER, 404, text);
@@ -525,4 +526,36 @@ fn a_404_of_something_else_is_no_refusal_though_it_is_json() {
             "{text}: {told}"
         );
     }
+}
+
+#[test]
+fn types_of_other_subjects_are_followed_in_the_latest_version() {
+    let (fake, url) = Fake::start();
+    let of_type = |kind: &str| r#"{"type":"array","items":"a.Item"}"#.replace("\"a.Item\"", kind);
+    let answer = |schema: &str, references: &str| {
+        format!(
+            r#"{{"id":9,"version":3,"schema":{},"references":[{references}]}}"#,
+            serde_json::Value::from(schema)
+        )
+    };
+    let item = r#"{"name":"a.Item","subject":"items","version":4}"#;
+    let latest = answer(&of_type("\"a.Item\""), item);
+    fake.answer("GET /subjects/shop.t-value/versions/latest", 200, &latest);
+    fake.answer("GET /schemas/ids/9?subject=shop.t-value", 200, &latest);
+    let declared = r#"{"type":"fixed","name":"Item","namespace":"a","size":4}"#;
+    fake.answer("GET /subjects/items/versions/4", 200, &answer(declared, ""));
+    let client = Registries::checked_every(Duration::from_millis(100)).of(&settings(Api::Confluent, vec![url]));
+    let request = Request {
+        schema: of_type(declared),
+        ..request(Lookup::Latest)
+    };
+    assert_eq!(settled(&*client, &request).unwrap().content, 9);
+    let checked = || {
+        fake.asked()
+            .iter()
+            .filter(|(asked, ..)| asked.starts_with("GET /schemas/ids/9"))
+            .count()
+    };
+    wait_until("it is checked", || checked() > 1);
+    assert_eq!(client.generation(), 0, "it is still the same");
 }

@@ -55,10 +55,14 @@ enum Type<'a> {
     Unknown,
 }
 
+/// Whether a type is neither named nor made of others.
+pub(super) fn is_primitive(name: &str) -> bool {
+    ["null", "boolean", "int", "long", "float", "double", "bytes", "string"].contains(&name)
+}
+
 fn read<'a>(names: &Names, json: &'a Json) -> Type<'a> {
-    const PRIMITIVES: [&str; 8] = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"];
     match json {
-        Json::String(word) if PRIMITIVES.contains(&word.as_str()) => Type::Primitive(word),
+        Json::String(word) if is_primitive(word) => Type::Primitive(word),
         Json::String(name) => match names.met.get(&names.full(name, None)).or_else(|| names.met.get(name)) {
             Some(&number) => Type::Reference(number),
             None => Type::Unknown,

@@ -5,25 +5,25 @@ mod derive;
 mod json;
 mod options;
 mod plan;
+mod references;
 mod schema;
 pub(crate) mod style;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
-use walferry_config::{Findings, Options, Reader};
+use walferry_config::{Findings, Options};
 use walferry_record::{Plans, SchemaRef, Shape, Typed, Value};
 
 use crate::error::{Failure, Problem};
-use crate::registry::{self, Described, Kind, Link, Registry, Settings, Slots, TypeName};
-use crate::{AddedHeaders, Converter, Encoded, Error, Part, Role, others};
+use crate::registry::{self, Described, Kind, Link, Linked, Slots, TypeName};
+use crate::{Encoded, Role, others};
 use plan::Plan;
 use style::Style;
 
 pub(crate) use canonical::same_bytes;
 pub(crate) use options::DECLARATIONS;
+pub(crate) use references::with_references;
 
 /// Writes Avro, with the id that a schema registry gives the schema in front of it or in a header.
 ///
@@ -66,22 +66,9 @@ pub(crate) struct Avro {
 impl AvroConverter {
     /// A converter for keys or values, unless an option is wrong.
     pub(crate) fn from_options(family: Family, role: Role, options: &Options) -> (Option<Self>, Findings) {
-        let others = others::of_json();
         let mut reader = match family {
-            Family::Confluent => {
-                let own = registry::CONFLUENT.iter().chain(options::of_confluent());
-                Reader::new(
-                    options,
-                    own.chain(others.filter(|other| other.name != "schemas.cache.size")),
-                )
-            }
-            Family::Apicurio => {
-                let own = registry::APICURIO.iter().chain(options::of_apicurio());
-                Reader::new(
-                    options,
-                    own.chain(others.filter(|other| other.name != "schemas.cache.size")),
-                )
-            }
+            Family::Confluent => others::reader(options, registry::CONFLUENT.iter().chain(options::of_confluent())),
+            Family::Apicurio => others::reader(options, registry::APICURIO.iter().chain(options::of_apicurio())),
         };
         let style = options::style(&mut reader, family == Family::Confluent);
         let link = match family {
@@ -94,6 +81,42 @@ impl AvroConverter {
             link,
             plans: Plans::default(),
         })
+    }
+
+    /// The same for a value within another one: its id stands in front of it, wherever the options put it. Appends the bytes.
+    pub(crate) fn within(mut self) -> Self {
+        self.link.in_front();
+        self
+    }
+
+    /// Appends a value with its id.
+    ///
+    /// # Errors
+    /// When the value does not fit, or when there is no id.
+    pub(crate) fn append(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+        self.write(topic, typed, out).map(drop)
+    }
+
+    /// Where the registry is.
+    pub(crate) fn urls(&self) -> &[String] {
+        &self.link.settings.urls
+    }
+}
+
+impl Linked for AvroConverter {
+    fn class(&self) -> &'static str {
+        match self.family {
+            Family::Confluent => "io.confluent.connect.avro.AvroConverter",
+            Family::Apicurio => "io.apicurio.registry.utils.converter.AvroConverter",
+        }
+    }
+
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
     }
 
     fn write(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
@@ -127,50 +150,6 @@ impl AvroConverter {
             true => Encoded::Bytes,
             false => Encoded::BytesWithHeaders,
         })
-    }
-
-    /// The same for a value within another one: its id stands in front of it, wherever the options put it. Appends the bytes.
-    pub(crate) fn within(mut self) -> Self {
-        self.link.in_front();
-        self
-    }
-
-    /// Appends a value with its id.
-    ///
-    /// # Errors
-    /// When the value does not fit, or when there is no id.
-    pub(crate) fn append(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
-        self.write(topic, typed, out).map(drop)
-    }
-
-    /// Where the registry is.
-    pub(crate) fn urls(&self) -> &[String] {
-        &self.link.settings.urls
-    }
-
-    const fn class(&self) -> &'static str {
-        match self.family {
-            Family::Confluent => "io.confluent.connect.avro.AvroConverter",
-            Family::Apicurio => "io.apicurio.registry.utils.converter.AvroConverter",
-        }
-    }
-}
-
-impl Converter for AvroConverter {
-    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
-        let start = out.len();
-        self.write(topic, typed, out).map_err(|failure| {
-            out.truncate(start);
-            failure.of(self.class(), topic, part)
-        })
-    }
-
-    fn added_headers(&self) -> &AddedHeaders {
-        self.link.added()
-    }
-
-    fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
-        self.link.attach(connect);
     }
 }
 

@@ -33,12 +33,12 @@ properties! {
 const OF_BOTH: [Declaration; 2] = [META_DATA.declare(), ENHANCED.declare()];
 
 /// The options of Confluent's converter.
-pub(super) fn of_confluent() -> impl Iterator<Item = &'static Declaration> {
+pub(super) fn of_confluent() -> impl Iterator<Item = &'static Declaration> + Clone {
     DECLARATIONS.iter()
 }
 
 /// The options of Apicurio's converter.
-pub(super) fn of_apicurio() -> impl Iterator<Item = &'static Declaration> {
+pub(super) fn of_apicurio() -> impl Iterator<Item = &'static Declaration> + Clone {
     const { &OF_BOTH }.iter()
 }
 

@@ -6,15 +6,13 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
-use walferry_config::{Findings, Options, Reader};
+use walferry_config::{Findings, Options};
 use walferry_record::{Plans, SchemaRef, Typed};
 
 use crate::error::{Failure, Problem};
 use crate::json::Plan;
-use crate::registry::{self, Described, Kind, Link, Registry, Settings, Slots, TypeName};
-use crate::{AddedHeaders, Converter, Encoded, Error, Part, Role, others};
+use crate::registry::{self, Described, Kind, Link, Linked, Slots, TypeName};
+use crate::{Encoded, Role, others};
 use schema::Style;
 
 pub(crate) use options::DECLARATIONS;
@@ -44,14 +42,7 @@ impl JsonSchemaConverter {
 
     /// A converter for keys or values, unless an option is wrong.
     pub(crate) fn from_options(role: Role, options: &Options) -> (Option<Self>, Findings) {
-        let declared = |name: &str| {
-            DECLARATIONS
-                .iter()
-                .chain(registry::CONFLUENT)
-                .any(|own| own.name == name)
-        };
-        let others = others::of_json().filter(|other| !declared(other.name));
-        let mut reader = Reader::new(options, DECLARATIONS.iter().chain(registry::CONFLUENT).chain(others));
+        let mut reader = others::reader(options, DECLARATIONS.iter().chain(registry::CONFLUENT));
         let style = options::style(&mut reader);
         let link = registry::confluent_link(&mut reader, role);
         reader.finish(Self {
@@ -59,6 +50,35 @@ impl JsonSchemaConverter {
             link,
             plans: Plans::default(),
         })
+    }
+}
+
+impl Entry {
+    fn new(schema: &SchemaRef, style: Style) -> Self {
+        Self {
+            text: schema::text(schema, style),
+            // The title is the name, and a schema that allows null has none: it is one of two.
+            name: schema.name.as_ref().filter(|_| !schema.optional).map(|name| TypeName {
+                namespace: None,
+                name: name.to_string(),
+            }),
+            plan: Plan::new(schema, style.values),
+            slots: Slots::default(),
+        }
+    }
+}
+
+impl Linked for JsonSchemaConverter {
+    fn class(&self) -> &'static str {
+        Self::CLASS
+    }
+
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
     }
 
     fn write(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
@@ -83,38 +103,5 @@ impl JsonSchemaConverter {
         self.link.write(&mut entry.slots, topic, &described, out)?;
         entry.plan.write(&typed.value, out)?;
         Ok(Encoded::Bytes)
-    }
-}
-
-impl Entry {
-    fn new(schema: &SchemaRef, style: Style) -> Self {
-        Self {
-            text: schema::text(schema, style),
-            // The title is the name, and a schema that allows null has none: it is one of two.
-            name: schema.name.as_ref().filter(|_| !schema.optional).map(|name| TypeName {
-                namespace: None,
-                name: name.to_string(),
-            }),
-            plan: Plan::new(schema, style.values),
-            slots: Slots::default(),
-        }
-    }
-}
-
-impl Converter for JsonSchemaConverter {
-    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
-        let start = out.len();
-        self.write(topic, typed, out).map_err(|failure| {
-            out.truncate(start);
-            failure.of(Self::CLASS, topic, part)
-        })
-    }
-
-    fn added_headers(&self) -> &AddedHeaders {
-        self.link.added()
-    }
-
-    fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
-        self.link.attach(connect);
     }
 }

@@ -13,17 +13,7 @@ const RECORDED: &str = include_str!("../../tests/vectors/json_schema.jsonl");
 
 #[test]
 fn schemas_and_values_are_those_of_the_java_converter() {
-    let mut wrong = Vec::new();
-    let mut cases = 0;
-    for line in RECORDED.lines() {
-        let case: Json = serde_json::from_str(line).unwrap();
-        cases += 1;
-        if let Some(difference) = difference(&case) {
-            wrong.push(format!("{}: {difference}", case["name"]));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(cases > 80, "{cases}");
+    recorded::compare(RECORDED, 80, difference);
 }
 
 fn difference(case: &Json) -> Option<String> {

@@ -10,14 +10,12 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
-use walferry_config::{Findings, Options, Reader};
+use walferry_config::{Findings, Options};
 use walferry_record::{Plans, SchemaRef, Typed, Value};
 
 use crate::error::{Failure, Problem};
-use crate::registry::{self, Described, Kind, Link, Registry, Settings, Slots, TypeName};
-use crate::{AddedHeaders, Converter, Encoded, Error, Part, Role, others};
+use crate::registry::{self, Described, Kind, Link, Linked, Slots, TypeName};
+use crate::{Encoded, Role, others};
 use derive::{File, Style};
 use plan::Plan;
 
@@ -57,9 +55,7 @@ impl ProtobufConverter {
 
     /// A converter for keys or values, unless an option is wrong.
     pub(crate) fn from_options(role: Role, options: &Options) -> (Option<Self>, Findings) {
-        let own = || DECLARATIONS.iter().chain(registry::CONFLUENT);
-        let others = others::of_json().filter(|other| own().all(|own| own.name != other.name));
-        let mut reader = Reader::new(options, own().chain(others));
+        let mut reader = others::reader(options, DECLARATIONS.iter().chain(registry::CONFLUENT));
         let style = options::style(&mut reader);
         let link = registry::confluent_link(&mut reader, role);
         reader.finish(Self {
@@ -67,6 +63,40 @@ impl ProtobufConverter {
             link,
             plans: Plans::default(),
         })
+    }
+}
+
+impl Protobuf {
+    fn new(schema: &SchemaRef, style: Style) -> Result<Self, Box<Failure>> {
+        let file = File::of(schema, style)?;
+        Ok(Self {
+            text: text::of(&file),
+            index: wire::message_index(file.index).into(),
+            name: TypeName {
+                namespace: file.package,
+                name: file.root,
+            },
+            plan: file.plan,
+        })
+    }
+
+    fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
+        out.extend_from_slice(&self.index);
+        self.plan.write_root(value, out)
+    }
+}
+
+impl Linked for ProtobufConverter {
+    fn class(&self) -> &'static str {
+        Self::CLASS
+    }
+
+    fn link(&self) -> &Link {
+        &self.link
+    }
+
+    fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
     }
 
     fn write(&mut self, topic: &str, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Box<Failure>> {
@@ -91,43 +121,5 @@ impl ProtobufConverter {
         self.link.write(&mut entry.slots, topic, &described, out)?;
         protobuf.write(&typed.value, out)?;
         Ok(Encoded::Bytes)
-    }
-}
-
-impl Protobuf {
-    fn new(schema: &SchemaRef, style: Style) -> Result<Self, Box<Failure>> {
-        let file = File::of(schema, style)?;
-        Ok(Self {
-            text: text::of(&file),
-            index: wire::message_index(file.index).into(),
-            name: TypeName {
-                namespace: file.package,
-                name: file.root,
-            },
-            plan: file.plan,
-        })
-    }
-
-    fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), Box<Failure>> {
-        out.extend_from_slice(&self.index);
-        self.plan.write_root(value, out)
-    }
-}
-
-impl Converter for ProtobufConverter {
-    fn encode(&mut self, topic: &str, part: Part<'_>, typed: &Typed<'_>, out: &mut Vec<u8>) -> Result<Encoded, Error> {
-        let start = out.len();
-        self.write(topic, typed, out).map_err(|failure| {
-            out.truncate(start);
-            failure.of(Self::CLASS, topic, part)
-        })
-    }
-
-    fn added_headers(&self) -> &AddedHeaders {
-        self.link.added()
-    }
-
-    fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
-        self.link.attach(connect);
     }
 }

@@ -6,12 +6,8 @@ use walferry_config::{Property, Reader, Secret, Support, Value, properties};
 
 use super::framing::Id;
 use super::naming::{ArtifactNaming, Naming};
-use super::{Api, Auth, Framing, Link, Lookup, OAuth, Settings, Store, Tls};
+use super::{Api, Auth, Framing, Link, Lookup, OAuth, Settings, options};
 use crate::Role;
-
-const TUNING: &str =
-    "ids are asked for once for each schema and kept, and a registry that does not answer is asked again until it does";
-const READING: &str = "it concerns reading, and a source only writes";
 
 properties! {
     pub(super) const URL: Property<String> = Property::new("apicurio.registry.url")
@@ -82,7 +78,7 @@ properties! {
         .support(Support::Accepted { why: "schemas are registered whole" });
     pub(super) const DESERIALIZER_DEREFERENCE: Property<Option<bool>> = Property::new("apicurio.registry.deserializer.dereference-schema")
         .text("How a reader reads a schema.")
-        .support(Support::Accepted { why: READING });
+        .support(Support::Accepted { why: options::READING });
     pub(super) const CANONICALIZE: Property<bool> = Property::new("apicurio.registry.canonicalize")
         .default("false")
         .text("Lets the registry compare schemas in their canonical form.");
@@ -98,10 +94,8 @@ properties! {
         .text("Keycloak's realm.");
     pub(super) const CLIENT_ID: Property<Option<String>> = Property::new("apicurio.auth.client.id")
         .text("Name of the client that asks for tokens.");
-    pub(super) const CLIENT_SECRET: Property<Option<Secret>> = Property::new("apicurio.auth.client.secret")
-        .text("Password of that client.");
-    pub(super) const SCOPE: Property<Option<String>> = Property::new("apicurio.auth.client.scope")
-        .text("What the token shall be good for.");
+    pub(super) const CLIENT_SECRET: Property<Option<Secret>> = options::client_secret("apicurio.auth.client.secret");
+    pub(super) const SCOPE: Property<Option<String>> = options::scope("apicurio.auth.client.scope");
     pub(super) const NEW_USERNAME: Property<Option<String>> = Property::new("apicurio.registry.auth.username")
         .text("The name of `apicurio.auth.username` in Apicurio 3.");
     pub(super) const NEW_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.auth.password")
@@ -114,18 +108,12 @@ properties! {
         .text("The name of `apicurio.auth.client.secret` in Apicurio 3.");
     pub(super) const NEW_SCOPE: Property<Option<String>> = Property::new("apicurio.registry.auth.client.scope")
         .text("The name of `apicurio.auth.client.scope` in Apicurio 3.");
-    pub(super) const HEADER: Property<Secret> = Property::new("apicurio.registry.request.headers.<name>")
-        .text("A header of each request to the registry.");
-    pub(super) const TRUSTED: Property<Option<String>> = Property::new("apicurio.registry.request.ssl.truststore.location")
-        .text("File of the certificates that the registry's is checked with: PEM, PKCS#12 or JKS. Without it those of the system count.");
-    pub(super) const TRUSTED_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.request.ssl.truststore.password")
-        .text("Password of that file.");
-    pub(super) const IDENTITY: Property<Option<String>> = Property::new("apicurio.registry.request.ssl.keystore.location")
-        .text("File of the certificate and key that the client shows: PEM, PKCS#12 or JKS.");
-    pub(super) const IDENTITY_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.request.ssl.keystore.password")
-        .text("Password of that file.");
-    pub(super) const KEY_PASSWORD: Property<Option<Secret>> = Property::new("apicurio.registry.request.ssl.key.password")
-        .text("Password of the key, where it is another one.");
+    pub(super) const HEADER: Property<Secret> = options::request_header("apicurio.registry.request.headers.<name>");
+    pub(super) const TRUSTED: Property<Option<String>> = options::trusted("apicurio.registry.request.ssl.truststore.location");
+    pub(super) const TRUSTED_PASSWORD: Property<Option<Secret>> = options::store_password("apicurio.registry.request.ssl.truststore.password");
+    pub(super) const IDENTITY: Property<Option<String>> = options::identity("apicurio.registry.request.ssl.keystore.location");
+    pub(super) const IDENTITY_PASSWORD: Property<Option<Secret>> = options::store_password("apicurio.registry.request.ssl.keystore.password");
+    pub(super) const KEY_PASSWORD: Property<Option<Secret>> = options::key_password("apicurio.registry.request.ssl.key.password");
     pub(super) const SSL_OTHER: Property<Option<String>> = Property::new("apicurio.registry.request.ssl.<option>")
         .text("Another option of Java's TLS, such as the type of a store.")
         .support(Support::Accepted { why: "a store's type shows from its content" });
@@ -138,9 +126,7 @@ properties! {
             values: &["io.apicurio.registry.utils.serde.AvroKafkaSerializer"],
             hint: "leave it out: this is the serializer of Apicurio 1, whose interface and bytes are no longer supported",
         });
-    pub(super) const DESERIALIZER: Property<Option<String>> = Property::new("apicurio.registry.converter.deserializer")
-        .text("The class that reads values.")
-        .support(Support::Accepted { why: READING });
+    pub(super) const DESERIALIZER: Property<Option<String>> = options::reading("apicurio.registry.converter.deserializer", "The class that reads values.");
     pub(super) const GLOBAL_ID_STRATEGY: Property<Option<String>> = Property::new("apicurio.registry.global-id")
         .text("How Apicurio 1 found a schema.")
         .support(Support::Except {
@@ -153,36 +139,20 @@ properties! {
     pub(super) const ARTIFACT_OTHER: Property<Option<String>> = Property::new("apicurio.registry.artifact.<option>")
         .text("Where the text of a schema is.")
         .support(Support::Accepted { why: "the schema follows from the record" });
-    pub(super) const CHECK_PERIOD: Property<Option<String>> = Property::new("apicurio.registry.check-period-ms")
-        .text("How long what was found is remembered.")
-        .support(Support::Accepted { why: TUNING });
-    pub(super) const RETRY_COUNT: Property<Option<String>> = Property::new("apicurio.registry.retry-count")
-        .text("How often Java's client tries again.")
-        .support(Support::Accepted { why: TUNING });
-    pub(super) const RETRY_BACKOFF: Property<Option<String>> = Property::new("apicurio.registry.retry-backoff-ms")
-        .text("How long it waits in between.")
-        .support(Support::Accepted { why: TUNING });
-    pub(super) const CACHE_LATEST: Property<Option<String>> = Property::new("apicurio.registry.cache-latest")
-        .text("Whether the newest version is remembered.")
-        .support(Support::Accepted { why: TUNING });
-    pub(super) const FAULT_TOLERANT: Property<Option<String>> = Property::new("apicurio.registry.fault-tolerant-refresh")
-        .text("Whether an old answer is used while the registry is away.")
-        .support(Support::Accepted { why: TUNING });
-    pub(super) const BACKGROUND: Property<Option<String>> = Property::new("apicurio.registry.background-refresh<option>")
-        .text("How answers are refreshed.")
-        .support(Support::Accepted { why: TUNING });
+    pub(super) const CHECK_PERIOD: Property<Option<String>> = options::tuning("apicurio.registry.check-period-ms", "How long what was found is remembered.");
+    pub(super) const RETRY_COUNT: Property<Option<String>> = options::tuning("apicurio.registry.retry-count", "How often Java's client tries again.");
+    pub(super) const RETRY_BACKOFF: Property<Option<String>> = options::tuning("apicurio.registry.retry-backoff-ms", "How long it waits in between.");
+    pub(super) const CACHE_LATEST: Property<Option<String>> = options::tuning("apicurio.registry.cache-latest", "Whether the newest version is remembered.");
+    pub(super) const FAULT_TOLERANT: Property<Option<String>> = options::tuning("apicurio.registry.fault-tolerant-refresh", "Whether an old answer is used while the registry is away.");
+    pub(super) const BACKGROUND: Property<Option<String>> = options::tuning("apicurio.registry.background-refresh<option>", "How answers are refreshed.");
     pub(super) const SERDE: Property<Option<String>> = Property::new("apicurio.registry.serde.<option>")
         .text("Options of other serializers.")
         .support(Support::Accepted { why: "the converter checks a value against its schema in any case" });
     pub(super) const DATUM: Property<Option<String>> = Property::new("apicurio.registry.avro-datum-provider")
         .text("The class that makes Avro's objects.")
         .support(Support::Accepted { why: "values are written without such objects" });
-    pub(super) const CACHE: Property<Option<String>> = Property::new("schemas.cache.config")
-        .text("How many converted schemas are remembered.")
-        .support(Support::Accepted { why: TUNING });
-    pub(super) const CACHE_SIZE: Property<Option<String>> = Property::new("schemas.cache.size")
-        .text("The same under another name.")
-        .support(Support::Accepted { why: TUNING });
+    pub(super) const CACHE: Property<Option<String>> = options::tuning("schemas.cache.config", "How many converted schemas are remembered.");
+    pub(super) const CACHE_SIZE: Property<Option<String>> = options::tuning("schemas.cache.size", "The same under another name.");
     pub(super) const USE_HEADERS: Property<Option<String>> = Property::new("apicurio.registry.use.headers")
         .text("Not an option of the converter.")
         .support(Support::Elsewhere { is: "is no option of Apicurio's converters", hint: "to say whether ids stand in headers, set `apicurio.registry.headers.enabled`" });
@@ -242,12 +212,13 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'stati
         api,
         urls,
         auth: auth(reader, in_url),
-        headers: reader
-            .matching(&HEADER)
-            .into_iter()
-            .filter_map(|(parts, value)| Some(((*parts.first()?).to_owned(), value)))
-            .collect(),
-        tls: tls(reader),
+        headers: options::headers(reader, &HEADER),
+        tls: options::stores(
+            reader,
+            (&TRUSTED, &TRUSTED_PASSWORD),
+            (&IDENTITY, &IDENTITY_PASSWORD),
+            &KEY_PASSWORD,
+        ),
         connect_timeout: Duration::from_secs(60),
         read_timeout: Duration::from_secs(60),
     };
@@ -392,17 +363,6 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
 /// A property by its name of Apicurio 2 or by that of Apicurio 3.
 fn either<T: Value>(reader: &mut Reader<'_>, old: &Property<Option<T>>, new: &Property<Option<T>>) -> Option<T> {
     reader.get(old).or_else(|| reader.get(new))
-}
-
-fn tls(reader: &mut Reader<'_>) -> Tls {
-    let trusted = (reader.get(&TRUSTED), reader.get(&TRUSTED_PASSWORD));
-    let identity = (reader.get(&IDENTITY), reader.get(&IDENTITY_PASSWORD));
-    let file = |(path, password): (Option<String>, Option<Secret>)| path.map(|path| Store::File { path, password });
-    Tls {
-        trusted: file(trusted),
-        identity: file(identity),
-        key_password: reader.get(&KEY_PASSWORD),
-    }
 }
 
 /// URLs without a slash at the end, and the name and password that stood in the first that has them.

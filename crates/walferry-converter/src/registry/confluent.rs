@@ -6,12 +6,8 @@ use walferry_config::{Property, Reader, Secret, Support, properties};
 
 use super::framing::Id;
 use super::naming::{Naming, SubjectNaming};
-use super::{Api, Auth, Framing, Link, Lookup, OAuth, Settings, Store, Tls};
+use super::{Api, Auth, Framing, Link, Lookup, OAuth, Settings, Store, Tls, options};
 use crate::Role;
-
-const TUNING: &str =
-    "ids are asked for once for each schema and kept, and a registry that does not answer is asked again until it does";
-const READING: &str = "it concerns reading, and a source only writes";
 
 properties! {
     pub(super) const URLS: Property<Vec<String>> = Property::new("schema.registry.url")
@@ -63,26 +59,18 @@ properties! {
         .text("Where tokens are asked for, where `bearer.auth.credentials.source` is OAUTHBEARER.");
     pub(super) const CLIENT_ID: Property<Option<String>> = Property::new("bearer.auth.client.id")
         .text("Name of the client that asks for tokens.");
-    pub(super) const CLIENT_SECRET: Property<Option<Secret>> = Property::new("bearer.auth.client.secret")
-        .text("Password of that client.");
-    pub(super) const SCOPE: Property<Option<String>> = Property::new("bearer.auth.scope")
-        .text("What the token shall be good for.");
+    pub(super) const CLIENT_SECRET: Property<Option<Secret>> = options::client_secret("bearer.auth.client.secret");
+    pub(super) const SCOPE: Property<Option<String>> = options::scope("bearer.auth.scope");
     pub(super) const CLUSTER: Property<Option<String>> = Property::new("bearer.auth.logical.cluster")
         .text("The registry's cluster, sent as the header `target-sr-cluster`.");
     pub(super) const POOL: Property<Option<String>> = Property::new("bearer.auth.identity.pool.id")
         .text("The identity pool, sent as the header `Confluent-Identity-Pool-Id`.");
-    pub(super) const HEADER: Property<Secret> = Property::new("request.header.<name>")
-        .text("A header of each request to the registry.");
-    pub(super) const TRUSTED: Property<Option<String>> = Property::new("schema.registry.ssl.truststore.location")
-        .text("File of the certificates that the registry's is checked with: PEM, PKCS#12 or JKS. Without it those of the system count.");
-    pub(super) const TRUSTED_PASSWORD: Property<Option<Secret>> = Property::new("schema.registry.ssl.truststore.password")
-        .text("Password of that file.");
-    pub(super) const IDENTITY: Property<Option<String>> = Property::new("schema.registry.ssl.keystore.location")
-        .text("File of the certificate and key that the client shows: PEM, PKCS#12 or JKS.");
-    pub(super) const IDENTITY_PASSWORD: Property<Option<Secret>> = Property::new("schema.registry.ssl.keystore.password")
-        .text("Password of that file.");
-    pub(super) const KEY_PASSWORD: Property<Option<Secret>> = Property::new("schema.registry.ssl.key.password")
-        .text("Password of the key, where it is another one.");
+    pub(super) const HEADER: Property<Secret> = options::request_header("request.header.<name>");
+    pub(super) const TRUSTED: Property<Option<String>> = options::trusted("schema.registry.ssl.truststore.location");
+    pub(super) const TRUSTED_PASSWORD: Property<Option<Secret>> = options::store_password("schema.registry.ssl.truststore.password");
+    pub(super) const IDENTITY: Property<Option<String>> = options::identity("schema.registry.ssl.keystore.location");
+    pub(super) const IDENTITY_PASSWORD: Property<Option<Secret>> = options::store_password("schema.registry.ssl.keystore.password");
+    pub(super) const KEY_PASSWORD: Property<Option<Secret>> = options::key_password("schema.registry.ssl.key.password");
     pub(super) const TRUSTED_PEM: Property<Option<String>> = Property::new("schema.registry.ssl.truststore.certificates")
         .text("The certificates themselves, as PEM, in place of a file.");
     pub(super) const CHAIN_PEM: Property<Option<String>> = Property::new("schema.registry.ssl.keystore.certificate.chain")
@@ -124,36 +112,18 @@ properties! {
     pub(super) const PROXY_PORT: Property<Option<String>> = Property::new("proxy.port")
         .text("Port of that proxy.")
         .support(Support::Refused { hint: "let schema.registry.url name something that is reached directly" });
-    pub(super) const MAX_SCHEMAS: Property<Option<String>> = Property::new("max.schemas.per.subject")
-        .text("How many schemas of a subject Java's client remembers.")
-        .support(Support::Accepted { why: TUNING });
-    pub(super) const CACHE: Property<Option<String>> = Property::new("schemas.cache.config")
-        .text("How many converted schemas are remembered.")
-        .support(Support::Accepted { why: TUNING });
-    pub(super) const CACHE_SIZE: Property<Option<String>> = Property::new("schemas.cache.size")
-        .text("The same under another name.")
-        .support(Support::Accepted { why: TUNING });
-    pub(super) const RETRIES: Property<Option<String>> = Property::new("max.retries")
-        .text("How often Java's client tries again.")
-        .support(Support::Accepted { why: TUNING });
-    pub(super) const RETRIES_WAIT: Property<Option<String>> = Property::new("retries.<option>")
-        .text("How long it waits in between.")
-        .support(Support::Accepted { why: TUNING });
-    pub(super) const LATEST_CACHE: Property<Option<String>> = Property::new("latest.cache.<option>")
-        .text("How long the newest version is remembered.")
-        .support(Support::Accepted { why: TUNING });
-    pub(super) const MISSING_CACHE: Property<Option<String>> = Property::new("missing.<option>")
-        .text("How long it is remembered that something is not there.")
-        .support(Support::Accepted { why: TUNING });
+    pub(super) const MAX_SCHEMAS: Property<Option<String>> = options::tuning("max.schemas.per.subject", "How many schemas of a subject Java's client remembers.");
+    pub(super) const CACHE: Property<Option<String>> = options::tuning("schemas.cache.config", "How many converted schemas are remembered.");
+    pub(super) const CACHE_SIZE: Property<Option<String>> = options::tuning("schemas.cache.size", "The same under another name.");
+    pub(super) const RETRIES: Property<Option<String>> = options::tuning("max.retries", "How often Java's client tries again.");
+    pub(super) const RETRIES_WAIT: Property<Option<String>> = options::tuning("retries.<option>", "How long it waits in between.");
+    pub(super) const LATEST_CACHE: Property<Option<String>> = options::tuning("latest.cache.<option>", "How long the newest version is remembered.");
+    pub(super) const MISSING_CACHE: Property<Option<String>> = options::tuning("missing.<option>", "How long it is remembered that something is not there.");
     pub(super) const RANDOMIZE: Property<Option<String>> = Property::new("schema.registry.url.randomize")
         .text("Begins with any of the URLs.")
         .support(Support::Accepted { why: "the URLs are tried in turn, beginning with the one that answered last" });
-    pub(super) const DESERIALIZER: Property<Option<String>> = Property::new("<part>.schema.id.deserializer")
-        .text("Where a reader finds the id.")
-        .support(Support::Accepted { why: READING });
-    pub(super) const FLATTEN: Property<Option<String>> = Property::new("flatten.singleton.unions")
-        .text("How unions of one type are read.")
-        .support(Support::Accepted { why: READING });
+    pub(super) const DESERIALIZER: Property<Option<String>> = options::reading("<part>.schema.id.deserializer", "Where a reader finds the id.");
+    pub(super) const FLATTEN: Property<Option<String>> = options::reading("flatten.singleton.unions", "How unions of one type are read.");
     pub(super) const COMPATIBILITY: Property<Option<String>> = Property::new("schema.compatibility")
         .text("Not an option of the converter: the registry decides what it takes.")
         .support(Support::Accepted { why: "the registry's own setting decides which schemas are compatible, also with Java's converter" });
@@ -195,11 +165,7 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
     let urls = reader.get(&URLS);
     let (urls, in_url) = super::apicurio::plain_urls(reader, URLS.name(), urls);
     let auth = auth(reader, in_url);
-    let mut headers: Vec<(String, Secret)> = reader
-        .matching(&HEADER)
-        .into_iter()
-        .filter_map(|(parts, value)| Some(((*parts.first()?).to_owned(), value)))
-        .collect();
+    let mut headers = options::headers(reader, &HEADER);
     for (property, header) in [(&CLUSTER, "target-sr-cluster"), (&POOL, "Confluent-Identity-Pool-Id")] {
         if let Some(value) = reader.get(property) {
             headers.push((header.to_owned(), Secret::new(value)));
@@ -298,15 +264,17 @@ fn bearer(reader: &mut Reader<'_>, source: BearerSource) -> Auth {
 }
 
 fn tls(reader: &mut Reader<'_>) -> Tls {
-    let trusted = (reader.get(&TRUSTED), reader.get(&TRUSTED_PASSWORD));
-    let identity = (reader.get(&IDENTITY), reader.get(&IDENTITY_PASSWORD));
-    let (trusted_pem, chain) = (reader.get(&TRUSTED_PEM), reader.get(&CHAIN_PEM));
-    let key = reader.get(&KEY_PEM);
-    let file = |(path, password): (Option<String>, Option<Secret>)| path.map(|path| Store::File { path, password });
+    let files = options::stores(
+        reader,
+        (&TRUSTED, &TRUSTED_PASSWORD),
+        (&IDENTITY, &IDENTITY_PASSWORD),
+        &KEY_PASSWORD,
+    );
+    let (trusted, chain, key) = (reader.get(&TRUSTED_PEM), reader.get(&CHAIN_PEM), reader.get(&KEY_PEM));
     let pem = |certificates: Option<String>, key| certificates.map(|certificates| Store::Pem { certificates, key });
     Tls {
-        trusted: file(trusted).or_else(|| pem(trusted_pem, None)),
-        identity: file(identity).or_else(|| pem(chain, key)),
-        key_password: reader.get(&KEY_PASSWORD),
+        trusted: files.trusted.or_else(|| pem(trusted, None)),
+        identity: files.identity.or_else(|| pem(chain, key)),
+        ..files
     }
 }

@@ -6,7 +6,9 @@ mod apicurio;
 mod confluent;
 mod framing;
 mod link;
+mod linked;
 mod naming;
+mod options;
 mod settings;
 
 use std::fmt;
@@ -17,6 +19,7 @@ pub(crate) use apicurio::{DECLARATIONS as APICURIO, FRAMING as APICURIO_FRAMING,
 pub(crate) use confluent::{DECLARATIONS as CONFLUENT, link as confluent_link};
 pub(crate) use framing::Framing;
 pub(crate) use link::{Described, Link, Slots};
+pub(crate) use linked::Linked;
 pub(crate) use naming::TypeName;
 pub use settings::{Api, Auth, OAuth, Settings, Store, Tls};
 
@@ -140,6 +143,15 @@ pub fn same_bytes(kind: Kind, ours: &str, theirs: &str) -> Result<(), String> {
         // JSON tells its names itself.
         Kind::Json | Kind::KafkaConnect => Ok(()),
         Kind::Protobuf => crate::protobuf::same_bytes(ours, theirs),
+    }
+}
+
+/// A registered schema with the types of other subjects, given by name and text, written out where they are used. Protobuf's imports
+/// stay as they are.
+pub fn with_references(kind: Kind, schema: &str, references: &[(String, String)]) -> String {
+    match kind {
+        Kind::Avro if !references.is_empty() => crate::avro::with_references(schema, references),
+        _ => schema.to_owned(),
     }
 }
 

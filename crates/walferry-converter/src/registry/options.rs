@@ -1,0 +1,81 @@
+//! Options that Confluent's and Apicurio's converters have under different names.
+
+use walferry_config::{Property, Reader, Secret, Support};
+
+use super::{Store, Tls};
+
+const TUNING: &str =
+    "ids are asked for once for each schema and kept, and a registry that does not answer is asked again until it does";
+
+pub(super) const READING: &str = "it concerns reading, and a source only writes";
+
+/// An option that tunes what Java's client remembers and how often it tries.
+pub(super) const fn tuning(name: &'static str, text: &'static str) -> Property<Option<String>> {
+    Property::new(name)
+        .text(text)
+        .support(Support::Accepted { why: TUNING })
+}
+
+/// An option that concerns readers.
+pub(super) const fn reading(name: &'static str, text: &'static str) -> Property<Option<String>> {
+    Property::new(name)
+        .text(text)
+        .support(Support::Accepted { why: READING })
+}
+
+pub(super) const fn trusted(name: &'static str) -> Property<Option<String>> {
+    Property::new(name).text(
+        "File of the certificates that the registry's is checked with: PEM, PKCS#12 or JKS. Without it those of the system count.",
+    )
+}
+
+pub(super) const fn identity(name: &'static str) -> Property<Option<String>> {
+    Property::new(name).text("File of the certificate and key that the client shows: PEM, PKCS#12 or JKS.")
+}
+
+pub(super) const fn store_password(name: &'static str) -> Property<Option<Secret>> {
+    Property::new(name).text("Password of that file.")
+}
+
+pub(super) const fn key_password(name: &'static str) -> Property<Option<Secret>> {
+    Property::new(name).text("Password of the key, where it is another one.")
+}
+
+pub(super) const fn client_secret(name: &'static str) -> Property<Option<Secret>> {
+    Property::new(name).text("Password of that client.")
+}
+
+pub(super) const fn scope(name: &'static str) -> Property<Option<String>> {
+    Property::new(name).text("What the token shall be good for.")
+}
+
+pub(super) const fn request_header(name: &'static str) -> Property<Secret> {
+    Property::new(name).text("A header of each request to the registry.")
+}
+
+/// The headers of each request.
+pub(super) fn headers(reader: &mut Reader<'_>, header: &Property<Secret>) -> Vec<(String, Secret)> {
+    let found = reader.matching(header).into_iter();
+    found
+        .filter_map(|(parts, value)| Some(((*parts.first()?).to_owned(), value)))
+        .collect()
+}
+
+/// Certificates, which lie in files.
+pub(super) fn stores(
+    reader: &mut Reader<'_>,
+    trusted: (&Property<Option<String>>, &Property<Option<Secret>>),
+    identity: (&Property<Option<String>>, &Property<Option<Secret>>),
+    key_password: &Property<Option<Secret>>,
+) -> Tls {
+    let mut store = |(path, password): (&Property<Option<String>>, &Property<Option<Secret>>)| {
+        let (path, password) = (reader.get(path), reader.get(password));
+        path.map(|path| Store::File { path, password })
+    };
+    let (trusted, identity) = (store(trusted), store(identity));
+    Tls {
+        trusted,
+        identity,
+        key_password: reader.get(key_password),
+    }
+}
