@@ -56,7 +56,7 @@ struct Pending {
 
 impl Client {
     /// A client; its thread begins at once and ends with the client.
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings, longest_pause: Option<Duration>) -> Self {
         let (requests, receiver) = mpsc::channel();
         let shared = Arc::new(Shared::default());
         let asker = Asker {
@@ -65,6 +65,7 @@ impl Client {
             http: None,
             pending: VecDeque::new(),
             failing: false,
+            longest_pause: longest_pause.unwrap_or(LONGEST_PAUSE).max(FIRST_PAUSE),
             look: Instant::now() + LOOK,
         };
         let started = thread::Builder::new()
@@ -133,6 +134,8 @@ struct Asker {
     pending: VecDeque<Pending>,
     /// The last thing that was asked got no answer.
     failing: bool,
+    /// Before one request is tried again.
+    longest_pause: Duration,
     /// When it is looked next whether the registry still has what it had.
     look: Instant,
 }
@@ -178,7 +181,7 @@ impl Asker {
                 self.on_trouble(&trouble);
                 pending.wait.set_trouble(trouble);
                 pending.next = Instant::now() + pending.pause;
-                pending.pause = (pending.pause * 2).min(LONGEST_PAUSE);
+                pending.pause = (pending.pause * 2).min(self.longest_pause);
                 self.pending.push_back(pending);
             }
         }

@@ -7,7 +7,10 @@ mod api;
 mod client;
 mod http;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use walferry_converter::registry::{Registry, Settings};
 
@@ -17,18 +20,27 @@ pub use client::Client;
 #[derive(Debug, Clone, Default)]
 pub struct Registries {
     clients: Arc<Mutex<Clients>>,
+    longest_pause: Option<Duration>,
 }
 
 type Clients = Vec<(Settings, Arc<Client>)>;
 
 impl Registries {
+    /// With this as the longest pause before a registry that did not answer is asked again (`errors.retry.delay.max.ms`).
+    pub fn pausing_at_most(longest_pause: Option<Duration>) -> Self {
+        Self {
+            longest_pause,
+            ..Self::default()
+        }
+    }
+
     /// The client of a registry. It lives as long as the process, so that what it knows outlasts a lost connection to Postgres.
     pub fn of(&self, settings: &Settings) -> Arc<dyn Registry> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, client)) = clients.iter().find(|(known, _)| known == settings) {
             return client.clone();
         }
-        let client = Arc::new(Client::new(settings.clone()));
+        let client = Arc::new(Client::new(settings.clone(), self.longest_pause));
         clients.push((settings.clone(), client.clone()));
         client
     }
