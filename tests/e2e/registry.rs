@@ -394,6 +394,53 @@ fn registered_as(registry: &Registry, outbox: &Outbox, record: &walferry_testkit
 }
 
 #[test]
+fn errors_retry_timeout_ends_the_wait_for_the_registry() {
+    let (world, mut registry) = (world::shared(), Registry::start());
+    let (stops, goes_on) = (
+        Outbox::new(&world, "avro_gives_up"),
+        Outbox::new(&world, "avro_tolerates"),
+    );
+    let options = confluent(&registry);
+    let options: Vec<(&str, &str)> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let begin = |outbox: &Outbox, more: &[(&str, &str)]| {
+        outbox.database.sql().run("create table t (id int primary key)");
+        let mut config = config(outbox, &options);
+        config.extend(more.iter().map(|(name, value)| ((*name).to_owned(), json!(value))));
+        let walferry = outbox.start_with(config);
+        outbox.database.sql().run("insert into t values (1)");
+        one_row(outbox, &world, "t");
+        walferry
+    };
+    let mut stopping = begin(&stops, &[("errors.retry.timeout", "400")]);
+    let mut tolerant = begin(
+        &goes_on,
+        &[
+            ("errors.retry.timeout", "0"),
+            ("errors.tolerance", "all"),
+            ("errors.log.enable", "false"),
+        ],
+    );
+    registry.stop();
+    for outbox in [&stops, &goes_on] {
+        // The schemas of `t` are known, those of `u` are not.
+        let sql = outbox.database.sql();
+        sql.run("create table u (id int primary key); begin; insert into t values (2); insert into u values (1); insert into t values (3); commit");
+    }
+    assert_eq!(stopping.wait(), Some(3), "{}", stopping.output());
+    let output = stopping.output();
+    assert!(output.contains("did not come within errors.retry.timeout=400"), "{output}");
+    assert!(output.contains("does not answer"), "the reason is told: {output}");
+
+    world.kafka.wait_for_records(&topic(&goes_on, "t"), 3);
+    wait_for("the record to be counted", || {
+        let metrics = tolerant.get("/metrics")?.body;
+        metrics.contains("walferry_records_set_aside_total{connector=\"avro_tolerates\"} 1").then_some(())
+    });
+    assert_eq!(tolerant.terminate(), Some(0), "{}", tolerant.output());
+    assert!(!tolerant.output().contains("record set aside"), "{}", tolerant.output());
+}
+
+#[test]
 fn an_incompatible_schema_stops_the_connector_with_the_registrys_words() {
     let (world, registry) = (world::shared(), Registry::start());
     let outbox = Outbox::new(&world, "avro_incompatible");

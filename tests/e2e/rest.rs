@@ -308,3 +308,56 @@ fn a_password_opens_what_its_user_may() {
     }
     assert!(!walferry.output().contains("s3cret"), "{}", walferry.output());
 }
+
+/// A config provider may hang: a file on a server that is gone, or an API server of Kubernetes that does not answer. A FIFO that nobody
+/// writes hangs in the same way.
+#[test]
+fn a_config_provider_that_hangs_holds_up_only_its_own_connector() {
+    let world = world::shared();
+    let (good, hanging) = (Outbox::new(&world, "rest_good"), Outbox::new(&world, "rest_hanging"));
+    let fifo = walferry_testkit::servers::folder("fifo").join("secrets.properties");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.is_ok_and(|status| status.success()), "mkfifo");
+    let mut walferry = worker(&world, "rest_hangs", &[]);
+    let api = rest::Surroundings {
+        rest: walferry.port(),
+        port: 0,
+        database: String::new(),
+    };
+    let reference = format!("${{file:{}:password}}", fifo.display());
+    let body = json!({ "name": "hanging", "config": hanging.config_with([("database.password", reference.as_str())]) });
+    let asks = std::thread::spawn(move || {
+        api.ask(&rest::Request {
+            ask: "POST /connectors".into(),
+            until: None,
+            headers: std::collections::BTreeMap::new(),
+            body: Some(body.to_string()),
+            compare: Compare::All,
+        })
+    });
+    let answer = walferry
+        .send("PUT", "/connectors/good/config", &Value::Object(good.config()))
+        .expect("an answer");
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    good.wait_until_streaming(&mut walferry);
+    good.insert("k", 1, 2);
+    world.kafka.wait_for_records(&good.topic("order"), 2);
+    assert!(!asks.is_finished(), "nobody has written the password yet");
+    // It is read when the configuration is checked, when the connector is shown first, and for its run.
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (stopped, written) = (stop.clone(), fifo.clone());
+    let writer = std::thread::spawn(move || {
+        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+            // Whoever reads may be gone before everything is written.
+            let _ = std::fs::write(&written, "password=secret\n");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    });
+    assert_eq!(asks.join().expect("an answer").status, 201);
+    hanging.wait_until_streaming(&mut walferry);
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    // The writer waits for a reader.
+    let _ = std::fs::read_to_string(&fifo);
+    writer.join().unwrap();
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}

@@ -255,8 +255,9 @@ pub(crate) fn scalar(value: &RawValue) -> Option<String> {
     }
 }
 
-/// The members of an object in their order, with repetitions.
-pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
+/// The members of a JSON object in their order, with repetitions.
+#[derive(Debug)]
+pub struct Members<'a>(pub Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

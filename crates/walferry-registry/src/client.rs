@@ -59,8 +59,9 @@ struct Pending {
 impl Client {
     /// A client; its thread begins at once and ends with the client.
     ///
-    /// Every `period` it checks that the registry still has the schemas that it had.
-    pub(crate) fn new(settings: Settings, period: Duration) -> Self {
+    /// Every `period` it checks that the registry still has the schemas that it had. `longest_pause` limits the pauses before one
+    /// request is tried again.
+    pub(crate) fn new(settings: Settings, period: Duration, longest_pause: Option<Duration>) -> Self {
         let (requests, receiver) = mpsc::channel();
         let shared = Arc::new(Shared::default());
         let asker = Asker {
@@ -69,6 +70,7 @@ impl Client {
             http: None,
             pending: VecDeque::new(),
             failing: false,
+            longest_pause: longest_pause.unwrap_or(LONGEST_PAUSE).max(FIRST_PAUSE),
             period,
             look: Instant::now() + period,
             turn: 0,
@@ -139,6 +141,8 @@ struct Asker {
     pending: VecDeque<Pending>,
     /// The last thing that was asked got no answer.
     failing: bool,
+    /// Before one request is tried again.
+    longest_pause: Duration,
     /// How often the client checks that the registry still has its schemas.
     period: Duration,
     /// When it checks next.
@@ -203,7 +207,7 @@ impl Asker {
         self.on_trouble(&trouble);
         pending.wait.set_trouble(trouble);
         pending.next = Instant::now() + pending.pause;
-        pending.pause = (pending.pause * 2).min(LONGEST_PAUSE);
+        pending.pause = (pending.pause * 2).min(self.longest_pause);
         self.pending.push_back(pending);
     }
 

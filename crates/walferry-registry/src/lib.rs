@@ -7,8 +7,10 @@ mod api;
 mod client;
 mod http;
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use walferry_converter::registry::{Registry, Settings};
 
@@ -19,6 +21,7 @@ pub use client::Client;
 pub struct Registries {
     clients: Arc<Mutex<Clients>>,
     period: Duration,
+    longest_pause: Option<Duration>,
 }
 
 type Clients = Vec<(Settings, Arc<Client>)>;
@@ -35,6 +38,15 @@ impl Registries {
         Self {
             clients: Arc::default(),
             period,
+            longest_pause: None,
+        }
+    }
+
+    /// With this as the longest pause before a registry that did not answer is asked again (`errors.retry.delay.max.ms`).
+    pub fn pausing_at_most(longest_pause: Option<Duration>) -> Self {
+        Self {
+            longest_pause,
+            ..Self::default()
         }
     }
 
@@ -44,7 +56,7 @@ impl Registries {
         if let Some((_, client)) = clients.iter().find(|(known, _)| known == settings) {
             return client.clone();
         }
-        let client = Arc::new(Client::new(settings.clone(), self.period));
+        let client = Arc::new(Client::new(settings.clone(), self.period, self.longest_pause));
         clients.push((settings.clone(), client.clone()));
         client
     }

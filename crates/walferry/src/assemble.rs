@@ -125,7 +125,7 @@ pub(crate) fn connector(
             config,
             &status,
             folder,
-            Some(Registries::default()),
+            Some(Registries::pausing_at_most(config.errors.retry_delay_max)),
             from_postgres(config),
         ),
         status,
@@ -228,6 +228,8 @@ pub(crate) fn pipelines(
         all: config.errors.tolerance == OnError::All,
         changes: config.events.on_processing_failure,
         dead_letters: config.errors.dead_letter_topic.as_ref().map(ToString::to_string),
+        retry_timeout: config.errors.retry_timeout,
+        quiet: !config.errors.log,
     };
     let (plugins, heartbeat) = (config.plugins.clone(), config.heartbeat.interval);
     let has_post_processors = !config.post_processors.is_empty();

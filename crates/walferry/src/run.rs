@@ -63,6 +63,8 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
         data_dir,
     };
     let served = LocalSet::new().block_on(&runtime, process.run(configuration));
+    // A read that hangs, say of a file that a config provider names, must not hold up the end.
+    runtime.shutdown_background();
     bars.clear();
     served
 }

@@ -1,12 +1,8 @@
 //! Bodies of requests, read as Connect reads them: malformed ones are its errors of code 500.
 
-use std::fmt;
-
-use serde::{
-    Deserialize,
-    de::{Deserializer, MapAccess, Visitor},
-};
+use serde::Deserialize;
 use serde_json::{Value as Json, value::RawValue};
+use walferry_config::Members;
 use walferry_engine::Target;
 
 use crate::herder::Refused;
@@ -208,31 +204,6 @@ fn null(called: &str, variable: &str) -> Refused {
 fn is_null(body: &[u8]) -> bool {
     let body = body.trim_ascii();
     body.is_empty() || body == b"null"
-}
-
-/// The members of an object in their order, with repetitions.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-        impl<'de> Visitor<'de> for Object {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(Object)
-    }
 }
 
 #[cfg(test)]

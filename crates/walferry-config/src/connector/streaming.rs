@@ -39,6 +39,12 @@ pub struct ErrorSection {
     pub dead_letter_topic: Option<TopicPart>,
     /// `errors.deadletterqueue.topic.replication.factor`; `None` takes the broker's default.
     pub dead_letter_replication_factor: Option<i32>,
+    /// `errors.retry.timeout`: how long a record waits for the schema registry; `None` waits as long as it takes.
+    pub retry_timeout: Option<Duration>,
+    /// `errors.retry.delay.max.ms`: the longest pause before the registry is asked again; `None` if it is not set.
+    pub retry_delay_max: Option<Duration>,
+    /// `errors.log.enable`: whether each record that is set aside is logged.
+    pub log: bool,
     /// `errors.log.include.messages`: keys of records are shown outside of the log, too.
     pub show_keys: bool,
 }
@@ -163,14 +169,16 @@ properties! {
     const DEAD_LETTER_REPLICATION: Property<Option<i32>> = Property::new("errors.deadletterqueue.topic.replication.factor")
         .text("Replication factor of the dead-letter topic, if Walferry creates it. By default, or with -1, it is the broker's default.");
     const RETRY_TIMEOUT: Property<i64> = Property::new("errors.retry.timeout").default("0")
-        .text("How long Connect retries a failed operation.")
-        .support(Support::Accepted { why: "transforms and converters have no temporary failures, and sending is retried without a limit" });
+        .text("How long a record may wait for a schema registry that does not answer, in milliseconds. After that time the connector \
+               fails, or the record is set aside with `errors.tolerance=all`. With -1 it waits without a limit. If the property is not \
+               set, Walferry also waits without a limit, while Connect fails at once. Transforms and converters have no other temporary \
+               failures, and sending to Kafka is always retried.");
     const RETRY_DELAY: Property<i64> = Property::new("errors.retry.delay.max.ms").default("60000")
-        .text("Maximum pause between these retries.")
-        .support(Support::Accepted { why: "it has a meaning only with errors.retry.timeout" });
+        .text("Maximum pause before the schema registry is asked again. The pauses start at 200 ms and double. If it is not set, the \
+               maximum is 10 s.");
     const LOG: Property<bool> = Property::new("errors.log.enable").default("false")
-        .text("Whether Connect logs each failure.")
-        .support(Support::Accepted { why: "Walferry always logs each failure once" });
+        .text("With `false`, records on which a transform or converter fails and that are set aside are counted but not logged. If it is \
+               not set, or `true`, each of them is logged once. Connect logs them only with `true`.");
     const LOG_MESSAGES: Property<bool> = Property::new("errors.log.include.messages").default("false")
         .text("Whether the status page, `/ready` and the REST API show the key of a record that cannot be delivered. The log always \
                contains its first 200 bytes. Unlike Connect, Walferry never shows the values of rows.");
@@ -250,6 +258,19 @@ fn errors(reader: &mut Reader<'_>) -> ErrorSection {
         tolerance: reader.get(&TOLERANCE),
         dead_letter_topic: reader.get(&DEAD_LETTER),
         dead_letter_replication_factor: reader.get(&DEAD_LETTER_REPLICATION).filter(|factor| *factor > 0),
+        retry_timeout: retry_timeout(reader),
+        retry_delay_max: is_set_to(reader, &RETRY_DELAY).map(|ms| Duration::from_millis(ms.max(0).unsigned_abs())),
+        log: reader.get(&LOG) || !reader.is_set(&LOG),
         show_keys: reader.get(&LOG_MESSAGES),
     }
+}
+
+fn is_set_to(reader: &mut Reader<'_>, property: &Property<i64>) -> Option<i64> {
+    let value = reader.get(property);
+    reader.is_set(property).then_some(value)
+}
+
+fn retry_timeout(reader: &mut Reader<'_>) -> Option<Duration> {
+    let ms = is_set_to(reader, &RETRY_TIMEOUT)?;
+    u64::try_from(ms).ok().map(Duration::from_millis)
 }

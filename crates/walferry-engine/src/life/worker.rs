@@ -147,8 +147,11 @@ impl<K: Sink> Work<K> {
             }
             match self.pipeline.finish(batch)? {
                 None => break true,
-                Some(wait) if !self.wait(&wait) => break false,
-                Some(_) => {}
+                Some(wait) => match self.wait(&wait) {
+                    Waited::ForIt => {}
+                    Waited::TooLong => self.pipeline.give_up(&wait, batch)?,
+                    Waited::InVain => break false,
+                },
             }
         };
         if self.status.awaited().is_some() {
@@ -158,17 +161,23 @@ impl<K: Sink> Work<K> {
         Ok(goes_on)
     }
 
-    /// Returns whether the pipeline shall go on.
-    fn wait(&mut self, wait: &Wait) -> bool {
+    fn wait(&mut self, wait: &Wait) -> Waited {
         let progress = &self.progress;
         self.sink.before_waiting(&mut || wait.is_over() || progress.is_over());
         let begun = Instant::now();
-        while !wait.wait_for(LOOK) {
+        let is_of_registry = matches!(wait.need(), Need::SchemaId { .. });
+        let limit = self.pipeline.retry_timeout().filter(|_| is_of_registry);
+        let look = limit.map_or(LOOK, |limit| LOOK.min(limit.max(LEAST_LOOK)));
+        while !wait.wait_for(look) {
             if progress.is_over() {
-                return false;
+                return Waited::InVain;
+            }
+            let trouble = wait.trouble();
+            if trouble.is_some() && limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                return Waited::TooLong;
             }
             // A round trip is no news.
-            if wait.trouble().is_none() && begun.elapsed() < NEWS {
+            if trouble.is_none() && begun.elapsed() < NEWS {
                 continue;
             }
             let failure = awaited(wait);
@@ -178,7 +187,7 @@ impl<K: Sink> Work<K> {
             }
             self.status.set_awaited(Some(failure));
         }
-        true
+        Waited::ForIt
     }
 
     /// Gives the batch to the producer when there is room. Returns whether the pipeline shall go on.
@@ -197,8 +206,20 @@ impl<K: Sink> Work<K> {
 /// How often it is looked whether waiting is over for another reason, and what is in the way.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// The same, at least, where `errors.retry.timeout` is shorter.
+const LEAST_LOOK: Duration = Duration::from_millis(10);
 /// A wait that lasts so long is told though nothing is known to be in the way.
 const NEWS: Duration = Duration::from_secs(3);
+
+/// How a wait has ended.
+enum Waited {
+    /// What was needed has come, or never will: the record is tried again.
+    ForIt,
+    /// It takes longer than `errors.retry.timeout`.
+    TooLong,
+    /// The session ends.
+    InVain,
+}
 
 /// What is told while a record waits.
 fn awaited(wait: &Wait) -> Failure {

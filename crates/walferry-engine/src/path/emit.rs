@@ -1,6 +1,6 @@
 //! The second half of a row's path: record → transforms → converters → batch.
 
-use std::{borrow::Cow, ops::Range, sync::Arc};
+use std::{borrow::Cow, ops::Range, sync::Arc, time::Duration};
 
 use walferry_diagnosis::{Diagnosis, Kind};
 
@@ -8,7 +8,7 @@ use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
 use walferry_event::reselect::{Answer, Lookup, RowReader};
 use walferry_pgoutput::Lsn;
-use walferry_record::{Record, Wait};
+use walferry_record::{Need, Record, Wait};
 use walferry_transform::{Chain, Outcome, Waiting};
 
 use crate::{
@@ -44,6 +44,33 @@ pub struct Tolerance {
     pub changes: FailureHandling,
     /// `errors.deadletterqueue.topic.name`.
     pub dead_letters: Option<String>,
+    /// `errors.retry.timeout`: how long a record waits for the schema registry; `None` waits as long as it takes.
+    pub retry_timeout: Option<Duration>,
+    /// `errors.log.enable=false`: what is set aside is counted and not logged.
+    pub quiet: bool,
+}
+
+impl Tolerance {
+    /// How a record is set aside, if it is.
+    fn aside(&self) -> Option<Log> {
+        let log = if self.quiet { Log::Detail } else { Log::Failure };
+        self.all.then_some(log)
+    }
+}
+
+/// A record has waited for as long as `errors.retry.timeout` lets it.
+fn gave_up(wait: &Wait, limit: Duration) -> Diagnosis {
+    let trouble = wait.trouble();
+    let why = trouble.as_ref().map_or_else(String::new, |trouble| format!(": {}", trouble.sentence()));
+    let what = format!(
+        "{} did not come within errors.retry.timeout={}{why}",
+        wait.need(),
+        limit.as_millis()
+    );
+    let hint = trouble
+        .and_then(|trouble| trouble.hint)
+        .unwrap_or_else(|| "set `errors.retry.timeout=-1` to wait as long as it takes".into());
+    Diagnosis::error(Kind::SchemaRegistry, what).with_hint(hint)
 }
 
 /// Where records go on, from the stream's changes, a snapshot's rows and heartbeats alike.
@@ -294,6 +321,34 @@ impl Emit {
         Ok(None)
     }
 
+    /// How long a record waits for the schema registry, if not for as long as it takes.
+    pub(crate) fn retry_timeout(&self) -> Option<Duration> {
+        self.tolerance.retry_timeout
+    }
+
+    /// The first record that waits has waited for as long as it may.
+    pub(crate) fn give_up(&mut self, wait: &Wait, out: &mut Batch) -> Result<(), Failure> {
+        let Some(Held { place, .. }) = out.take_held() else {
+            return Ok(());
+        };
+        let from = Provenance {
+            table: &place.table,
+            position: place.position,
+            message: place.message,
+        };
+        let failed = Failed {
+            stage: match wait.need() {
+                Need::SchemaId { subject } if subject.ends_with("-key") => "KEY_CONVERTER",
+                _ => "VALUE_CONVERTER",
+            },
+            told: gave_up(wait, self.tolerance.retry_timeout.unwrap_or_default()),
+        };
+        let mark = out.mark();
+        let parts = self.on_failed(failed, mark, from, out)?;
+        out.fill(&place, mark, parts);
+        Ok(())
+    }
+
     /// It is the turn of this record: what was too large to be read with others is read now.
     fn ask_for_large(&self, held: &mut Held) {
         let Some(reader) = &self.rows else { return };
@@ -344,7 +399,7 @@ impl Emit {
         out: &mut Batch,
     ) -> Result<Option<Parts>, Failure> {
         out.back_to(mark);
-        let aside = self.tolerance.all.then_some(Log::Failure);
+        let aside = self.tolerance.aside();
         self.set_aside(failed, aside, from, out)
     }
 
@@ -373,7 +428,7 @@ impl Emit {
         out: &mut Batch,
     ) -> Result<Option<Parts>, Failure> {
         let aside = match self.tolerance.changes {
-            FailureHandling::Fail => self.tolerance.all.then_some(Log::Failure),
+            FailureHandling::Fail => self.tolerance.aside(),
             FailureHandling::Warn => Some(Log::Failure),
             FailureHandling::Skip => Some(Log::Detail),
         };

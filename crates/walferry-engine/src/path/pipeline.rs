@@ -261,6 +261,19 @@ impl Pipeline {
         self.emit.finish(out)
     }
 
+    /// How long a record may wait for the schema registry (`errors.retry.timeout`); `None` is as long as it takes.
+    pub fn retry_timeout(&self) -> Option<Duration> {
+        self.emit.retry_timeout()
+    }
+
+    /// The first record of a batch that waits has waited for too long: it is set aside, if that is allowed.
+    ///
+    /// # Errors
+    /// The connector has to stop.
+    pub fn give_up(&mut self, wait: &Wait, out: &mut Batch) -> Result<(), Failure> {
+        self.emit.give_up(wait, out)
+    }
+
     fn beat(&mut self, now_ns: i64, force: bool, out: &mut Batch) -> Result<(), Failure> {
         match &mut self.heartbeats {
             Some(heartbeats) => heartbeats.beat(now_ns, force, &mut self.emit, out),

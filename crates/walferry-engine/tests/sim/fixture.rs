@@ -43,6 +43,8 @@ pub(crate) fn pipeline_of(connector: &Connector, after: &StoredOffset) -> Pipeli
         all: connector.errors.tolerance == OnError::All,
         changes: connector.events.on_processing_failure,
         dead_letters: connector.errors.dead_letter_topic.as_ref().map(ToString::to_string),
+        retry_timeout: connector.errors.retry_timeout,
+        quiet: !connector.errors.log,
     };
     let pipeline = Pipeline::new(events, chain.unwrap_or_default(), converters, tolerance, after);
     match connector.streaming.max_tables {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::{
     sync::watch,
-    task::{JoinHandle, spawn_local},
+    task::{JoinHandle, spawn_blocking, spawn_local},
 };
 use tracing::{Instrument, error_span};
 use walferry_engine::{
@@ -29,7 +29,10 @@ pub(super) async fn keep(herd: Herd, name: String, mut told: watch::Receiver<Opt
             // What came after it is told, too.
             Some(version) => {
                 let current = herd.find(&name).filter(|connector| connector.version == version);
-                current.map(|connector| start(&herd, &name, &connector))
+                match current {
+                    Some(connector) => start(&herd, &name, &connector).await,
+                    None => None,
+                }
             }
             None => None,
         };
@@ -46,10 +49,15 @@ pub(super) async fn keep(herd: Herd, name: String, mut told: watch::Receiver<Opt
     }
 }
 
-/// Begins the runs of a connector. Returns what goes on beside them.
-fn start(herd: &Herd, name: &str, connector: &Connector) -> Vec<JoinHandle<()>> {
+/// Begins the runs of a connector. Returns what goes on beside them; `None` if the connector was changed or removed meanwhile.
+async fn start(herd: &Herd, name: &str, connector: &Connector) -> Option<Vec<JoinHandle<()>>> {
     let load = loader(herd, name, connector);
-    let loaded = load().ok();
+    let first = load.clone();
+    // A config provider may wait for a file or for Kubernetes, and must not hold up the other connectors. If this look panics, the
+    // first run does too, and the supervisor reports it.
+    let loaded = spawn_blocking(move || first()).await.ok().and_then(Result::ok);
+    // What is wanted of it may have changed meanwhile. From here on nothing waits until the supervisor knows the connector.
+    let target = herd.find(name).filter(|now| now.version == connector.version)?.target;
     let raw_prefix = connector
         .configuration
         .iter()
@@ -83,11 +91,11 @@ fn start(herd: &Herd, name: &str, connector: &Connector) -> Vec<JoinHandle<()>> 
         tell: Tell::AtOnce,
     };
     // It reads nothing before it is resumed.
-    if connector.target == Target::Paused {
+    if target == Target::Paused {
         status.set_phase(Phase::Paused);
     }
-    herd.supervisor().add_as(status, run.body(), connector.target);
-    beside
+    herd.supervisor().add_as(status, run.body(), target);
+    Some(beside)
 }
 
 /// Makes what a run begins with. References such as `${file:…}` of a connector of the book are resolved anew for each run, as in Connect.

@@ -21,15 +21,18 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 impl Herd {
     /// Whose offset it is.
-    fn partition(&self, name: &str) -> Result<SourcePartition, Refused> {
+    async fn partition(&self, name: &str) -> Result<SourcePartition, Refused> {
         let connector = self.find(name).ok_or_else(|| Refused::not_found(name))?;
-        let loaded = match &connector.origin {
-            super::Origin::File(_, loaded) => Ok(loaded.as_ref().clone()),
-            super::Origin::Book => keeper::load(&self.0, name, &connector.configuration),
-        };
-        Ok(assemble::partition(
-            &loaded.map_err(|failure| refusal(&failure))?.connector,
-        ))
+        if let super::Origin::File(_, loaded) = &connector.origin {
+            return Ok(assemble::partition(&loaded.connector));
+        }
+        let (herd, name) = (self.clone(), name.to_owned());
+        blocking(move || {
+            let loaded = keeper::load(&herd.0, &name, &connector.configuration);
+            let loaded = loaded.map_err(|failure| refusal(&failure))?;
+            Ok(assemble::partition(&loaded.connector))
+        })
+        .await
     }
 
     pub(super) async fn show_offsets(&self, name: &str) -> Result<Json, Refused> {
@@ -37,7 +40,7 @@ impl Herd {
             let name = name.to_owned();
             return blocking(move || show_topic(&log, &name)).await;
         }
-        let (partition, data_dir) = (self.partition(name)?, self.0.offsets.data_dir.clone());
+        let (partition, data_dir) = (self.partition(name).await?, self.0.offsets.data_dir.clone());
         blocking(move || {
             let stored = FileStore::peek(&data_dir, &partition);
             let stored = stored.map_err(|error| refusal(&error.for_good()))?;
@@ -48,7 +51,7 @@ impl Herd {
 
     /// Writes or removes the offset, once the connector has ended.
     pub(super) async fn write_offsets(&self, name: &str, offsets: Option<Json>) -> Result<(), Refused> {
-        let (partition, data_dir) = (self.partition(name)?, self.0.offsets.data_dir.clone());
+        let (partition, data_dir) = (self.partition(name).await?, self.0.offsets.data_dir.clone());
         let topic = self.0.offsets.topic.clone();
         let begun = Instant::now();
         while self.supervisor().runs(name) {
@@ -155,7 +158,7 @@ fn write(data_dir: &std::path::Path, partition: SourcePartition, offsets: Option
     }
 }
 
-/// A disk may take its time.
+/// A disk or a config provider may take its time.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refused> + Send + 'static) -> Result<T, Refused> {
     let done = spawn_blocking(work).await;
     done.unwrap_or_else(|error| {

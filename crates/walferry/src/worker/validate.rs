@@ -1,5 +1,6 @@
 //! What is wrong with a configuration, in the words of Kafka Connect and Debezium where they have words for it.
 
+use tokio::task::spawn_blocking;
 use walferry_admin::herder::Validation;
 use walferry_config::{CONNECTOR_GROUPS, Sanitizer};
 use walferry_diagnosis::Diagnosis;
@@ -29,8 +30,17 @@ impl Herd {
         let name = get("name").unwrap_or_default();
         // Whoever only asks what is wrong need not have a name yet.
         let shown_name = if get("name").is_none() { "unnamed" } else { name };
-        let (connector, findings) = load_configuration(shown_name, &configuration, &self.0.worker);
         let mut validation = Validation::default();
+        let (herd, name_of_all, all) = (self.clone(), shown_name.to_owned(), configuration.clone());
+        // A config provider may wait for a file or for Kubernetes, and must not hold up the other requests.
+        let loaded = spawn_blocking(move || load_configuration(&name_of_all, &all, &herd.0.worker)).await;
+        let (connector, findings) = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                validation.unresolved = Some(format!("the configuration could not be read: {error}"));
+                return validation;
+            }
+        };
         if let Some(unresolved) = findings
             .problems()
             .find(|problem| problem.text.starts_with("cannot resolve"))
