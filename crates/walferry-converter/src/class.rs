@@ -1,4 +1,4 @@
-//! Converters by the class names of a configuration.
+//! The table of converters. A new one is a file and a row here.
 
 use walferry_config::{Findings, Group, Options, Reader, ValueError, shown_class};
 
@@ -11,258 +11,325 @@ use crate::{
     string,
 };
 
-/// The options of all converters, for the reference page. They stand behind `key.converter.`, `value.converter.` or
-/// `header.converter.`.
-pub const GROUPS: &[Group] = &[
-    Group {
-        title: "JsonConverter",
-        text: "Writes JSON, with the schema in front of every value or without.",
-        prefix: "value.converter.",
-        declarations: json::DECLARATIONS,
-    },
-    Group {
-        title: "StringConverter",
-        text: "Writes the text of a value, which is what an outbox with JSON or text payloads is mostly used with.",
-        prefix: "value.converter.",
-        declarations: string::DECLARATIONS,
-    },
-    Group {
-        title: "BinaryDataConverter",
-        text: "Writes bytes as they are and hands everything else to another converter.",
-        prefix: "value.converter.",
-        declarations: raw::DECLARATIONS,
-    },
-    Group {
-        title: "AvroConverter",
-        text: "Writes Avro and registers its schemas, for Confluent's and for Apicurio's converter. What belongs to one of them alone is in \
-               the sections below.",
-        prefix: "value.converter.",
-        declarations: avro::DECLARATIONS,
-    },
-    Group {
-        title: "JsonSchemaConverter",
-        text: "Writes JSON and registers a JSON Schema. How the registry is reached is told by the same options as with AvroConverter.",
-        prefix: "value.converter.",
-        declarations: json_schema::DECLARATIONS,
-    },
-    Group {
-        title: "ProtobufConverter",
-        text: "Writes Protocol Buffers and registers their schema. How the registry is reached is told by the same options as with \
-               AvroConverter.",
-        prefix: "value.converter.",
-        declarations: protobuf::DECLARATIONS,
-    },
-    Group {
-        title: "ExtJsonConverter",
-        text: "Writes JSON that carries the id of its schema, which is that of JsonConverter. How the registry is reached is told by the same \
-               options as with Apicurio's AvroConverter.",
-        prefix: "value.converter.",
-        declarations: ext_json::DECLARATIONS,
-    },
-    Group {
-        title: REGISTRY_OF_CONFLUENT,
-        text: "How `io.confluent.connect.…` converters (AvroConverter, JsonSchemaConverter, ProtobufConverter) reach the schema registry, and what it is asked.",
-        prefix: "value.converter.",
-        declarations: registry::CONFLUENT,
-    },
-    Group {
-        title: REGISTRY_OF_APICURIO,
-        text: "How `io.apicurio.registry.utils.converter.…` (AvroConverter, ExtJsonConverter) reach the registry, and what it is asked.",
-        prefix: "value.converter.",
-        declarations: registry::APICURIO,
-    },
-    Group {
-        title: "CloudEventsConverter",
-        text: "Writes a change event as a CloudEvent, in JSON.",
-        prefix: "value.converter.",
-        declarations: cloud_events::DECLARATIONS,
-    },
-];
-
-const REGISTRY_OF_CONFLUENT: &str = "Confluent's converters";
-const REGISTRY_OF_APICURIO: &str = "Apicurio's converters";
-
-#[derive(Debug, Clone, Copy)]
-enum Class {
-    Json,
-    String,
-    ByteArray,
-    BinaryData(Buffers),
-    Boolean,
-    Number(NumberConverter),
-    SimpleHeader,
-    CloudEvents,
-    Avro(avro::Family),
-    JsonSchema,
-    Protobuf,
-    ExtJson,
-    /// Known, and refused by name.
-    Planned,
+/// One row of the table: all that the rest of the program knows of a converter.
+struct Row {
+    /// The full name of the class.
+    class: &'static str,
+    writes: Writes,
+    /// The section of the reference page that is about this class alone.
+    options: Option<&'static Group>,
+    /// Reads the options and builds the converter. There is one unless a finding is a problem.
+    build: fn(Role, &Options) -> Built,
 }
 
-impl Class {
-    /// Whether it can be a `header.converter`. What waits for a registry cannot.
-    const fn writes_headers(self) -> bool {
-        !matches!(
-            self,
-            Self::CloudEvents | Self::Avro(_) | Self::JsonSchema | Self::Protobuf | Self::ExtJson
-        )
+type Built = (Option<Box<dyn Converter>>, Findings);
+
+/// Which parts of a record a converter can write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writes {
+    Everything,
+    /// What waits for a registry cannot write headers.
+    KeysAndValues,
+    Headers,
+}
+
+impl Writes {
+    fn can_be(self, role: Role) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::KeysAndValues => role != Role::Header,
+            Self::Headers => role == Role::Header,
+        }
     }
 }
 
+/// Where simple names are ambiguous, the first is meant.
+const CONVERTERS: &[Row] = &[
+    Row {
+        class: "org.apache.kafka.connect.json.JsonConverter",
+        writes: Writes::Everything,
+        options: Some(&JSON),
+        build: |_, options| boxed(JsonConverter::from_options(options)),
+    },
+    Row {
+        class: "org.apache.kafka.connect.storage.StringConverter",
+        writes: Writes::Everything,
+        options: Some(&STRING),
+        build: |_, options| boxed(StringConverter::from_options(options)),
+    },
+    Row {
+        class: "org.apache.kafka.connect.converters.ByteArrayConverter",
+        writes: Writes::Everything,
+        options: None,
+        build: |_, options| without_options(ByteArrayConverter, options),
+    },
+    Row {
+        class: "io.debezium.converters.BinaryDataConverter",
+        writes: Writes::Everything,
+        options: Some(&BINARY_DATA),
+        build: |role, options| boxed(BinaryDataConverter::from_options(Buffers::Raw, role, options)),
+    },
+    // Its former name, gone from Debezium 3.6.3.
+    Row {
+        class: BYTE_BUFFER,
+        writes: Writes::Everything,
+        options: Some(&BINARY_DATA),
+        build: byte_buffer,
+    },
+    Row {
+        class: "io.debezium.converters.ByteArrayConverter",
+        writes: Writes::Everything,
+        options: Some(&BINARY_DATA),
+        build: |role, options| boxed(BinaryDataConverter::from_options(Buffers::Delegated, role, options)),
+    },
+    Row {
+        class: "org.apache.kafka.connect.converters.BooleanConverter",
+        writes: Writes::Everything,
+        options: None,
+        build: |_, options| without_options(BooleanConverter, options),
+    },
+    Row {
+        class: "org.apache.kafka.connect.converters.ShortConverter",
+        writes: Writes::Everything,
+        options: None,
+        build: |_, options| without_options(NumberConverter::Short, options),
+    },
+    Row {
+        class: "org.apache.kafka.connect.converters.IntegerConverter",
+        writes: Writes::Everything,
+        options: None,
+        build: |_, options| without_options(NumberConverter::Integer, options),
+    },
+    Row {
+        class: "org.apache.kafka.connect.converters.LongConverter",
+        writes: Writes::Everything,
+        options: None,
+        build: |_, options| without_options(NumberConverter::Long, options),
+    },
+    Row {
+        class: "org.apache.kafka.connect.converters.FloatConverter",
+        writes: Writes::Everything,
+        options: None,
+        build: |_, options| without_options(NumberConverter::Float, options),
+    },
+    Row {
+        class: "org.apache.kafka.connect.converters.DoubleConverter",
+        writes: Writes::Everything,
+        options: None,
+        build: |_, options| without_options(NumberConverter::Double, options),
+    },
+    Row {
+        class: "org.apache.kafka.connect.storage.SimpleHeaderConverter",
+        writes: Writes::Headers,
+        options: None,
+        build: |_, options| without_options(SimpleHeaderConverter, options),
+    },
+    Row {
+        class: "io.confluent.connect.avro.AvroConverter",
+        writes: Writes::KeysAndValues,
+        options: Some(&CONFLUENT),
+        build: |role, options| boxed(AvroConverter::from_options(avro::Family::Confluent, role, options)),
+    },
+    Row {
+        class: "io.confluent.connect.json.JsonSchemaConverter",
+        writes: Writes::KeysAndValues,
+        options: Some(&JSON_SCHEMA),
+        build: |role, options| boxed(JsonSchemaConverter::from_options(role, options)),
+    },
+    Row {
+        class: "io.confluent.connect.protobuf.ProtobufConverter",
+        writes: Writes::KeysAndValues,
+        options: Some(&PROTOBUF),
+        build: |role, options| boxed(ProtobufConverter::from_options(role, options)),
+    },
+    Row {
+        class: "io.apicurio.registry.utils.converter.AvroConverter",
+        writes: Writes::KeysAndValues,
+        options: Some(&APICURIO),
+        build: |role, options| boxed(AvroConverter::from_options(avro::Family::Apicurio, role, options)),
+    },
+    Row {
+        class: "io.apicurio.registry.utils.converter.ExtJsonConverter",
+        writes: Writes::KeysAndValues,
+        options: Some(&EXT_JSON),
+        build: |role, options| boxed(ExtJsonConverter::from_options(role, options)),
+    },
+    Row {
+        class: "io.debezium.converters.CloudEventsConverter",
+        writes: Writes::KeysAndValues,
+        options: Some(&CLOUD_EVENTS),
+        build: |_, options| boxed(CloudEventsConverter::from_options(options)),
+    },
+];
+
 const BYTE_BUFFER: &str = "io.debezium.converters.ByteBufferConverter";
 
-/// Where simple names are ambiguous, the first is meant.
-const CLASSES: &[(&str, Class)] = &[
-    ("org.apache.kafka.connect.json.JsonConverter", Class::Json),
-    ("org.apache.kafka.connect.storage.StringConverter", Class::String),
-    (
-        "org.apache.kafka.connect.converters.ByteArrayConverter",
-        Class::ByteArray,
-    ),
-    (
-        "io.debezium.converters.BinaryDataConverter",
-        Class::BinaryData(Buffers::Raw),
-    ),
-    // Its former name, gone from Debezium 3.6.3.
-    (BYTE_BUFFER, Class::BinaryData(Buffers::Raw)),
-    (
-        "io.debezium.converters.ByteArrayConverter",
-        Class::BinaryData(Buffers::Delegated),
-    ),
-    ("org.apache.kafka.connect.converters.BooleanConverter", Class::Boolean),
-    (
-        "org.apache.kafka.connect.converters.ShortConverter",
-        Class::Number(NumberConverter::Short),
-    ),
-    (
-        "org.apache.kafka.connect.converters.IntegerConverter",
-        Class::Number(NumberConverter::Integer),
-    ),
-    (
-        "org.apache.kafka.connect.converters.LongConverter",
-        Class::Number(NumberConverter::Long),
-    ),
-    (
-        "org.apache.kafka.connect.converters.FloatConverter",
-        Class::Number(NumberConverter::Float),
-    ),
-    (
-        "org.apache.kafka.connect.converters.DoubleConverter",
-        Class::Number(NumberConverter::Double),
-    ),
-    (
-        "org.apache.kafka.connect.storage.SimpleHeaderConverter",
-        Class::SimpleHeader,
-    ),
-    (
-        "io.confluent.connect.avro.AvroConverter",
-        Class::Avro(avro::Family::Confluent),
-    ),
-    ("io.confluent.connect.json.JsonSchemaConverter", Class::JsonSchema),
-    ("io.confluent.connect.protobuf.ProtobufConverter", Class::Protobuf),
-    (
-        "io.apicurio.registry.utils.converter.AvroConverter",
-        Class::Avro(avro::Family::Apicurio),
-    ),
-    ("io.apicurio.registry.utils.converter.ExtJsonConverter", Class::ExtJson),
-    ("io.apicurio.registry.utils.converter.ProtobufConverter", Class::Planned),
-    ("io.debezium.converters.CloudEventsConverter", Class::CloudEvents),
+/// A converter that people look for and that Walferry does not have.
+struct Absent {
+    class: &'static str,
+    instead: &'static str,
+}
+
+const ABSENT: &[Absent] = &[Absent {
+    class: "io.apicurio.registry.utils.converter.ProtobufConverter",
+    instead: "use io.confluent.connect.protobuf.ProtobufConverter, with schema.registry.url=http://registry:8080/apis/ccompat/v7 for the \
+              same registry; consumers then need Confluent's deserializer",
+}];
+
+/// The options of all converters, for the reference page. They stand behind `key.converter.`, `value.converter.` or
+/// `header.converter.`.
+pub const GROUPS: &[Group] = &[
+    JSON,
+    STRING,
+    BINARY_DATA,
+    AVRO,
+    JSON_SCHEMA,
+    PROTOBUF,
+    EXT_JSON,
+    CONFLUENT,
+    APICURIO,
+    CLOUD_EVENTS,
 ];
+
+const JSON: Group = Group {
+    title: "JsonConverter",
+    text: "Writes JSON, with the schema in front of every value or without.",
+    prefix: "value.converter.",
+    declarations: json::DECLARATIONS,
+};
+
+const STRING: Group = Group {
+    title: "StringConverter",
+    text: "Writes the text of a value, which is what an outbox with JSON or text payloads is mostly used with.",
+    prefix: "value.converter.",
+    declarations: string::DECLARATIONS,
+};
+
+const BINARY_DATA: Group = Group {
+    title: "BinaryDataConverter",
+    text: "Writes bytes as they are and hands everything else to another converter.",
+    prefix: "value.converter.",
+    declarations: raw::DECLARATIONS,
+};
+
+const AVRO: Group = Group {
+    title: "AvroConverter",
+    text: "Writes Avro and registers its schemas, for Confluent's and for Apicurio's converter. What belongs to one of them alone is in \
+           the sections below.",
+    prefix: "value.converter.",
+    declarations: avro::DECLARATIONS,
+};
+
+const JSON_SCHEMA: Group = Group {
+    title: "JsonSchemaConverter",
+    text: "Writes JSON and registers a JSON Schema. How the registry is reached is told by the same options as with AvroConverter.",
+    prefix: "value.converter.",
+    declarations: json_schema::DECLARATIONS,
+};
+
+const PROTOBUF: Group = Group {
+    title: "ProtobufConverter",
+    text: "Writes Protocol Buffers and registers their schema. How the registry is reached is told by the same options as with \
+           AvroConverter.",
+    prefix: "value.converter.",
+    declarations: protobuf::DECLARATIONS,
+};
+
+const EXT_JSON: Group = Group {
+    title: "ExtJsonConverter",
+    text: "Writes JSON that carries the id of its schema, which is that of JsonConverter. How the registry is reached is told by the same \
+           options as with Apicurio's AvroConverter.",
+    prefix: "value.converter.",
+    declarations: ext_json::DECLARATIONS,
+};
+
+const CONFLUENT: Group = Group {
+    title: "Confluent's converters",
+    text: "How `io.confluent.connect.…` converters (AvroConverter, JsonSchemaConverter, ProtobufConverter) reach the schema registry, and what it is asked.",
+    prefix: "value.converter.",
+    declarations: registry::CONFLUENT,
+};
+
+const APICURIO: Group = Group {
+    title: "Apicurio's converters",
+    text: "How `io.apicurio.registry.utils.converter.…` (AvroConverter, ExtJsonConverter) reach the registry, and what it is asked.",
+    prefix: "value.converter.",
+    declarations: registry::APICURIO,
+};
+
+const CLOUD_EVENTS: Group = Group {
+    title: "CloudEventsConverter",
+    text: "Writes a change event as a CloudEvent, in JSON.",
+    prefix: "value.converter.",
+    declarations: cloud_events::DECLARATIONS,
+};
 
 /// The converter of a class, given by its full name, its simple name (`JsonConverter`) or that without its ending (`Json`).
 ///
 /// `options` are those below `key.converter.`, `value.converter.` or `header.converter.`. The findings tell of an unknown class
 /// and of everything that is wrong with the options; there is a converter unless one of them is a problem.
-pub fn converter(class: &str, role: Role, options: &Options) -> (Option<Box<dyn Converter>>, Findings) {
-    match find(class) {
-        Some(Class::Json) => boxed(JsonConverter::from_options(options)),
-        Some(Class::String) => boxed(StringConverter::from_options(options)),
-        Some(Class::BinaryData(buffers)) => {
-            let (converter, mut findings) = boxed(BinaryDataConverter::from_options(buffers, role, options));
-            if means(class, BYTE_BUFFER) {
-                let property = options.full_name("");
-                let finding = findings.warning(
-                    property.trim_end_matches('.'),
-                    "is ByteBufferConverter, which Debezium 3.6.3 no longer has; it is taken as BinaryDataConverter",
-                );
-                finding.hint("write io.debezium.converters.BinaryDataConverter, its present name");
-            }
-            (converter, findings)
-        }
-        Some(Class::ByteArray) => boxed(without_options(ByteArrayConverter, options)),
-        Some(Class::Boolean) => boxed(without_options(BooleanConverter, options)),
-        Some(Class::Number(converter)) => boxed(without_options(converter, options)),
-        Some(Class::SimpleHeader) if role == Role::Header => boxed(without_options(SimpleHeaderConverter, options)),
-        Some(Class::SimpleHeader) => refuse(
-            options,
-            format!("is {class:?}, which writes headers only"),
-            Some("use StringConverter or JsonConverter".to_owned()),
-        ),
-        Some(known) if role == Role::Header && !known.writes_headers() => refuse(
-            options,
-            format!("is {class:?}, which writes no headers"),
-            Some("use SimpleHeaderConverter or JsonConverter".to_owned()),
-        ),
-        Some(Class::Avro(family)) => boxed(AvroConverter::from_options(family, role, options)),
-        Some(Class::JsonSchema) => boxed(JsonSchemaConverter::from_options(role, options)),
-        Some(Class::Protobuf) => boxed(ProtobufConverter::from_options(role, options)),
-        Some(Class::ExtJson) => boxed(ExtJsonConverter::from_options(role, options)),
-        Some(Class::CloudEvents) => boxed(CloudEventsConverter::from_options(options)),
-        Some(Class::Planned) => refuse(
+pub fn converter(class: &str, role: Role, options: &Options) -> Built {
+    if let Some(row) = find(class) {
+        return match row.writes {
+            writes if writes.can_be(role) => (row.build)(role, options),
+            Writes::Headers => refuse(
+                options,
+                format!("is {class:?}, which writes headers only"),
+                Some("use StringConverter or JsonConverter".to_owned()),
+            ),
+            _ => refuse(
+                options,
+                format!("is {class:?}, which writes no headers"),
+                Some("use SimpleHeaderConverter or JsonConverter".to_owned()),
+            ),
+        };
+    }
+    if let Some(absent) = ABSENT.iter().find(|absent| absent.class == class.trim()) {
+        return refuse(
             options,
             format!("is {class:?}, which Walferry does not have"),
-            Some(
-                "use io.confluent.connect.protobuf.ProtobufConverter, with schema.registry.url=http://registry:8080/apis/ccompat/v7 for the same \
-                 registry; consumers then need Confluent's deserializer"
-                    .to_owned(),
-            ),
-        ),
-        None => {
-            let error = ValueError::not_one_of(simple_name(class), &offered(role));
-            // `json` for `JsonConverter`.
-            let meant = offered(role)
-                .into_iter()
-                .find(|name| pruned_name(name).eq_ignore_ascii_case(class.trim()));
-            let meant = meant.map(|name| format!("did you mean {name}?"));
-            let hint = error.hint.clone().or(meant).unwrap_or_else(|| {
-                "classes of one's own cannot be loaded: use one of these, or keep this connector on Kafka Connect"
-                    .to_owned()
-            });
-            refuse(
-                options,
-                format!("is {}, which {error}", shown_class(class.trim())),
-                Some(hint),
-            )
-        }
+            Some(absent.instead.to_owned()),
+        );
     }
+    let error = ValueError::not_one_of(simple_name(class), &offered(role));
+    // `json` for `JsonConverter`.
+    let meant = offered(role)
+        .into_iter()
+        .find(|name| pruned_name(name).eq_ignore_ascii_case(class.trim()));
+    let meant = meant.map(|name| format!("did you mean {name}?"));
+    let hint = error.hint.clone().or(meant).unwrap_or_else(|| {
+        "classes of one's own cannot be loaded: use one of these, or keep this connector on Kafka Connect".to_owned()
+    });
+    refuse(
+        options,
+        format!("is {}, which {error}", shown_class(class.trim())),
+        Some(hint),
+    )
+}
+
+/// `BinaryDataConverter` under its former name.
+fn byte_buffer(role: Role, options: &Options) -> Built {
+    let (converter, mut findings) = boxed(BinaryDataConverter::from_options(Buffers::Raw, role, options));
+    let property = options.full_name("");
+    let finding = findings.warning(
+        property.trim_end_matches('.'),
+        "is ByteBufferConverter, which Debezium 3.6.3 no longer has; it is taken as BinaryDataConverter",
+    );
+    finding.hint("write io.debezium.converters.BinaryDataConverter, its present name");
+    (converter, findings)
 }
 
 /// The full names of the classes that are there, for their documentation, each with its own group of options where it has one.
 pub fn classes() -> impl Iterator<Item = (&'static str, Option<&'static Group>)> {
-    let there = CLASSES.iter().filter(|(_, class)| !matches!(class, Class::Planned));
-    there.map(|(name, class)| {
-        let title = match class {
-            Class::BinaryData(_) => "BinaryDataConverter",
-            Class::Avro(avro::Family::Confluent) => REGISTRY_OF_CONFLUENT,
-            Class::Avro(avro::Family::Apicurio) => REGISTRY_OF_APICURIO,
-            _ => simple_name(name),
-        };
-        (*name, GROUPS.iter().find(|group| group.title == title))
-    })
+    CONVERTERS.iter().map(|row| (row.class, row.options))
 }
 
-fn find(class: &str) -> Option<Class> {
+fn find(class: &str) -> Option<&'static Row> {
     let class = class.trim();
-    let known = CLASSES.iter().find(|(name, _)| *name == class);
-    let known = known.or_else(|| CLASSES.iter().find(|(name, _)| simple_name(name) == class));
-    let known = known.or_else(|| CLASSES.iter().find(|(name, _)| pruned_name(name) == class));
-    known.map(|(_, class)| *class)
-}
-
-fn means(class: &str, full: &str) -> bool {
-    let class = class.trim();
-    full == class || simple_name(full) == class || pruned_name(full) == class
+    let named = |name: fn(&'static str) -> &'static str| CONVERTERS.iter().find(move |row| name(row.class) == class);
+    named(|full| full)
+        .or_else(|| named(simple_name))
+        .or_else(|| named(pruned_name))
 }
 
 fn simple_name(class: &str) -> &str {
@@ -279,17 +346,10 @@ fn pruned_name(class: &str) -> &str {
 
 /// The simple names that work.
 fn offered(role: Role) -> Vec<&'static str> {
-    let works = |class: &Class| match class {
-        Class::Planned => false,
-        Class::SimpleHeader => role == Role::Header,
-        _ => role != Role::Header || class.writes_headers(),
-    };
     let mut names: Vec<&str> = Vec::new();
-    for (class, _) in CLASSES
-        .iter()
-        .filter(|(name, class)| works(class) && *name != BYTE_BUFFER)
-    {
-        let name = simple_name(class);
+    let works = |row: &&Row| row.writes.can_be(role) && row.class != BYTE_BUFFER;
+    for row in CONVERTERS.iter().filter(works) {
+        let name = simple_name(row.class);
         if !names.contains(&name) {
             names.push(name);
         }
@@ -297,20 +357,16 @@ fn offered(role: Role) -> Vec<&'static str> {
     names
 }
 
-fn without_options<C>(converter: C, options: &Options) -> (Option<C>, Findings) {
-    Reader::new(options, others::of_json().chain(others::of_registries())).finish(converter)
+fn without_options(converter: impl Converter + 'static, options: &Options) -> Built {
+    boxed(Reader::new(options, others::of_json().chain(others::of_registries())).finish(converter))
 }
 
-fn boxed<C: Converter + 'static>(
-    (converter, findings): (Option<C>, Findings),
-) -> (Option<Box<dyn Converter>>, Findings) {
-    (
-        converter.map(|converter| Box::new(converter) as Box<dyn Converter>),
-        findings,
-    )
+fn boxed<C: Converter + 'static>((converter, findings): (Option<C>, Findings)) -> Built {
+    let boxed = converter.map(|converter| Box::new(converter) as Box<dyn Converter>);
+    (boxed, findings)
 }
 
-fn refuse(options: &Options, message: String, hint: Option<String>) -> (Option<Box<dyn Converter>>, Findings) {
+fn refuse(options: &Options, message: String, hint: Option<String>) -> Built {
     let property = options.full_name("");
     let mut findings = Findings::default();
     findings
@@ -341,30 +397,27 @@ mod tests {
 
     #[test]
     fn a_class_goes_by_its_full_its_simple_and_its_pruned_name() {
-        for (class, kind) in CLASSES {
-            for name in [class, simple_name(class), pruned_name(class)] {
-                let role = match kind {
-                    Class::SimpleHeader => Role::Header,
+        for row in CONVERTERS {
+            for name in [row.class, simple_name(row.class), pruned_name(row.class)] {
+                let role = match row.writes {
+                    Writes::Headers => Role::Header,
                     _ => Role::Value,
                 };
-                let required: &[Setting] = match kind {
-                    Class::Avro(avro::Family::Confluent) | Class::JsonSchema | Class::Protobuf => {
-                        &[("schema.registry.url", "http://registry:8081")]
-                    }
-                    Class::Avro(avro::Family::Apicurio) | Class::ExtJson => {
+                let required: &[Setting] = match row.class {
+                    class if class.starts_with("io.confluent.") => &[("schema.registry.url", "http://registry:8081")],
+                    class if class.starts_with("io.apicurio.") => {
                         &[("apicurio.registry.url", "http://registry:8080/apis/registry/v2")]
                     }
                     _ => &[],
                 };
                 // A simple name that two classes have means the first of them.
-                if format!("{:?}", find(name).unwrap()) != format!("{kind:?}") {
-                    assert_ne!(name, *class);
+                if find(name).unwrap().class != row.class {
+                    assert_ne!(name, row.class);
                     continue;
                 }
                 let (found, findings) = findings(name, role, required);
-                assert_eq!(found, !matches!(kind, Class::Planned), "{name}: {findings:?}");
-                let warned = *class == BYTE_BUFFER;
-                assert_eq!(findings.is_empty(), found && !warned, "{name}: {findings:?}");
+                assert!(found, "{name}: {findings:?}");
+                assert_eq!(findings.is_empty(), row.class != BYTE_BUFFER, "{name}: {findings:?}");
             }
         }
     }

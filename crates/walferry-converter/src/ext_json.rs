@@ -10,7 +10,7 @@ use crate::{Encoded, Role, others};
 
 /// Writes `{"schemaId":…,"payload":…}`. The payload is JsonConverter's, and the schema that is registered is the one that
 /// JsonConverter would put in front of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ExtJsonConverter {
     style: Style,
     link: Link,

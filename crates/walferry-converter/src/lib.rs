@@ -43,6 +43,7 @@ mod string;
 use std::ops::Range;
 use std::sync::Arc;
 
+use dyn_clone::{DynClone, clone_trait_object};
 use walferry_record::Typed;
 
 pub use avro::AvroConverter;
@@ -59,7 +60,9 @@ pub use simple_header::SimpleHeaderConverter;
 pub use string::StringConverter;
 
 /// Writes the keys, the values or the headers of records; Connect's `Converter` and `HeaderConverter`.
-pub trait Converter: Send {
+///
+/// A converter is built once, when the configuration is checked. Each session of the connector gets a clone that has not seen a record.
+pub trait Converter: DynClone + Send {
     /// Appends the bytes of one part of a record for `topic` to `out`.
     ///
     /// # Errors
@@ -89,6 +92,8 @@ pub trait Converter: Send {
     /// Connects a converter that needs a schema registry with its client. Without it such a converter can write nothing.
     fn attach(&mut self, _connect: &mut dyn FnMut(&registry::Settings) -> Arc<dyn registry::Registry>) {}
 }
+
+clone_trait_object!(Converter);
 
 /// Headers that a converter adds to a record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

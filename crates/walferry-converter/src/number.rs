@@ -60,7 +60,7 @@ fn is_date(schema: Option<&Schema>) -> bool {
 }
 
 /// `org.apache.kafka.connect.converters.BooleanConverter`: one byte, 0 or 1.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct BooleanConverter;
 
 impl Converter for BooleanConverter {

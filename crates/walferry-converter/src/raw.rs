@@ -11,7 +11,7 @@ use crate::others;
 use crate::{AddedHeaders, Converter, Encoded, Error, Part, Role, registry};
 
 /// `org.apache.kafka.connect.converters.ByteArrayConverter`: bytes and nulls only.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ByteArrayConverter;
 
 impl Converter for ByteArrayConverter {
@@ -39,6 +39,7 @@ impl Converter for ByteArrayConverter {
 /// `io.debezium.converters.BinaryDataConverter`: bytes as they are, everything else as another converter writes it.
 ///
 /// Made for an outbox whose payloads are already serialised, while heartbeats and transaction records are not.
+#[derive(Clone)]
 pub struct BinaryDataConverter {
     delegate: Option<Box<dyn Converter>>,
     buffers: Buffers,

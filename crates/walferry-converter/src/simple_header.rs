@@ -8,7 +8,7 @@ use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
 use walferry_record::java::{date, text};
 
 /// Writes text as it is, and what is made of parts in a way that resembles JSON: Connect's default for headers.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct SimpleHeaderConverter;
 
 impl Converter for SimpleHeaderConverter {

@@ -8,7 +8,7 @@ use crate::{Converter, Encoded, Error, Part};
 use walferry_record::java::text;
 
 /// Writes what Java's `toString` makes of a value, whatever its schema.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct StringConverter {
     encoding: Encoding,
 }

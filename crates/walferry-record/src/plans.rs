@@ -42,6 +42,13 @@ impl<P> Default for Plans<P> {
     }
 }
 
+/// A clone begins empty: plans are made again where they are needed, and nobody has to be able to clone one.
+impl<P> Clone for Plans<P> {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
 impl<P> Plans<P> {
     /// The plan of a schema. Calls `make` when the schema is first seen. If `make` fails, it is called again next time.
     ///
@@ -155,6 +162,15 @@ mod tests {
                 assert!(plans.len() <= MOST);
             }
         }
+    }
+
+    #[test]
+    fn a_clone_begins_without_plans() {
+        let mut plans = Plans::<u8>::default();
+        let schema = schema(1);
+        plans.get(&schema, |_| 7);
+        assert_eq!(*plans.clone().get(&schema, |_| 8), 8);
+        assert_eq!(*plans.get(&schema, |_| 8), 7);
     }
 
     #[test]

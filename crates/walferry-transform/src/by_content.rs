@@ -28,6 +28,13 @@ impl<P> Default for PlansByContent<P> {
     }
 }
 
+/// A clone begins empty, as that of [`Plans`].
+impl<P> Clone for PlansByContent<P> {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
 impl<P> PlansByContent<P> {
     /// The plan of a schema, made when the first schema with that content is met.
     ///

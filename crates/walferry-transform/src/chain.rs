@@ -48,7 +48,9 @@ impl ChainError {
 }
 
 /// All transforms of a connector, in the order of the list.
-#[derive(Default)]
+///
+/// It is built once, when the configuration is checked. Clone it before it has seen a record: the clone begins like a new one.
+#[derive(Clone, Default)]
 pub struct Chain {
     steps: Vec<Step>,
     /// The place of the transform that dropped a record last.
@@ -66,6 +68,7 @@ pub struct Named<'c> {
     pub negate: bool,
 }
 
+#[derive(Clone)]
 struct Step {
     name: String,
     gate: Option<Gate>,
@@ -73,6 +76,7 @@ struct Step {
 }
 
 /// A predicate that a transform refers to.
+#[derive(Clone)]
 struct Gate {
     name: String,
     predicate: Box<dyn Predicate>,
@@ -84,12 +88,15 @@ impl Chain {
     pub fn new(transforms: &[TransformPlugin], predicates: &[PredicatePlugin]) -> (Option<Self>, Findings) {
         let mut findings = Findings::default();
         // Also those that nothing refers to, so that their mistakes are told.
+        let mut built = Vec::with_capacity(predicates.len());
         for spec in predicates {
-            findings.extend(build_predicate(spec).1);
+            let (predicate, more) = build_predicate(spec);
+            findings.extend(more);
+            built.push((spec.name.as_str(), predicate));
         }
         let mut steps = Vec::with_capacity(transforms.len());
         for spec in transforms {
-            let gate = build_gate(spec, predicates, &mut findings);
+            let gate = build_gate(spec, &built, &mut findings);
             let (transform, more) = build_transform(spec);
             findings.extend(more);
             if let Some(transform) = transform {
@@ -282,21 +289,24 @@ fn build<T: ?Sized>(row: &Row<T>, side: Side, options: &Options) -> (Option<Box<
     (built.flatten(), findings)
 }
 
-fn build_gate(spec: &TransformPlugin, predicates: &[PredicatePlugin], findings: &mut Findings) -> Option<Gate> {
-    let name = spec.predicate.as_deref()?;
-    let Some(found) = predicates.iter().find(|predicate| predicate.name == name) else {
+fn build_gate(
+    spec: &TransformPlugin,
+    predicates: &[(&str, Option<Box<dyn Predicate>>)],
+    findings: &mut Findings,
+) -> Option<Gate> {
+    let wanted = spec.predicate.as_deref()?;
+    let Some((name, predicate)) = predicates.iter().find(|(name, _)| *name == wanted) else {
         let finding = findings.problem(
             spec.options.full_name("predicate"),
-            format!("is {name:?}, which predicates does not list"),
+            format!("is {wanted:?}, which predicates does not list"),
         );
         finding.hint =
-            nearest(name, predicates.iter().map(|p| p.name.as_str())).map(|near| format!("did you mean {near}?"));
+            nearest(wanted, predicates.iter().map(|(name, _)| *name)).map(|near| format!("did you mean {near}?"));
         return None;
     };
-    let (predicate, _) = build_predicate(found); // its findings have been told
     Some(Gate {
-        name: name.to_owned(),
-        predicate: predicate?,
+        name: (*name).to_owned(),
+        predicate: predicate.clone()?,
         negate: spec.negate,
     })
 }

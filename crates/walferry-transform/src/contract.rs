@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dyn_clone::{DynClone, clone_trait_object};
 use walferry_config::{Group, Reader, RegexLimit};
 use walferry_record::{Record, Typed};
 
@@ -14,7 +15,9 @@ use crate::{Error, Outcome};
 /// A transform works in two steps. It *plans* once for each schema that it meets: the output schema, and which fields it is about.
 /// It *applies* the plan to each record, which moves values only. A transform that changes names, topics or headers alone does not
 /// look at the values. `Reshape` does both steps for transforms of the key or the value.
-pub trait Transform: Send {
+///
+/// A transform is built once, when the configuration is checked. Each session of the connector gets a clone that has not seen a record.
+pub trait Transform: DynClone + Send {
     /// Turns one record into what goes on down the chain. The result may borrow from the transform (topics, header
     /// names), so it is to be encoded before the next record comes.
     ///
@@ -45,8 +48,10 @@ pub enum Requirement<'a> {
     Hypertables,
 }
 
+clone_trait_object!(Transform);
+
 /// Says which records a transform sees.
-pub trait Predicate: Send {
+pub trait Predicate: DynClone + Send {
     /// Whether it is true of a record, as the transforms before have left it.
     ///
     /// # Errors
@@ -59,6 +64,8 @@ pub trait Predicate: Send {
         None
     }
 }
+
+clone_trait_object!(Predicate);
 
 /// The part of a record that a class works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::error::Problem;
 use crate::{Error, Outcome, Transform};
 
 /// A transform of the key or the value of a record.
-pub(crate) trait Reshape: Send + 'static {
+pub(crate) trait Reshape: Clone + Send + 'static {
     /// What is worked out once for each schema.
     type Plan: Send + 'static;
 
@@ -48,6 +48,17 @@ struct Sided<R: Reshape> {
     side: Side,
     plans: Plans<R::Plan>,
     reshape: R,
+}
+
+// Derived, it would ask for plans that can be cloned.
+impl<R: Reshape> Clone for Sided<R> {
+    fn clone(&self) -> Self {
+        Self {
+            side: self.side,
+            plans: self.plans.clone(),
+            reshape: self.reshape.clone(),
+        }
+    }
 }
 
 impl<R: Reshape> Transform for Sided<R> {

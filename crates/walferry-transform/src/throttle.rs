@@ -1,7 +1,7 @@
 //! Log lines that a row could cause.
 
 /// Counts occurrences and lets the first, the tenth, the hundredth and so on into the log: every occurrence may be a row.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Throttle {
     count: u64,
     next: u64,

@@ -9,7 +9,7 @@ use walferry_config::{JavaRegex, Property, Reader, RegexLimit, Replacement, limi
 const REMEMBERED: usize = 4096;
 
 /// Kafka's `RegexRouter`, with the topic of each value worked out once.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct TopicRouter {
     regex: JavaRegex,
     replacement: Replacement,
@@ -18,7 +18,7 @@ pub(crate) struct TopicRouter {
     last: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Topic {
     value: Box<str>,
     name: Box<str>,

@@ -1,17 +1,23 @@
 //! From a checked configuration to the parts of a running connector.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 use walferry_diagnosis::Kind;
 
-use tracing::error;
 use uuid::Uuid;
 use walferry_config::{
     Connector as Config, Findings, Worker,
     connector::{
-        LsnFlushMode, NotificationChannel, OffsetMismatch, Plugins, SignalChannel, SnapshotMode, Tolerance as OnError,
+        LsnFlushMode, NotificationChannel, OffsetMismatch, Plugin, Plugins, SignalChannel, SnapshotMode,
+        Tolerance as OnError,
     },
 };
-use walferry_converter::{Converter, Role, converter, registry::Unasked};
+use walferry_converter::{
+    Role, converter,
+    registry::{Registry, Unasked},
+};
 use walferry_engine::{
     Converters, Disposition, Failure, Pipeline, SignalSettings, Tolerance,
     connector::{Connector, Settings},
@@ -36,19 +42,77 @@ use crate::{
     worker::store::{Store, TopicStore},
 };
 
-/// What of a configuration only the crates of transforms, converters and the Kafka client can judge.
-pub(crate) fn check(worker: &Worker, plugins: &Plugins) -> Findings {
-    let (_, mut findings) = Chain::new(&plugins.transforms, &plugins.predicates);
-    findings.extend(walferry_kafka::Settings::check(worker, plugins));
-    let roles = [
-        (&plugins.key_converter, Role::Key),
-        (&plugins.value_converter, Role::Value),
-        (&plugins.header_converter, Role::Header),
-    ];
-    for (plugin, role) in roles {
-        findings.extend(converter(&plugin.class, role, &plugin.options).1);
+/// The transforms and converters of a connector. They are built once, when its configuration is checked.
+#[derive(Clone)]
+pub(crate) struct Built(Arc<Mutex<Parts>>);
+
+/// None of them has seen a record.
+#[derive(Clone)]
+struct Parts {
+    chain: Chain,
+    converters: Converters,
+}
+
+impl Built {
+    /// Builds them, and checks what only the crates of transforms, converters and the Kafka client can judge. They are there unless a
+    /// finding is a problem.
+    pub(crate) fn new(worker: &Worker, plugins: &Plugins) -> (Option<Self>, Findings) {
+        let (chain, mut findings) = Chain::new(&plugins.transforms, &plugins.predicates);
+        findings.extend(walferry_kafka::Settings::check(worker, plugins));
+        let mut build = |plugin: &Plugin, role| {
+            let (converter, more) = converter(&plugin.class, role, &plugin.options);
+            findings.extend(more);
+            converter
+        };
+        let key = build(&plugins.key_converter, Role::Key);
+        let value = build(&plugins.value_converter, Role::Value);
+        let header = build(&plugins.header_converter, Role::Header);
+        let parts = || {
+            Some(Parts {
+                chain: chain?,
+                converters: Converters {
+                    key: key?,
+                    value: value?,
+                    header: header?,
+                },
+            })
+        };
+        (parts().map(|parts| Self(Arc::new(Mutex::new(parts)))), findings)
     }
-    findings
+
+    /// What a session begins with: the chain, connected with who reads TimescaleDB's catalog, and the converters, connected with their
+    /// registries.
+    fn for_session(&self, readers: &Readers, registries: Option<&Registries>) -> (Chain, Converters) {
+        let Parts {
+            mut chain,
+            mut converters,
+        } = self.lock().clone();
+        chain.attach(&mut || (readers.hypertables)());
+        let mut connect = |settings: &_| match registries {
+            Some(registries) => registries.of(settings),
+            None => Arc::new(Unasked) as Arc<dyn Registry>,
+        };
+        for converter in converters.all_mut() {
+            converter.attach(&mut connect);
+        }
+        (chain, converters)
+    }
+
+    /// Whether a converter gets ids of schemas from a registry.
+    pub(crate) fn asks_registry(&self) -> bool {
+        let mut asks = false;
+        for converter in self.lock().converters.clone().all_mut() {
+            converter.attach(&mut |_| {
+                asks = true;
+                Arc::new(Unasked)
+            });
+        }
+        asks
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Parts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Connect loads a worker's converters at its start, whether a connector uses them or not. Here only one that is used has to be there,
@@ -122,7 +186,7 @@ pub(crate) fn connector(
         sinks: Producers::new(kafka),
         store,
         pipelines: pipelines(
-            config,
+            loaded,
             &status,
             folder,
             Some(Registries::pausing_at_most(config.errors.retry_delay_max)),
@@ -213,12 +277,13 @@ fn settings(loaded: &Loaded, share: usize) -> Settings {
 ///
 /// Without `registries` nothing is registered: for what only looks.
 pub(crate) fn pipelines(
-    config: &Config,
+    loaded: &Loaded,
     status: &Status,
     folder: Option<PathBuf>,
     registries: Option<Registries>,
     readers: Readers,
 ) -> Pipelines {
+    let config = &loaded.connector;
     let events = Arc::new(EventSettings::new(
         config,
         env!("CARGO_PKG_VERSION"),
@@ -231,24 +296,14 @@ pub(crate) fn pipelines(
         retry_timeout: config.errors.retry_timeout,
         quiet: !config.errors.log,
     };
-    let (plugins, heartbeat) = (config.plugins.clone(), config.heartbeat.interval);
+    let (built, heartbeat) = (loaded.built.clone(), config.heartbeat.interval);
     let has_post_processors = !config.post_processors.is_empty();
     let signals = signals(config);
     let table_limit = config.streaming.max_tables;
     let xmin = config.streaming.xmin_interval.map(|_| status.xmin.clone());
     Box::new(move |after| {
-        let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
-        let converters = converters(&plugins, registries.as_ref());
-        // Both were built once when the configuration was checked.
-        let (Some(mut chain), Some(converters)) = (chain, converters) else {
-            error!("transforms or converters could be built once and cannot be again");
-            return Err(Failure::retry(
-                Kind::Configuration,
-                "transforms or converters cannot be built",
-            ));
-        };
         // Anew for each session, as a task of Debezium has it: what one session knows of the catalog is not kept for the next.
-        chain.attach(&mut || (readers.hypertables)());
+        let (chain, converters) = built.for_session(&readers, registries.as_ref());
         let mut pipeline = Pipeline::new(events.clone(), chain, converters, tolerance.clone(), after);
         if let Some(folder) = &folder {
             pipeline = pipeline.with_folder(folder.clone());
@@ -316,22 +371,6 @@ fn signals(config: &Config) -> SignalSettings {
     }
 }
 
-fn converters(plugins: &Plugins, registries: Option<&Registries>) -> Option<Converters> {
-    let build = |plugin: &walferry_config::connector::Plugin, role| -> Option<Box<dyn Converter>> {
-        let mut converter = converter(&plugin.class, role, &plugin.options).0?;
-        converter.attach(&mut |settings| match registries {
-            Some(registries) => registries.of(settings),
-            None => Arc::new(Unasked),
-        });
-        Some(converter)
-    };
-    Some(Converters {
-        key: build(&plugins.key_converter, Role::Key)?,
-        value: build(&plugins.value_converter, Role::Value)?,
-        header: build(&plugins.header_converter, Role::Header)?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::{io, path::Path};
@@ -358,7 +397,9 @@ mod tests {
             name: Some("c".to_owned()),
             properties: pairs.into_iter().collect(),
         };
-        let (_, findings) = Config::read(&submitted, None, worker, &Nowhere, &|plugins| check(worker, plugins));
+        let (_, findings) = Config::read(&submitted, None, worker, &Nowhere, &|plugins| {
+            Built::new(worker, plugins).1
+        });
         findings.iter().map(|finding| format!("{finding}\n")).collect()
     }
 

@@ -190,7 +190,7 @@ async fn requirements(loaded: &Loaded) -> Vec<Diagnosis> {
     let config = &loaded.connector;
     let look = async {
         let status = std::sync::Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
-        let pipeline = pipelines(config, &status, None, None, from_postgres(config))(&StoredOffset::default())?;
+        let pipeline = pipelines(loaded, &status, None, None, from_postgres(config))(&StoredOffset::default())?;
         let mut source = Postgres::new(config, status.clone());
         if pipeline.reads_hypertables() {
             source.control().hypertables().await?;

@@ -1,6 +1,7 @@
 //! From files and flags to checked configurations.
 
 use std::{
+    cell::Cell,
     env, fmt, fs, io,
     path::{Path, PathBuf},
 };
@@ -13,7 +14,7 @@ use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::book;
 
 use crate::{
-    assemble,
+    assemble::{self, Built},
     cli::{ConnectorArgs, DataArgs},
     error::Error,
     kubernetes, surrounded,
@@ -38,6 +39,8 @@ impl Lookup for Surroundings {
 #[derive(Clone)]
 pub(crate) struct Loaded {
     pub(crate) connector: Connector,
+    /// Its transforms and converters.
+    pub(crate) built: Built,
     pub(crate) worker: Worker,
     pub(crate) bootstrap_servers: String,
     /// As it was handed in, with its name. Values may be secrets.
@@ -131,7 +134,10 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
         .iter()
         .filter_map(|path| Some((path, connector(path, &usable, &mut problems)?)))
         .collect();
-    let connectors: Vec<Connector> = found.iter().map(|(_, (connector, _))| connector.clone()).collect();
+    let connectors: Vec<&Connector> = found
+        .iter()
+        .map(|(_, (Checked { connector, .. }, _))| connector)
+        .collect();
     for (i, connector) in connectors.iter().enumerate() {
         if connectors[..i].iter().any(|other| other.name == connector.name) {
             problems.push(
@@ -145,8 +151,9 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
     let warnings = std::mem::take(&mut problems.warnings);
     problems.finish()?;
     let (worker, bootstrap_servers) = (usable, servers.unwrap_or_default());
-    let connectors = found.into_iter().map(|(path, (connector, configuration))| Loaded {
-        connector,
+    let connectors = found.into_iter().map(|(path, (checked, configuration))| Loaded {
+        connector: checked.connector,
+        built: checked.built,
         worker: worker.clone(),
         bootstrap_servers: bootstrap_servers.clone(),
         configuration,
@@ -161,10 +168,10 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
 }
 
 /// A slot feeds one connector; its name is unique on a server, whatever the database.
-fn one_slot_each(connectors: &[Connector], problems: &mut Problems) {
+fn one_slot_each(connectors: &[&Connector], problems: &mut Problems) {
     for (i, connector) in connectors.iter().enumerate() {
         let server = |of: &Connector| (of.postgres.hostname.to_string().to_lowercase(), of.postgres.port);
-        let same = |other: &&Connector| other.slot.name == connector.slot.name && server(other) == server(connector);
+        let same = |other: &&&Connector| other.slot.name == connector.slot.name && server(other) == server(connector);
         if let Some(other) = connectors[..i].iter().find(same) {
             problems.push(
                 Kind::ConnectorsClash,
@@ -186,8 +193,28 @@ pub(crate) fn load_connector(path: &Path) -> Result<Connector, Error> {
     let connector = connector(path, &Worker::default(), &mut problems);
     problems.finish()?;
     connector
-        .map(|(connector, _)| connector)
+        .map(|(checked, _)| checked.connector)
         .ok_or_else(|| Error::new(Kind::FileUnusable, format!("{} is not usable", path.display())))
+}
+
+/// A connector whose configuration has no problem, with the transforms and converters that were built to find that out.
+pub(crate) struct Checked {
+    pub(crate) connector: Connector,
+    pub(crate) built: Built,
+}
+
+impl Checked {
+    fn read(submitted: &Submitted, name: Option<&str>, worker: &Worker) -> (Option<Self>, Findings) {
+        let made = Cell::new(None);
+        let check = |plugins: &_| {
+            let (built, findings) = Built::new(worker, plugins);
+            made.set(built);
+            findings
+        };
+        let (connector, findings) = Connector::read(submitted, name, worker, &Surroundings, &check);
+        let checked = connector.zip(made.take());
+        (checked.map(|(connector, built)| Self { connector, built }), findings)
+    }
 }
 
 /// A connector that was handed in without a file.
@@ -195,16 +222,15 @@ pub(crate) fn load_configuration(
     name: &str,
     configuration: &book::Configuration,
     worker: &Worker,
-) -> (Option<Connector>, Findings) {
+) -> (Option<Checked>, Findings) {
     let submitted = Submitted {
         name: Some(name.to_owned()),
         properties: configuration.clone(),
     };
-    let check = |plugins: &_| assemble::check(worker, plugins);
-    Connector::read(&submitted, None, worker, &Surroundings, &check)
+    Checked::read(&submitted, None, worker)
 }
 
-fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(Connector, book::Configuration)> {
+fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(Checked, book::Configuration)> {
     let submitted = problems.read(path, Role::Connector)?;
     let stem = path.file_stem().and_then(|stem| stem.to_str());
     if submitted.name.is_none()
@@ -212,15 +238,14 @@ fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(C
     {
         info!(file = %path.display(), name = stem, "the file has no `name`: the connector is named after it");
     }
-    let check = |plugins: &_| assemble::check(worker, plugins);
-    let (connector, findings) = Connector::read(&submitted, stem, worker, &Surroundings, &check);
+    let (checked, findings) = Checked::read(&submitted, stem, worker);
     problems.add(path, &findings);
-    let connector = connector?;
+    let checked = checked?;
     let mut configuration = submitted.properties;
     if !configuration.iter().any(|(name, _)| name == "name") {
-        configuration.push(("name".into(), connector.name.clone()));
+        configuration.push(("name".into(), checked.connector.name.clone()));
     }
-    Some((connector, configuration))
+    Some((checked, configuration))
 }
 
 /// What a file is handed in as.

@@ -29,7 +29,7 @@ pub(crate) use references::with_references;
 ///
 /// Schemas and bytes are those of the Java converters, so that a subject which one of them has filled stays at its version. What
 /// can be known from the schema alone is worked out once for each schema.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct AvroConverter {
     family: Family,
     style: Style,

@@ -18,7 +18,7 @@ use crate::{AvroConverter, Converter, Role};
 const SCHEMA_PATH: &str = "/schemas/ids/";
 
 /// Writes Avro for CloudEvents.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Avro {
     converter: AvroConverter,
     /// The event itself is Avro, too.
@@ -32,7 +32,7 @@ pub(super) struct Avro {
 }
 
 /// The schema of the events of one source block.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct EventSchema {
     source: SchemaRef,
     /// Name of the server and of the database, where the event's schema is named by them.

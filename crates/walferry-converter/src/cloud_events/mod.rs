@@ -26,7 +26,7 @@ use plan::{Plan, Plans};
 /// is JSON or Avro, and so is `data` within JSON.
 ///
 /// What is no change event (a heartbeat, the beginning of a transaction) becomes Kafka's null, as in Debezium.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CloudEventsConverter {
     metadata: Metadata,
     extensions: bool,

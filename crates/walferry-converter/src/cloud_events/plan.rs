@@ -1,6 +1,5 @@
 //! What can be known of an event from its record's schema alone.
 
-use std::collections::{HashMap, hash_map};
 use std::sync::Arc;
 
 use walferry_record::{Field, Schema, SchemaRef, Struct, Typed, Value};
@@ -10,24 +9,28 @@ use crate::JsonConverter;
 use crate::error::{Failure, Problem};
 use crate::json::{Entry, Style, push_string};
 
-/// More plans are never kept.
-const MOST: usize = 1000;
+/// More plans are never kept for one schema.
+const MOST: usize = 100;
 
-/// A plan for each schema seen, found by the schema's pointer and by the name that `data` has.
-#[derive(Debug)]
+/// A plan for each schema seen and each name that `data` has with it.
+#[derive(Debug, Clone)]
 pub(super) struct Plans {
     style: Style,
     with_schema: bool,
     /// Whether `data` is the whole record, as its source block is in a header.
     whole: bool,
-    by_schema: HashMap<(usize, Option<Box<str>>), Plan>,
+    by_schema: walferry_record::Plans<Vec<Named>>,
+}
+
+#[derive(Debug)]
+struct Named {
+    name: Option<Box<str>>,
+    plan: Plan,
 }
 
 /// A record's schema, made ready.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// Held, so that no other schema can come to lie at its address.
-    schema: SchemaRef,
     data_schema: SchemaRef,
     /// How `data` is written as JSON.
     data: Entry,
@@ -47,21 +50,33 @@ impl Plans {
             style: json.style(),
             with_schema: json.schemas_enable(),
             whole,
-            by_schema: HashMap::new(),
+            by_schema: walferry_record::Plans::default(),
         }
     }
 
     /// The plan of a record's schema, made when it is first seen. `name` is that of the schema of `data`, where a header has it.
     pub(super) fn get(&mut self, schema: &SchemaRef, name: Option<&str>) -> Result<&mut Plan, Box<Failure>> {
-        let key = (Arc::as_ptr(schema) as usize, name.map(Into::into));
-        if self.by_schema.len() >= MOST && !self.by_schema.contains_key(&key) {
-            self.by_schema.clear();
-        }
         let style = (self.style, self.with_schema, self.whole);
-        Ok(match self.by_schema.entry(key) {
-            hash_map::Entry::Occupied(plan) => plan.into_mut(),
-            hash_map::Entry::Vacant(vacant) => vacant.insert(Plan::new(schema, name, style)?),
-        })
+        let make = |schema: &SchemaRef| -> Result<Named, Box<Failure>> {
+            let plan = Plan::new(schema, name, style)?;
+            let name = name.map(Into::into);
+            Ok(Named { name, plan })
+        };
+        let plans = self
+            .by_schema
+            .get_or_make(schema, |schema| make(schema).map(|plan| vec![plan]))?;
+        // Almost always there is one.
+        let place = match plans.iter().position(|named| named.name.as_deref() == name) {
+            Some(place) => place,
+            None => {
+                if plans.len() >= MOST {
+                    plans.clear();
+                }
+                plans.push(make(schema)?);
+                plans.len() - 1
+            }
+        };
+        Ok(&mut plans[place].plan)
     }
 }
 
@@ -94,7 +109,6 @@ impl Plan {
             .collect();
         let data = Schema::structure(fields).named(name).build();
         Ok(Self {
-            schema: schema.clone(),
             data: Entry::new(&data, style, with_schema),
             data_schema: data,
             fields: before.into_iter().zip(places).collect(),
@@ -114,7 +128,7 @@ impl Plan {
         for ((before, place), plan) in self.fields.iter().zip(self.data.plan.fields()) {
             out.extend_from_slice(before);
             let written = plan.write(record.get_at(*place), out);
-            written.map_err(|failure| failure.in_field(&self.schema.fields()[*place].name))?;
+            written.map_err(|failure| failure.in_field(&record.schema().fields()[*place].name))?;
         }
         out.push(b'}');
         if self.with_schema {

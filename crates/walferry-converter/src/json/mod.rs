@@ -23,7 +23,7 @@ pub(crate) use text::{push_base64, push_integer, push_string, push_text};
 ///
 /// Only a value without a schema is Kafka's null; a null of an optional schema is the four bytes `null`. What can be known from
 /// the schema alone (its JSON, field names, what stands for null) is worked out once for each schema.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct JsonConverter {
     schemas_enable: bool,
     style: Style,

@@ -21,7 +21,7 @@ pub(crate) use options::DECLARATIONS;
 ///
 /// Schemas and values are those of Confluent's converter, so that a subject which it has filled stays at its version. What can be
 /// known from the schema alone is worked out once for each schema.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct JsonSchemaConverter {
     style: Style,
     link: Link,

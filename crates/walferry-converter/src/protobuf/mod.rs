@@ -26,7 +26,7 @@ pub(crate) use options::DECLARATIONS;
 ///
 /// Schemas and bytes are those of Confluent's converter, so that a subject which it has filled stays at its version. What can be
 /// known from the schema alone is worked out once for each schema.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ProtobufConverter {
     style: Style,
     link: Link,

@@ -9,7 +9,7 @@ use crate::AddedHeaders;
 use crate::error::Problem;
 
 /// A converter's way to its registry.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Link {
     pub(crate) settings: Settings,
     pub(super) naming: Naming,

@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::{AddedHeaders, Converter, Encoded, Error, Part};
 
 /// A converter with a registry.
-pub(crate) trait Linked: Send {
+pub(crate) trait Linked: Clone + Send {
     /// The class whose place it takes.
     fn class(&self) -> &'static str;
 

@@ -26,6 +26,7 @@ use crate::{
 };
 
 /// `key.converter`, `value.converter` and `header.converter`.
+#[derive(Clone)]
 pub struct Converters {
     /// Of keys.
     pub key: Box<dyn Converter>,
@@ -33,6 +34,13 @@ pub struct Converters {
     pub value: Box<dyn Converter>,
     /// Of headers.
     pub header: Box<dyn Converter>,
+}
+
+impl Converters {
+    /// All three.
+    pub fn all_mut(&mut self) -> [&mut dyn Converter; 3] {
+        [&mut *self.key, &mut *self.value, &mut *self.header]
+    }
 }
 
 /// What becomes of what cannot be sent: by default the connector stops.

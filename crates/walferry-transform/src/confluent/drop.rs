@@ -43,6 +43,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct Drop {
     side: Side,
     behavior: Behavior,

@@ -62,6 +62,7 @@ pub(crate) const HEADER_ROW: Row<dyn Transform> = Row {
     build: build_header,
 };
 
+#[derive(Clone)]
 struct ExtractTopic {
     source: Source,
     skip: bool,
@@ -69,6 +70,7 @@ struct ExtractTopic {
     topic: String,
 }
 
+#[derive(Clone)]
 enum Source {
     /// All of the key or the value.
     Whole(Side),

@@ -57,6 +57,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct Filter {
     side: Side,
     path: JsonPath,

@@ -48,6 +48,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 /// Topics that are remembered.
 const REMEMBERED: usize = 4096;
 
+#[derive(Clone)]
 struct ByLogicalTableRouter {
     topics: Rewrites,
     /// `None` where keys stay as they are.
@@ -58,12 +59,14 @@ struct ByLogicalTableRouter {
 }
 
 /// The field that tells the table.
+#[derive(Clone)]
 struct KeyField {
     name: String,
     identifiers: Option<Rewrites>,
 }
 
 /// Texts that match an expression as a whole, rewritten once each.
+#[derive(Clone)]
 struct Rewrites {
     regex: JavaRegex,
     replacement: Replacement,

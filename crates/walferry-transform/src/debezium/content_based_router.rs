@@ -27,6 +27,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct ContentBasedRouter(Scripting);
 
 fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {

@@ -36,6 +36,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 /// The schema of a logical decoding message.
 const MESSAGE: &str = "io.debezium.connector.postgresql.MessageValue";
 
+#[derive(Clone)]
 struct DecodeLogicalDecodingMessageContent {
     documents: Documents,
     plans: Plans<Plan>,

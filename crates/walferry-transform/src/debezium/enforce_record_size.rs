@@ -34,6 +34,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct EnforceRecordSize {
     max_bytes: i64,
     ratio: f64,

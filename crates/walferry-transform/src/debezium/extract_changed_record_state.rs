@@ -28,12 +28,14 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct ExtractChangedRecordState {
     changed: Option<List>,
     unchanged: Option<List>,
 }
 
 /// A header that lists names.
+#[derive(Clone)]
 struct List {
     name: String,
     schema: SchemaRef,

@@ -125,6 +125,7 @@ impl Problem for Unextracted {
     }
 }
 
+#[derive(Clone)]
 struct ExtractNewRecordState {
     settings: Settings,
     drops: Option<Drops>,
@@ -133,6 +134,7 @@ struct ExtractNewRecordState {
 }
 
 /// What the options say.
+#[derive(Clone)]
 struct Settings {
     deletes: Deletes,
     route: Option<String>,
@@ -142,6 +144,7 @@ struct Settings {
 }
 
 /// A field of the change event that is added to the row or the headers.
+#[derive(Clone)]
 struct Reference {
     /// The struct that it is in; none for the event itself.
     parent: Option<String>,
@@ -526,6 +529,7 @@ impl Settings {
 }
 
 /// `drop.fields.*`: leaves fields out that a header names.
+#[derive(Clone)]
 struct Drops {
     header: String,
     from_key: bool,

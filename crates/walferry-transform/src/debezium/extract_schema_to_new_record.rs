@@ -32,6 +32,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 
 const SOURCE_SCHEMA: &str = "sourceSchema";
 
+#[derive(Clone)]
 struct ExtractSchemaToNewRecord {
     column: SchemaRef,
     table: SchemaRef,

@@ -28,6 +28,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct Filter(Scripting);
 
 fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {

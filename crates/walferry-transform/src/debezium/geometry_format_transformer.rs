@@ -40,6 +40,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct GeometryFormatTransformer {
     /// Changes with what comes.
     format: Format,

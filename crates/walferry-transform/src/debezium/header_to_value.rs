@@ -46,6 +46,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct HeaderToValue {
     headers: Vec<String>,
     /// The field of each header.

@@ -55,6 +55,7 @@ pub(crate) const TRACING: Row<dyn Transform> = Row {
 };
 
 /// Lets all records pass.
+#[derive(Clone)]
 struct Pass;
 
 fn build_tracing(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {

@@ -36,6 +36,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct PartitionRouting {
     /// Each as a path from the envelope.
     fields: Vec<Vec<String>>,

@@ -28,6 +28,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 /// `SchemaChangeEventType`.
 const KINDS: [&str; 5] = ["CREATE", "ALTER", "DROP", "TRUNCATE", "DATABASE"];
 
+#[derive(Clone)]
 struct SchemaChangeEventFilter;
 
 fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {

@@ -20,6 +20,7 @@ properties! {
 pub(super) const OPTIONS: &[walferry_config::Declaration] = DECLARATIONS;
 
 /// An expression and the records that it is asked about.
+#[derive(Clone)]
 pub(super) struct Scripting {
     script: Script,
     topics: Option<JavaRegex>,

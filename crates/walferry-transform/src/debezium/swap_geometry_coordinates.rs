@@ -31,6 +31,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 /// Debezium's default.
 const USUAL: [i32; 3] = [4326, 3857, 4269];
 
+#[derive(Clone)]
 struct SwapGeometryCoordinates {
     srids: Vec<i32>,
 }

@@ -59,6 +59,7 @@ const HYPERTABLE_SCHEMA: &str = "__debezium_timescaledb_hypertable_schema";
 /// How long a table counts as no chunk, before the catalog is read for it again.
 const NO_CHUNK_HOLDS: Duration = Duration::from_secs(10);
 
+#[derive(Clone)]
 struct TimescaleDb {
     schemas: Vec<String>,
     prefix: String,
@@ -70,7 +71,7 @@ struct TimescaleDb {
 }
 
 /// What is known of the catalog.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Catalog {
     reader: Option<Arc<dyn HypertableReader>>,
     known: Option<Arc<Reading>>,

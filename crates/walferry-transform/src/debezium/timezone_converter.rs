@@ -42,6 +42,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct TimezoneConverter {
     zone: Zone,
     rules: Rules,

@@ -25,6 +25,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 
 const PURPOSE: &str = "VectorToJsonConverter";
 
+#[derive(Clone)]
 struct VectorToJsonConverter;
 
 /// A field with the name of a vector that holds something else.

@@ -101,7 +101,7 @@ impl Envelope {
 ///
 /// Debezium keeps a schema for each payload schema (or for each version, where a version column is configured), with the
 /// routed value of the first row in its name; later rows that are routed elsewhere share it.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct SchemaNames {
     by_payload: HashMap<ByContent, Arc<str>>,
     by_version: HashMap<Option<i32>, Arc<str>>,

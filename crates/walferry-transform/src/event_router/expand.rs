@@ -17,7 +17,7 @@ const REMEMBERED_BYTES: usize = 64 * 1024;
 const LONGEST_SIGNATURE: usize = 8 * 1024;
 
 /// Expands payloads. The schema is made from each payload, as in Debezium; payloads of one shape share it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Expansion {
     /// The payload column, which begins the name of every struct, if there is one.
     root: Option<String>,
@@ -118,6 +118,7 @@ impl Expansion {
 }
 
 /// Reads JSON objects as structs, for other transforms.
+#[derive(Clone)]
 pub(crate) struct Documents(Expansion);
 
 impl Documents {

@@ -14,7 +14,7 @@ use super::json::Node;
 use super::options::{EmptyArray, NameAdjustment, NullMember};
 
 /// How schemas are made.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Inference {
     null_member: NullMember,
     empty_array: EmptyArray,
@@ -23,7 +23,7 @@ pub(super) struct Inference {
 }
 
 /// The schemas of scalars, shared by all payloads.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Scalars {
     boolean: SchemaRef,
     int32: SchemaRef,

@@ -50,7 +50,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 };
 
 /// Debezium's outbox EventRouter.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct EventRouter {
     settings: Settings,
     columns: OutboxColumns,
@@ -63,7 +63,7 @@ struct EventRouter {
 }
 
 /// Topics of captured tables that are no outbox; their tombstones pass, too.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct OtherTopics {
     /// As a rule the next record has the same.
     last: String,

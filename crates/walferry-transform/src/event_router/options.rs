@@ -150,7 +150,7 @@ properties! {
 }
 
 /// What the options say.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) id: String,
     pub(super) key: String,

@@ -12,7 +12,7 @@ use super::timestamp::TimestampType;
 use crate::DropReason;
 
 /// The plan of each schema that was met; none for what passes.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tables {
     plans: Plans<Option<Box<OutboxPlan>>>,
     /// Names of row schemas that were an outbox's.

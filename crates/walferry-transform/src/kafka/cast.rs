@@ -86,12 +86,13 @@ impl Target {
 }
 
 /// What `spec` says.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Spec {
     Whole(Target),
     Fields(Vec<(String, Target)>),
 }
 
+#[derive(Clone)]
 struct Cast {
     spec: Spec,
     replace_null: bool,

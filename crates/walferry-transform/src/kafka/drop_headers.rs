@@ -24,6 +24,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct DropHeaders {
     names: Vec<String>,
 }

@@ -44,6 +44,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 
 const PURPOSE: &str = "ExtractField";
 
+#[derive(Clone)]
 struct ExtractField {
     path: Vec<String>,
     replace_null: bool,

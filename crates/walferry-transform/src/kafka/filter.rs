@@ -19,6 +19,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct Filter;
 
 fn build(_: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {

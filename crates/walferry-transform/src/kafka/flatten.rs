@@ -29,6 +29,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 
 const PURPOSE: &str = "Flatten";
 
+#[derive(Clone)]
 struct Flatten {
     delimiter: String,
 }

@@ -45,6 +45,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 
 const PURPOSE: &str = "HeaderFrom";
 
+#[derive(Clone)]
 struct HeaderFrom {
     /// Field and header.
     pairs: Vec<(String, String)>,

@@ -28,6 +28,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct HoistField {
     field: String,
 }

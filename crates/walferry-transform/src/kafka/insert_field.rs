@@ -50,12 +50,14 @@ enum What {
     Static,
 }
 
+#[derive(Clone)]
 struct Insertion {
     what: What,
     name: String,
     optional: bool,
 }
 
+#[derive(Clone)]
 struct InsertField {
     insertions: Vec<Insertion>,
     text: String,

@@ -29,6 +29,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct InsertHeader {
     name: String,
     value: Typed<'static>,

@@ -36,6 +36,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 
 const PURPOSE: &str = "MaskField";
 
+#[derive(Clone)]
 struct MaskField {
     fields: Vec<String>,
     replacement: Option<String>,

@@ -29,7 +29,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct RegexRouter {
     topics: TopicRouter,
 }

@@ -46,6 +46,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 
 const PURPOSE: &str = "ReplaceField";
 
+#[derive(Clone)]
 struct ReplaceField {
     exclude: Vec<String>,
     include: Vec<String>,

@@ -33,6 +33,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct SetSchemaMetadata {
     name: Option<Arc<str>>,
     version: Option<i32>,

@@ -71,6 +71,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 
 const PURPOSE: &str = "TimestampConverter";
 
+#[derive(Clone)]
 struct TimestampConverter {
     field: String,
     target: Target,

@@ -32,6 +32,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct TimestampRouter {
     topic: String,
     format: DateFormat,

@@ -31,6 +31,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 
 const PURPOSE: &str = "ValueToKey";
 
+#[derive(Clone)]
 struct ValueToKey {
     fields: Vec<String>,
     replace_null: bool,

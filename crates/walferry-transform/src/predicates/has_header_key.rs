@@ -22,6 +22,7 @@ pub(crate) const ROW: Row<dyn Predicate> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct HasHeaderKey(String);
 
 fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Predicate>> {

@@ -18,6 +18,7 @@ pub(crate) const ROW: Row<dyn Predicate> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct RecordIsTombstone;
 
 fn build(_: &mut Reader<'_>, _: Side) -> Option<Box<dyn Predicate>> {

@@ -22,6 +22,7 @@ pub(crate) const ROW: Row<dyn Predicate> = Row {
     build,
 };
 
+#[derive(Clone)]
 struct TopicNameMatches(JavaRegex);
 
 fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Predicate>> {

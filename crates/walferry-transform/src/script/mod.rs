@@ -94,6 +94,7 @@ pub(crate) enum Failure {
 }
 
 /// An expression that can be evaluated.
+#[derive(Clone)]
 pub(crate) struct Script {
     language: Language,
     text: String,

@@ -6,7 +6,7 @@ use super::method::{Function, Method};
 use super::number::Number;
 
 /// A part of an expression, with the byte where it begins.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) at: usize,
     pub(super) kind: Kind,
@@ -14,7 +14,7 @@ pub(super) struct Node {
 
 type Boxed = Box<Node>;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Kind {
     Null,
     Undefined,
@@ -84,7 +84,7 @@ pub(super) enum Kind {
 }
 
 /// What is done with a regular expression that is written out.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Rewrite {
     Matches,
     /// JavaScript's `match`: whether it is there.
@@ -138,10 +138,10 @@ pub(super) enum Operator {
 }
 
 /// Statements in a row; the last one that is an expression is the result.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Block(pub(super) Vec<Statement>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Statement {
     Expression(Node),
     Return(Option<Node>),

@@ -12,8 +12,7 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use walferry_diagnosis::Kind;
 
-use walferry_config::connector::{Connector, Filter, Plugins};
-use walferry_converter::{Role, converter, registry::Unasked};
+use walferry_config::connector::{Connector, Filter};
 use walferry_engine::source::{Control as _, Source as _};
 use walferry_engine::status::Status;
 use walferry_engine::store::StoredOffset;
@@ -46,7 +45,7 @@ pub(crate) struct Found {
 /// Shows the records of a connector: of the tables that are asked for, or of its first ones.
 pub(crate) async fn show(loaded: &Loaded, asked: &[String]) -> Found {
     let mut found = Found::default();
-    if let Err(failure) = records(&loaded.connector, asked, &mut found).await {
+    if let Err(failure) = records(loaded, asked, &mut found).await {
         let causes = failure.causes.into_iter().map(|cause| Diagnosis {
             text: format!("no records can be shown: {}", cause.sentence()),
             place: String::new(),
@@ -57,7 +56,8 @@ pub(crate) async fn show(loaded: &Loaded, asked: &[String]) -> Found {
     found
 }
 
-async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Result<(), Failure> {
+async fn records(loaded: &Loaded, asked: &[String], found: &mut Found) -> Result<(), Failure> {
+    let config = &loaded.connector;
     let mut names = walferry_postgres::check::captured_tables(config, captured(config)).await?;
     // Stable: what one pattern names stays sorted by name.
     names.sort_by_cached_key(|name| config.filters.tables.position(name).unwrap_or(usize::MAX));
@@ -86,10 +86,10 @@ async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Res
     };
     tables.sort_by_key(place);
     let status = Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
-    let hypertables = read_hypertables(config, &status).await?;
+    let hypertables = read_hypertables(loaded, &status).await?;
     let mut stage = Stage {
         pipelines: pipelines(
-            config,
+            loaded,
             &status,
             None,
             None,
@@ -104,7 +104,7 @@ async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Res
         time_us,
     };
     say!("  records, as the converters write them; nothing is sent");
-    if asks_registry(&config.plugins) {
+    if loaded.built.asks_registry() {
         say!("    the schema registry is not asked, and nothing is registered: the id of each schema is shown as 0");
     }
     let mut print = Print::new();
@@ -121,30 +121,13 @@ async fn records(config: &Connector, asked: &[String], found: &mut Found) -> Res
     others(&mut stage, config, transaction, &mut print)
 }
 
-/// Whether a converter gets ids of schemas from a registry.
-fn asks_registry(plugins: &Plugins) -> bool {
-    let mut asks = false;
-    for (plugin, role) in [
-        (&plugins.key_converter, Role::Key),
-        (&plugins.value_converter, Role::Value),
-        (&plugins.header_converter, Role::Header),
-    ] {
-        if let (Some(mut converter), _) = converter(&plugin.class, role, &plugin.options) {
-            converter.attach(&mut |_| {
-                asks = true;
-                Arc::new(Unasked)
-            });
-        }
-    }
-    asks
-}
-
 /// What became of the records that mark where a transaction begins and ends.
 type Edges = (Vec<Outcome>, Vec<Outcome>);
 
 /// TimescaleDB's catalog, where a transform needs it: read before, as nothing here can wait for it.
-async fn read_hypertables(config: &Connector, status: &Arc<Status>) -> Result<Arc<dyn HypertableReader>, Failure> {
-    let pipeline = pipelines(config, status, None, None, from_postgres(config))(&StoredOffset::default())?;
+async fn read_hypertables(loaded: &Loaded, status: &Arc<Status>) -> Result<Arc<dyn HypertableReader>, Failure> {
+    let config = &loaded.connector;
+    let pipeline = pipelines(loaded, status, None, None, from_postgres(config))(&StoredOffset::default())?;
     let found = match pipeline.reads_hypertables() {
         true => Postgres::new(config, status.clone()).control().hypertables().await?,
         false => Hypertables::default(),

@@ -16,7 +16,7 @@ use walferry_engine::{
 use super::{Connector, Herd, Origin};
 use crate::{
     beside,
-    load::{Loaded, load_configuration},
+    load::{Checked, Loaded, load_configuration},
     process::{Run, Tell},
     progress,
 };
@@ -113,8 +113,8 @@ fn loader(herd: &Herd, name: &str, connector: &Connector) -> Arc<dyn Fn() -> Res
 }
 
 pub(super) fn load(inner: &super::Inner, name: &str, configuration: &Configuration) -> Result<Loaded, Failure> {
-    let (connector, findings) = load_configuration(name, configuration, &inner.worker);
-    let Some(connector) = connector else {
+    let (checked, findings) = load_configuration(name, configuration, &inner.worker);
+    let Some(Checked { connector, built }) = checked else {
         let causes = findings.problems().cloned().collect();
         return Err(Failure::of(
             Disposition::stop(Kind::Configuration),
@@ -124,6 +124,7 @@ pub(super) fn load(inner: &super::Inner, name: &str, configuration: &Configurati
     };
     Ok(Loaded {
         connector,
+        built,
         worker: inner.worker.clone(),
         bootstrap_servers: inner.bootstrap_servers.clone(),
         configuration: configuration.clone(),

@@ -35,7 +35,7 @@ impl Herd {
         // A config provider may wait for a file or for Kubernetes, and must not hold up the other requests.
         let loaded = spawn_blocking(move || load_configuration(&name_of_all, &all, &herd.0.worker)).await;
         let (connector, findings) = match loaded {
-            Ok(loaded) => loaded,
+            Ok((checked, findings)) => (checked.map(|checked| checked.connector), findings),
             Err(error) => {
                 validation.unresolved = Some(format!("the configuration could not be read: {error}"));
                 return validation;

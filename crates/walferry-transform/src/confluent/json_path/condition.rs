@@ -9,7 +9,7 @@ use walferry_record::{Decimal, Value};
 
 use super::{Node, Segment, Unfit, walk};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Condition {
     Or(Vec<Condition>),
     And(Vec<Condition>),
@@ -33,7 +33,7 @@ pub(super) enum Comparison {
     GreaterOrEqual,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Operand {
     Path(Path),
     Text(String),
@@ -43,7 +43,7 @@ pub(super) enum Operand {
 }
 
 /// A definite path in a condition.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Path {
     /// `$`, not `@`.
     pub(super) is_from_root: bool,

@@ -19,12 +19,12 @@ use condition::Condition;
 pub(super) use parse::PathError;
 
 /// A path from the top of a document.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct JsonPath {
     segments: Vec<Segment>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Segment {
     /// `.name` and `['name']`.
     Name(Name),
@@ -36,7 +36,7 @@ enum Segment {
     Filter(Condition),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Name {
     text: String,
     /// Where the field was in the last struct: most have it there again.

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use walferry_config::{JavaRegex, Reader, Value as _};
 
 /// The rules of one list.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Rules {
     mode: Mode,
     topics: HashMap<String, usize>,
@@ -24,7 +24,7 @@ enum Mode {
 }
 
 /// The fields that rules of one table or topic name, by the part of the event.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Fields {
     names: HashSet<String>,
     before: HashSet<String>,
