@@ -360,7 +360,8 @@ fn the_published_conditions_run_as_they_stand() {
 #[test]
 fn the_published_topic_expressions_run_as_they_stand() {
     let private = [("is_public", Value::Boolean(false))];
-    let cases: [(&str, &str, &[(&str, Value<'static>)], &str); 7] = [
+    type Set = (&'static str, Value<'static>);
+    let cases: [(&str, &str, &[Set], &str); 7] = [
         (
             "value.op == 'u' && value.after.type == 'file' && !value.before.is_uploaded && value.after.is_uploaded && !value.after.is_ingested ? 'ingest_inode' : null",
             "u",
