@@ -256,3 +256,150 @@ fn javascript_keeps_its_own_rules() {
     assert!(is_kept(&mut chain, change("c", None, Some(("file", true, 1)))));
     assert!(!is_kept(&mut chain, change("c", None, Some(("file", true, 2)))));
 }
+
+/// One row type with each field that the published expressions name.
+fn published(op: &'static str, table: &'static str, before: &[(&str, Value<'static>)]) -> Record<'static> {
+    let text = || Schema::string().optional().build();
+    let flag = || Schema::boolean().optional().build();
+    let number = || Schema::int32().optional().build();
+    let fields = vec![
+        Field::new("type", text()),
+        Field::new("views", number()),
+        Field::new("inc", number()),
+        Field::new("cioRegistered", flag()),
+        Field::new("is_uploaded", flag()),
+        Field::new("is_ingested", flag()),
+        Field::new("is_indexed", flag()),
+        Field::new("is_public", flag()),
+        Field::new("should_move", flag()),
+    ];
+    let rows = Schema::structure(fields).named("t.Value").optional().build();
+    let row = |set: &[(&str, Value<'static>)]| {
+        let value = |field: &Field| {
+            let set = set.iter().find(|(name, _)| **name == *field.name);
+            set.map_or(Value::Null, |(_, value)| value.clone())
+        };
+        Value::Struct(Struct::new(rows.clone(), rows.fields().iter().map(value).collect()))
+    };
+    let source = Schema::structure(vec![Field::new("table", Schema::string().build())]).build();
+    let envelope = Schema::structure(vec![
+        Field::new("before", rows.clone()),
+        Field::new("after", rows.clone()),
+        Field::new("source", source.clone()),
+        Field::new("op", Schema::string().build()),
+    ]);
+    let envelope = envelope.named("t.Envelope").build();
+    let after = [
+        ("type", Value::str(if table == "post" { "digest" } else { "file" })),
+        ("views", Value::Int32(2)),
+        ("inc", Value::Int32(2)),
+        ("cioRegistered", Value::Boolean(true)),
+        ("is_uploaded", Value::Boolean(true)),
+        ("is_public", Value::Boolean(true)),
+        ("should_move", Value::Boolean(true)),
+    ];
+    let values = vec![
+        if op == "u" || op == "d" {
+            row(before)
+        } else {
+            Value::Null
+        },
+        if op == "d" { Value::Null } else { row(&after) },
+        Value::Struct(Struct::new(source, vec![Value::str(table)])),
+        Value::str(op),
+    ];
+    Record {
+        value: Typed::new(envelope.clone(), Value::Struct(Struct::new(envelope, values))),
+        ..tombstone()
+    }
+}
+
+/// What people have published for Debezium's `Filter`: the record that the filter is for is dropped, and another one kept.
+#[test]
+fn the_published_conditions_run_as_they_stand() {
+    let is_update_of = |table: &str, field: &str| {
+        format!(
+            "!(valueSchema.field('op') && value.op == 'u' && value.source.table == '{table}' && value.before.{field} != value.after.{field})"
+        )
+    };
+    let cases = [
+        ("!(valueSchema.field('op') && value.op == 'r')".to_owned(), "r", "post"),
+        (
+            "!(valueSchema.field('op') && (value.op == 'c' || value.op == 'u') && value.source.table == 'post' && value.after.type == 'digest')"
+                .to_owned(),
+            "c",
+            "post",
+        ),
+        (
+            format!("{} && {}", is_update_of("post", "views"), is_update_of("user", "cioRegistered")),
+            "u",
+            "post",
+        ),
+        (
+            format!("{} && {}", is_update_of("post", "views"), is_update_of("user", "cioRegistered")),
+            "u",
+            "user",
+        ),
+        (is_update_of("user", "inc"), "u", "user"),
+        (
+            "!(valueSchema.field('op') && value.op != 'd' && value.source.table == 'user_marketing_cta')".to_owned(),
+            "c",
+            "user_marketing_cta",
+        ),
+        ("value.op != 'd'".to_owned(), "d", "post"),
+    ];
+    for (condition, op, table) in &cases {
+        let mut filter = filter(condition);
+        assert!(!is_kept(&mut filter, published(op, table, &[])), "{condition}");
+        let other = if *op == "d" { "c" } else { "d" };
+        assert!(is_kept(&mut filter, published(other, table, &[])), "{condition}");
+    }
+}
+
+/// The same for `ContentBasedRouter`.
+#[test]
+fn the_published_topic_expressions_run_as_they_stand() {
+    let private = [("is_public", Value::Boolean(false))];
+    type Set = (&'static str, Value<'static>);
+    let cases: [(&str, &str, &[Set], &str); 7] = [
+        (
+            "value.op == 'u' && value.after.type == 'file' && !value.before.is_uploaded && value.after.is_uploaded && !value.after.is_ingested ? 'ingest_inode' : null",
+            "u",
+            &[],
+            "ingest_inode",
+        ),
+        (
+            "value.op == 'c' && value.after.type == 'folder' && !value.after.is_indexed ? 'index_inode' : null",
+            "c",
+            &[],
+            "shop.public.post",
+        ),
+        (
+            "value.op == 'c' && value.after.type == 'file' && !value.after.is_indexed ? 'index_inode' : null",
+            "c",
+            &[],
+            "index_inode",
+        ),
+        (
+            "value.op == 'u' && !value.before.should_move && value.after.should_move ? 'move_inode' : null",
+            "u",
+            &[],
+            "move_inode",
+        ),
+        (
+            "value.op == 'u' && value.before.is_public != value.after.is_public ? 'share_inode' : null",
+            "u",
+            &private,
+            "share_inode",
+        ),
+        ("value.op == 'd' ? 'delete_inode' : null", "d", &[], "delete_inode"),
+        ("value.op == 'd' ? 'delete_inode' : null", "u", &[], "shop.public.post"),
+    ];
+    for (expression, op, before, expected) in cases {
+        assert_eq!(
+            topic(&mut router(expression), published(op, "inode", before)),
+            expected,
+            "{expression}"
+        );
+    }
+}

@@ -213,10 +213,7 @@ impl Function {
             })),
             Self::ToInteger | Self::ToLong | Self::ToDouble | Self::ToNumber => converted(first, self),
             Self::Absolute => match first {
-                Object::Number(number) if number.compare(&Number::Int(0)).is_lt() => {
-                    Ok(Object::Number(number.negated()))
-                }
-                Object::Number(number) => Ok(Object::Number(number.clone())),
+                Object::Number(number) => Ok(Object::Number(number.absolute())),
                 other => Err(format!("Math.abs takes a number, not {}", other.kind())),
             },
             Self::Minimum | Self::Maximum => match arguments {
@@ -370,8 +367,7 @@ impl Method {
 
     fn of_number<'r>(self, number: &Number, first: &Object<'r>) -> Result<Option<Object<'r>>, String> {
         Ok(match (self, first) {
-            (Self::Absolute, _) if number.compare(&Number::Int(0)).is_lt() => Some(Object::Number(number.negated())),
-            (Self::Absolute, _) => Some(Object::Number(number.clone())),
+            (Self::Absolute, _) => Some(Object::Number(number.absolute())),
             (Self::CompareTo, Object::Number(other)) => Some(order(number.compare(other))),
             (Self::IntDivide, Object::Number(other)) => match (number.integer(), other.integer()) {
                 (Some(a), Some(b)) => {

@@ -524,7 +524,12 @@ impl<'r> Evaluation<'r> {
             Operator::Add if self.is_joined(a, b) => {
                 let mut joined = self.text(at, a)?;
                 joined.push_str(&self.text(at, b)?);
-                method::bounded(joined).or_else(|what| unfit(at, what))
+                let joined = method::bounded(joined).or_else(|what| unfit(at, what))?;
+                // A text with parts that are filled in stays one beside a text, and Debezium takes none for the name of a topic.
+                Ok(match (a, b.as_text(), joined) {
+                    (Object::Template(_), Some(_), Object::Text(text)) => Object::Template(text.into_owned()),
+                    (_, _, joined) => joined,
+                })
             }
             Operator::Subtract if is_groovy && a.as_text().is_some() => {
                 let (text, part) = (self.text(at, a)?, self.text(at, b)?);
@@ -547,7 +552,7 @@ impl<'r> Evaluation<'r> {
             // A `BigDecimal` is an object to JavaScript.
             Language::JavaScript => object.as_text().is_some() || matches!(object, Object::Number(Number::Decimal(_))),
         };
-        is_text(a) || is_text(b) && !(a.is_null() && self.language == Language::Groovy)
+        is_text(a) || is_text(b)
     }
 
     fn text(&self, at: usize, object: &Object<'_>) -> Result<String, Unfit> {

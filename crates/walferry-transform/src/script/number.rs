@@ -187,15 +187,26 @@ impl Number {
         }))
     }
 
+    /// Groovy's `-`, which keeps the type.
     pub(super) fn negated(&self) -> Self {
         match self {
-            Self::Byte(n) => Self::Int(-i32::from(*n)),
-            Self::Short(n) => Self::Int(-i32::from(*n)),
+            Self::Byte(n) => Self::Byte(n.wrapping_neg()),
+            Self::Short(n) => Self::Short(n.wrapping_neg()),
             Self::Int(n) => Self::Int(n.wrapping_neg()),
             Self::Long(n) => Self::Long(n.wrapping_neg()),
             Self::Float(n) => Self::Float(-n),
             Self::Double(n) => Self::Double(-n),
             Self::Decimal(n) => Self::Decimal(Decimal::big(-n.unscaled(), n.scale())),
+        }
+    }
+
+    /// Java's `abs`, which has none for types narrower than an `int`.
+    pub(super) fn absolute(&self) -> Self {
+        match self {
+            Self::Byte(n) => Self::Int(i32::from(*n).abs()),
+            Self::Short(n) => Self::Int(i32::from(*n).abs()),
+            other if other.compare(&Self::Int(0)).is_lt() => other.negated(),
+            other => other.clone(),
         }
     }
 
@@ -244,7 +255,17 @@ fn decimal_arithmetic(a: &Decimal, b: &Decimal, operation: Arithmetic) -> Option
         Arithmetic::Add => Some(Decimal::big(x + y, scale)),
         Arithmetic::Subtract => Some(Decimal::big(x - y, scale)),
         _ if y == 0.into() => None,
-        Arithmetic::Remainder => Some(Decimal::big(x % y, scale)),
+        Arithmetic::Remainder => {
+            // `BigDecimal.remainder` subtracts the whole quotient times the divisor. The quotient has the difference of the scales as its
+            // own, if it ends with enough zeros.
+            let preferred = a.scale() - b.scale();
+            let (mut of_quotient, mut quotient) = (preferred.max(0), &x / &y);
+            while of_quotient > preferred && (&quotient % 10) == 0.into() {
+                quotient /= 10;
+                of_quotient -= 1;
+            }
+            Decimal::big(x % y, scale).rescale(a.scale().max(of_quotient + b.scale()))
+        }
         _ => Some(quotient(a, b)),
     }
 }

@@ -249,3 +249,13 @@ fn javascript_expressions_answer_what_the_real_graaljs_answers() {
         include_str!("recorded/graaljs_refused.txt"),
     );
 }
+
+/// Expressions that a program put together at random: truth, null, numbers of all types, texts, lists and comparisons of all with all.
+#[test]
+fn random_groovy_expressions_answer_what_the_real_groovy_answers() {
+    compare(
+        Language::Groovy,
+        include_str!("recorded/groovy_random.txt"),
+        include_str!("recorded/groovy_random_refused.txt"),
+    );
+}
