@@ -312,9 +312,9 @@ fn a_row_that_would_stop_the_connector_is_shown_with_its_hint_and_is_an_obstacle
     assert_has(
         section(&checked.stdout, "      insert: fails, and the connector stops"),
         &[
-            "transform number cannot handle a record of topic show_failing.public.items",
+            "transform number cannot process a record of topic show_failing.public.items",
             "field after is of type struct, which cannot be masked",
-            "→ take the field out with ReplaceField instead",
+            "→ remove the field with ReplaceField instead",
         ],
     );
     assert_has(

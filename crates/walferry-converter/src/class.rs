@@ -193,66 +193,66 @@ pub const GROUPS: &[Group] = &[
 
 const JSON: Group = Group {
     title: "JsonConverter",
-    text: "Writes JSON, with the schema in front of every value or without.",
+    text: "Writes JSON, with or without the schema in each record.",
     prefix: "value.converter.",
     declarations: json::DECLARATIONS,
 };
 
 const STRING: Group = Group {
     title: "StringConverter",
-    text: "Writes the text of a value, which is what an outbox with JSON or text payloads is mostly used with.",
+    text: "Writes the text of a value. It is mostly used for an outbox with JSON or text payloads.",
     prefix: "value.converter.",
     declarations: string::DECLARATIONS,
 };
 
 const BINARY_DATA: Group = Group {
     title: "BinaryDataConverter",
-    text: "Writes bytes as they are and hands everything else to another converter.",
+    text: "Writes bytes unchanged, and uses another converter for all other values.",
     prefix: "value.converter.",
     declarations: raw::DECLARATIONS,
 };
 
 const AVRO: Group = Group {
     title: "AvroConverter",
-    text: "Writes Avro and registers its schemas, for Confluent's and for Apicurio's converter. What belongs to one of them alone is in \
-           the sections below.",
+    text: "Writes Avro and registers its schemas, with Confluent's or Apicurio's converter. Options of only one of the two are in the \
+           sections below.",
     prefix: "value.converter.",
     declarations: avro::DECLARATIONS,
 };
 
 const JSON_SCHEMA: Group = Group {
     title: "JsonSchemaConverter",
-    text: "Writes JSON and registers a JSON Schema. How the registry is reached is told by the same options as with AvroConverter.",
+    text: "Writes JSON and registers a JSON Schema. The options for the registry are those of AvroConverter.",
     prefix: "value.converter.",
     declarations: json_schema::DECLARATIONS,
 };
 
 const PROTOBUF: Group = Group {
     title: "ProtobufConverter",
-    text: "Writes Protocol Buffers and registers their schema. How the registry is reached is told by the same options as with \
-           AvroConverter.",
+    text: "Writes Protocol Buffers and registers their schema. The options for the registry are those of AvroConverter.",
     prefix: "value.converter.",
     declarations: protobuf::DECLARATIONS,
 };
 
 const EXT_JSON: Group = Group {
     title: "ExtJsonConverter",
-    text: "Writes JSON that carries the id of its schema, which is that of JsonConverter. How the registry is reached is told by the same \
-           options as with Apicurio's AvroConverter.",
+    text: "Writes JSON with the id of its schema, which is the schema of JsonConverter. The options for the registry are those of \
+           Apicurio's AvroConverter.",
     prefix: "value.converter.",
     declarations: ext_json::DECLARATIONS,
 };
 
 const CONFLUENT: Group = Group {
     title: "Confluent's converters",
-    text: "How `io.confluent.connect.…` converters (AvroConverter, JsonSchemaConverter, ProtobufConverter) reach the schema registry, and what it is asked.",
+    text: "How Confluent's converters `io.confluent.connect.…` (AvroConverter, JsonSchemaConverter, ProtobufConverter) use the schema \
+           registry.",
     prefix: "value.converter.",
     declarations: registry::CONFLUENT,
 };
 
 const APICURIO: Group = Group {
     title: "Apicurio's converters",
-    text: "How `io.apicurio.registry.utils.converter.…` (AvroConverter, ExtJsonConverter) reach the registry, and what it is asked.",
+    text: "How Apicurio's converters `io.apicurio.registry.utils.converter.…` (AvroConverter, ExtJsonConverter) use the registry.",
     prefix: "value.converter.",
     declarations: registry::APICURIO,
 };
@@ -274,12 +274,12 @@ pub fn converter(class: &str, role: Role, options: &Options) -> Built {
             writes if writes.can_be(role) => (row.build)(role, options),
             Writes::Headers => refuse(
                 options,
-                format!("is {class:?}, which writes headers only"),
+                format!("is {class:?}, which can only write headers"),
                 Some("use StringConverter or JsonConverter".to_owned()),
             ),
             _ => refuse(
                 options,
-                format!("is {class:?}, which writes no headers"),
+                format!("is {class:?}, which cannot write headers"),
                 Some("use SimpleHeaderConverter or JsonConverter".to_owned()),
             ),
         };
@@ -298,7 +298,7 @@ pub fn converter(class: &str, role: Role, options: &Options) -> Built {
         .find(|name| pruned_name(name).eq_ignore_ascii_case(class.trim()));
     let meant = meant.map(|name| format!("did you mean {name}?"));
     let hint = error.hint.clone().or(meant).unwrap_or_else(|| {
-        "classes of one's own cannot be loaded: use one of these, or keep this connector on Kafka Connect".to_owned()
+        "Walferry cannot load custom classes: use one of these, or keep this connector on Kafka Connect".to_owned()
     });
     refuse(
         options,
@@ -313,9 +313,9 @@ fn byte_buffer(role: Role, options: &Options) -> Built {
     let property = options.full_name("");
     let finding = findings.warning(
         property.trim_end_matches('.'),
-        "is ByteBufferConverter, which Debezium 3.6.3 no longer has; it is taken as BinaryDataConverter",
+        "is ByteBufferConverter, which Debezium 3.6.3 no longer has; it is treated as BinaryDataConverter",
     );
-    finding.hint("write io.debezium.converters.BinaryDataConverter, its present name");
+    finding.hint("write io.debezium.converters.BinaryDataConverter, its current name");
     (converter, findings)
 }
 
@@ -436,7 +436,7 @@ mod tests {
             ),
             (
                 "org.apache.kafka.connect.storage.SimpleHeaderConverter",
-                "which writes headers only (use StringConverter or JsonConverter)",
+                "which can only write headers (use StringConverter or JsonConverter)",
             ),
         ];
         for (class, expected) in cases {
@@ -444,7 +444,7 @@ mod tests {
             assert!(!found && findings[0].contains(expected), "{class}: {findings:?}");
         }
         let (found, findings) = findings("CloudEvents", Role::Header, &[]);
-        let expected = "which writes no headers (use SimpleHeaderConverter or JsonConverter)";
+        let expected = "which cannot write headers (use SimpleHeaderConverter or JsonConverter)";
         assert!(!found && findings[0].contains(expected), "{findings:?}");
     }
 
@@ -476,7 +476,7 @@ mod tests {
                 "Json",
                 &[("schemas.cache.size", "10")],
                 true,
-                &["value.converter.schemas.cache.size has no effect: the schemas in use are always remembered"],
+                &["value.converter.schemas.cache.size has no effect: Walferry always caches the schemas in use"],
             ),
             (
                 "String",
@@ -500,7 +500,7 @@ mod tests {
                 &[("delegate.converter.type", "SimpleHeaderConverter")],
                 false,
                 &[
-                    "value.converter.delegate.converter.type is \"SimpleHeaderConverter\", which writes headers only (use StringConverter or JsonConverter)",
+                    "value.converter.delegate.converter.type is \"SimpleHeaderConverter\", which can only write headers (use StringConverter or JsonConverter)",
                 ],
             ),
         ];

@@ -53,16 +53,16 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match &self.failure.problem {
             Problem::Registry { refusal, .. } => refusal.hint.as_deref(),
-            Problem::NoRecordName { .. } => {
-                Some("choose a naming strategy by topic, or a transform that leaves a struct with a name")
-            }
+            Problem::NoRecordName { .. } => Some(
+                "use a naming strategy by topic, or transforms after which the record is still a struct with a name",
+            ),
             Problem::SchemaType { .. } | Problem::Incompatible { .. } | Problem::NotSerializable { .. } => {
-                Some("choose a converter for this type of data, such as JsonConverter")
+                Some("use a converter that supports this type of data, such as JsonConverter")
             }
             Problem::NoDelegate { .. } => {
-                Some("set delegate.converter.type to the converter that is to write what is not binary")
+                Some("set delegate.converter.type to the converter for data that is not binary")
             }
-            Problem::NoHeader { .. } => Some("let a transform add the header, or take it out of metadata.source"),
+            Problem::NoHeader { .. } => Some("add the header with a transform, or remove it from metadata.source"),
             Problem::HeaderNotJson { .. } => Some(
                 "set header.converter to org.apache.kafka.connect.json.JsonConverter, with header.converter.schemas.enable=true",
             ),
@@ -74,10 +74,10 @@ impl Error {
                  rename it with a transform",
             ),
             Problem::ProtobufRoot { .. } => {
-                Some("let a transform put it into a struct, or use JsonConverter or StringConverter")
+                Some("put it into a struct with a transform, or use JsonConverter or StringConverter")
             }
             Problem::ProtobufNull | Problem::ProtobufLists => Some(
-                "leave the column out (column.exclude.list), or use a converter that has such lists, such as AvroConverter",
+                "exclude the column (column.exclude.list), or use a converter that supports such lists, such as AvroConverter",
             ),
             Problem::ProtobufTimestamp { .. } => {
                 Some("set time.precision.mode=adaptive, which writes times as numbers")
@@ -177,7 +177,7 @@ pub enum Problem {
         name: &'static str,
     },
     /// A schema that has no name, where the name tells what the value is.
-    #[error("the schema has no name, so nothing tells whether this is a change event")]
+    #[error("the schema has no name, so it is unknown whether this is a change event")]
     Unnamed,
     /// A change event of another connector.
     #[error("No usable CloudEvents converters for connector type \"{connector}\"")]
@@ -192,7 +192,7 @@ pub enum Problem {
         name: &'static str,
     },
     /// An attribute is to come from a header, and what is written has no headers.
-    #[error("there are no headers that attributes could come from")]
+    #[error("the record has no headers from which attributes could be taken")]
     NoHeaders,
     /// A header that is not written as JSON with its schema, or not of the type that the attribute has.
     #[error("header {name} is not what JsonConverter writes with its schema")]
@@ -209,7 +209,7 @@ pub enum Problem {
     #[error("waiting for {}", wait_text(.0))]
     Wait(Wait),
     /// The registry gives no id.
-    #[error("the schema registry refuses the schema of {subject}: {what}", what = .refusal.what)]
+    #[error("the schema registry rejects the schema of {subject}: {what}", what = .refusal.what)]
     Registry {
         /// The subject or artifact.
         subject: String,
@@ -217,7 +217,7 @@ pub enum Problem {
         refusal: Refusal,
     },
     /// Subjects are named by record type, and the schema is none.
-    #[error("the subject is named by the record type, and the {part} is no struct with a name")]
+    #[error("the subject is named after the record type, but the {part} is not a struct with a name")]
     NoRecordName {
         /// Key or value.
         part: &'static str,
@@ -226,7 +226,7 @@ pub enum Problem {
     #[error("no schema registry is connected")]
     NoRegistry,
     /// A value without a schema.
-    #[error("the value has no schema, and a converter with a schema registry needs one")]
+    #[error("the value has no schema, but a converter with a schema registry needs one")]
     NoSchema,
     /// Null where an Avro schema allows none.
     #[error("Found null value for non-optional schema")]
@@ -251,7 +251,7 @@ pub enum Problem {
     #[error("the value is not one of the enum's symbols")]
     AvroSymbol,
     /// Bytes of another length than their type.
-    #[error("the type has {expected} bytes, and the value has {have}")]
+    #[error("the type has {expected} bytes, but the value has {have}")]
     AvroFixed {
         /// Length that the type has.
         expected: usize,
@@ -280,7 +280,7 @@ pub enum Problem {
     #[error("Array cannot be nested")]
     ProtobufLists,
     /// A null among the elements of a list.
-    #[error("the array has an element that is null, and Protobuf has no null in a list")]
+    #[error("the array contains null, which Protobuf does not support in a list")]
     ProtobufNull,
     /// A time outside of the years 1 to 9999.
     #[error("Timestamp is not valid: {seconds} seconds since 1970 lie outside of the years 1 to 9999")]

@@ -3,10 +3,10 @@
 use walferry_config::{Declaration, Options, Property, Reader, Support};
 
 const JSON: Support = Support::Accepted {
-    why: "it is an option of JsonConverter, and this converter does not have it",
+    why: "it is an option of JsonConverter, which this converter does not have",
 };
 const REGISTRY: Support = Support::Accepted {
-    why: "it is an option of converters that use a schema registry, and this converter does not have it",
+    why: "it is an option of converters with a schema registry, which this converter does not have",
 };
 
 const fn json(name: &'static str) -> Declaration {

@@ -57,7 +57,7 @@ pub(crate) enum Buffers {
 
 properties! {
     const DELEGATE: Property<Option<String>> = Property::new("delegate.converter.type")
-        .text("Class of the converter that writes whatever is not binary. Without one, such data stops the connector.");
+        .text("Class of the converter for data that is not binary. If it is not set, such data stops the connector.");
     const DELEGATE_OPTION: Property<String> = Property::new("delegate.converter.type.<option>")
         .text("An option of that converter, such as `delegate.converter.type.schemas.enable`.");
 }

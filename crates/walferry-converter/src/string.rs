@@ -16,7 +16,7 @@ pub struct StringConverter {
 properties! {
     const ENCODING: Property<Encoding> = Property::new("converter.encoding")
         .default("UTF8")
-        .text("Character set of the text. What has no place in it becomes a question mark.");
+        .text("Character set of the text. Characters that it does not contain become question marks.");
 }
 
 walferry_config::choices! {

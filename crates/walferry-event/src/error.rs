@@ -7,7 +7,7 @@ use crate::types::Reason;
 #[non_exhaustive]
 pub enum Error {
     /// Two columns whose fields have one name.
-    #[error("table {table} has two columns whose field would be {field}")]
+    #[error("table {table} has two columns that would become the same field {field}")]
     DuplicateField {
         /// `schema.table`.
         table: String,
@@ -15,7 +15,7 @@ pub enum Error {
         field: String,
     },
     /// A row that is not of the relation's version.
-    #[error("a row of table {table} has {have} columns, its relation {need}")]
+    #[error("a row of table {table} has {have} columns, but its relation has {need}")]
     ColumnCount {
         /// `schema.table`.
         table: String,

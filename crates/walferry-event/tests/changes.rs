@@ -430,7 +430,7 @@ fn what_cannot_be_converted_is_left_empty_or_refused_as_told() {
         plan.records(&change, &context, None).unwrap_err().to_string()
     };
     let expected =
-        "column n of table public.t (type numeric): NaN and infinity need `decimal.handling.mode` string or double";
+        "column n of table public.t (type numeric): NaN and infinity require `decimal.handling.mode` string or double";
     assert_eq!(refused(&["id"], "fail"), expected);
     assert_eq!(refused(&["n"], "warn"), expected, "a key is never left empty");
 }

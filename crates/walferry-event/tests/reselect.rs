@@ -109,7 +109,11 @@ fn the_signal_table_is_not_read_again() {
     let insert = Operation::Insert { new: null.as_tuple() };
     for (signals, expected) in [("public.t", &[] as &[&str]), ("public.T", &["body,n of id=1"])] {
         let plan = plan(&[("signal.data.collection", signals)]);
-        assert_eq!(wanted(&outcome(&plan, insert).lookups), expected, "signals are in {signals}");
+        assert_eq!(
+            wanted(&outcome(&plan, insert).lookups),
+            expected,
+            "signals are in {signals}"
+        );
     }
 }
 

@@ -36,7 +36,7 @@ pub enum JksError {
     WrongKeyPassword,
     #[error("a keystore with a key needs a password")]
     NoPassword,
-    #[error("its key is protected by a cipher that only Java knows")]
+    #[error("its key is encrypted with a cipher that only Java supports")]
     UnknownCipher,
 }
 

@@ -26,16 +26,16 @@ pub enum StoreError {
     #[error("is a Java keystore that cannot be read: {0}")]
     Jks(#[from] jks::JksError),
     /// The file is a JCEKS keystore.
-    #[error("is of the type JCEKS, which only Java reads")]
+    #[error("is of type JCEKS, which only Java can read")]
     Jceks,
     /// The file has no certificate.
-    #[error("holds no certificate")]
+    #[error("contains no certificate")]
     NoCertificate,
     /// The file has no key.
-    #[error("holds no private key")]
+    #[error("contains no private key")]
     NoKey,
     /// The file has a key, but it cannot be read.
-    #[error("holds a private key that cannot be read, or whose password is wrong ({0})")]
+    #[error("contains a private key that cannot be read, or whose password is wrong ({0})")]
     BadKey(String),
 }
 
@@ -43,10 +43,10 @@ impl StoreError {
     /// What to do about it.
     pub fn hint(&self, file: &str) -> String {
         match self {
-            Self::Io(_) => "look at the path and its permissions".into(),
-            Self::NoCertificate | Self::NoKey => format!("look what is in it: `keytool -list -keystore {file}`"),
+            Self::Io(_) => "check the path and its permissions".into(),
+            Self::NoCertificate | Self::NoKey => format!("list its contents: `keytool -list -keystore {file}`"),
             _ => format!(
-                "look at the password; or convert it: `keytool -importkeystore -srckeystore {file} -destkeystore new.p12 \
+                "check the password, or convert the file: `keytool -importkeystore -srckeystore {file} -destkeystore new.p12 \
                  -deststoretype PKCS12`, then `openssl pkcs12 -in new.p12 -out new.pem -nodes`"
             ),
         }
@@ -253,7 +253,7 @@ mod tests {
             "is a Java keystore that cannot be read: the password is wrong, or the file is damaged"
         );
         assert!(wrong("trust.p12", "x").starts_with("is neither PEM, PKCS#12 nor JKS, or its password is wrong"));
-        assert_eq!(wrong("identity.jks", "store-pw"), "holds no certificate");
+        assert_eq!(wrong("identity.jks", "store-pw"), "contains no certificate");
         assert!(wrong("README.md", "x").starts_with("is neither"));
 
         let wrong = |name: &str, key| {
@@ -265,8 +265,8 @@ mod tests {
             wrong("identity.jks", "x"),
             "is a Java keystore that cannot be read: the password of the key is wrong"
         );
-        assert!(wrong("identity.pem", "x").starts_with("holds a private key that cannot be read"));
-        assert_eq!(wrong("trust.jks", "x"), "holds no private key");
+        assert!(wrong("identity.pem", "x").starts_with("contains a private key that cannot be read"));
+        assert_eq!(wrong("trust.jks", "x"), "contains no private key");
     }
 
     #[test]

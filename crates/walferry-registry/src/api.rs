@@ -42,7 +42,7 @@ pub(crate) fn ids(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
 
 /// How a refusal begins whose schema is incompatible, and one whose registered schema is another.
 const INCOMPATIBLE: &str = "the schema is incompatible with an earlier one: ";
-const UNFIT: &str = "the version it has does not fit the record: ";
+const UNFIT: &str = "its version does not match the record: ";
 
 /// A registry may name places in a schema by numbers only: names the first field in which the schema differs from the newest version.
 fn with_difference(http: &mut Http, api: Api, request: &Request, mut refusal: Refusal) -> Refusal {
@@ -284,7 +284,7 @@ fn compare(request: &Request, theirs: &str) -> Answer<()> {
     same_bytes(request.kind, &request.schema, theirs).map_err(|difference| {
         Failure::Refused(Refusal {
             what: format!("{UNFIT}{difference}"),
-            hint: Some("register a version that fits, or let the converter register its own".to_owned()),
+            hint: Some("register a matching version, or let the converter register one".to_owned()),
         })
     })
 }
@@ -303,7 +303,7 @@ fn taken(reply: Reply, request: &Request) -> Answer<Json> {
         409 => Err(Failure::Refused(Refusal {
             what: format!("{INCOMPATIBLE}{}", words(&reply)),
             hint: Some(format!(
-                "change the table so that the schema fits, or lower the compatibility of {} in the registry",
+                "change the table so that the schema is compatible, or relax the compatibility mode of {} in the registry",
                 request.subject
             )),
         })),
@@ -364,18 +364,18 @@ fn odd(reply: &Reply) -> Diagnosis {
             words(reply)
         ),
         Some(match reply.status {
-            401 | 403 => "look at the name, password or token that the converter logs in with, and at what they may do"
+            401 | 403 => "check the user name, password or token of the converter, and its permissions".to_owned(),
+            404 => "check its URL; if it is correct, something between Walferry and the registry blocks the connection"
                 .to_owned(),
-            404 => "look at its URL; if it is right, something in front of the registry does not reach it".to_owned(),
-            _ => "look at the registry's log; nothing is lost meanwhile".to_owned(),
+            _ => "check the registry's log; nothing is lost meanwhile".to_owned(),
         }),
     )
 }
 
 fn no_id(request: &Request) -> Failure {
     Failure::Trouble(http::trouble(
-        format!("the schema registry answers without an id for {}", request.subject),
-        Some("look at its URL".to_owned()),
+        format!("the schema registry's answer has no id for {}", request.subject),
+        Some("check its URL".to_owned()),
     ))
 }
 

@@ -79,7 +79,7 @@ impl Client {
             .name("registry".into())
             .spawn(move || asker.run(&receiver));
         if let Err(error) = started {
-            warn!(%error, "the thread that asks the schema registry could not be started");
+            warn!(%error, "the thread for requests to the schema registry could not be started");
         }
         Self { shared, requests }
     }
@@ -235,7 +235,7 @@ impl Asker {
                 code = trouble.code(),
                 reason = trouble.text,
                 hint = trouble.hint,
-                "the schema registry cannot be asked; it is tried again"
+                "the schema registry does not answer; retrying"
             );
         }
         self.failing = true;
@@ -300,8 +300,7 @@ impl Asker {
         warn!(
             subject = %request.subject,
             id.content = ids.content,
-            "the schema registry has lost schemas that it had: all are registered anew; records that were sent since carry ids that it \
-             may not know"
+            "the schema registry has lost schemas: all are registered again; records sent since then may contain ids that it does not know"
         );
         let mut state = self.shared.lock();
         let lost: Vec<_> = state.known.drain().map(|(request, _)| request).collect();

@@ -195,7 +195,7 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagno
     let failed = |what: String| {
         trouble(
             format!("no token from {}: {what}", shown_text(&oauth.token_url)),
-            Some("look at the client's id and secret, and at the URL of the tokens".to_owned()),
+            Some("check the client id, the client secret and the URL of the token endpoint".to_owned()),
         )
     };
     let mut form = vec![("grant_type", "client_credentials")];
@@ -226,9 +226,9 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagno
 fn unreachable_at(url: &str, error: &ureq::Error) -> Diagnosis {
     let hint = match error {
         ureq::Error::Tls(_) | ureq::Error::Rustls(_) => {
-            "look at the registry's certificate and at the truststore that the converter names"
+            "check the registry's certificate and the truststore of the converter"
         }
-        _ => "start the schema registry, or look at its URL; nothing is lost meanwhile",
+        _ => "start the schema registry, or check its URL; nothing is lost meanwhile",
     };
     trouble(
         format!("the schema registry at {} does not answer: {error}", shown_text(url)),

@@ -231,7 +231,7 @@ fn the_latest_version_must_give_the_same_bytes() {
     let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
     assert_eq!(
         settled(&*client, &request(Lookup::Latest)).unwrap_err().what,
-        "the version it has does not fit the record: the record has int, the registered schema long"
+        "its version does not match the record: the record has int, the registered schema long"
     );
 }
 
@@ -522,7 +522,7 @@ fn a_404_of_something_else_is_no_refusal_though_it_is_json() {
         let client = Registries::default().of(&settings(Api::Confluent, vec![url]));
         let told = told(&*client, &register());
         assert!(
-            told.contains("answers 404") && told.contains("look at its URL"),
+            told.contains("answers 404") && told.contains("check its URL"),
             "{text}: {told}"
         );
     }

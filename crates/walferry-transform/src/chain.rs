@@ -24,7 +24,7 @@ const PLUGIN_VERSION: Declaration = Property::<String>::new("plugin.version")
 
 /// A transform failed on a record.
 #[derive(Debug, PartialEq, thiserror::Error)]
-#[error("transform {transform} cannot handle a record of topic {topic}")]
+#[error("transform {transform} cannot process a record of topic {topic}")]
 pub struct ChainError {
     /// The transform's name in `transforms`.
     pub transform: String,
@@ -298,7 +298,7 @@ fn build_gate(
     let Some((name, predicate)) = predicates.iter().find(|(name, _)| *name == wanted) else {
         let finding = findings.problem(
             spec.options.full_name("predicate"),
-            format!("is {wanted:?}, which predicates does not list"),
+            format!("is {wanted:?}, which is not listed in predicates"),
         );
         finding.hint =
             nearest(wanted, predicates.iter().map(|(name, _)| *name)).map(|near| format!("did you mean {near}?"));
@@ -323,7 +323,10 @@ fn known<T: ?Sized>(
         Class::Known(row, side) => return Ok((row, side)),
         Class::NoSide(full) => {
             findings
-                .problem(property, format!("is {name:?}, which does not say what it works on"))
+                .problem(
+                    property,
+                    format!("is {name:?}, which does not say whether it works on keys or values"),
+                )
                 .hint(format!(
                     "write {full}$Key for the key of a record, or {full}$Value for its value"
                 ));
@@ -336,14 +339,14 @@ fn known<T: ?Sized>(
         }
         Class::Unknown(near) => {
             let message =
-                format!("is {name:?}, which is no {kind} that Walferry has; classes of one's own cannot be loaded");
+                format!("is {name:?}, which is not a {kind} that Walferry has; it cannot load custom classes");
             findings
                 .problem(property, message)
                 .kind(Kind::ClassUnknown)
                 .hint(match (instead_of(name), near) {
                     (Some(instead), _) => instead.to_owned(),
                     (None, Some(near)) => format!("did you mean {near}?"),
-                    (None, None) => format!("leave the {kind} out, or keep this connector on Kafka Connect"),
+                    (None, None) => format!("remove the {kind}, or keep this connector on Kafka Connect"),
                 });
         }
     }
@@ -489,15 +492,16 @@ mod tests {
         assert!(chain.is_none());
         let found: Vec<String> = findings.iter().map(ToString::to_string).collect();
         let expected = [
-            "predicates.p.type is \"TopicNameMatch\", which is no predicate that Walferry has; classes of one's own cannot be \
-             loaded (did you mean org.apache.kafka.connect.transforms.predicates.TopicNameMatches?)",
+            "predicates.p.type is \"TopicNameMatch\", which is not a predicate that Walferry has; it cannot load custom classes (did you \
+             mean org.apache.kafka.connect.transforms.predicates.TopicNameMatches?)",
             "predicates.unused.name is required (set predicates.unused.name: name of the header that the record has to have at least once)",
-            "transforms.a.type is \"io.debezium.transforms.ToLogicalTopicRouter\", which comes with Debezium 3.7; Walferry has the transforms of 3.6 \
-             (use io.debezium.transforms.ByLogicalTableRouter, which has the same options and puts another field into keys)",
-            "transforms.b.type is \"com.example.Mine\", which is no transform that Walferry has; classes of one's own cannot be loaded (leave the transform out, or keep this connector on Kafka Connect)",
-            "transforms.c.predicate is \"unsed\", which predicates does not list (did you mean unused?)",
-            "transforms.c.type is \"EventRooter\", which is no transform that Walferry has; classes of one's own cannot be loaded \
-             (did you mean io.debezium.transforms.outbox.EventRouter?)",
+            "transforms.a.type is \"io.debezium.transforms.ToLogicalTopicRouter\", which is new in Debezium 3.7; Walferry has the \
+             transforms of 3.6 (use io.debezium.transforms.ByLogicalTableRouter, which has the same options but adds another field to \
+             keys)",
+            "transforms.b.type is \"com.example.Mine\", which is not a transform that Walferry has; it cannot load custom classes (remove the transform, or keep this connector on Kafka Connect)",
+            "transforms.c.predicate is \"unsed\", which is not listed in predicates (did you mean unused?)",
+            "transforms.c.type is \"EventRooter\", which is not a transform that Walferry has; it cannot load custom classes (did you \
+             mean io.debezium.transforms.outbox.EventRouter?)",
         ];
         assert_eq!(found[..6], expected);
         assert!(
@@ -519,12 +523,12 @@ mod tests {
                 "io.confluent.connect.cloud.transforms.TopicRegexRouter",
                 "use org.apache.kafka.connect.transforms.RegexRouter",
             ),
-            ("com.example.AllTimestampsToEpoch", "to send times in another form"),
+            ("com.example.AllTimestampsToEpoch", "to send times in another format"),
             (
                 "org.apache.kafka.connect.transforms.InsertHeader$Value",
                 "did you mean org.apache.kafka.connect.transforms.InsertHeader?",
             ),
-            ("com.example.ToCsv", "leave the transform out"),
+            ("com.example.ToCsv", "remove the transform"),
         ];
         for (class, expected) in cases {
             let (_, findings) = Chain::new(&[transform("t", class, &[], None)], &[]);
@@ -577,8 +581,8 @@ mod tests {
                     Some(("eu", false)),
                 ),
                 Err(
-                    "transforms.o.table.field.event.key names the column \"aggregate\", which table public.outbox_eu does not have \
-                     (did you mean \"aggregateid\"?)",
+                    "transforms.o.table.field.event.key names the column \"aggregate\", which table public.outbox_eu does not have (did you \
+                     mean \"aggregateid\"?)",
                 ),
             ),
         ];

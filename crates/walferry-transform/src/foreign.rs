@@ -20,7 +20,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ),
     (
         "io.aiven.kafka.connect.transforms.ExtractTopic",
-        "use io.confluent.connect.transforms.ExtractTopic$Key or $Value, with field in the place of field.name; it takes strings only",
+        "use io.confluent.connect.transforms.ExtractTopic$Key or $Value, with field instead of field.name; it supports only strings",
     ),
     (
         "io.aiven.kafka.connect.transforms.FilterByFieldValue",
@@ -32,7 +32,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ),
     (
         "io.aiven.kafka.connect.transforms.TombstoneHandler",
-        "use io.confluent.connect.transforms.TombstoneHandler, with ignore for drop_silent and warn for drop_warn",
+        "use io.confluent.connect.transforms.TombstoneHandler, with ignore instead of drop_silent and warn instead of drop_warn",
     ),
     (
         "io.confluent.connect.cloud.transforms.TopicRegexRouter",
@@ -40,7 +40,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ),
     (
         "io.confluent.connect.transforms.MessageTimestampRouter",
-        "leave it out: it takes maps without a schema only, which change events are not",
+        "remove it: it only processes maps without a schema, which change events are not",
     ),
     (
         "io.confluent.connect.transforms.ReplaceField",
@@ -61,7 +61,7 @@ pub(crate) fn instead_of(class: &str) -> Option<&'static str> {
         .iter()
         .any(|word| simple.contains(word));
     (is_about_time && !is_known).then_some(
-        "to send times in another form, use org.apache.kafka.connect.transforms.TimestampConverter$Value for each field, or set \
+        "to send times in another format, use org.apache.kafka.connect.transforms.TimestampConverter$Value for each field, or set \
          time.precision.mode",
     )
 }

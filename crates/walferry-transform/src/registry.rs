@@ -67,18 +67,18 @@ pub(crate) struct Absent {
 pub(crate) const ABSENT: &[Absent] = &[
     Absent {
         class: "io.debezium.transforms.CollectionNameTransformation",
-        why: "Debezium does not have; a class of that name belongs to its JDBC sink connector",
-        instead: "rename topics by org.apache.kafka.connect.transforms.RegexRouter",
+        why: "Debezium does not have; a class with this name belongs to its JDBC sink connector",
+        instead: "rename topics with org.apache.kafka.connect.transforms.RegexRouter",
     },
     Absent {
         class: "io.debezium.connector.jdbc.transforms.CollectionNameTransformation",
         why: "belongs to Debezium's JDBC sink connector",
-        instead: "rename topics by org.apache.kafka.connect.transforms.RegexRouter",
+        instead: "rename topics with org.apache.kafka.connect.transforms.RegexRouter",
     },
     Absent {
         class: "io.debezium.transforms.ToLogicalTopicRouter",
-        why: "comes with Debezium 3.7; Walferry has the transforms of 3.6",
-        instead: "use io.debezium.transforms.ByLogicalTableRouter, which has the same options and puts another field into keys",
+        why: "is new in Debezium 3.7; Walferry has the transforms of 3.6",
+        instead: "use io.debezium.transforms.ByLogicalTableRouter, which has the same options but adds another field to keys",
     },
 ];
 

@@ -87,17 +87,17 @@ impl<R: Reshape> Transform for Sided<R> {
 /// What transforms of fields refuse alike.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
-    #[error("{purpose} needs a struct, and the record has {found}")]
+    #[error("{purpose} needs a struct, but the record has {found}")]
     NotStruct { purpose: &'static str, found: &'static str },
-    #[error("{purpose} needs a map where there is no schema, and the record has {found}")]
+    #[error("{purpose} needs a map if there is no schema, but the record has {found}")]
     NotMap { purpose: &'static str, found: &'static str },
     #[error("the schema of type {found} has no fields")]
     NoFields { found: &'static str },
-    #[error("field {field} must not be null, and it is")]
+    #[error("field {field} is null, but must not be")]
     RequiredNull { field: String },
     #[error("there would be two fields named {field:?}")]
     Twice { field: String },
-    #[error("a field would have an empty name")]
+    #[error("a field would get an empty name")]
     Nameless,
 }
 
@@ -106,15 +106,12 @@ impl Problem for Unfit {
         let found = match self {
             Self::NotStruct { found, .. } | Self::NotMap { found, .. } => *found,
             Self::RequiredNull { .. } => return Some("set replace.null.with.default=true for this transform".into()),
-            Self::NoFields { .. } => return Some("give the transform a predicate that leaves such records out".into()),
+            Self::NoFields { .. } => return Some("add a predicate to the transform that excludes such records".into()),
             Self::Twice { .. } | Self::Nameless => return Some("choose another name for the new field".into()),
         };
         Some(match found {
-            "null" => {
-                "give the transform a predicate so that it leaves tombstones alone: RecordIsTombstone, with negate=true"
-                    .into()
-            }
-            _ => "give the transform a predicate that leaves such records out".to_owned(),
+            "null" => "add a predicate that excludes tombstones: RecordIsTombstone, with negate=true".into(),
+            _ => "add a predicate to the transform that excludes such records".to_owned(),
         })
     }
 }
@@ -289,8 +286,8 @@ fn check_parts(field: &Field, schema: &Schema, value: &Value<'_>) -> Result<(), 
 }
 
 /// `replace.null.with.default`, which most of Kafka's transforms have.
-pub(crate) const REPLACE_NULL: &str = "Whether the default of a field stands in where the field is null. Each field that the \
-                                       transform copies is meant, not only those that it changes.";
+pub(crate) const REPLACE_NULL: &str = "Whether null is replaced with the default of the field. This applies to all fields that the \
+                                       transform copies, not only to those that it changes.";
 
 /// Text that is set, be it empty.
 pub(crate) fn set_text(reader: &mut Reader<'_>, property: &Property<Option<String>>) -> Option<String> {
@@ -308,8 +305,8 @@ pub(crate) fn names(reader: &mut Reader<'_>, property: &Property<Vec<String>>) -
     for name in reader.get(property) {
         if name.is_empty() {
             reader
-                .problem(property.name(), "holds an empty name")
-                .hint("remove the superfluous comma");
+                .problem(property.name(), "contains an empty name")
+                .hint("remove the extra comma");
         } else if !names.contains(&name) {
             names.push(name);
         }

@@ -159,7 +159,7 @@ fn a_failure_names_transform_topic_and_column() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "transform outbox cannot handle a record of topic srv.public.outbox"
+        "transform outbox cannot process a record of topic srv.public.outbox"
     );
     assert_eq!(
         error.source().map(ToString::to_string).as_deref(),

@@ -86,7 +86,7 @@ fn tombstone() -> Record<'static> {
 }
 
 fn is_kept(chain: &mut Chain, record: Record<'static>) -> bool {
-    match chain.apply(record).expect("the expression answers") {
+    match chain.apply(record).expect("the expression returns") {
         Outcome::Record(_) => true,
         Outcome::Dropped(reason) => {
             assert_eq!(reason, DropReason::Filtered);
@@ -97,7 +97,7 @@ fn is_kept(chain: &mut Chain, record: Record<'static>) -> bool {
 }
 
 fn topic(chain: &mut Chain, record: Record<'static>) -> String {
-    match chain.apply(record).expect("the expression answers") {
+    match chain.apply(record).expect("the expression returns") {
         Outcome::Record(record) => {
             assert_eq!(record.partition, Some(3));
             record.topic.into_owned()
@@ -177,9 +177,9 @@ fn what_fits_no_record_or_answers_another_type_is_an_error_of_the_record() {
         ),
         (
             "value.op",
-            "the expression answers a text, and is to answer true or false",
+            "the expression returns a text, but must return true or false",
         ),
-        ("null", "the expression answers null, and is to answer true or false"),
+        ("null", "the expression returns null, but must return true or false"),
     ];
     for (condition, expected) in failures {
         let error = filter(condition)
@@ -193,7 +193,7 @@ fn what_fits_no_record_or_answers_another_type_is_an_error_of_the_record() {
     let error = router("\"${topic}_x\"").apply(record()).expect_err("no String").error;
     assert_eq!(
         error.to_string(),
-        "the expression answers a text with parts that are filled in, and is to answer a text or null"
+        "the expression returns a text with parts that are filled in, but must return a text or null"
     );
 }
 

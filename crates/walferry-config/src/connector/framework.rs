@@ -261,8 +261,8 @@ pub(super) fn names(reader: &mut Reader<'_>, list: &Property<Vec<String>>) -> Ve
     for name in reader.get(list) {
         if name.is_empty() {
             reader
-                .problem(list.name(), "holds an empty name")
-                .hint("remove the superfluous comma");
+                .problem(list.name(), "contains an empty name")
+                .hint("remove the extra comma");
         } else if names.contains(&name) {
             reader
                 .problem(list.name(), format!("holds {name:?} more than once"))

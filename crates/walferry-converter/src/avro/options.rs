@@ -7,26 +7,26 @@ use super::style::Style;
 properties! {
     pub(super) const META_DATA: Property<bool> = Property::new("connect.meta.data")
         .default("true")
-        .text("Writes what Connect's schema says beside its type (name, version, documentation, parameters) into the Avro schema.");
+        .text("Adds the other attributes of Connect's schema (name, version, documentation, parameters) to the Avro schema.");
     pub(super) const ENHANCED: Property<bool> = Property::new("enhanced.avro.schema.support")
         .default("false")
-        .text("Writes a text whose schema was once an Avro enum as an enum.");
+        .text("Writes a text as an enum if its schema was originally an Avro enum.");
     pub(super) const SCRUB: Property<bool> = Property::new("scrub.invalid.names")
         .default("false")
-        .text("Replaces characters that Avro does not allow in names. Confluent's converter only; `field.name.adjustment.mode` and \
-               `schema.name.adjustment.mode` of the connector do it with both.");
+        .text("Replaces characters that Avro does not allow in names. Only Confluent's converter has this option; the connector's \
+               `field.name.adjustment.mode` and `schema.name.adjustment.mode` do the same for both converters.");
     pub(super) const OPTIONAL_KEYS: Property<bool> = Property::new("allow.optional.map.keys")
         .default("false")
-        .text("Writes a map whose keys may be null as Avro's map. Confluent's converter only.");
+        .text("Writes a map whose keys may be null as an Avro map. Only Confluent's converter has this option.");
     pub(super) const GENERALIZED: Property<bool> = Property::new("generalized.sum.type.support")
         .default("false")
-        .text("Writes enums and unions as the schema's parameters tell. Confluent's converter only.");
+        .text("Writes enums and unions as the parameters of the schema specify. Only Confluent's converter has this option.");
     pub(super) const KEEP_NULLS: Property<bool> = Property::new("ignore.default.for.nullables")
         .default("false")
-        .text("Keeps a null in a field that has a default, as it stands in the database. Confluent's converter only.");
+        .text("Keeps null in a field that has a default, as in the database. Only Confluent's converter has this option.");
     pub(super) const DISCARD_TYPE_DOC: Property<bool> = Property::new("discard.type.doc.default")
         .default("false")
-        .text("Takes documentation and defaults from the fields instead of the types. Confluent's converter only.");
+        .text("Takes documentation and defaults from the fields instead of from the types. Only Confluent's converter has this option.");
 }
 
 /// Apicurio's copy of the class knows these.

@@ -210,7 +210,7 @@ mod with_a_registry {
         assert!(error.wait().is_none());
         assert_eq!(
             error.to_string(),
-            "io.confluent.connect.avro.AvroConverter cannot write the value of a record for topic orders: the schema registry refuses the \
+            "io.confluent.connect.avro.AvroConverter cannot write the value of a record for topic orders: the schema registry rejects the \
              schema of orders-value: Schema being registered is incompatible: field x"
         );
     }
@@ -294,14 +294,14 @@ mod with_a_registry {
             ),
             (
                 refused(Family::Confluent, &[("schema.registry.url", "registry:8081")]),
-                "does not begin with http:// or https://",
+                "does not start with http:// or https://",
             ),
             (
                 refused(
                     Family::Confluent,
                     &[url, ("basic.auth.credentials.source", "USER_INFO")],
                 ),
-                "value.converter.basic.auth.user.info must be a name and a password",
+                "value.converter.basic.auth.user.info must be a user name and a password",
             ),
             (
                 refused(

@@ -63,8 +63,11 @@ impl CloudEventsConverter {
         let mut reader = Reader::new(options, DECLARATIONS);
         let (event, data) = (reader.get(&options::SERIALIZER), reader.get(&options::DATA_SERIALIZER));
         if (event, data) == (Format::Avro, Format::Json) {
-            let finding = reader.problem("data.serializer.type", "is json, which an event in Avro cannot have");
-            finding.hint = Some("set data.serializer.type=avro as well".to_owned());
+            let finding = reader.problem(
+                "data.serializer.type",
+                "is json, but an event in Avro cannot contain JSON",
+            );
+            finding.hint = Some("also set data.serializer.type=avro".to_owned());
         }
         let metadata = Metadata::read(&mut reader);
         let extensions = reader.get(&options::EXTENSIONS);
@@ -456,7 +459,7 @@ mod tests {
             (
                 "serializer.type",
                 "avro",
-                "value.converter.data.serializer.type is json, which an event in Avro cannot have",
+                "value.converter.data.serializer.type is json, but an event in Avro cannot contain JSON",
             ),
             (
                 "data.serializer.type",
@@ -467,17 +470,17 @@ mod tests {
             (
                 "metadata.source",
                 "generate",
-                "begins with \"generate\", which is not value or header",
+                "starts with \"generate\", which is neither value nor header",
             ),
             (
                 "metadata.source",
                 "value,id",
-                "has \"id\", which does not end with :header or :generate",
+                "contains \"id\", which does not end with :header or :generate",
             ),
             (
                 "metadata.source",
                 "value,subject:header",
-                "names \"subject\", which is not one of id, type",
+                "contains \"subject\", which is not one of id, type",
             ),
             (
                 "json.schemas.enable",

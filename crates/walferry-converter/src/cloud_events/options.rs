@@ -6,32 +6,34 @@ use walferry_config::{Property, Reader, ValueError, properties};
 properties! {
     pub(super) const SERIALIZER: Property<Format> = Property::new("serializer.type")
         .default("json")
-        .text("How the event is written. With `avro`, `data.serializer.type` has to be `avro`, too.");
+        .text("Format of the event. With `avro`, `data.serializer.type` must also be `avro`.");
     pub(super) const DATA_SERIALIZER: Property<Format> = Property::new("data.serializer.type")
         .default("json")
-        .text("How the event's `data` is written. `avro` needs a schema registry: `avro.schema.registry.url`, or `avro.apicurio.registry.url`.");
+        .text("Format of the event's `data`. `avro` needs a schema registry: `avro.schema.registry.url` or `avro.apicurio.registry.url`.");
     pub(super) const JSON_OPTION: Property<String> = Property::new("json.<option>")
-        .text("An option of the JsonConverter that writes the event, such as `json.schemas.enable`, which concerns `data` alone.");
+        .text("An option of the JsonConverter that writes the event, such as `json.schemas.enable`, which applies only to `data`.");
     pub(super) const EXTENSIONS: Property<bool> = Property::new("extension.attributes.enable")
         .default("true")
-        .text("Writes the operation, the source block and the transaction as attributes of the event (`iodebeziumop`, `iodebeziumlsn`, …).");
+        .text("Adds the operation, the source block and the transaction as attributes of the event (`iodebeziumop`, `iodebeziumlsn`, …).");
     pub(super) const TRACING: Property<bool> = Property::new("opentelemetry.tracing.attributes.enable")
         .default("false")
-        .text("Writes `traceparent`, which the record must have as a header.");
+        .text("Adds `traceparent`, which must exist as a header of the record.");
     pub(super) const METADATA: Property<String> = Property::new("metadata.source")
         .default("value,id:generate,type:generate,traceparent:header,dataSchemaName:generate")
-        .text("Where the event's attributes come from. First `value` or `header`: where source block, operation and transaction are. Then, by name, \
-               `header` or `generate` for `id`, `type`, `traceparent` and `dataSchemaName`. Headers must be written by JsonConverter with its schemas.");
+        .text("Origin of the event's attributes. The first entry is `value` or `header`: the origin of source block, operation and \
+               transaction. Further entries specify `header` or `generate` for `id`, `type`, `traceparent` and `dataSchemaName`. Headers \
+               must be written by JsonConverter with their schemas.");
     pub(super) const DATA_NAME_FROM_HEADER: Property<bool> = Property::new("schema.data.name.source.header.enable")
         .default("false")
-        .text("Takes the name of the schema of `data` from the header `dataSchemaName`, where `metadata.source` says so too.");
+        .text("Takes the schema name of `data` from the header `dataSchemaName`, if `metadata.source` also says so.");
     pub(super) const ADJUSTMENT: Property<NameAdjustment> = Property::new("schema.name.adjustment.mode")
         .default("avro")
-        .text("How the name of the event's schema is made a legal one. Only Avro carries that name.");
+        .text("How the name of the event's schema is made valid. The name is used only with Avro.");
     pub(super) const EVENT_SCHEMA: Property<Option<String>> = Property::new("schema.cloudevents.name")
-        .text("The name of the event's schema. Without it, it is `<topic.prefix>.<database>.CloudEvents.Envelope`. Only Avro carries that name.");
+        .text("Name of the event's schema. The default is `<topic.prefix>.<database>.CloudEvents.Envelope`. The name is used only with \
+               Avro.");
     pub(super) const AVRO_OPTION: Property<String> = Property::new("avro.<option>")
-        .text("An option of the Avro converter: of Apicurio's where `avro.apicurio.registry.url` is set, otherwise of Confluent's.");
+        .text("An option of the Avro converter: of Apicurio's if `avro.apicurio.registry.url` is set, otherwise of Confluent's.");
 }
 
 walferry_config::choices! {
@@ -77,11 +79,11 @@ impl Metadata {
             Some("header") => true,
             other => {
                 let message = format!(
-                    "begins with {:?}, which is not value or header",
+                    "starts with {:?}, which is neither value nor header",
                     other.unwrap_or_default()
                 );
                 reader.problem("metadata.source", message).hint =
-                    Some("begin with `value`, unless headers have the source block".to_owned());
+                    Some("start with `value`, unless headers contain the source block".to_owned());
                 false
             }
         };
@@ -93,7 +95,7 @@ impl Metadata {
                 "header" => true,
                 "generate" => false,
                 _ => {
-                    let message = format!("has {part:?}, which does not end with :header or :generate");
+                    let message = format!("contains {part:?}, which does not end with :header or :generate");
                     reader.problem("metadata.source", message).hint = Some("write it like `id:header`".to_owned());
                     continue;
                 }
@@ -105,7 +107,7 @@ impl Metadata {
                 "dataSchemaName" => name = from_header,
                 _ => {
                     let error = ValueError::not_one_of(field, &["id", "type", "traceparent", "dataSchemaName"]);
-                    let message = format!("names {field:?}, which {error}");
+                    let message = format!("contains {field:?}, which {error}");
                     reader.problem("metadata.source", message).hint = error.hint;
                 }
             }

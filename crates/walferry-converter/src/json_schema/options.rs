@@ -5,22 +5,23 @@ use walferry_config::{Property, Reader, Support, properties};
 use super::schema::Style;
 use crate::json::{DecimalFormat, Dialect, Style as Values};
 
-const READING: &str = "it concerns reading, and a source only writes";
-const OF_CLASSES: &str = "it concerns schemas that are made from Java classes, and here they are made from records";
+const READING: &str = "it applies only to reading, but a source only writes";
+const OF_CLASSES: &str = "it applies only to schemas derived from Java classes, but here they are derived from records";
 
 properties! {
     pub(super) const DECIMAL_FORMAT: Property<DecimalFormat> = Property::new("decimal.format")
         .default("BASE64")
-        .text("How numbers of Connect's Decimal type are written: as the base64 of their unscaled bytes, or as JSON numbers.");
+        .text("How numbers of Connect's type Decimal are written: as base64 of their unscaled bytes, or as JSON numbers.");
     pub(super) const ADDITIONAL: Property<bool> = Property::new("object.additional.properties")
         .default("true")
-        .text("Whether the schema of a struct allows properties that it does not list. With false it says `additionalProperties: false`.");
+        .text("Whether the schema of a struct allows properties that it does not list. With false, it contains `additionalProperties: \
+               false`.");
     pub(super) const KEEP_NULLS: Property<bool> = Property::new("ignore.default.for.nullables")
         .default("false")
-        .text("Keeps a null in a field that has a default, as it stands in the database.");
+        .text("Keeps null in a field that has a default, as in the database.");
     pub(super) const GENERALIZED: Property<bool> = Property::new("generalized.sum.type.support")
         .default("false")
-        .text("Writes enums as the schema's parameters tell.");
+        .text("Writes enums as the parameters of the schema specify.");
     pub(super) const NON_REQUIRED: Property<bool> = Property::new("use.optional.for.nonrequired")
         .default("false")
         .text("Whether properties that are not required are read as optional fields.")
@@ -38,18 +39,18 @@ properties! {
         .text("Writes JSON over several lines.")
         .support(Support::Except {
             values: &["true"],
-            hint: "leave it out: the JSON means the same on one line",
+            hint: "remove it: on one line, the JSON has the same meaning",
         });
     pub(super) const VALIDATE: Property<bool> = Property::new("json.fail.invalid.schema")
         .default("false")
         .text("Whether a value is checked against its schema.")
-        .support(Support::Accepted { why: "a value that does not fit its schema is never written" });
+        .support(Support::Accepted { why: "Walferry never writes a value that does not match its schema" });
     pub(super) const JSON_OTHER: Property<Option<String>> = Property::new("json.<option>")
         .text("Another option of Confluent's JSON serializer.")
         .support(Support::Accepted { why: OF_CLASSES });
     pub(super) const RULES: Property<Option<String>> = Property::new("validation.rules.execution")
-        .text("When rules that stand in a schema are run.")
-        .support(Support::Accepted { why: "a schema that is made from a record has no rules" });
+        .text("When the rules of a schema are executed.")
+        .support(Support::Accepted { why: "a schema that is derived from a record has no rules" });
 }
 
 /// Reads how schemas and values are written.

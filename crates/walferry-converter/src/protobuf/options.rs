@@ -4,14 +4,14 @@ use walferry_config::{Property, Reader, Support, properties};
 
 use super::derive::Style;
 
-const READING: &str = "it concerns reading, and a source only writes";
-const UNIONS: &str = "it concerns enums and unions of other schemas, and records from Postgres have none";
-const RULES_OF_SCHEMAS: &str = "a schema that is made from a record has no rules";
+const READING: &str = "it applies only to reading, but a source only writes";
+const UNIONS: &str = "it applies only to enums and unions of other schemas, which records from Postgres do not have";
+const RULES_OF_SCHEMAS: &str = "a schema that is derived from a record has no rules";
 
 properties! {
     pub(super) const OPTIONAL: Property<bool> = Property::new("optional.for.nullables")
         .default("false")
-        .text("Declares a field that allows null as `optional`, so that a reader can tell null from zero.");
+        .text("Declares a field that allows null as `optional`, so that readers can distinguish null from zero.");
     pub(super) const WRAPPERS: Property<bool> = Property::new("wrapper.for.nullables")
         .default("false")
         .text("Declares a field that allows null with a wrapper type, such as `google.protobuf.StringValue`.");
@@ -20,24 +20,24 @@ properties! {
         .text("Replaces characters that Protobuf does not allow in names.");
     pub(super) const KEEP_NULLS: Property<bool> = Property::new("ignore.default.for.nullables")
         .default("false")
-        .text("Leaves a field without a value where its value is null, also where it has a default.");
+        .text("Leaves a field unset if its value is null, even if it has a default.");
     pub(super) const SKIP_KNOWN: Property<bool> = Property::new("skip.known.types")
         .default("true")
-        .text("Whether types that every reader has, such as `google.protobuf.Timestamp`, are imported without being registered.")
+        .text("Whether types that every reader has, such as `google.protobuf.Timestamp`, are imported without registering them.")
         .support(Support::Except {
             values: &["false"],
-            hint: "leave it out: readers bring these types with them",
+            hint: "remove it: readers have these types",
         });
     pub(super) const FORMAT: Property<Option<String>> = Property::new("schema.format")
-        .text("Another form in which a schema is registered.")
-        .support(Support::Refused { hint: "leave it out: schemas are registered as text" });
+        .text("Alternative format for registering a schema.")
+        .support(Support::Refused { hint: "remove it: schemas are registered as text" });
     pub(super) const ENHANCED: Property<bool> = Property::new("enhanced.protobuf.schema.support")
         .default("false")
         .text("Whether the package is part of the name when a schema is read.")
         .support(Support::Accepted { why: READING });
     pub(super) const RAW: Property<bool> = Property::new("wrapper.for.raw.primitives")
         .default("true")
-        .text("Whether a wrapper type alone is read as its value.")
+        .text("Whether a wrapper type is read as its value.")
         .support(Support::Accepted { why: READING });
     pub(super) const STRUCTS: Property<bool> = Property::new("generate.struct.for.nulls")
         .default("false")
@@ -65,9 +65,9 @@ properties! {
         .support(Support::Accepted { why: UNIONS });
     pub(super) const REFERENCES: Property<Option<String>> = Property::new("reference.<option>")
         .text("How types that a schema refers to are registered.")
-        .support(Support::Accepted { why: "a schema holds its types itself, and refers to none but those that every reader has" });
+        .support(Support::Accepted { why: "a schema contains its types itself, and refers only to types that every reader has" });
     pub(super) const RULES: Property<Option<String>> = Property::new("validation.rules.execution")
-        .text("When rules that stand in a schema are run.")
+        .text("When the rules of a schema are executed.")
         .support(Support::Accepted { why: RULES_OF_SCHEMAS });
 }
 

@@ -12,38 +12,38 @@ use crate::Role;
 properties! {
     pub(super) const URL: Property<String> = Property::new("apicurio.registry.url")
         .required()
-        .text("Where the registry's own interface is: `http://registry:8080/apis/registry/v2` or `…/v3`. The number also tells which generation of \
-               Apicurio's converters is meant, as their defaults differ.");
+        .text("URL of the registry's own API: `http://registry:8080/apis/registry/v2` or `…/v3`. The version also selects the generation \
+               of Apicurio's converters, because their defaults differ.");
     pub(super) const AUTO_REGISTER: Property<bool> = Property::new("apicurio.registry.auto-register")
         .default("false")
-        .text("Registers a schema that the artifact does not have.");
+        .text("Registers a schema if the artifact does not contain it.");
     pub(super) const AUTO_REGISTER_OF_IMAGE: Property<Option<bool>> = Property::new("apicurio.registry.auto.register")
-        .text("The same as `apicurio.registry.auto-register`, as Debezium's container image spells it.");
+        .text("The same as `apicurio.registry.auto-register`, in the spelling of Debezium's container image.");
     pub(super) const IF_EXISTS: Property<Option<IfExists>> = Property::new("apicurio.registry.auto-register.if-exists")
-        .text("What becomes of a new schema where the artifact is there. The default adds a version unless one has the same content.");
+        .text("What happens to a new schema if the artifact already exists. The default adds a version unless one has the same content.");
     pub(super) const FIND_LATEST: Property<bool> = Property::new("apicurio.registry.find-latest")
         .default("false")
-        .text("Takes the newest version of the artifact, where `auto-register` is false. Its values must be the same bytes as those of the schema \
-               that the record has.");
+        .text("Uses the newest version of the artifact, if `auto-register` is false. Values must have the same bytes with this schema as \
+               with the schema of the record.");
     pub(super) const STRATEGY: Property<ArtifactNaming> = Property::new("apicurio.registry.artifact-resolver-strategy")
         .default("io.apicurio.registry.serde.strategy.TopicIdStrategy")
         .text("How artifacts are named.");
     pub(super) const GROUP: Property<Option<String>> = Property::new("apicurio.registry.artifact.group-id")
-        .text("The group of all artifacts.");
+        .text("Group of all artifacts.");
     pub(super) const ARTIFACT: Property<Option<String>> = Property::new("apicurio.registry.artifact.artifact-id")
-        .text("The one artifact of all schemas.");
+        .text("A single artifact for all schemas.");
     pub(super) const VERSION: Property<Option<String>> = Property::new("apicurio.registry.artifact.version")
-        .text("The version of the artifact that is taken, or that a new one is called.");
+        .text("Version of the artifact to use, or the name of a new version.");
     pub(super) const USE_ID: Property<Option<UseId>> = Property::new("apicurio.registry.use-id")
-        .text("Which id a record carries. The default is globalId with `…/v2` and contentId with `…/v3`.");
+        .text("Which id a record contains. The default is globalId with `…/v2` and contentId with `…/v3`.");
     pub(super) const HEADERS: Property<Option<bool>> = Property::new("apicurio.registry.headers.enabled")
-        .text("Puts the id into headers of the record instead of in front of the value. The default is true with `…/v2` and false with `…/v3`, as with \
-               Apicurio's converters.");
+        .text("Writes the id into headers of the record instead of before the value. The default is true with `…/v2` and false with \
+               `…/v3`, as in Apicurio's converters.");
     pub(super) const ID_HANDLER: Property<Option<IdHandler>> = Property::new("apicurio.registry.id-handler")
-        .text("Whether the id in front of the value has eight bytes or four. The default is eight with `…/v2` and four with `…/v3`.");
+        .text("Whether the id before the value has eight bytes or four. The default is eight with `…/v2` and four with `…/v3`.");
     pub(super) const AS_CONFLUENT: Property<bool> = Property::new("apicurio.registry.as-confluent")
         .default("false")
-        .text("Writes the id in four bytes, as Confluent's converters do.");
+        .text("Writes the id with four bytes, as Confluent's converters do.");
     pub(super) const HEADER_KEY_GLOBAL: Property<String> = Property::new("apicurio.registry.headers.key.globalId.name")
         .default("apicurio.key.globalId")
         .text("Header with the `globalId` of the key's schema.");
@@ -58,24 +58,24 @@ properties! {
         .text("Header with the `contentId` of the value's schema.");
     pub(super) const HEADERS_HANDLER: Property<String> = Property::new("apicurio.registry.headers.handler")
         .default("io.apicurio.registry.serde.headers.DefaultHeadersHandler")
-        .text("A class that writes the headers.")
-        .support(Support::Refused { hint: "leave it out: classes of one's own cannot be loaded" });
+        .text("Class that writes the headers.")
+        .support(Support::Refused { hint: "remove it: Walferry cannot load custom classes" });
     pub(super) const HEADER_OTHER: Property<Option<String>> = Property::new("apicurio.registry.headers.<option>")
-        .text("Name of a header that is not written where there is an id.")
-        .support(Support::Accepted { why: "the id is always known, and these headers stand only where it is not" });
+        .text("Name of a header that is written only if there is no id.")
+        .support(Support::Accepted { why: "the id is always known, and these headers are only for records without one" });
     pub(super) const ENCODING: Property<String> = Property::new("apicurio.registry.avro.encoding")
         .default("BINARY")
-        .text("How Avro is written.")
-        .support(Support::Refused { hint: "leave it out; with JSON, use JsonConverter" });
+        .text("Encoding of Avro.")
+        .support(Support::Refused { hint: "remove it; for JSON, use JsonConverter" });
     pub(super) const DEREFERENCE: Property<Option<bool>> = Property::new("apicurio.registry.dereference-schema")
-        .text("Registers a schema whole, with the types that it is made of.")
+        .text("Registers a schema as a whole, including the types that it uses.")
         .support(Support::Except {
             values: &["false"],
-            hint: "set it to true: schemas are registered whole, without references",
+            hint: "set it to true: schemas are registered as a whole, without references",
         });
     pub(super) const SERIALIZER_DEREFERENCE: Property<Option<bool>> = Property::new("apicurio.registry.serializer.dereference-schema")
         .text("How a schema that is looked up is read.")
-        .support(Support::Accepted { why: "schemas are registered whole" });
+        .support(Support::Accepted { why: "schemas are registered as a whole" });
     pub(super) const DESERIALIZER_DEREFERENCE: Property<Option<bool>> = Property::new("apicurio.registry.deserializer.dereference-schema")
         .text("How a reader reads a schema.")
         .support(Support::Accepted { why: options::READING });
@@ -83,17 +83,17 @@ properties! {
         .default("false")
         .text("Lets the registry compare schemas in their canonical form.");
     pub(super) const USERNAME: Property<Option<String>> = Property::new("apicurio.auth.username")
-        .text("Name to log in with.");
+        .text("User name for the registry.");
     pub(super) const PASSWORD: Property<Option<Secret>> = Property::new("apicurio.auth.password")
-        .text("Password to log in with.");
+        .text("Password for the registry.");
     pub(super) const TOKEN_URL: Property<Option<String>> = Property::new("apicurio.auth.service.token.endpoint")
-        .text("Where tokens are asked for (OAuth's client credentials).");
+        .text("URL of the token endpoint (OAuth client credentials).");
     pub(super) const REALM_URL: Property<Option<String>> = Property::new("apicurio.auth.service.url")
-        .text("Where Keycloak is: with `apicurio.auth.realm` it tells where tokens are asked for.");
+        .text("URL of Keycloak. Together with `apicurio.auth.realm`, it determines the token endpoint.");
     pub(super) const REALM: Property<Option<String>> = Property::new("apicurio.auth.realm")
         .text("Keycloak's realm.");
     pub(super) const CLIENT_ID: Property<Option<String>> = Property::new("apicurio.auth.client.id")
-        .text("Name of the client that asks for tokens.");
+        .text("OAuth client id.");
     pub(super) const CLIENT_SECRET: Property<Option<Secret>> = options::client_secret("apicurio.auth.client.secret");
     pub(super) const SCOPE: Property<Option<String>> = options::scope("apicurio.auth.client.scope");
     pub(super) const NEW_USERNAME: Property<Option<String>> = Property::new("apicurio.registry.auth.username")
@@ -115,18 +115,19 @@ properties! {
     pub(super) const IDENTITY_PASSWORD: Property<Option<Secret>> = options::store_password("apicurio.registry.request.ssl.keystore.password");
     pub(super) const KEY_PASSWORD: Property<Option<Secret>> = options::key_password("apicurio.registry.request.ssl.key.password");
     pub(super) const SSL_OTHER: Property<Option<String>> = Property::new("apicurio.registry.request.ssl.<option>")
-        .text("Another option of Java's TLS, such as the type of a store.")
-        .support(Support::Accepted { why: "a store's type shows from its content" });
+        .text("Another option of Java's TLS, such as the type of a keystore.")
+        .support(Support::Accepted { why: "Walferry detects the type of a keystore from its content" });
     pub(super) const TLS_OTHER: Property<Option<String>> = Property::new("apicurio.registry.tls.<option>")
-        .text("Certificates, as Apicurio 3 names them.")
+        .text("Certificates, with the names of Apicurio 3.")
         .support(Support::Refused { hint: "write apicurio.registry.request.ssl.truststore.location and so on" });
     pub(super) const SERIALIZER: Property<Option<String>> = Property::new("apicurio.registry.converter.serializer")
-        .text("The class that writes values; it follows from the converter.")
+        .text("Class that writes values. The converter determines it.")
         .support(Support::Except {
             values: &["io.apicurio.registry.utils.serde.AvroKafkaSerializer"],
-            hint: "leave it out: this is the serializer of Apicurio 1, whose interface and bytes are no longer supported",
+            hint: "remove it: this is the serializer of Apicurio 1, whose API and bytes are no longer supported",
         });
-    pub(super) const DESERIALIZER: Property<Option<String>> = options::reading("apicurio.registry.converter.deserializer", "The class that reads values.");
+    pub(super) const DESERIALIZER: Property<Option<String>> = options::reading("apicurio.registry.converter.deserializer", "Class that \
+                                                                                                                            reads values.");
     pub(super) const GLOBAL_ID_STRATEGY: Property<Option<String>> = Property::new("apicurio.registry.global-id")
         .text("How Apicurio 1 found a schema.")
         .support(Support::Except {
@@ -134,28 +135,40 @@ properties! {
                 "io.apicurio.registry.utils.serde.strategy.GetOrCreateIdStrategy",
                 "io.apicurio.registry.utils.serde.strategy.AutoRegisterIdStrategy",
             ],
-            hint: "set apicurio.registry.auto-register=true, its present name",
+            hint: "set apicurio.registry.auto-register=true, its current name",
         });
     pub(super) const ARTIFACT_OTHER: Property<Option<String>> = Property::new("apicurio.registry.artifact.<option>")
-        .text("Where the text of a schema is.")
-        .support(Support::Accepted { why: "the schema follows from the record" });
-    pub(super) const CHECK_PERIOD: Property<Option<String>> = options::tuning("apicurio.registry.check-period-ms", "How long what was found is remembered.");
-    pub(super) const RETRY_COUNT: Property<Option<String>> = options::tuning("apicurio.registry.retry-count", "How often Java's client tries again.");
-    pub(super) const RETRY_BACKOFF: Property<Option<String>> = options::tuning("apicurio.registry.retry-backoff-ms", "How long it waits in between.");
-    pub(super) const CACHE_LATEST: Property<Option<String>> = options::tuning("apicurio.registry.cache-latest", "Whether the newest version is remembered.");
-    pub(super) const FAULT_TOLERANT: Property<Option<String>> = options::tuning("apicurio.registry.fault-tolerant-refresh", "Whether an old answer is used while the registry is away.");
+        .text("Location of the text of a schema.")
+        .support(Support::Accepted { why: "the schema is derived from the record" });
+    pub(super) const CHECK_PERIOD: Property<Option<String>> = options::tuning("apicurio.registry.check-period-ms", "How long results are \
+                                                                                                                    cached.");
+    pub(super) const RETRY_COUNT: Property<Option<String>> = options::tuning("apicurio.registry.retry-count", "Number of retries of the \
+                                                                                                               Java client.");
+    pub(super) const RETRY_BACKOFF: Property<Option<String>> = options::tuning("apicurio.registry.retry-backoff-ms", "Pause between these \
+                                                                                                                      retries.");
+    pub(super) const CACHE_LATEST: Property<Option<String>> = options::tuning("apicurio.registry.cache-latest", "Whether the newest \
+                                                                                                                 version is cached.");
+    pub(super) const FAULT_TOLERANT: Property<Option<String>> = options::tuning("apicurio.registry.fault-tolerant-refresh", "Whether an \
+                                                                                                                             old answer \
+                                                                                                                             is used \
+                                                                                                                             while the \
+                                                                                                                             registry is \
+                                                                                                                             unreachable.");
     pub(super) const BACKGROUND: Property<Option<String>> = options::tuning("apicurio.registry.background-refresh<option>", "How answers are refreshed.");
     pub(super) const SERDE: Property<Option<String>> = Property::new("apicurio.registry.serde.<option>")
         .text("Options of other serializers.")
-        .support(Support::Accepted { why: "the converter checks a value against its schema in any case" });
+        .support(Support::Accepted { why: "the converter always checks a value against its schema" });
     pub(super) const DATUM: Property<Option<String>> = Property::new("apicurio.registry.avro-datum-provider")
-        .text("The class that makes Avro's objects.")
+        .text("Class that creates Avro objects.")
         .support(Support::Accepted { why: "values are written without such objects" });
-    pub(super) const CACHE: Property<Option<String>> = options::tuning("schemas.cache.config", "How many converted schemas are remembered.");
+    pub(super) const CACHE: Property<Option<String>> = options::tuning("schemas.cache.config", "Number of converted schemas that are \
+                                                                                                cached.");
     pub(super) const CACHE_SIZE: Property<Option<String>> = options::tuning("schemas.cache.size", "The same under another name.");
     pub(super) const USE_HEADERS: Property<Option<String>> = Property::new("apicurio.registry.use.headers")
         .text("Not an option of the converter.")
-        .support(Support::Elsewhere { is: "is no option of Apicurio's converters", hint: "to say whether ids stand in headers, set `apicurio.registry.headers.enabled`" });
+        .support(Support::Elsewhere { is: "is not an option of Apicurio's converters", hint: "to choose whether ids are written into \
+                                                                                              headers, set \
+                                                                                              `apicurio.registry.headers.enabled`" });
 }
 
 /// What decides where the id stands, for a converter that does not ask them.
@@ -310,7 +323,9 @@ fn api(reader: &mut Reader<'_>, urls: &[String]) -> Api {
     if !has("/apis/registry/v2") {
         let finding = reader.problem(URL.name(), "does not end with /apis/registry/v2 or /apis/registry/v3");
         finding.hint = Some(
-            "name the registry's own interface there; for Confluent's (`/apis/ccompat/v7`), use io.confluent.connect.avro.AvroConverter".to_owned(),
+            "use the URL of the registry's own API; for the Confluent-compatible API (`/apis/ccompat/v7`), use \
+             io.confluent.connect.avro.AvroConverter"
+                .to_owned(),
         );
     }
     Api::ApicurioV2
@@ -334,10 +349,10 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
     match (token_url, user, in_url) {
         (Some(token_url), _, _) => {
             if client_id.is_none() {
-                reader.problem(CLIENT_ID.name(), "is required where tokens are asked for");
+                reader.problem(CLIENT_ID.name(), "is required to obtain tokens");
             }
             if client_secret.is_none() {
-                reader.problem(CLIENT_SECRET.name(), "is required where tokens are asked for");
+                reader.problem(CLIENT_SECRET.name(), "is required to obtain tokens");
             }
             Auth::OAuth(OAuth {
                 token_url,
@@ -348,7 +363,7 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
         }
         (None, Some(user), _) => {
             if password.is_none() {
-                reader.problem(PASSWORD.name(), "is required beside apicurio.auth.username");
+                reader.problem(PASSWORD.name(), "is required together with apicurio.auth.username");
             }
             Auth::Basic {
                 user,
@@ -379,7 +394,7 @@ pub(super) fn plain_urls(
             .split_once("://")
             .filter(|(scheme, rest)| matches!(*scheme, "http" | "https") && !rest.is_empty())
         else {
-            let finding = reader.problem(property, "holds something that does not begin with http:// or https://");
+            let finding = reader.problem(property, "contains a URL that does not start with http:// or https://");
             finding.hint = Some("write it like http://registry:8081".to_owned());
             continue;
         };

@@ -12,25 +12,26 @@ use crate::Role;
 properties! {
     pub(super) const URLS: Property<Vec<String>> = Property::new("schema.registry.url")
         .required()
-        .text("Where the schema registry is. Several URLs are tried one after the other. A URL may hold name and password.");
+        .text("URL of the schema registry. Several URLs are tried in order. A URL may contain a user name and a password.");
     pub(super) const AUTO_REGISTER: Property<bool> = Property::new("auto.register.schemas")
         .default("true")
-        .text("Registers a schema that the subject does not have. With false it has to be there.");
+        .text("Registers a schema if the subject does not contain it. With false, it must already exist.");
     pub(super) const USE_LATEST: Property<bool> = Property::new("use.latest.version")
         .default("false")
-        .text("Takes the newest version of the subject, where `auto.register.schemas` is false. Its values must be the same bytes as those of the \
-               schema that the record has.");
+        .text("Uses the newest version of the subject, if `auto.register.schemas` is false. Values must have the same bytes with this \
+               schema as with the schema of the record.");
     pub(super) const LATEST_STRICT: Property<bool> = Property::new("latest.compatibility.strict")
         .default("true")
         .text("Whether the newest version is compared with the record's schema.")
-        .support(Support::Accepted { why: "they are always compared: a record that its schema cannot read would be lost" });
+        .support(Support::Accepted { why: "they are always compared, because a record that its schema cannot read would be lost" });
     pub(super) const USE_ID: Property<i32> = Property::new("use.schema.id")
         .default("-1")
-        .text("Takes the schema of this id, where `auto.register.schemas` is false. As with `use.latest.version` its values must be the same bytes.");
+        .text("Uses the schema with this id, if `auto.register.schemas` is false. As with `use.latest.version`, values must have the same \
+               bytes.");
     pub(super) const ID_STRICT: Property<bool> = Property::new("id.compatibility.strict")
         .default("true")
-        .text("Whether that schema is compared with the record's.")
-        .support(Support::Accepted { why: "they are always compared: a record that its schema cannot read would be lost" });
+        .text("Whether this schema is compared with the record's schema.")
+        .support(Support::Accepted { why: "they are always compared, because a record that its schema cannot read would be lost" });
     pub(super) const NORMALIZE: Property<bool> = Property::new("normalize.schemas")
         .default("false")
         .text("Lets the registry compare schemas in their normal form.");
@@ -42,23 +43,23 @@ properties! {
         .text("How the subjects of values are named.");
     pub(super) const BASIC_SOURCE: Property<BasicSource> = Property::new("basic.auth.credentials.source")
         .default("URL")
-        .text("Where name and password are: in the URL, or in `basic.auth.user.info`.")
+        .text("Where the user name and the password are given: in the URL, or in `basic.auth.user.info`.")
         .support(Support::Except {
             values: &["SASL_INHERIT"],
             hint: "set basic.auth.credentials.source=USER_INFO and basic.auth.user.info",
         });
     pub(super) const USER_INFO: Property<Option<Secret>> = Property::new("basic.auth.user.info")
-        .text("Name and password with a colon in between, where `basic.auth.credentials.source` is USER_INFO.");
+        .text("User name and password, separated by a colon, if `basic.auth.credentials.source` is USER_INFO.");
     pub(super) const OLD_USER_INFO: Property<Option<Secret>> = Property::new("schema.registry.basic.auth.user.info")
         .text("The former name of `basic.auth.user.info`.");
     pub(super) const BEARER_SOURCE: Property<Option<BearerSource>> = Property::new("bearer.auth.credentials.source")
-        .text("Where a token comes from: `bearer.auth.token`, or OAuth's client credentials. Without it none is sent.");
+        .text("Where a token comes from: `bearer.auth.token`, or OAuth client credentials. If it is not set, no token is sent.");
     pub(super) const BEARER_TOKEN: Property<Option<Secret>> = Property::new("bearer.auth.token")
-        .text("The token, where `bearer.auth.credentials.source` is STATIC_TOKEN.");
+        .text("The token, if `bearer.auth.credentials.source` is STATIC_TOKEN.");
     pub(super) const TOKEN_URL: Property<Option<String>> = Property::new("bearer.auth.issuer.endpoint.url")
-        .text("Where tokens are asked for, where `bearer.auth.credentials.source` is OAUTHBEARER.");
+        .text("URL of the token endpoint, if `bearer.auth.credentials.source` is OAUTHBEARER.");
     pub(super) const CLIENT_ID: Property<Option<String>> = Property::new("bearer.auth.client.id")
-        .text("Name of the client that asks for tokens.");
+        .text("OAuth client id.");
     pub(super) const CLIENT_SECRET: Property<Option<Secret>> = options::client_secret("bearer.auth.client.secret");
     pub(super) const SCOPE: Property<Option<String>> = options::scope("bearer.auth.scope");
     pub(super) const CLUSTER: Property<Option<String>> = Property::new("bearer.auth.logical.cluster")
@@ -72,68 +73,72 @@ properties! {
     pub(super) const IDENTITY_PASSWORD: Property<Option<Secret>> = options::store_password("schema.registry.ssl.keystore.password");
     pub(super) const KEY_PASSWORD: Property<Option<Secret>> = options::key_password("schema.registry.ssl.key.password");
     pub(super) const TRUSTED_PEM: Property<Option<String>> = Property::new("schema.registry.ssl.truststore.certificates")
-        .text("The certificates themselves, as PEM, in place of a file.");
+        .text("The certificates themselves, as PEM, instead of a file.");
     pub(super) const CHAIN_PEM: Property<Option<String>> = Property::new("schema.registry.ssl.keystore.certificate.chain")
-        .text("The client's certificate with its chain, as PEM, in place of a file.");
+        .text("The client certificate with its chain, as PEM, instead of a file.");
     pub(super) const KEY_PEM: Property<Option<Secret>> = Property::new("schema.registry.ssl.keystore.key")
-        .text("The client's key, as PEM.");
+        .text("The key of the client certificate, as PEM.");
     pub(super) const NO_HOST_CHECK: Property<String> = Property::new("schema.registry.ssl.endpoint.identification.algorithm")
         .default("https")
-        .text("Whether the registry's certificate must be of its host.")
-        .support(Support::Refused { hint: "leave it out, and give the registry a certificate of its host name" });
+        .text("Whether the registry's certificate must match its host name.")
+        .support(Support::Refused { hint: "remove it, and give the registry a certificate for its host name" });
     pub(super) const SSL_OTHER: Property<String> = Property::new("schema.registry.ssl.<option>")
-        .text("Another option of Java's TLS, such as the type of a store or the provider.")
-        .support(Support::Accepted { why: "a store's type shows from its content, and TLS 1.2 and 1.3 are always spoken" });
+        .text("Another option of Java's TLS, such as the type of a keystore or the provider.")
+        .support(Support::Accepted { why: "Walferry detects the type of a keystore from its content, and always uses TLS 1.2 or 1.3" });
     pub(super) const CONNECT_TIMEOUT: Property<Duration> = Property::new("http.connect.timeout.ms")
         .default("60000")
-        .text("How long a connection to the registry may take to be made.");
+        .text("Time limit for connecting to the registry.");
     pub(super) const READ_TIMEOUT: Property<Duration> = Property::new("http.read.timeout.ms")
         .default("60000")
-        .text("How long an answer of the registry may take.");
+        .text("Time limit for an answer of the registry.");
     pub(super) const ID_SERIALIZER: Property<String> = Property::new("<part>.schema.id.serializer")
-        .text("Where the id stands in a record.")
+        .text("Where the id is written in a record.")
         .support(Support::Except {
             values: &["io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer"],
-            hint: "leave it out: the id stands in front of the value, where every consumer finds it",
+            hint: "remove it: the id is written before the value, where every consumer finds it",
         });
     pub(super) const METADATA: Property<Option<String>> = Property::new("use.latest.with.metadata")
-        .text("Takes the newest version with this metadata.")
+        .text("Uses the newest version with this metadata.")
         .support(Support::Refused { hint: "set use.latest.version=true or use.schema.id" });
     pub(super) const GUID: Property<Option<String>> = Property::new("use.schema.guid")
-        .text("Takes the schema of this GUID.")
+        .text("Uses the schema with this GUID.")
         .support(Support::Refused { hint: "set use.schema.id to its number" });
     pub(super) const CONTEXT: Property<String> = Property::new("context.name.strategy")
-        .text("A class that names the context of a subject.")
+        .text("Class that determines the context of a subject.")
         .default("io.confluent.kafka.serializers.context.NullContextNameStrategy")
         .support(Support::Refused { hint: "put the context into the URL: http://registry:8081/contexts/.name" });
     pub(super) const PROXY_HOST: Property<Option<String>> = Property::new("proxy.host")
         .text("A proxy in front of the registry.")
-        .support(Support::Refused { hint: "let schema.registry.url name something that is reached directly" });
+        .support(Support::Refused { hint: "set schema.registry.url to a URL that is reachable without a proxy" });
     pub(super) const PROXY_PORT: Property<Option<String>> = Property::new("proxy.port")
-        .text("Port of that proxy.")
-        .support(Support::Refused { hint: "let schema.registry.url name something that is reached directly" });
-    pub(super) const MAX_SCHEMAS: Property<Option<String>> = options::tuning("max.schemas.per.subject", "How many schemas of a subject Java's client remembers.");
-    pub(super) const CACHE: Property<Option<String>> = options::tuning("schemas.cache.config", "How many converted schemas are remembered.");
+        .text("Port of this proxy.")
+        .support(Support::Refused { hint: "set schema.registry.url to a URL that is reachable without a proxy" });
+    pub(super) const MAX_SCHEMAS: Property<Option<String>> = options::tuning("max.schemas.per.subject", "Number of schemas of a subject \
+                                                                                                         that the Java client caches.");
+    pub(super) const CACHE: Property<Option<String>> = options::tuning("schemas.cache.config", "Number of converted schemas that are \
+                                                                                                cached.");
     pub(super) const CACHE_SIZE: Property<Option<String>> = options::tuning("schemas.cache.size", "The same under another name.");
-    pub(super) const RETRIES: Property<Option<String>> = options::tuning("max.retries", "How often Java's client tries again.");
-    pub(super) const RETRIES_WAIT: Property<Option<String>> = options::tuning("retries.<option>", "How long it waits in between.");
-    pub(super) const LATEST_CACHE: Property<Option<String>> = options::tuning("latest.cache.<option>", "How long the newest version is remembered.");
-    pub(super) const MISSING_CACHE: Property<Option<String>> = options::tuning("missing.<option>", "How long it is remembered that something is not there.");
+    pub(super) const RETRIES: Property<Option<String>> = options::tuning("max.retries", "Number of retries of the Java client.");
+    pub(super) const RETRIES_WAIT: Property<Option<String>> = options::tuning("retries.<option>", "Pause between these retries.");
+    pub(super) const LATEST_CACHE: Property<Option<String>> = options::tuning("latest.cache.<option>", "How long the newest version is \
+                                                                                                        cached.");
+    pub(super) const MISSING_CACHE: Property<Option<String>> = options::tuning("missing.<option>", "How long the client caches that \
+                                                                                                    something does not exist.");
     pub(super) const RANDOMIZE: Property<Option<String>> = Property::new("schema.registry.url.randomize")
-        .text("Begins with any of the URLs.")
-        .support(Support::Accepted { why: "the URLs are tried in turn, beginning with the one that answered last" });
-    pub(super) const DESERIALIZER: Property<Option<String>> = options::reading("<part>.schema.id.deserializer", "Where a reader finds the id.");
+        .text("Starts with a random URL.")
+        .support(Support::Accepted { why: "Walferry tries the URLs in turn, starting with the one that answered last" });
+    pub(super) const DESERIALIZER: Property<Option<String>> = options::reading("<part>.schema.id.deserializer", "Where readers find the id.");
     pub(super) const FLATTEN: Property<Option<String>> = options::reading("flatten.singleton.unions", "How unions of one type are read.");
     pub(super) const COMPATIBILITY: Property<Option<String>> = Property::new("schema.compatibility")
-        .text("Not an option of the converter: the registry decides what it takes.")
-        .support(Support::Accepted { why: "the registry's own setting decides which schemas are compatible, also with Java's converter" });
+        .text("Not an option of the converter: the registry decides what it accepts.")
+        .support(Support::Accepted { why: "the registry's own setting determines which schemas are compatible, with the Java converter, too" });
     pub(super) const RULES: Property<Option<String>> = Property::new("rule.<option>")
         .text("Options of data contract rules.")
-        .support(Support::Accepted { why: "rules of a registered schema are not run; see the page on differences" });
+        .support(Support::Accepted { why: "Walferry does not execute rules of a registered schema; see the page on differences" });
     pub(super) const TAGS: Property<Option<String>> = Property::new("propagate.schema.tags")
         .default("false")
-        .text("Whether a new version takes over the tags of the one before.")
-        .support(Support::Refused { hint: "leave it out, or keep this connector on Kafka Connect" });
+        .text("Whether a new version inherits the tags of the previous one.")
+        .support(Support::Refused { hint: "remove it, or keep this connector on Kafka Connect" });
 }
 
 walferry_config::choices! {
@@ -195,7 +200,7 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
     if register && latest && reader.is_set(&AUTO_REGISTER) {
         reader.note(
             USE_LATEST.name(),
-            "has no effect while auto.register.schemas is true, as with Java's converter",
+            "has no effect while auto.register.schemas is true, as with the Java converter",
         );
     }
     let (key, value) = (reader.get(&KEY_NAMING), reader.get(&VALUE_NAMING));
@@ -222,9 +227,9 @@ fn auth(reader: &mut Reader<'_>, in_url: Option<(String, Secret)>) -> Auth {
             None => {
                 let finding = reader.problem(
                     USER_INFO.name(),
-                    "must be a name and a password with a colon in between",
+                    "must be a user name and a password, separated by a colon",
                 );
-                finding.hint = Some("write it as name:password, or leave basic.auth.credentials.source out".to_owned());
+                finding.hint = Some("write it as name:password, or remove basic.auth.credentials.source".to_owned());
                 Auth::None
             }
         },

@@ -5,9 +5,9 @@ use walferry_config::{Property, Reader, Secret, Support};
 use super::{Store, Tls};
 
 const TUNING: &str =
-    "ids are asked for once for each schema and kept, and a registry that does not answer is asked again until it does";
+    "Walferry requests the id of each schema once and keeps it, and retries until the registry answers";
 
-pub(super) const READING: &str = "it concerns reading, and a source only writes";
+pub(super) const READING: &str = "it applies only to reading, but a source only writes";
 
 /// An option that tunes what Java's client remembers and how often it tries.
 pub(super) const fn tuning(name: &'static str, text: &'static str) -> Property<Option<String>> {
@@ -25,32 +25,33 @@ pub(super) const fn reading(name: &'static str, text: &'static str) -> Property<
 
 pub(super) const fn trusted(name: &'static str) -> Property<Option<String>> {
     Property::new(name).text(
-        "File of the certificates that the registry's is checked with: PEM, PKCS#12 or JKS. Without it those of the system count.",
+        "File with the certificates to verify the registry's certificate: PEM, PKCS#12 or JKS. By default, the operating system's \
+         certificates are used.",
     )
 }
 
 pub(super) const fn identity(name: &'static str) -> Property<Option<String>> {
-    Property::new(name).text("File of the certificate and key that the client shows: PEM, PKCS#12 or JKS.")
+    Property::new(name).text("File with the client certificate and its key: PEM, PKCS#12 or JKS.")
 }
 
 pub(super) const fn store_password(name: &'static str) -> Property<Option<Secret>> {
-    Property::new(name).text("Password of that file.")
+    Property::new(name).text("Password of this file.")
 }
 
 pub(super) const fn key_password(name: &'static str) -> Property<Option<Secret>> {
-    Property::new(name).text("Password of the key, where it is another one.")
+    Property::new(name).text("Password of the key, if it is different.")
 }
 
 pub(super) const fn client_secret(name: &'static str) -> Property<Option<Secret>> {
-    Property::new(name).text("Password of that client.")
+    Property::new(name).text("OAuth client secret.")
 }
 
 pub(super) const fn scope(name: &'static str) -> Property<Option<String>> {
-    Property::new(name).text("What the token shall be good for.")
+    Property::new(name).text("OAuth scope of the token.")
 }
 
 pub(super) const fn request_header(name: &'static str) -> Property<Secret> {
-    Property::new(name).text("A header of each request to the registry.")
+    Property::new(name).text("Header that is added to each request to the registry.")
 }
 
 /// The headers of each request.

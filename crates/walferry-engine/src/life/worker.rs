@@ -240,6 +240,6 @@ fn panicked() -> Failure {
         Disposition::Replay,
         Kind::Panic,
         "the pipeline's thread has panicked",
-        Some("this is a defect: please report it with the log's last lines".into()),
+        Some("this is a bug: please report it with the log's last lines".into()),
     )
 }

@@ -700,6 +700,6 @@ fn out_of_order(what: &str) -> Failure {
     Failure::stop(
         Kind::MalformedSnapshot,
         what.to_owned(),
-        "this is a defect: please report it",
+        "this is a bug: please report it",
     )
 }

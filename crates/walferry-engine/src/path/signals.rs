@@ -545,6 +545,6 @@ pub(crate) fn malformed(table: &str, error: &walferry_pgoutput::DecodeError) -> 
     Failure::stop(
         walferry_diagnosis::Kind::MalformedSnapshot,
         format!("a row of {table} cannot be read: {error}"),
-        "this is a defect: please report it",
+        "this is a bug: please report it",
     )
 }

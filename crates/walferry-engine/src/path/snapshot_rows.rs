@@ -165,7 +165,7 @@ impl Held {
         };
         let tuple = Tuple::parse(&self.tuple).map_err(|error| {
             let what = format!("a row of {} cannot be read: {error}", plan.name());
-            Failure::stop(Kind::MalformedSnapshot, what, "this is a defect: please report it")
+            Failure::stop(Kind::MalformedSnapshot, what, "this is a bug: please report it")
         })?;
         match plan.snapshot_row(tuple.columns(), &context) {
             Ok(outcome) => emit.send_all(outcome, from, out),

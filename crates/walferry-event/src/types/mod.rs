@@ -43,22 +43,22 @@ pub(crate) enum Stage {
 #[non_exhaustive]
 pub enum Reason {
     /// The text is not one that Postgres writes for the type.
-    #[error("the text is not a {0}")]
+    #[error("the text is not a valid {0}")]
     Malformed(&'static str),
     /// NaN or infinity, which Connect's decimals cannot hold.
-    #[error("NaN and infinity need `decimal.handling.mode` string or double")]
+    #[error("NaN and infinity require `decimal.handling.mode` string or double")]
     SpecialDecimal,
     /// The number has more digits behind the point than its column.
     #[error("the number does not fit the scale of its column")]
     Scale,
     /// Beyond what the chosen unit can count.
-    #[error("the time is out of range for 64 bits of {0}")]
+    #[error("the time is out of range for 64-bit {0}")]
     OutOfRange(&'static str),
     /// A value in the binary format, which is never asked for.
     #[error("the value is binary")]
     Binary,
     /// The value of an unchanged TOASTed column, for whose type there is no placeholder.
-    #[error("the value is unchanged TOAST, and its type has no placeholder")]
+    #[error("the value is unchanged TOAST, but its type has no placeholder")]
     Unavailable,
     /// An element is null where the elements' schema does not allow it.
     #[error("an element is null")]

@@ -125,7 +125,7 @@ fn certificates(property: &'static str, path: &Path) -> Result<Vec<CertificateDe
         .collect::<Result<_, _>>()
         .map_err(|_| refuse("a PEM section in it is malformed"))?;
     if found.is_empty() {
-        Err(refuse("it holds no certificate"))
+        Err(refuse("it contains no certificate"))
     } else {
         Ok(found)
     }
@@ -167,7 +167,7 @@ fn plain_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, Error>
     if text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED") {
         return Err(refuse("the key is encrypted"));
     }
-    PrivateKeyDer::from_pem_slice(bytes).map_err(|_| refuse("it holds no private key"))
+    PrivateKeyDer::from_pem_slice(bytes).map_err(|_| refuse("it contains no private key"))
 }
 
 /// First byte of every certificate and key in DER; PEM begins with text.

@@ -26,8 +26,8 @@ choices! {
 
 properties! {
     const BEHAVIOR: Property<Behavior> = Property::new("schema.behavior").default("nullify")
-        .text("What becomes of the schema: with `nullify` it goes too, which makes a value a tombstone; with `retain` it stays; with \
-               `validate` it stays, and the transform fails if it is not optional; with `force_optional` it becomes optional.");
+        .text("What happens to the schema: `nullify` also removes it, which turns a value into a tombstone; `retain` keeps it; `validate` \
+               keeps it, and the transform fails if the schema is not optional; `force_optional` makes it optional.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -35,8 +35,8 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: true,
     options: Group {
         title: "Transform Drop",
-        text: "`io.confluent.connect.transforms.Drop$Key` and `$Value`: puts null in the place of the key or the value. Made after \
-               Confluent's documentation, and not compared with the real class.",
+        text: "`io.confluent.connect.transforms.Drop$Key` and `$Value`: replaces the key or the value with null. It follows Confluent's \
+               documentation and was not compared with the real class.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -51,7 +51,7 @@ struct Drop {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("null cannot take the place of a value whose schema is not optional")]
+#[error("a value whose schema is not optional cannot be replaced with null")]
 struct Required;
 
 impl Problem for Required {

@@ -24,16 +24,16 @@ choices! {
 
 properties! {
     const FIELD: Property<Option<String>> = Property::new("field")
-        .text("The field whose value is the topic, or its path. Left out or empty, the whole key or value is the topic; \
-               `ExtractTopic$Header` needs the name of a header.");
+        .text("Name or path of the field whose value is the topic. If it is not set or empty, the whole key or value is the topic. \
+               `ExtractTopic$Header` requires the name of a header.");
     const FORMAT: Property<Format> = Property::new("field.format").default("PLAIN")
-        .text("`PLAIN`: `field` is a name. `JSON_PATH`: it is a JSON path to one place, such as `$[\"f1\"][\"f3\"]`.");
+        .text("`PLAIN`: `field` is a name. `JSON_PATH`: `field` is a JSON path to a single place, such as `$[\"f1\"][\"f3\"]`.");
     const SKIP: Property<bool> = Property::new("skip.missing.or.null").default("false")
-        .text("Whether a record keeps its topic where the field, header, key or value is missing or null. Otherwise the transform fails.");
+        .text("Whether a record keeps its topic if the field, header, key or value is missing or null. Otherwise the transform fails.");
 }
 
-const TEXT: &str = "`io.confluent.connect.transforms.ExtractTopic$Key` and `$Value`: sends a record to the topic that its key or value \
-                    names, whole or in one field, which must be a string. Made after Confluent's documentation, and not compared with \
+const TEXT: &str = "`io.confluent.connect.transforms.ExtractTopic$Key` and `$Value`: sends a record to the topic named by its key or \
+                    value, or by a field of it. The name must be a string. It follows Confluent's documentation and was not compared with \
                     the real class.";
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -53,9 +53,9 @@ pub(crate) const HEADER_ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform ExtractTopic$Header",
-        text: "`io.confluent.connect.transforms.ExtractTopic$Header`: sends a record to the topic that a header names, which must be a \
-               string; of several headers of that name the last one. Made after Confluent's documentation, and not compared with the \
-               real class.",
+        text: "`io.confluent.connect.transforms.ExtractTopic$Header`: sends a record to the topic named by a header, which must be a \
+               string. If there are several such headers, the last one is used. It follows Confluent's documentation and was not compared \
+               with the real class.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -81,23 +81,23 @@ enum Source {
 
 #[derive(Debug, thiserror::Error)]
 enum NoTopic {
-    #[error("what names the topic is missing or null")]
+    #[error("the topic name is missing or null")]
     Missing,
-    #[error("what names the topic is {0}, and only a string can")]
+    #[error("the topic name is {0}, but must be a string")]
     NotText(&'static str),
-    #[error("what names the topic is empty")]
+    #[error("the topic name is empty")]
     Empty,
 }
 
 impl Problem for NoTopic {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Missing => "set skip.missing.or.null=true, so that such records keep their topic".into(),
+            Self::Missing => "set skip.missing.or.null=true to keep the topic of such records".into(),
             Self::NotText(_) => {
-                "name a field that holds text, or make it text before, with Cast$Value and a spec of field:string"
+                "use a field that contains text, or convert it to text first, with Cast$Value and spec=field:string"
                     .into()
             }
-            Self::Empty => "leave such records out with a predicate, or correct the row".into(),
+            Self::Empty => "exclude such records with a predicate, or correct the row".into(),
         })
     }
 }
@@ -113,14 +113,14 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
                 reader
                     .problem(
                         FIELD.name(),
-                        format!("is {field:?}, a JSON path that may lead to many places"),
+                        format!("is {field:?}, a JSON path that may match several places"),
                     )
                     .hint("write a path of names and indexes, such as $.after.topic");
                 return None;
             }
             Err(error) => {
                 reader
-                    .problem(FIELD.name(), format!("is no JSON path that can be used: {error}"))
+                    .problem(FIELD.name(), format!("is not a supported JSON path: {error}"))
                     .hint(error.hint());
                 return None;
             }
@@ -135,12 +135,12 @@ fn build_header(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> 
     if format == Format::JsonPath {
         reader
             .problem(FORMAT.name(), "is JSON_PATH, which ExtractTopic$Header does not have")
-            .hint("leave it out: the whole header is the topic");
+            .hint("remove it: the whole header is the topic");
     }
     let Some(name) = field.filter(|field| !field.is_empty()) else {
         reader
             .problem(FIELD.name(), "is required")
-            .hint("set it to the name of the header that names the topic");
+            .hint("set it to the name of the header that contains the topic");
         return None;
     };
     let source = Source::Header(name);

@@ -34,23 +34,24 @@ choices! {
 
 properties! {
     const CONDITION: Property<String> = Property::new("filter.condition").required()
-        .text("A JSON path, as Jayway's library reads them. `$.after.name` is true where the field is there and not null; \
-               `$.after[?(@.price > 5 && @.kind == 'a')]` where the condition is. Names, indexes, `*` and conditions are there, with \
-               `==`, `!=`, `<`, `<=`, `>`, `>=`, `=~`, `in`, `nin`, `!`, `&&` and `||`; what else Jayway knows is refused.");
+        .text("A JSON path in the syntax of the Jayway library. `$.after.name` is true if the field exists and is not null; \
+               `$.after[?(@.price > 5 && @.kind == 'a')]` is true if the condition is. Walferry supports names, indexes, `*` and \
+               conditions with `==`, `!=`, `<`, `<=`, `>`, `>=`, `=~`, `in`, `nin`, `!`, `&&` and `||`. It refuses Jayway's other \
+               features.");
     const TYPE: Property<FilterType> = Property::new("filter.type").required()
-        .text("`include`: records that the condition is true of go on, and the others are dropped. `exclude`: the other way round.");
+        .text("`include` keeps records for which the condition is true and drops the others. `exclude` does the opposite.");
     const MISSING: Property<Missing> = Property::new("missing.or.null.behavior").default("fail")
-        .text("What becomes of records in which a field that the path names outside of a condition is missing or null, tombstones among \
-               them: `fail`, `include` (they go on) or `exclude` (they are dropped). Within a condition such a field is just not there.");
+        .text("What happens to records in which a field of the path, outside a condition, is missing or null, for example tombstones: \
+               `fail`, `include` (keep them) or `exclude` (drop them). Within a condition, such a field simply does not exist.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
     class: "io.confluent.connect.transforms.Filter",
     sides: true,
     options: Group {
-        title: "Transform Filter of Confluent",
-        text: "`io.confluent.connect.transforms.Filter$Key` and `$Value`: drops records by a condition on the key or the value. The \
-               dropped records are counted. Made after Confluent's documentation, and not compared with the real class.",
+        title: "Transform Filter (Confluent)",
+        text: "`io.confluent.connect.transforms.Filter$Key` and `$Value`: drops records by a condition on the key or the value. Dropped \
+               records are counted. It follows Confluent's documentation and was not compared with the real class.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -66,12 +67,12 @@ struct Filter {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("what filter.condition names is missing or null")]
+#[error("a field of filter.condition is missing or null")]
 struct NotThere;
 
 impl Problem for NotThere {
     fn hint(&self) -> Option<String> {
-        Some("set missing.or.null.behavior to include or exclude, to let such records pass or to drop them".into())
+        Some("set missing.or.null.behavior to include or exclude, to keep or drop such records".into())
     }
 }
 
@@ -90,7 +91,7 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
         })),
         Err(error) => {
             reader
-                .problem(CONDITION.name(), format!("is no JSON path that can be used: {error}"))
+                .problem(CONDITION.name(), format!("is not a supported JSON path: {error}"))
                 .hint(error.hint());
             None
         }

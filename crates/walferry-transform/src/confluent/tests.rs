@@ -80,7 +80,7 @@ fn result(class: &str, options: &[(&str, &str)], record: Record<'static>) -> Str
 #[test]
 fn a_filter_lets_records_pass_or_drops_them() {
     let (here, empty, tombstone) = (event(Value::str("x")), event(Value::Null), Typed::NULL);
-    let missing = "failed: what filter.condition names is missing or null";
+    let missing = "failed: a field of filter.condition is missing or null";
     let five = "$.after[?(@.n == 5)]";
     let six = "$.after[?(@.n == 6)]";
     let cases = [
@@ -129,8 +129,8 @@ fn a_filter_without_a_condition_that_can_be_read_is_refused() {
     let refused = |options: &[(&str, &str)]| result("Filter$Value", options, record(Typed::NULL, Typed::NULL));
     assert_eq!(
         refused(&[("filter.condition", "$.after.length()"), ("filter.type", "include")]),
-        "refused: transforms.t.filter.condition is no JSON path that can be used: there is the function length(), and Walferry has \
-         no functions of JSON paths at character 9 (compare the value itself, in a condition)"
+        "refused: transforms.t.filter.condition is not a supported JSON path: there is the function length(), but Walferry does not \
+         support functions in JSON paths at character 9 (compare the value itself, in a condition)"
     );
     let both = refused(&[]);
     assert!(
@@ -160,7 +160,7 @@ fn the_topic_comes_from_the_key_the_value_or_a_header() {
             "ExtractTopic$Value",
             &[PATH, FORMAT],
             record(text("k"), event(Value::Null)),
-            "failed: what names the topic is missing or null",
+            "failed: the topic name is missing or null",
         ),
         (
             "ExtractTopic$Value",
@@ -178,7 +178,7 @@ fn the_topic_comes_from_the_key_the_value_or_a_header() {
             "ExtractTopic$Value",
             &[("field", "after")],
             record(text("k"), value()),
-            "failed: what names the topic is a struct, and only a string can",
+            "failed: the topic name is a struct, but must be a string",
         ),
         (
             "ExtractTopic$Value",
@@ -190,7 +190,7 @@ fn the_topic_comes_from_the_key_the_value_or_a_header() {
             "ExtractTopic$Value",
             &[],
             record(text("k"), text("")),
-            "failed: what names the topic is empty",
+            "failed: the topic name is empty",
         ),
         (
             "ExtractTopic$Header",
@@ -202,20 +202,20 @@ fn the_topic_comes_from_the_key_the_value_or_a_header() {
             "ExtractTopic$Header",
             &[("field", "none")],
             record(text("k"), value()),
-            "failed: what names the topic is missing or null",
+            "failed: the topic name is missing or null",
         ),
         (
             "ExtractTopic$Header",
             &[],
             record(text("k"), value()),
-            "refused: transforms.t.field is required (set it to the name of the header that names the topic)",
+            "refused: transforms.t.field is required (set it to the name of the header that contains the topic)",
         ),
         (
             "ExtractTopic$Value",
             &[("field", "$.after[*]"), ("field.format", "JSON_PATH")],
             record(text("k"), value()),
-            "refused: transforms.t.field is \"$.after[*]\", a JSON path that may lead to many places (write a path of names and \
-             indexes, such as $.after.topic)",
+            "refused: transforms.t.field is \"$.after[*]\", a JSON path that may match several places (write a path of names and indexes, \
+             such as $.after.topic)",
         ),
     ];
     for (class, options, record, expected) in cases {

@@ -24,8 +24,8 @@ choices! {
 
 properties! {
     const BEHAVIOR: Property<Behavior> = Property::new("behavior").default("warn")
-        .text("What is done about a tombstone: with `ignore` and `warn` it is dropped, with `fail` the transform fails. `warn` puts the \
-               first, tenth, hundredth … into the log.");
+        .text("What happens to a tombstone: `ignore` and `warn` drop it; `fail` makes the transform fail. `warn` logs the first, tenth, \
+               hundredth and so on.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -33,9 +33,8 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform TombstoneHandler",
-        text: "`io.confluent.connect.transforms.TombstoneHandler`: drops records whose value is null, whether or not it has a schema, or \
-               fails on them. The dropped records are counted. Made after Confluent's documentation, and not compared with the real \
-               class.",
+        text: "`io.confluent.connect.transforms.TombstoneHandler`: drops records whose value is null, with or without a schema, or fails \
+               on them. Dropped records are counted. It follows Confluent's documentation and was not compared with the real class.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -54,7 +53,7 @@ struct Tombstone;
 
 impl Problem for Tombstone {
     fn hint(&self) -> Option<String> {
-        Some("set behavior to warn or ignore, to drop tombstones; with tombstones.on.delete=false none are made".into())
+        Some("set behavior to warn or ignore to drop tombstones, or set tombstones.on.delete=false so that there are none".into())
     }
 }
 

@@ -14,22 +14,23 @@ use crate::{Error, Outcome, Transform};
 
 properties! {
     const REGEX: Property<JavaRegex> = Property::new("topic.regex").required()
-        .text("A record whose topic matches this as a whole is routed. All others pass as they are.");
+        .text("Records whose whole topic name matches this expression are routed. All others stay unchanged.");
     const REPLACEMENT: Property<String> = Property::new("topic.replacement").required()
-        .text("The new topic. `$1` and the like stand for the groups of `topic.regex`.");
+        .text("The new topic, with `$1` and so on for the groups of `topic.regex`.");
     const UNIQUE: Property<bool> = Property::new("key.enforce.uniqueness").default("true")
-        .text("Adds a field to each key that tells the table, since rows of two tables may have the same key.");
+        .text("Adds a field with the table to each key, because rows of two tables may have the same key.");
     const KEY_FIELD: Property<String> = Property::new("key.field.name").default("__dbz__physicalTableIdentifier")
-        .text("Name of that field.");
+        .text("Name of this field.");
     const KEY_REGEX: Property<Option<JavaRegex>> = Property::new("key.field.regex")
-        .text("What tells the table is the topic as it was. Where that matches this expression as a whole, it is `key.field.replacement`.");
+        .text("The value of this field is the original topic. If this expression matches the whole topic, the value is \
+               `key.field.replacement`.");
     const KEY_REPLACEMENT: Property<Option<String>> = Property::new("key.field.replacement")
-        .text("What tells the table. `$1` and the like stand for the groups of `key.field.regex`.");
+        .text("The value of this field, with `$1` and so on for the groups of `key.field.regex`.");
     const ADJUSTMENT: Property<NameAdjustment> = Property::new("schema.name.adjustment.mode").default("none")
-        .text("How the names of the schemas, which begin with the new topic, are adjusted: `none`, `avro` or `avro_unicode`.");
+        .text("How the schema names, which start with the new topic, are adjusted: `none`, `avro` or `avro_unicode`.");
     const CACHE: Property<i32> = Property::new("logical.table.cache.size").default("16")
-        .text("How many topics and schemas Debezium remembers.")
-        .support(Support::Accepted { why: "the schemas in use are always remembered" });
+        .text("Number of topics and schemas that Debezium caches.")
+        .support(Support::Accepted { why: "Walferry always caches the schemas in use" });
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -38,7 +39,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     options: Group {
         title: "Transform ByLogicalTableRouter",
         text: "`io.debezium.transforms.ByLogicalTableRouter`: sends the changes of several tables, such as shards or partitions, to one \
-               topic, and gives key and value the schema names of that topic.",
+               topic. Keys and values get the schema names of this topic.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -92,10 +93,10 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
         (None, _) => None,
         (Some(regex), Some(text)) => Some(Rewrites::new(reader, regex, KEY_REPLACEMENT.name(), &text)?),
         (Some(_), None) => {
-            let message = "must not be empty where key.field.regex is set";
+            let message = "must not be empty if key.field.regex is set";
             reader
                 .problem(KEY_REPLACEMENT.name(), message)
-                .hint("set it, for instance to `$1`");
+                .hint("set it, for example to `$1`");
             None
         }
     };
@@ -284,12 +285,12 @@ impl Envelope {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("field {0} of the row after the change is not there before it, or of another type")]
+#[error("field {0} of the row after the change is missing in the row before it, or has another type there")]
 struct Unlike(String);
 
 impl Problem for Unlike {
     fn hint(&self) -> Option<String> {
-        Some("put ByLogicalTableRouter before the transform that changes one side of the event only".into())
+        Some("put ByLogicalTableRouter before the transform that changes only one of before and after".into())
     }
 }
 

@@ -9,8 +9,8 @@ use crate::script::Object;
 use crate::{DropReason, Error, Outcome, Transform};
 
 const EXPRESSION: Property<String> = Property::new("topic.expression").required().text(
-    "The expression, such as `value.after.country == 'de' ? 'customers_de' : null`. It answers the topic, or null for the topic that the \
-     record has. It sees `value`, `key`, `topic`, `header`, `valueSchema` and `keySchema`.",
+    "The expression, such as `value.after.country == 'de' ? 'customers_de' : null`. Its result is the topic, or null to keep the record's \
+     topic. It can use `value`, `key`, `topic`, `header`, `valueSchema` and `keySchema`.",
 );
 
 const DECLARATIONS: &[Declaration] = &[EXPRESSION.declare(), OPTIONS[0], OPTIONS[1], OPTIONS[2]];
@@ -20,7 +20,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform ContentBasedRouter",
-        text: "`io.debezium.transforms.ContentBasedRouter`: sends a record to the topic that an expression in Groovy or JavaScript answers.",
+        text: "`io.debezium.transforms.ContentBasedRouter`: sends a record to the topic that an expression in Groovy or JavaScript returns.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },

@@ -15,7 +15,7 @@ use crate::{Error, Outcome, Transform};
 
 properties! {
     const NULLS: Property<bool> = Property::new("fields.null.include").default("false")
-        .text("Whether members that are null become optional fields of bytes, or are left out.");
+        .text("Whether members that are null become optional fields of type bytes. Otherwise they are left out.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -23,10 +23,10 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform DecodeLogicalDecodingMessageContent",
-        text: "`io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent`: makes of a logical decoding message \
-               (`pg_logical_emit_message`) whose content is a JSON object an event as of a row that was inserted, so that EventRouter may come \
-               next. The key goes. Other records pass, but a tombstone is an error, as in Debezium: give the transform a predicate where the \
-               connector captures tables too.",
+        text: "`io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent`: turns a logical decoding message \
+               (`pg_logical_emit_message`) whose content is a JSON object into an event like that of an inserted row, so that EventRouter \
+               can follow. The key is removed. Other records stay unchanged, but a tombstone is an error, as in Debezium: if the \
+               connector also captures tables, add a predicate.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -63,24 +63,24 @@ enum Undecoded {
     NotBytes,
     #[error("the logical decoding message has no content")]
     NoContent,
-    #[error("the content of the logical decoding message is no JSON object, or one that no schema describes")]
+    #[error("the content of the logical decoding message is not a JSON object, or has no schema")]
     NotAnObject,
-    #[error("the logical decoding message is not like the first one: field {0} differs")]
+    #[error("the logical decoding message does not have the structure of the first one: field {0} differs")]
     Differs(String),
 }
 
 impl Problem for Undecoded {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NoSchema => "give the transform a predicate: TopicNameMatches with the pattern .*\\.message, or RecordIsTombstone with \
-                               negate=true"
+            Self::NoSchema => "add a predicate to the transform: TopicNameMatches with the pattern .*\\.message, or RecordIsTombstone \
+                               with negate=true"
                 .into(),
             Self::NoField(_) | Self::Differs(_) => {
                 "put DecodeLogicalDecodingMessageContent before transforms that change the value".into()
             }
             Self::NotBytes => "set binary.handling.mode=bytes for the connector".into(),
             Self::NoContent | Self::NotAnObject => {
-                "write JSON objects, in which the elements of an array are of one type; leave messages for others out by \
+                "emit JSON objects in which all elements of an array have the same type; exclude other messages with \
                  logical.decoding.message.prefix.include.list"
                     .into()
             }

@@ -13,12 +13,12 @@ use crate::{Error, Outcome, Transform};
 
 properties! {
     const MAX_BYTES: Property<i32> = Property::new("max.bytes").required()
-        .text("The size above which a record is cut. The size is an estimate of the memory that the record takes in Debezium, not of the bytes \
-               that a converter writes.");
+        .text("Size above which a record is truncated. The size is an estimate of the memory that the record takes in Debezium, not the \
+               number of bytes that a converter writes.");
     const RATIO: Property<String> = Property::new("compression.ratio").default("1.0")
-        .text("The estimate is multiplied by this number, for instance by 0.5 where what is sent takes half as much.");
+        .text("Factor for the estimate, for example 0.5 if the serialized records are half as large.");
     const MIN_FIELD: Property<i32> = Property::new("min.field.size").default("25000")
-        .text("Texts of no more characters, and bytes of no more bytes, are not cut.");
+        .text("Texts with at most this number of characters, and byte arrays with at most this number of bytes, are not truncated.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -26,8 +26,8 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform EnforceRecordSize",
-        text: "`io.debezium.transforms.EnforceRecordSize`: cuts the long texts and bytes before and after a change where the record would be \
-               larger than `max.bytes`, each by the same share. What is cut off is lost.",
+        text: "`io.debezium.transforms.EnforceRecordSize`: truncates the long texts and byte arrays in `before` and `after` if the record \
+               would be larger than `max.bytes`, each by the same proportion. The rest of these values is lost.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -43,9 +43,9 @@ struct EnforceRecordSize {
 
 #[derive(Debug, thiserror::Error)]
 enum Unmeasured {
-    #[error("the key of the record is {0}, and the size of a record is known only where its key is a struct")]
+    #[error("the key of the record is {0}, but the size of a record can be computed only if the key is a struct")]
     Key(&'static str),
-    #[error("the record is too large, and {field} is {found}, with which Debezium fails as well")]
+    #[error("the record is too large, and {field} is {found}; Debezium fails on this, too")]
     Uncuttable { field: String, found: &'static str },
 }
 
@@ -53,9 +53,11 @@ impl Problem for Unmeasured {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Key(_) => "put EnforceRecordSize before the transform that changes the key".into(),
-            Self::Uncuttable { .. } => "set decimal.handling.mode=double or string for the connector, raise max.bytes, or leave the column out \
-                                        by column.exclude.list"
-                .into(),
+            Self::Uncuttable { .. } => {
+                "set decimal.handling.mode=double or string for the connector, raise max.bytes, or exclude the \
+                                        column with column.exclude.list"
+                    .into()
+            }
         })
     }
 }
@@ -69,13 +71,13 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
         && max_bytes <= 0
     {
         reader
-            .problem(MAX_BYTES.name(), format!("is {max_bytes}, and must be at least 1"))
-            .hint("set it to what the largest record may take, such as 1000000");
+            .problem(MAX_BYTES.name(), format!("is {max_bytes}, but must be at least 1"))
+            .hint("set it to the maximum size of a record, such as 1000000");
     }
     if min_field < 0 {
         reader
-            .problem(MIN_FIELD.name(), format!("is {min_field}, and must not be negative"))
-            .hint("set it to 0 to cut all texts and bytes");
+            .problem(MIN_FIELD.name(), format!("is {min_field}, but must not be negative"))
+            .hint("set it to 0 to truncate texts and byte arrays of any length");
     }
     let text = reader.get(&RATIO);
     let ratio = parse_f64(text.trim());
@@ -83,7 +85,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
         let ValueError { expected, .. } = ValueError::new("a number above 0");
         reader
             .problem(RATIO.name(), format!("is {text:?}, which is not {expected}"))
-            .hint("set it to 1.0 where records are sent as large as they are");
+            .hint("set it to 1.0 if records are sent in full size");
     }
     Some(Box::new(EnforceRecordSize {
         max_bytes: max_bytes.into(),

@@ -10,9 +10,9 @@ use crate::{Error, Outcome, Transform};
 
 properties! {
     const CHANGED: Property<Option<String>> = Property::new("header.changed.name")
-        .text("Name of the header with the fields that have changed. Without a name there is no such header.");
+        .text("Name of the header that lists the fields that changed. If it is not set, there is no such header.");
     const UNCHANGED: Property<Option<String>> = Property::new("header.unchanged.name")
-        .text("Name of the header with the fields that have not changed. Without a name there is no such header.");
+        .text("Name of the header that lists the fields that did not change. If it is not set, there is no such header.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -20,8 +20,8 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform ExtractChangedRecordState",
-        text: "`io.debezium.transforms.ExtractChangedRecordState`: adds headers that list the fields which an update has changed or left \
-               as they were. The table needs `REPLICA IDENTITY FULL`: without the row before, the lists are empty.",
+        text: "`io.debezium.transforms.ExtractChangedRecordState`: adds headers that list which fields an update changed and which it did \
+               not. The table needs `REPLICA IDENTITY FULL`: without the row before the change, the lists are empty.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -61,7 +61,7 @@ struct NoField(&'static str);
 impl Problem for NoField {
     fn hint(&self) -> Option<String> {
         Some(format!(
-            "leave {} in the event, or put ExtractChangedRecordState before the transform that drops it",
+            "keep {} in the event, or put ExtractChangedRecordState before the transform that drops it",
             self.0
         ))
     }

@@ -30,54 +30,55 @@ choices! {
 }
 
 const REPLACED: Support = Support::Accepted {
-    why: "Debezium 3 does not know it any more and decides by delete.tombstone.handling.mode",
+    why: "Debezium 3 no longer has it and uses delete.tombstone.handling.mode instead",
 };
 
 const OLD_SOURCE_FIELDS: Support = Support::Elsewhere {
-    is: "was an option of Debezium 1, and Debezium 3 does not know it; it has no effect",
+    is: "was an option of Debezium 1; Debezium 3 no longer has it, so it has no effect",
     hint: "write <prefix>add.fields with the same names, and source.ts_ms for ts_ms",
 };
 const OLD_OPERATION: Support = Support::Elsewhere {
-    is: "was an option of Debezium 1, and Debezium 3 does not know it; it has no effect",
+    is: "was an option of Debezium 1; Debezium 3 no longer has it, so it has no effect",
     hint: "write <prefix>add.headers=op for a header __op",
 };
 
 properties! {
     const DELETES: Property<Deletes> = Property::new("delete.tombstone.handling.mode").default("tombstone")
-        .text("What becomes of the event of a delete, and of the tombstone that Debezium sends behind it. `drop`: both go. `tombstone`: the \
-               event becomes a null with the schema of the row, and the tombstone goes; JsonConverter writes that null as text, so \
-               that Kafka does not take it for a tombstone. `rewrite`: the event becomes the old row with a field `__deleted` of \
-               `true` (in other rows it is `false`), and the tombstone goes. `rewrite-with-tombstone`: the same, and the tombstone \
-               stays. `delete-to-tombstone`: the event becomes a tombstone, and the other goes.");
+        .text("What happens to the event of a delete, and to the tombstone that Debezium sends after it. `drop`: both are dropped. \
+               `tombstone`: the event becomes a null with the schema of the row, and the tombstone is dropped; JsonConverter writes this \
+               null as text, so Kafka does not treat it as a tombstone. `rewrite`: the event becomes the old row with a field `__deleted` \
+               of `true` (`false` in other rows), and the tombstone is dropped. `rewrite-with-tombstone`: the same, but the tombstone is \
+               kept. `delete-to-tombstone`: the event becomes a tombstone, and the other tombstone is dropped.");
     const ROUTE: Property<String> = Property::new("route.by.field")
-        .text("Name of a column of text that names the topic. Left out, or where the text is blank, the topic stays.");
+        .text("Name of a text column that contains the topic. If it is not set, or the text is blank, the topic stays unchanged.");
     const FIELDS: Property<Vec<String>> = Property::new("add.fields")
         .text("Fields of the change event that are added to the row, such as `op`, `source.ts_ms`, `table` or `transaction.id`. A name \
-               without a dot is looked for in the event (`op`, `ts_ms`, `ts_us`, `ts_ns`), in `transaction` (`id`, `total_order`, \
+               without a dot is searched for in the event (`op`, `ts_ms`, `ts_us`, `ts_ns`), in `transaction` (`id`, `total_order`, \
                `data_collection_order`) or in `source`. `field:name` gives the new field another name.");
     const FIELDS_PREFIX: Property<String> = Property::new("add.fields.prefix").default("__")
-        .text("What stands before the names of these fields.");
+        .text("Prefix of the names of these fields.");
     const HEADERS: Property<Vec<String>> = Property::new("add.headers")
-        .text("The same for headers. A tombstone gets a header for `op` only, which is `d`.");
+        .text("Fields of the change event that are added as headers, in the same form. A tombstone gets only the header for `op`, which \
+               is `d`.");
     const HEADERS_PREFIX: Property<String> = Property::new("add.headers.prefix").default("__")
-        .text("What stands before the names of these headers.");
+        .text("Prefix of the names of these headers.");
     const DROP_HEADER: Property<Option<String>> = Property::new("drop.fields.header.name")
-        .text("Name of a header with an array of the names of fields that are left out of the row.");
+        .text("Name of a header that contains an array of field names. These fields are removed from the row.");
     const DROP_FROM_KEY: Property<bool> = Property::new("drop.fields.from.key").default("false")
-        .text("Whether these fields are left out of the key as well.");
+        .text("Whether these fields are also removed from the key.");
     const DROP_COMPATIBLE: Property<bool> = Property::new("drop.fields.keep.schema.compatible").default("true")
-        .text("Whether only optional ones of these fields are left out.");
+        .text("Whether only those of these fields are removed that are optional.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
-        .text("Whether the default of a column stands in where it is NULL. As in Debezium it has an effect with the two `rewrite` modes only; \
-               in others the converter decides.");
+        .text("Whether NULL is replaced with the default of the column. As in Debezium, it has an effect only with the two `rewrite` \
+               modes; otherwise the converter decides.");
     const OLD_TOMBSTONES: Property<Option<bool>> = Property::new("drop.tombstones").support(REPLACED)
-        .text("Until Debezium 2: whether tombstones go.");
+        .text("Until Debezium 2: whether tombstones are dropped.");
     const OLD_DELETES: Property<Option<String>> = Property::new("delete.handling.mode").support(REPLACED)
-        .text("Until Debezium 2: what becomes of deletes.");
+        .text("Until Debezium 2: what happens to deletes.");
     const OLD_ADD_SOURCE: Property<Option<String>> = Property::new("add.source.fields").support(OLD_SOURCE_FIELDS)
-        .text("In Debezium 1: fields of the source block that are added.");
+        .text("In Debezium 1: fields of the source block that are added to the row.");
     const OLD_OPERATION_HEADER: Property<Option<String>> = Property::new("operation.header").support(OLD_OPERATION)
-        .text("In Debezium 1: whether a header tells the operation.");
+        .text("In Debezium 1: whether a header contains the operation.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -85,8 +86,9 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform ExtractNewRecordState",
-        text: "`io.debezium.transforms.ExtractNewRecordState`: sends the row in the place of the change event: `after`, and of deletes what \
-               `delete.tombstone.handling.mode` says. Truncates go and are counted. Records that are no change events pass.",
+        text: "`io.debezium.transforms.ExtractNewRecordState`: sends the row (`after`) instead of the change event. \
+               `delete.tombstone.handling.mode` determines what is sent for deletes. Truncates are dropped and counted. Records that are \
+               not change events stay unchanged.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -95,17 +97,17 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 
 #[derive(Debug, thiserror::Error)]
 enum Unextracted {
-    #[error("the change event has no struct named {0}, which {1} names")]
+    #[error("the change event has no struct {0}, which {1} names")]
     NoStruct(String, &'static str),
     #[error("{0} is a struct, which add.fields cannot add as a whole")]
     Whole(String),
     #[error("the change event has no usable field {0}")]
     Envelope(&'static str),
-    #[error("the row has no column of text named {0}, which route.by.field names")]
+    #[error("the row has no text column {0}, which route.by.field names")]
     NoRoute(String),
-    #[error("header {0} has no array of names")]
+    #[error("header {0} does not contain an array of names")]
     Header(String),
-    #[error("the key has no fields to leave out")]
+    #[error("the key has no fields to remove")]
     Key,
 }
 
@@ -115,7 +117,7 @@ impl Problem for Unextracted {
             Self::NoStruct(_, option) => Some(format!(
                 "correct {option}: the structs of a change event are before, after, source and transaction"
             )),
-            Self::Whole(name) => Some(format!("name a field of it, as in {name}.field")),
+            Self::Whole(name) => Some(format!("use a field of it, as in {name}.field")),
             Self::NoRoute(_) => {
                 Some("correct route.by.field, or give the transform a predicate such as TopicNameMatches".into())
             }
@@ -160,9 +162,9 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
         reader
             .warning(
                 DELETES.name(),
-                "is left out, so it is tombstone; drop.tombstones and delete.handling.mode no longer count, in Debezium 3 neither",
+                "is not set, so it is tombstone; drop.tombstones and delete.handling.mode no longer have an effect, in Debezium 3 either",
             )
-            .hint(format!("for what they meant, set it to {meant}"));
+            .hint(format!("set it to {meant} for the old behaviour"));
     }
     let route = Some(reader.get(&ROUTE)).filter(|name| !name.is_empty());
     let fields = references(reader, &FIELDS, &FIELDS_PREFIX);

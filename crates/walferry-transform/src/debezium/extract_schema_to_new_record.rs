@@ -13,7 +13,7 @@ use crate::{Error, Outcome, Transform};
 
 properties! {
     const ADJUSTMENT: Property<NameAdjustment> = Property::new("schema.name.adjustment.mode").default("none")
-        .text("How the names of the schemas that are added are adjusted: `none`, `avro` or `avro_unicode`.");
+        .text("How the names of the added schemas are adjusted: `none`, `avro` or `avro_unicode`.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -21,9 +21,9 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform ExtractSchemaToNewRecord",
-        text: "`io.debezium.transforms.ExtractSchemaToNewRecord`: adds a field `sourceSchema` to each change event, with the table's name and the \
-               name, type, length, scale and comment of each column. The connector needs `column.propagate.source.type=.*` or \
-               `datatype.propagate.source.type=.*`. Truncate events and tombstones pass.",
+        text: "`io.debezium.transforms.ExtractSchemaToNewRecord`: adds a field `sourceSchema` to each change event, with the table's name \
+               and the name, type, length, scale and comment of each column. The connector needs `column.propagate.source.type=.*` or \
+               `datatype.propagate.source.type=.*`. Truncate events and tombstones stay unchanged.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -51,21 +51,21 @@ struct Plan {
 enum Unextracted {
     #[error("the change event has no field {0}")]
     Without(&'static str),
-    #[error("the source block of the change event does not name the table")]
+    #[error("the source block of the change event does not contain the table name")]
     Tableless,
-    #[error("the schema of column {0} does not tell the type of the column in the database")]
+    #[error("the schema of column {0} does not contain the type of the column in the database")]
     Untyped(String),
-    #[error("the schema of column {0} has a length or a scale that is no number")]
+    #[error("the schema of column {0} has a length or a scale that is not a number")]
     Number(String),
 }
 
 impl Problem for Unextracted {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Without(field) => format!("leave {field} in the event, or give the transform a predicate"),
-            Self::Tableless => "leave source.table in the event, or give the transform a predicate".into(),
+            Self::Without(field) => format!("keep {field} in the event, or add a predicate to the transform"),
+            Self::Tableless => "keep source.table in the event, or add a predicate to the transform".into(),
             Self::Untyped(_) => "set column.propagate.source.type=.* for the connector".into(),
-            Self::Number(_) => "leave the parameters __debezium.source.column.* of the schemas as they are".into(),
+            Self::Number(_) => "do not change the parameters __debezium.source.column.* of the schemas".into(),
         })
     }
 }

@@ -9,8 +9,8 @@ use crate::script::Object;
 use crate::{DropReason, Error, Outcome, Transform};
 
 const CONDITION: Property<String> = Property::new("condition").required().text(
-    "The expression, such as `value.op != 'd'`. A record for which it is true is kept, and all others are dropped. It sees `value`, `key`, \
-     `topic`, `header`, `valueSchema` and `keySchema`.",
+    "The expression, such as `value.op != 'd'`. Records for which it is true are kept, and all others are dropped. It can use `value`, \
+     `key`, `topic`, `header`, `valueSchema` and `keySchema`.",
 );
 
 const DECLARATIONS: &[Declaration] = &[CONDITION.declare(), OPTIONS[0], OPTIONS[1], OPTIONS[2]];
@@ -19,9 +19,9 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     class: "io.debezium.transforms.Filter",
     sides: false,
     options: Group {
-        title: "Transform Filter of Debezium",
-        text: "`io.debezium.transforms.Filter`: keeps the records for which an expression in Groovy or JavaScript is true. The dropped ones \
-               are counted.",
+        title: "Transform Filter (Debezium)",
+        text: "`io.debezium.transforms.Filter`: keeps the records for which an expression in Groovy or JavaScript is true. Dropped \
+               records are counted.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },

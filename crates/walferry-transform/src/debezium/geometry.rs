@@ -20,7 +20,7 @@ pub(super) enum Unusable {
     Empty,
     #[error("a geometry has no SRID, so it cannot be written as EWKB")]
     NoSrid,
-    #[error("a map holds null, on which Debezium's transform fails")]
+    #[error("a map contains null, on which Debezium's transform fails")]
     NullInMap,
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -30,16 +30,16 @@ impl Problem for Unusable {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::NoSrid => {
-                "give the column an SRID, or set format=ewkb for this transform: then geometries without an SRID pass as they are"
+                "give the column an SRID, or set format=ewkb for this transform, which leaves geometries without an SRID unchanged"
             }
             Self::NullInMap => {
-                "leave the table out with a predicate, or set hstore.handling.mode=json: the transform looks into maps, not into text"
+                "exclude the table with a predicate, or set hstore.handling.mode=json: the transform processes maps, but not text"
             }
             Self::Field { .. } => {
-                "leave such records out with a predicate: their schema is not the one that Debezium gives geometries"
+                "exclude such records with a predicate: their schema is not Debezium's schema for geometries"
             }
             Self::Empty | Self::Malformed(_) => {
-                "leave such records out with a predicate, or correct the value in the database"
+                "exclude such records with a predicate, or correct the value in the database"
             }
         };
         Some(hint.into())

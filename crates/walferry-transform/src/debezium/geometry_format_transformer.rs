@@ -21,10 +21,9 @@ choices! {
 
 properties! {
     const FORMAT: Property<Format> = Property::new("format").default("wkb")
-        .text("The form that the geometries have, which is not the one that they get, though Debezium's documentation calls it the target: \
-               with `wkb` the SRID is written into them (EWKB), with `ewkb` it is taken out (WKB). At the first geometry with an SRID \
-               inside, the transform changes to `ewkb` and stays there until it starts again; PostGIS sends all geometries that have an \
-               SRID so.");
+        .text("The format of the geometries before the transform, although Debezium's documentation calls it the target format: with \
+               `wkb`, the SRID is added (EWKB); with `ewkb`, it is removed (WKB). At the first geometry that contains an SRID, the \
+               transform switches to `ewkb` until it is restarted. PostGIS sends all geometries with an SRID in this form.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -33,7 +32,8 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     options: Group {
         title: "Transform GeometryFormatTransformer",
         text: "`io.debezium.transforms.GeometryFormatTransformer`: writes the bytes of `io.debezium.data.geometry.Geometry` with their \
-               SRID (EWKB) or without it (WKB). `Geography` and `Point` stay as they are. The defaults of fields take the place of nulls.",
+               SRID (EWKB) or without it (WKB). `Geography` and `Point` stay unchanged. Nulls are replaced with the defaults of their \
+               fields.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },

@@ -24,12 +24,12 @@ choices! {
 
 properties! {
     const HEADERS: Property<Vec<String>> = Property::new("headers").required()
-        .text("Names of the headers, separated by commas. A header that a record does not have adds no field to it.");
+        .text("Names of the headers, separated by commas. If a record does not have a header, no field is added for it.");
     const FIELDS: Property<Vec<String>> = Property::new("fields").required()
-        .text("Names of the fields, one for each header, in the same order. A name with dots leads into a struct, such as \
-               `source.id`, which is made where it is not there.");
+        .text("Names of the fields, one for each header, in the same order. A name with dots, such as `source.id`, denotes a field of a \
+               struct, which is created if it does not exist.");
     const OPERATION: Property<Operation> = Property::new("operation").required()
-        .text("Whether the headers stay on the record (`copy`) or are taken off it (`move`).");
+        .text("Whether the headers are kept (`copy`) or removed (`move`).");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -37,9 +37,9 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform HeaderToValue",
-        text: "`io.debezium.transforms.HeaderToValue`: copies or moves headers into fields of the value. Tombstones pass. As in Debezium, the \
-               first record of a table that has one of the headers decides which fields the schema gets; a later record that has other \
-               ones is an error.",
+        text: "`io.debezium.transforms.HeaderToValue`: copies or moves headers into fields of the value. Tombstones stay unchanged. As in \
+               Debezium, the first record of a table that has one of the headers determines the fields of the schema; a later record with \
+               other headers is an error.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -73,10 +73,10 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
     let fields = list(reader, &FIELDS);
     let operation = reader.get(&OPERATION);
     if headers.len() != fields.len() {
-        let message = format!("has {} names, and headers has {}", fields.len(), headers.len());
+        let message = format!("has {} names, but headers has {}", fields.len(), headers.len());
         reader
             .problem(FIELDS.name(), message)
-            .hint("name one field for each header");
+            .hint("specify one field for each header");
     }
     Some(Box::new(HeaderToValue {
         headers,
@@ -95,14 +95,14 @@ fn list(reader: &mut Reader<'_>, property: &Property<Vec<String>>) -> Vec<String
     }
     if names.iter().any(String::is_empty) {
         reader
-            .problem(property.name(), "holds an empty name")
-            .hint("remove the superfluous comma");
+            .problem(property.name(), "contains an empty name")
+            .hint("remove the extra comma");
     }
     if let Some(name) = names.iter().find(|name| name.contains(' ')) {
-        let message = format!("holds the name {name:?}, which has a blank in it");
+        let message = format!("contains the name {name:?}, which contains a space");
         reader
             .problem(property.name(), message)
-            .hint("separate the names by commas");
+            .hint("separate the names with commas");
     }
     names
 }

@@ -7,18 +7,18 @@ use crate::contract::{Row, Side};
 use crate::{Error, Outcome, Transform};
 
 const NO_SPANS: Support = Support::Accepted {
-    why: "Walferry makes no spans",
+    why: "Walferry creates no spans",
 };
 
 properties! {
     const SPAN_FIELD: Property<String> = Property::new("tracing.span.context.field").default("tracingspancontext")
-        .text("The column that holds the span of the application that wrote the row.")
+        .text("Column with the span context of the application that wrote the row.")
         .support(NO_SPANS);
     const OPERATION: Property<String> = Property::new("tracing.operation.name").default("debezium-read")
-        .text("Name of the span for a record.")
+        .text("Name of the span of a record.")
         .support(NO_SPANS);
     const ONLY_WITH_FIELD: Property<bool> = Property::new("tracing.with.context.field.only").default("false")
-        .text("Whether only rows with that column are traced.")
+        .text("Whether only rows with this column are traced.")
         .support(NO_SPANS);
 }
 
@@ -27,15 +27,15 @@ pub(crate) const OPEN_LINEAGE: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform OpenLineage",
-        text: "`io.debezium.transforms.openlineage.OpenLineage`: tells an OpenLineage server in Debezium which topics records go to. Walferry \
-               tells nobody: records pass as they are, as in Debezium, and a warning at the start says so.",
+        text: "`io.debezium.transforms.openlineage.OpenLineage`: in Debezium, reports to an OpenLineage server which topics records are \
+               sent to. Walferry does not report this: records stay unchanged, as in Debezium, and Walferry logs a warning at the start.",
         prefix: "transforms.<name>.",
         declarations: &[],
     },
     build: |reader, _| {
         reader
             .warning("type", "is OpenLineage, which has no effect: Walferry sends no lineage")
-            .hint("records pass as they are; leave the transform out to be rid of this warning");
+            .hint("records stay unchanged; remove the transform to avoid this warning");
         Some(Box::new(Pass))
     },
 };
@@ -45,9 +45,9 @@ pub(crate) const TRACING: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform ActivateTracingSpan",
-        text: "`io.debezium.transforms.tracing.ActivateTracingSpan`: makes OpenTelemetry spans of change events in Debezium, and puts the context \
-               of the span into headers where an OpenTelemetry agent runs. Walferry makes no spans: records pass as they are, as in Debezium \
-               without an agent, and a warning at the start says so.",
+        text: "`io.debezium.transforms.tracing.ActivateTracingSpan`: in Debezium, creates OpenTelemetry spans of change events, and adds \
+               the span context as headers if an OpenTelemetry agent is running. Walferry creates no spans: records stay unchanged, as in \
+               Debezium without an agent, and Walferry logs a warning at the start.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -62,11 +62,10 @@ fn build_tracing(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>>
     reader.get(&SPAN_FIELD);
     reader.get(&OPERATION);
     reader.get(&ONLY_WITH_FIELD);
-    let message =
-        "is ActivateTracingSpan, which has no effect: Walferry makes no spans and adds no headers for tracing";
+    let message = "is ActivateTracingSpan, which has no effect: Walferry creates no spans and adds no tracing headers";
     reader
         .warning("type", message)
-        .hint("records pass as they are; leave the transform out to be rid of this warning");
+        .hint("records stay unchanged; remove the transform to avoid this warning");
     Some(Box::new(Pass))
 }
 

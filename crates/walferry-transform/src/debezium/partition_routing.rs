@@ -14,13 +14,13 @@ use crate::{Error, Outcome, Transform};
 
 properties! {
     const FIELDS: Property<Vec<String>> = Property::new("partition.payload.fields").required()
-        .text("Fields of the change event that decide on the partition, such as `after.customer`, `source.table`, or `change.customer`: \
-               `change` is the row after the change, and of a delete the row before it. A field that is not there or null does not count. \
-               A change without any of them keeps the partition of its key.");
+        .text("Fields of the change event that determine the partition, such as `after.customer`, `source.table` or `change.customer`: \
+               `change` is the row after the change, or for a delete the row before it. Fields that are missing or null are ignored. A \
+               change without any of these fields keeps the partition of its key.");
     const PARTITIONS: Property<Count> = Property::new("partition.topic.num").required()
-        .text("How many partitions the topic has.");
+        .text("Number of partitions of the topic.");
     const HASH: Property<String> = Property::new("partition.hash.function").default("java")
-        .text("How the fields are hashed: `java` or `murmur`. The hashes are added up.");
+        .text("Hash function for the fields: `java` or `murmur`. The hashes of the fields are added.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -28,8 +28,8 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform PartitionRouting",
-        text: "`io.debezium.transforms.partitions.PartitionRouting`: chooses the partition of a change by its fields instead of by its key. \
-               Give it a predicate where not all topics have as many partitions.",
+        text: "`io.debezium.transforms.partitions.PartitionRouting`: chooses the partition of a change by fields of the event instead of \
+               by its key. If topics have different numbers of partitions, add a predicate.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -46,9 +46,9 @@ struct PartitionRouting {
 
 #[derive(Debug, thiserror::Error)]
 enum Unroutable {
-    #[error("{path} decides on the partition, and a part of it before the last is null or is no struct")]
+    #[error("{path} determines the partition, but one of its parts before the last one is null or is not a struct")]
     Path { path: String },
-    #[error("{path} decides on the partition, and is {found}")]
+    #[error("{path} determines the partition, but is {found}")]
     NoHash { path: String, found: &'static str },
 }
 
@@ -56,7 +56,7 @@ impl Problem for Unroutable {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Path { .. } => {
-                "name fields that every change has: `change.…` is the row before a delete, and after any other change"
+                "use fields that every change has: `change.…` is the row before a delete, and the row after any other change"
                     .into()
             }
             Self::NoHash { .. } => "choose a field that is a number, text, bytes, a date, or a list of those".into(),
@@ -73,7 +73,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
         reader
             .warning(
                 HASH.name(),
-                format!("is {hash:?}, which is neither java nor murmur; java is taken, as in Debezium"),
+                format!("is {hash:?}, which is neither java nor murmur; java is used, as in Debezium"),
             )
             .hint("set it to `java` or to `murmur`");
     }

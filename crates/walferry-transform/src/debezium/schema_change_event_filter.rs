@@ -8,8 +8,8 @@ use crate::{Error, Outcome, Transform};
 
 properties! {
     const EXCLUDE: Property<Vec<String>> = Property::new("schema.change.event.exclude.list").required()
-        .text("The kinds of schema change events to drop: CREATE, ALTER, DROP, TRUNCATE, DATABASE. Debezium's connector for Postgres \
-               sends none, so every record passes.");
+        .text("The kinds of schema change events to drop: CREATE, ALTER, DROP, TRUNCATE, DATABASE. Debezium's Postgres connector sends \
+               none, so every record stays unchanged.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -17,8 +17,8 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform SchemaChangeEventFilter",
-        text: "`io.debezium.transforms.SchemaChangeEventFilter`: drops schema change events of some kinds. There are none of Postgres, so \
-               every record passes.",
+        text: "`io.debezium.transforms.SchemaChangeEventFilter`: drops schema change events of the given kinds. The Postgres connector \
+               sends no such events, so every record stays unchanged.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -36,8 +36,8 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
         if !KINDS.contains(&kind.trim()) {
             let error = ValueError::not_one_of(&kind, &KINDS);
             reader
-                .problem(EXCLUDE.name(), format!("names {kind:?}, which {error}"))
-                .hint("write the kinds in capitals, with commas between them");
+                .problem(EXCLUDE.name(), format!("contains {kind:?}, which {error}"))
+                .hint("write the kinds in capital letters, separated by commas");
         }
     }
     Some(Box::new(SchemaChangeEventFilter))

@@ -11,9 +11,11 @@ properties! {
     const LANGUAGE: Property<String> = Property::new("language").required()
         .text("The language of the expression: `jsr223.groovy` or `jsr223.graal.js`.");
     const TOPIC_REGEX: Property<Option<JavaRegex>> = Property::new("topic.regex")
-        .text("A record whose topic does not match this as a whole passes as it is. All topics, unless set.");
+        .text("Only records whose whole topic name matches this expression are processed. All others stay unchanged. By default, all \
+               topics match.");
     const NULLS: Property<String> = Property::new("null.handling.mode").default("keep")
-        .text("What becomes of a record without a value, such as a tombstone: `keep` lets it pass, `drop` drops it, `evaluate` asks the expression.");
+        .text("What happens to a record without a value, such as a tombstone: `keep` leaves it unchanged, `drop` drops it, `evaluate` \
+               evaluates the expression.");
 }
 
 /// The options beside the expression itself.
@@ -49,7 +51,7 @@ pub(super) enum Asked<'r> {
 pub(super) enum Unanswered {
     #[error("the expression fails: {0}")]
     Fails(Failure),
-    #[error("the expression answers {found}, and is to answer {wanted}")]
+    #[error("the expression returns {found}, but must return {wanted}")]
     Type { found: &'static str, wanted: &'static str },
 }
 
@@ -58,11 +60,11 @@ impl Problem for Unanswered {
         Some(match self {
             Self::Fails(Failure::Limit(limit)) => limit.hint(),
             Self::Fails(Failure::Unfit { .. }) => {
-                "the records of other tables, heartbeats and transaction topics come here too: narrow them with topic.regex or a \
-                 predicate; where a field may be null, ask for it with ?."
+                "the transform also gets the records of other tables, of heartbeats and of transaction topics: restrict it with \
+                 topic.regex or a predicate; if a field may be null, access it with ?."
                     .into()
             }
-            Self::Type { wanted, .. } => format!("write an expression that answers {wanted} for every record that it is asked about"),
+            Self::Type { wanted, .. } => format!("write an expression that returns {wanted} for every record that it is evaluated for"),
         })
     }
 }
@@ -83,10 +85,10 @@ impl Scripting {
             "drop" => Some(Nulls::Drop),
             "evaluate" => Some(Nulls::Evaluate),
             _ => {
-                let message = format!("is {nulls:?}, which is none of keep, drop, evaluate");
+                let message = format!("is {nulls:?}, which is not keep, drop or evaluate");
                 reader
                     .problem(NULLS.name(), message)
-                    .hint("leave it out to keep records without a value");
+                    .hint("remove it to keep records without a value");
                 None
             }
         };
@@ -95,9 +97,9 @@ impl Scripting {
             "jsr223.groovy" | "jsr223.Groovy" => Some(Language::Groovy),
             "jsr223.graal.js" => Some(Language::JavaScript),
             other => {
-                let message = format!("is {other:?}, a language that Walferry does not evaluate");
+                let message = format!("is {other:?}, a language that Walferry does not support");
                 let hint = match other {
-                    "groovy" | "graal.js" => format!("write `jsr223.{other}`, as Debezium wants it"),
+                    "groovy" | "graal.js" => format!("write `jsr223.{other}`, as Debezium requires"),
                     _ => "write the expression in Groovy (`jsr223.groovy`) or JavaScript (`jsr223.graal.js`)".into(),
                 };
                 reader.problem(LANGUAGE.name(), message).hint(hint);
@@ -108,8 +110,8 @@ impl Scripting {
             return None;
         }
         if language == Language::Groovy && text.contains(".source.schema") {
-            let message = "asks for value.source.schema, which Groovy takes for the struct's own schema and not for the name of the table's";
-            let hint = "write value.source.get('schema') for the name";
+            let message = "uses value.source.schema, which in Groovy is the schema of the struct and not the name of the table's schema";
+            let hint = "write value.source.get('schema') to get the name";
             reader.warning(expression.name(), message).hint(hint);
         }
         let script = match Script::parse(language, &text) {

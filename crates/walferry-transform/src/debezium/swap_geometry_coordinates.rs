@@ -11,7 +11,7 @@ use crate::{Error, Outcome, Transform};
 
 properties! {
     const SRIDS: Property<Option<String>> = Property::new("srids")
-        .text("Comma-separated SRIDs of the geometries whose coordinates are swapped. Left out, they are 4326, 3857 and 4269.");
+        .text("SRIDs of the geometries whose coordinates are swapped, separated by commas. The default is 4326, 3857 and 4269.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -20,8 +20,8 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     options: Group {
         title: "Transform SwapGeometryCoordinates",
         text: "`io.debezium.transforms.SwapGeometryCoordinates`: swaps the first two coordinates of each point of \
-               `io.debezium.data.geometry.Geometry`, also in arrays and maps, where the SRID is one of those that are configured. \
-               `Geography` and `Point` stay as they are. The defaults of fields take the place of nulls.",
+               `io.debezium.data.geometry.Geometry`, also in arrays and maps, if the SRID is one of the configured ones. `Geography` and \
+               `Point` stay unchanged. Nulls are replaced with the defaults of their fields.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -51,8 +51,8 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
                     Ok(srid) => srids.push(srid),
                     Err(_) => {
                         reader
-                            .problem(SRIDS.name(), format!("has {part:?}, which is no SRID"))
-                            .hint("write numbers with commas between them, such as 4326,3857");
+                            .problem(SRIDS.name(), format!("contains {part:?}, which is not an SRID"))
+                            .hint("write numbers separated by commas, such as 4326,3857");
                     }
                 }
             }

@@ -18,15 +18,15 @@ use crate::throttle::Throttle;
 use crate::{Error, Outcome, Transform};
 
 const OWN_CONNECTION: Support = Support::Accepted {
-    why: "Walferry reads TimescaleDB's catalog with the connection settings of the connector itself",
+    why: "Walferry reads TimescaleDB's catalog with the connector's own connection settings",
 };
 
 properties! {
     const SCHEMAS: Property<Vec<String>> = Property::new("schema.list").default("_timescaledb_internal")
-        .text("Schemas whose tables are chunks. Changes of tables in other schemas pass as they are.");
+        .text("Schemas whose tables are chunks. Changes of tables in other schemas stay unchanged.");
     const PREFIX: Property<String> = Property::new("target.topic.prefix").default("timescaledb")
-        .text("First part of the topics that changes of chunks go to: `<prefix>.<schema>.<table>`, with the names of the hypertable or of \
-               the continuous aggregate.");
+        .text("First part of the topics for changes of chunks: `<prefix>.<schema>.<table>`, with the names of the hypertable or of the \
+               continuous aggregate.");
     const DATABASE: Property<String> = Property::new("database.<property>")
         .text("How Debezium connects to read TimescaleDB's catalog.")
         .support(OWN_CONNECTION);
@@ -40,11 +40,11 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform TimescaleDb",
-        text: "`io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb`: sends changes of TimescaleDB's chunks to one topic for \
-               each hypertable. Source block and topic name the hypertable, and headers name the chunk; for a continuous aggregate they name \
-               its view. Capture the schema of the chunks: `schema.include.list=_timescaledb_internal`. The catalog is read with the \
-               connector's own connection settings, when a chunk is met that is not known yet: its change and what comes behind it wait for \
-               that.",
+        text: "`io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb`: sends changes of TimescaleDB's chunks to one topic \
+               for each hypertable. The source block and the topic contain the name of the hypertable, or for a continuous aggregate the \
+               name of its view; headers contain the name of the chunk. Capture the schema of the chunks with \
+               `schema.include.list=_timescaledb_internal`. When the first change of an unknown chunk arrives, Walferry reads \
+               TimescaleDB's catalog with the connector's connection settings; this change and all changes after it wait meanwhile.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -124,8 +124,8 @@ enum Unroutable {
 impl Problem for Unroutable {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NoSource => "put the transform before those that take fields out of the event".to_owned(),
-            Self::NoReader => "this is a defect: please report it".to_owned(),
+            Self::NoSource => "put the transform before transforms that remove fields from the event".to_owned(),
+            Self::NoReader => "this is a bug: please report it".to_owned(),
         })
     }
 }
@@ -186,7 +186,8 @@ impl Transform for TimescaleDb {
                 let table = format!("{schema}.{table}");
                 warn!(
                     table,
-                    count, "TimescaleDB's catalog has no such chunk: its changes go to the topic of the table itself"
+                    count,
+                    "TimescaleDB's catalog does not contain this chunk: its changes go to the topic of the table itself"
                 );
             }
             return Ok(Outcome::Record(record));

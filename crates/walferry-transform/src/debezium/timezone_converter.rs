@@ -17,15 +17,14 @@ use crate::{Error, Outcome, Transform};
 
 properties! {
     const ZONE: Property<String> = Property::new("converted.timezone").required()
-        .text("The time zone: a name such as `Europe/Berlin`, in capitals and small letters as it is written, or an offset from UTC such as \
-               `+05:30`.");
+        .text("The time zone: a name such as `Europe/Berlin`, which is case-sensitive, or an offset from UTC such as `+05:30`.");
     const INCLUDE: Property<Option<String>> = Property::new("include.list")
-        .text("Which events and fields are converted, as a list of rules: `source:<table>`, `source:<table>:<field>`, `topic:<topic>`, \
-               `topic:<topic>:<field>` or `<table or topic>:<field>`. Only the first rule of a list may begin with `source` or `topic`, and \
-               then it holds for the whole list. A field is `before.<name>`, `after.<name>`, `source.<name>`, or a name alone, which means \
-               both before and after. Without any list all time fields of all rows are converted.");
+        .text("Events and fields to convert, as a list of rules: `source:<table>`, `source:<table>:<field>`, `topic:<topic>`, \
+               `topic:<topic>:<field>` or `<table or topic>:<field>`. Only the first rule of a list may start with `source` or `topic`, \
+               which then applies to the whole list. A field is `before.<name>`, `after.<name>`, `source.<name>`, or only a name, which \
+               means both before and after. Without any list, all time fields of all rows are converted.");
     const EXCLUDE: Property<Option<String>> = Property::new("exclude.list")
-        .text("Which events and fields are left as they are, by rules of the same form. All others are converted.");
+        .text("Events and fields that are not converted, as rules of the same form. All others are converted.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -33,9 +32,9 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform TimezoneConverter",
-        text: "`io.debezium.transforms.TimezoneConverter`: converts the time fields of change events to a time zone. A `timestamptz` and a \
-               `timetz` stay the same instant and are written with the offset of that zone. A `timestamp` is taken for a time in that zone, so \
-               its number changes. Dates and times without a zone are left alone.",
+        text: "`io.debezium.transforms.TimezoneConverter`: converts the time fields of change events to a time zone. A `timestamptz` or \
+               `timetz` keeps its instant and is written with the offset of this zone. A `timestamp` is interpreted as local time in this \
+               zone, so its number changes. Dates, and times without a zone, are not changed.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -55,16 +54,16 @@ enum Inconvertible {
     NoSource,
     #[error("field {field} has a time that cannot be converted: it is {found}")]
     Value { field: String, found: &'static str },
-    #[error("the change event has no ts_ms, which tells the offset of the zone for times without a date")]
+    #[error("the change event has no ts_ms, which determines the zone's offset for times without a date")]
     NoTime,
 }
 
 impl Problem for Inconvertible {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NoSource => "leave source in the event, or give the transform a predicate".into(),
-            Self::Value { field, .. } => format!("leave the field out by exclude.list, as in <table>:{field}"),
-            Self::NoTime => "leave ts_ms in the event".into(),
+            Self::NoSource => "keep source in the event, or add a predicate to the transform".into(),
+            Self::Value { field, .. } => format!("exclude the field with exclude.list, as in <table>:{field}"),
+            Self::NoTime => "keep ts_ms in the event".into(),
         })
     }
 }

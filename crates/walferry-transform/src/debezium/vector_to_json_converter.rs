@@ -14,9 +14,9 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform VectorToJsonConverter",
-        text: "`io.debezium.transforms.VectorToJsonConverter`: turns fields of the types `io.debezium.data.DoubleVector`, `FloatVector` \
-               and `SparseDoubleVector`, which pgvector's columns have, into JSON text. It has no options. The defaults of fields take \
-               the place of nulls. Tombstones pass; other values must be structs.",
+        text: "`io.debezium.transforms.VectorToJsonConverter`: converts fields of the types `io.debezium.data.DoubleVector`, \
+               `FloatVector` and `SparseDoubleVector`, which represent pgvector's columns, to JSON text. It has no options. Nulls are \
+               replaced with the defaults of their fields. Tombstones stay unchanged; other values must be structs.",
         prefix: "transforms.<name>.",
         declarations: &[],
     },
@@ -30,7 +30,7 @@ struct VectorToJsonConverter;
 
 /// A field with the name of a vector that holds something else.
 #[derive(Debug, thiserror::Error)]
-#[error("field {field} is named {name}, and is none")]
+#[error("field {field} has the schema name {name}, but is not a {name}")]
 struct NoVector {
     field: String,
     name: String,
@@ -38,7 +38,7 @@ struct NoVector {
 
 impl Problem for NoVector {
     fn hint(&self) -> Option<String> {
-        Some("leave such records out with a predicate: their schema is not the one that Debezium gives vectors".into())
+        Some("exclude such records with a predicate: their schema is not Debezium's schema for vectors".into())
     }
 }
 

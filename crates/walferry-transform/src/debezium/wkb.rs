@@ -14,9 +14,9 @@ const DEPTH: usize = 1000;
 pub(super) enum Malformed {
     #[error("a geometry ends after {0} bytes, in the middle of something")]
     Truncated(usize),
-    #[error("a geometry is of type {0}, which is none of the types 1 to 7")]
+    #[error("a geometry has type {0}, but only types 1 to 7 are supported")]
     Kind(u32),
-    #[error("a geometry holds collections that are nested more than {DEPTH} deep")]
+    #[error("a geometry contains collections that are nested more than {DEPTH} levels deep")]
     Depth,
 }
 

@@ -46,7 +46,7 @@ pub(super) enum Error {
         column: String,
     },
     /// A column that is to be the partition holds something that is none.
-    #[error("column {column} is to be the partition and holds {value}")]
+    #[error("column {column} should be the partition, but contains {value}")]
     Partition {
         /// The column.
         column: String,
@@ -54,7 +54,9 @@ pub(super) enum Error {
         value: i64,
     },
     /// A column that is to be the timestamp holds something that Kafka cannot take.
-    #[error("column {column} is to be the timestamp and holds one that Kafka cannot take (before 1970, or unreadable)")]
+    #[error(
+        "column {column} should be the timestamp, but contains one that Kafka does not accept (before 1970, or invalid)"
+    )]
     Timestamp {
         /// The column.
         column: String,
@@ -65,19 +67,18 @@ impl Problem for Error {
     fn hint(&self) -> Option<String> {
         match self {
             Self::UnexpectedUpdate => Some(
-                "insert outbox rows and delete them, but do not update them; table.op.invalid.behavior=warn drops updates"
+                "insert and delete outbox rows, but do not update them; table.op.invalid.behavior=warn drops updates"
                     .into(),
             ),
-            Self::MissingColumn { option, .. } if *option == "table.fields.additional.placement" => Some(
-                "correct the name, add the column, or set table.field.additional.missing=ignore".into(),
-            ),
+            Self::MissingColumn { option, .. } if *option == "table.fields.additional.placement" => {
+                Some("correct the name, add the column, or set table.field.additional.missing=ignore".into())
+            }
             Self::MissingColumn { option, .. } => Some(format!("correct {option}, or add the column")),
             Self::NoLongerOutbox { .. } => {
-                Some("add the column again, or take the table out of table.include.list".into())
+                Some("add the column again, or remove the table from table.include.list".into())
             }
             Self::NullRoute { column } => Some(format!(
-                "declare {column} NOT NULL; the row has to be deleted or the transform given a predicate before the \
-                 connector can go on"
+                "declare {column} NOT NULL; to let the connector continue, delete the row or add a predicate to the transform"
             )),
             Self::ColumnType { .. } | Self::Envelope(_) | Self::Partition { .. } | Self::Timestamp { .. } => None,
         }

@@ -71,10 +71,7 @@ impl Expansion {
             Some(Expanded::EmptyArray) => Typed { schema: None, value },
             None => {
                 if let Some(count) = self.failures.count() {
-                    warn!(
-                        count,
-                        "payload not expanded: not the text of a JSON object that a schema describes"
-                    );
+                    warn!(count, "payload not expanded: it is not a JSON object with a schema");
                 }
                 Typed { schema, value }
             }

@@ -38,7 +38,7 @@ struct Scalars {
 pub(super) enum Unfit {
     #[error("an array has elements of several types")]
     MixedArray,
-    #[error("an array has no element that tells its type")]
+    #[error("an array has no element from which its type could be derived")]
     UntypedArray,
     #[error("a member has an empty name")]
     EmptyName,

@@ -42,7 +42,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform EventRouter",
-        text: "`io.debezium.transforms.outbox.EventRouter`: sends the rows of an outbox table as events of their own.",
+        text: "`io.debezium.transforms.outbox.EventRouter`: sends the rows of an outbox table as events.",
         prefix: "transforms.<name>.",
         declarations: options::DECLARATIONS,
     },

@@ -67,65 +67,64 @@ choices! {
 }
 
 const NO_TRACING: Support = Support::Accepted {
-    why: "Debezium traces only where OpenTelemetry is installed beside it; Walferry adds no spans and no trace headers",
+    why: "Debezium traces only if OpenTelemetry is installed; Walferry creates no spans and no tracing headers",
 };
 
 const PAYLOAD_ID: Support = Support::Elsewhere {
-    is: "was the column of the key in Debezium 1.x, and Debezium 3.6.3 does not know it; it has no effect",
-    hint: "write <prefix>table.field.event.key with the same column, unless that is set already",
+    is: "was the column of the key in Debezium 1.x; Debezium 3.6.3 no longer has it, so it has no effect",
+    hint: "write <prefix>table.field.event.key with the same column, unless it is already set",
 };
 const AGGREGATE_ID: Support = Support::Elsewhere {
-    is: "is no option of the EventRouter; it has no effect",
-    hint: "<prefix>table.field.event.key names the column of the aggregate's id: write that, unless it is set already",
+    is: "is not an option of the EventRouter and has no effect",
+    hint: "the option for the column of the aggregate's id is <prefix>table.field.event.key: write that, unless it is already set",
 };
 const AGGREGATE_TYPE: Support = Support::Elsewhere {
-    is: "is no option of the EventRouter; it has no effect",
-    hint: "<prefix>route.by.field names the column of the aggregate's type: write that, unless it is set already",
+    is: "is not an option of the EventRouter and has no effect",
+    hint: "the option for the column of the aggregate's type is <prefix>route.by.field: write that, unless it is already set",
 };
 
 properties! {
     pub(super) const ID: Property<String> = Property::new("table.field.event.id").default("id")
-        .text("Column that becomes the header `id`, which tells consumers of duplicates.");
+        .text("Column that becomes the header `id`, with which consumers can detect duplicates.");
     pub(super) const KEY: Property<String> = Property::new("table.field.event.key").default("aggregateid")
         .text("Column that becomes the key of the record.");
     const TYPE: Property<String> = Property::new("table.field.event.type").default("type")
         .support(Support::Accepted {
             why: "as in Debezium; put the event type into a header with table.fields.additional.placement=type:header",
         })
-        .text("Known to Debezium, which never reads it.");
+        .text("Debezium accepts this option but never uses it.");
     pub(super) const TIMESTAMP: Property<Option<String>> = Property::new("table.field.event.timestamp")
-        .text("Column that becomes the timestamp of the record: a timestamp with or without time zone, or a bigint of \
-               milliseconds since 1970. Left out or NULL: the time at which the change was processed.");
+        .text("Column that becomes the timestamp of the record: a timestamp with or without time zone, or a bigint with milliseconds \
+               since 1970. If it is not set, or the column is NULL, the timestamp is the time at which the change was processed.");
     pub(super) const PAYLOAD: Property<String> = Property::new("table.field.event.payload").default("payload")
         .text("Column that becomes the value of the record.");
     pub(super) const PLACEMENT: Property<String> = Property::new("table.fields.additional.placement")
-        .text("Further columns, as a comma-separated list of `column:placement` or `column:placement:alias`. The placement \
-               is `header`, `envelope` (the value becomes a struct of the payload and these columns) or `partition`.");
+        .text("Additional columns: a comma-separated list of `column:placement` or `column:placement:alias`. The placement is `header`, \
+               `envelope` (the value becomes a struct of the payload and these columns) or `partition`.");
     pub(super) const MISSING: Property<MissingColumn> = Property::new("table.field.additional.missing").default("error")
-        .text("What happens when the outbox table lacks one of the additional columns.");
+        .text("What happens if the outbox table lacks one of the additional columns.");
     pub(super) const SCHEMA_VERSION: Property<Option<String>> = Property::new("table.field.event.schema.version")
-        .text("Column that becomes the version of the value's schema; used where a column is placed in the envelope.");
+        .text("Column that becomes the version of the value's schema. It is used only if a column is placed in the envelope.");
     pub(super) const INVALID_OPERATION: Property<InvalidOperation> = Property::new("table.op.invalid.behavior").default("warn")
-        .text("What happens when a row of the outbox table is updated. The update is never sent.");
+        .text("What happens if a row of the outbox table is updated. The update is never sent.");
     pub(super) const EXPAND: Property<bool> = Property::new("table.expand.json.payload").default("false")
-        .text("Turns a payload that is JSON text into a structured value, with a schema made from each payload. What cannot \
-               be turned is sent as text.");
+        .text("Converts a payload with JSON text into a structured value, with a schema derived from each payload. If that is not \
+               possible, the payload is sent as text.");
     pub(super) const NULL_MEMBER: Property<NullMember> = Property::new("table.json.payload.null.behavior").default("ignore")
-        .text("What becomes of a null in an expanded payload.");
+        .text("What happens to a null in an expanded payload.");
     pub(super) const EMPTY_ARRAY: Property<EmptyArray> = Property::new("table.json.payload.empty.array.behavior").default("ignore")
-        .text("What becomes of an empty array in an expanded payload. Debezium has this option from 3.7 on.");
+        .text("What happens to an empty array in an expanded payload. Debezium has this option since 3.7.");
     pub(super) const NAME_ADJUSTMENT: Property<NameAdjustment> = Property::new("field.name.adjustment.mode").default("none")
-        .text("How the names of expanded fields are made fit for Avro. As in Debezium, a field that is renamed loses its value.");
+        .text("How the names of expanded fields are made valid for Avro. As in Debezium, a renamed field loses its value.");
     pub(super) const ROUTE_BY_FIELD: Property<String> = Property::new("route.by.field").default("aggregatetype")
-        .text("Column whose value names the topic.");
+        .text("Column whose value determines the topic.");
     pub(super) const TOPIC_REGEX: Property<JavaRegex> = Property::new("route.topic.regex").default("(?<routedByValue>.*)")
-        .text("Java regular expression for that value. If it does not match the whole value, the value itself is the topic.");
+        .text("Java regular expression for this value. If it does not match the whole value, the value itself is the topic.");
     pub(super) const TOPIC_REPLACEMENT: Property<String> = Property::new("route.topic.replacement")
         .default("outbox.event.${routedByValue}")
-        .text("The topic, with `$1` or `${name}` for groups of the regular expression; a backslash makes the next character a \
-               literal.");
+        .text("The topic, with `$1` or `${name}` for groups of the regular expression. A backslash makes the next character literal.");
     pub(super) const TOMBSTONE: Property<bool> = Property::new("route.tombstone.on.empty.payload").default("false")
-        .text("Sends a tombstone where the payload is NULL or blank.");
+        .text("Sends a tombstone if the payload is NULL or blank.");
     const TRACING_FIELD: Property<String> = Property::new("tracing.span.context.field").default("tracingspancontext")
         .support(NO_TRACING)
         .text("Column with the span context of the transaction that wrote the row.");
@@ -140,13 +139,13 @@ properties! {
     const OLDER_PAYLOAD_ID: Property<Option<String>> = Property::new("table.field.payload.id").support(PAYLOAD_ID)
         .text("Column of the key in Debezium 0.9.");
     const EVENT_AGGREGATE_ID: Property<Option<String>> = Property::new("table.field.event.aggregateid").support(AGGREGATE_ID)
-        .text("A name that people take for that of the key's column.");
+        .text("A name often confused with the option for the key's column.");
     const FIELD_AGGREGATE_ID: Property<Option<String>> = Property::new("table.field.aggregate.id").support(AGGREGATE_ID)
-        .text("A name that people take for that of the key's column.");
+        .text("A name often confused with the option for the key's column.");
     const EVENT_AGGREGATE_TYPE: Property<Option<String>> = Property::new("table.field.event.aggregatetype").support(AGGREGATE_TYPE)
-        .text("A name that people take for `route.by.field`.");
+        .text("A name often confused with `route.by.field`.");
     const FIELD_AGGREGATE_TYPE: Property<Option<String>> = Property::new("table.field.aggregate.type").support(AGGREGATE_TYPE)
-        .text("A name that people take for `route.by.field`.");
+        .text("A name often confused with `route.by.field`.");
 }
 
 /// What the options say.
@@ -213,7 +212,7 @@ fn column(reader: &mut Reader<'_>, property: &Property<String>) -> String {
     let column = reader.get(property);
     if column.is_empty() {
         reader
-            .problem(property.name(), "is empty, and must name a column")
+            .problem(property.name(), "is empty, but must be a column")
             .hint(format!(
                 "remove it to use the default, {}",
                 property.default_text().unwrap_or_default()

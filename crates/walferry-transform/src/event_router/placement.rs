@@ -37,12 +37,12 @@ pub(super) fn parse(text: &str) -> Result<Vec<Placement>, Vec<(String, String)>>
         let parts: Vec<&str> = entry.trim_end_matches(':').split(':').map(str::trim).collect();
         match one(&parts) {
             Ok(placement) if is_repeated(&placement, &placements) => problems.push((
-                format!("has {entry:?}, and the envelope has a field of that name already"),
+                format!("contains {entry:?}, but the envelope already has a field with this name"),
                 "give it another alias: column:envelope:alias".to_owned(),
             )),
             Ok(placement) => placements.push(placement),
             Err(hint) => problems.push((
-                format!("has {entry:?}, which is not column:placement or column:placement:alias"),
+                format!("contains {entry:?}, which is neither column:placement nor column:placement:alias"),
                 hint,
             )),
         }
@@ -106,7 +106,7 @@ fn meant(parts: &[&str]) -> String {
         .filter(|(i, _)| *i != at)
         .map(|(_, part)| *part);
     match (others.next(), others.next()) {
-        (None, _) => format!("name a column before the placement: column:{word}"),
+        (None, _) => format!("write a column before the placement: column:{word}"),
         (Some(column), Some(alias)) if alias != column => format!("did you mean {column}:{word}:{alias}?"),
         (Some(column), _) => format!("did you mean {column}:{word}?"),
     }
@@ -161,12 +161,12 @@ mod tests {
             ("type", "did you mean type:header?"),
             ("type:eventType", "did you mean type:header:eventType?"),
             ("type:header:a:b", "did you mean type:header:a?"),
-            (":header", "name a column before the placement: column:header"),
+            (":header", "write a column before the placement: column:header"),
             ("a::b", "did you mean a:header:b?"),
             ("a:header: :b", "did you mean a:header:b?"),
         ];
         for (text, hint) in cases {
-            let message = format!("has {text:?}, which is not column:placement or column:placement:alias");
+            let message = format!("contains {text:?}, which is neither column:placement nor column:placement:alias");
             assert_eq!(parse(text), Err(vec![(message, hint.to_owned())]), "{text:?}");
         }
         let problems = parse("a:header,,b:x:y,c:z:w").unwrap_err();
@@ -180,7 +180,7 @@ mod tests {
             assert!(
                 problems[0]
                     .0
-                    .ends_with("and the envelope has a field of that name already"),
+                    .ends_with("but the envelope already has a field with this name"),
                 "{problems:?}"
             );
         }

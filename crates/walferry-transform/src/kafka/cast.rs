@@ -14,8 +14,8 @@ use crate::{Error, Transform};
 
 properties! {
     const SPEC: Property<Vec<String>> = Property::new("spec").required()
-        .text("Comma-separated pairs `field:type`, or a type alone for the key or the value as a whole. The types are int8, int16, \
-               int32, int64, float32, float64, boolean and string.");
+        .text("Comma-separated pairs `field:type`, or a single type for the whole key or value. The types are int8, int16, int32, int64, \
+               float32, float64, boolean and string.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
         .text(REPLACE_NULL);
 }
@@ -25,9 +25,9 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: true,
     options: Group {
         title: "Transform Cast",
-        text: "`org.apache.kafka.connect.transforms.Cast$Key` and `$Value`: gives fields another type, or the key or the value as a \
-               whole. Numbers are narrowed as Java narrows them: 3.99 becomes 3, and 300 as int8 becomes 44. Bytes become base64 \
-               text. Dates and times become text in UTC.",
+        text: "`org.apache.kafka.connect.transforms.Cast$Key` and `$Value`: converts fields, or the whole key or value, to another type. \
+               Numbers are narrowed as in Java: 3.99 becomes 3, and 300 as int8 becomes 44. Bytes become base64 text. Dates and times \
+               become text in UTC.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -101,20 +101,20 @@ struct Cast {
 /// A value that cannot be cast.
 #[derive(Debug, thiserror::Error)]
 enum CastError {
-    #[error("{place} holds {found}, which cannot be cast to {target}")]
+    #[error("{place} is {found}, which cannot be cast to {target}")]
     Kind {
         place: String,
         found: &'static str,
         target: &'static str,
     },
-    #[error("{place} holds text that is no {target}")]
+    #[error("{place} contains text that is not a valid {target}")]
     Text { place: String, target: &'static str },
 }
 
 impl Problem for CastError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Kind { .. } => Some("take the field out of spec; bytes can be cast to string only".into()),
+            Self::Kind { .. } => Some("remove the field from spec; bytes can only be cast to string".into()),
             Self::Text { .. } => None,
         }
     }
@@ -148,12 +148,12 @@ fn parse_spec(entries: &[String]) -> Result<Spec, String> {
             [field, word] => (Some(field.trim()), word),
             [_] => {
                 return Err(format!(
-                    "has {entry:?} beside other entries: a type alone must stand alone"
+                    "contains {entry:?} and other entries, but a single type must be the only entry"
                 ));
             }
-            _ => return Err(format!("has {entry:?}, which is not field:type")),
+            _ => return Err(format!("contains {entry:?}, which is not field:type")),
         };
-        let target = Target::parse(word).ok_or_else(|| format!("has {entry:?}, which names no type"))?;
+        let target = Target::parse(word).ok_or_else(|| format!("contains {entry:?}, which is not a type"))?;
         match field {
             None => return Ok(Spec::Whole(target)),
             Some(field) => match casts.iter_mut().find(|(name, _)| name == field) {

@@ -9,7 +9,7 @@ use crate::{Error, Outcome, Transform};
 
 properties! {
     const HEADERS: Property<Vec<String>> = Property::new("headers").required()
-        .text("Names of the headers that are taken away. Every header of such a name goes.");
+        .text("Names of the headers to remove. All headers with these names are removed.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -17,7 +17,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform DropHeaders",
-        text: "`org.apache.kafka.connect.transforms.DropHeaders`: takes headers away from each record.",
+        text: "`org.apache.kafka.connect.transforms.DropHeaders`: removes headers from each record.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },

@@ -21,12 +21,12 @@ choices! {
 
 properties! {
     const FIELD: Property<String> = Property::new("field").required()
-        .text("Name of the field, or its path.");
+        .text("Name or path of the field.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
-        .text("Whether the default of the field stands in where the field is null.");
+        .text("Whether null is replaced with the default of the field.");
     const SYNTAX: Property<Syntax> = Property::new("field.syntax.version").default("V1")
-        .text("`V1`: `field` is a name. `V2`: it is a path such as `after.id`; a name that has dots itself stands between backticks, as \
-               in `` `a.b`.c ``.");
+        .text("`V1`: `field` is a name. `V2`: `field` is a path such as `after.id`; put backticks around a name that contains dots, as in \
+               `` `a.b`.c ``.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -34,8 +34,8 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: true,
     options: Group {
         title: "Transform ExtractField",
-        text: "`org.apache.kafka.connect.transforms.ExtractField$Key` and `$Value`: puts one field of the key or the value in its \
-               place. Tombstones pass.",
+        text: "`org.apache.kafka.connect.transforms.ExtractField$Key` and `$Value`: replaces the key or the value with one of its fields. \
+               Tombstones stay unchanged.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -71,7 +71,7 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
                 reader
                     .problem(
                         FIELD.name(),
-                        format!("is {field:?}, which has a backtick that is not closed"),
+                        format!("is {field:?}, which contains an unclosed backtick"),
                     )
                     .hint("write a backslash before a backtick that belongs to the name");
                 return None;

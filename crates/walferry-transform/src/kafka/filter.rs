@@ -11,8 +11,8 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform Filter",
-        text: "`org.apache.kafka.connect.transforms.Filter`: drops every record that its predicate lets through to it. It has no \
-               options. The dropped records are counted.",
+        text: "`org.apache.kafka.connect.transforms.Filter`: drops every record that matches its predicate. It has no options. Dropped \
+               records are counted.",
         prefix: "transforms.<name>.",
         declarations: &[],
     },

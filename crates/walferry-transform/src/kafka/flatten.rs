@@ -10,7 +10,7 @@ use crate::{Error, Transform};
 
 properties! {
     const DELIMITER: Property<String> = Property::new("delimiter").default(".")
-        .text("What stands between the names of a struct and its field.");
+        .text("Separator between the names of a struct and its field.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -18,9 +18,9 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: true,
     options: Group {
         title: "Transform Flatten",
-        text: "`org.apache.kafka.connect.transforms.Flatten$Key` and `$Value`: puts the fields of nested structs beside each other, \
-               named after the structs and themselves. Arrays stay as they are. Fields of optional structs become optional. \
-               Maps are refused. Tombstones pass.",
+        text: "`org.apache.kafka.connect.transforms.Flatten$Key` and `$Value`: moves the fields of nested structs to the top level. The \
+               new names consist of the names of the structs and of the field. Arrays stay unchanged. Fields of optional structs become \
+               optional. Maps are refused. Tombstones stay unchanged.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -35,7 +35,7 @@ struct Flatten {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("field {field} is {found}, which Flatten cannot take apart")]
+#[error("field {field} is {found}, which Flatten cannot flatten")]
 struct CannotFlatten {
     field: String,
     found: &'static str,
@@ -43,7 +43,7 @@ struct CannotFlatten {
 
 impl Problem for CannotFlatten {
     fn hint(&self) -> Option<String> {
-        Some("take the field out before, with ReplaceField".into())
+        Some("remove the field first, with ReplaceField".into())
     }
 }
 

@@ -25,7 +25,7 @@ properties! {
     const HEADERS: Property<Vec<String>> = Property::new("headers").required()
         .text("Names of the headers, one for each field, in the same order.");
     const OPERATION: Property<Operation> = Property::new("operation").required()
-        .text("Whether the fields stay in the key or the value (`copy`) or are taken out of it (`move`).");
+        .text("Whether the fields are kept in the key or value (`copy`) or removed from it (`move`).");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
         .text(REPLACE_NULL);
 }
@@ -36,7 +36,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     options: Group {
         title: "Transform HeaderFrom",
         text: "`org.apache.kafka.connect.transforms.HeaderFrom$Key` and `$Value`: copies or moves fields of the key or the value into \
-               headers. It fails on tombstones: give it a predicate.",
+               headers. It fails on tombstones, so add a predicate.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -54,7 +54,7 @@ struct HeaderFrom {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("there is no field {0}, which fields names")]
+#[error("there is no field {0}, which the option fields names")]
 struct NoField(String);
 
 impl Problem for NoField {
@@ -68,10 +68,10 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
     let operation = super::exact(reader, &OPERATION, Operation::as_str);
     let replace_null = reader.get(&REPLACE);
     if fields.len() != headers.len() {
-        let message = format!("has {} names, and fields has {}", headers.len(), fields.len());
+        let message = format!("has {} names, but fields has {}", headers.len(), fields.len());
         reader
             .problem(HEADERS.name(), message)
-            .hint("name one header for each field");
+            .hint("specify one header for each field");
     }
     HeaderFrom {
         pairs: fields.into_iter().zip(headers).collect(),

@@ -19,9 +19,9 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: true,
     options: Group {
         title: "Transform HoistField",
-        text: "`org.apache.kafka.connect.transforms.HoistField$Key` and `$Value`: wraps the key or the value into a struct of one \
-               field, or into a map where there is no schema. A tombstone becomes a map too, and is none any more: give the \
-               transform a predicate if tombstones are to stay.",
+        text: "`org.apache.kafka.connect.transforms.HoistField$Key` and `$Value`: wraps the key or the value in a struct with one field, \
+               or in a map if there is no schema. A tombstone also becomes a map and is then no longer a tombstone: to keep tombstones, \
+               add a predicate.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -47,7 +47,7 @@ struct Misnamed {
 
 impl Problem for Misnamed {
     fn hint(&self) -> Option<String> {
-        Some("cast the value behind HoistField, by the name of the field".to_owned())
+        Some("cast the value after HoistField, by the name of the field".to_owned())
     }
 }
 

@@ -9,19 +9,20 @@ use crate::{Error, Transform};
 
 properties! {
     const TOPIC: Property<Option<String>> = Property::new("topic.field")
-        .text("Name of a field for the topic. An exclamation mark behind the name makes the field required; a question mark, or nothing, \
-               leaves it optional. The same goes for the other fields.");
+        .text("Name of a field for the topic. An exclamation mark after the name makes the field required; a question mark, or nothing, \
+               makes it optional. This also applies to the other fields.");
     const PARTITION: Property<Option<String>> = Property::new("partition.field")
-        .text("Name of a field for the partition. It is null unless an earlier transform chose the partition.");
+        .text("Name of a field for the partition. It is null unless an earlier transform has set the partition.");
     const OFFSET: Property<Option<String>> = Property::new("offset.field")
-        .support(Support::Refused { hint: "leave it out: records have an offset only once they are in Kafka, so Kafka Connect fails here too" })
-        .text("Name of a field for the offset; for sinks only.");
+        .support(Support::Refused { hint: "remove it: a record has an offset only after Kafka has stored it, so Kafka Connect fails here, \
+                                           too" })
+        .text("Name of a field for the offset; only for sinks.");
     const TIMESTAMP: Property<Option<String>> = Property::new("timestamp.field")
-        .text("Name of a field for the timestamp. It is null unless an earlier transform, such as EventRouter, set the timestamp.");
+        .text("Name of a field for the timestamp. It is null unless an earlier transform, such as EventRouter, has set the timestamp.");
     const STATIC: Property<Option<String>> = Property::new("static.field")
         .text("Name of a field for the fixed text in `static.value`.");
     const STATIC_VALUE: Property<Option<String>> = Property::new("static.value")
-        .text("The text of `static.field`; required with it.");
+        .text("The fixed text. It is required if `static.field` is set.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
         .text(REPLACE_NULL);
 }
@@ -32,7 +33,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     options: Group {
         title: "Transform InsertField",
         text: "`org.apache.kafka.connect.transforms.InsertField$Key` and `$Value`: adds fields to the key or the value, in the order \
-               below. Tombstones pass.",
+               below. Tombstones stay unchanged.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -75,7 +76,7 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
         if let Some(spec) = set_text(reader, property) {
             let insertion = Insertion::parse(what, &spec);
             if insertion.name.is_empty() {
-                reader.problem(property.name(), format!("is {spec:?}, and must name a field"));
+                reader.problem(property.name(), format!("is {spec:?}, but must be the name of a field"));
             }
             insertions.push(insertion);
         }
@@ -88,11 +89,11 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
     if !has_static && text.is_some() {
         reader
             .warning(STATIC_VALUE.name(), "has no effect without static.field")
-            .hint("name the field with static.field");
+            .hint("set the name of the field with static.field");
     }
     if insertions.is_empty() && !reader.is_set(&OFFSET) {
         reader
-            .problem(TOPIC.name(), "and the other fields are all left out")
+            .problem(TOPIC.name(), "and all other fields are missing")
             .hint("set at least one of topic.field, partition.field, timestamp.field and static.field");
     }
     let replace_null = reader.get(&REPLACE);

@@ -11,9 +11,8 @@ properties! {
     const HEADER: Property<String> = Property::new("header").required()
         .text("Name of the header.");
     const VALUE: Property<Option<String>> = Property::new("value.literal")
-        .text("Value of the header; required. As in Kafka Connect the text decides on the type: `true` is a boolean, `7` an int8, `1.5` a \
-               float32, `2024-01-31` a date, `[1, 2]` an array, `{\"a\": 1}` a map, `null` no value, and what is nothing of that a \
-               string.");
+        .text("Value of the header; required. As in Kafka Connect, its text determines the type: `true` is a boolean, `7` an int8, `1.5` \
+               a float32, `2024-01-31` a date, `[1, 2]` an array, `{\"a\": 1}` a map, `null` no value, and any other text a string.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -21,8 +20,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform InsertHeader",
-        text: "`org.apache.kafka.connect.transforms.InsertHeader`: adds a header with a fixed value to each record, tombstones \
-               included.",
+        text: "`org.apache.kafka.connect.transforms.InsertHeader`: adds a header with a fixed value to each record, including tombstones.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },

@@ -11,10 +11,10 @@ use crate::{Error, Transform};
 
 properties! {
     const FIELDS: Property<Vec<String>> = Property::new("fields").required()
-        .text("Names of the fields that are masked. What the key or the value does not have is passed over.");
+        .text("Names of the fields to mask. Fields that do not exist are ignored.");
     const REPLACEMENT: Property<Option<String>> = Property::new("replacement")
-        .text("What stands in the place of the values: for numbers and text only. Left out, it is 0, false, the empty text, the empty list \
-               or map, or 1970-01-01. Null stays null.");
+        .text("Replacement for the values, for numbers and text only. The default is 0, false, an empty text, an empty list or map, or \
+               1970-01-01. Null stays null.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
         .text(REPLACE_NULL);
 }
@@ -25,9 +25,9 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     options: Group {
         title: "Transform MaskField",
         text: "`org.apache.kafka.connect.transforms.MaskField$Key` and `$Value`: masks fields of the key or the value. Bytes and structs \
-               cannot be masked. A masked decimal has the scale 0, or that of `replacement`: with another scale than the schema's \
-               JsonConverter writes it as a number only (`decimal.format=NUMERIC`). The transform fails on tombstones: give it a \
-               predicate.",
+               cannot be masked. A masked decimal has the scale 0, or the scale of `replacement`. If this differs from the scale of the \
+               schema, JsonConverter can write it only as a number (`decimal.format=NUMERIC`). The transform fails on tombstones, so add \
+               a predicate.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -47,9 +47,9 @@ struct MaskField {
 enum CannotMask {
     #[error("field {field} is of type {found}, which cannot be masked")]
     Type { field: String, found: &'static str },
-    #[error("field {field} is of type {found}, which cannot be masked with a text of one's own")]
+    #[error("field {field} is of type {found}, which cannot be masked with a replacement")]
     Replacement { field: String, found: &'static str },
-    #[error("field {field} is a number, and replacement is none")]
+    #[error("field {field} is a number, but replacement is not")]
     NoNumber { field: String },
 }
 
@@ -57,8 +57,8 @@ impl Problem for CannotMask {
     fn hint(&self) -> Option<String> {
         Some(
             match self {
-                Self::Type { .. } => "take the field out with ReplaceField instead",
-                Self::Replacement { .. } => "leave replacement out for such fields: a second MaskField can mask them",
+                Self::Type { .. } => "remove the field with ReplaceField instead",
+                Self::Replacement { .. } => "mask such fields with a second MaskField without replacement",
                 Self::NoNumber { .. } => "set replacement to a number, or mask the field with a second MaskField",
             }
             .to_owned(),
@@ -72,7 +72,7 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
     if replacement.as_deref() == Some("") {
         reader
             .problem(REPLACEMENT.name(), "must not be empty")
-            .hint("leave it out to mask text with the empty text");
+            .hint("remove it to mask text with an empty text");
     }
     let replace_null = reader.get(&REPLACE);
     MaskField {

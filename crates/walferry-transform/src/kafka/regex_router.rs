@@ -11,10 +11,9 @@ use crate::{Error, Outcome, Transform};
 
 properties! {
     const REGEX: Property<JavaRegex> = Property::new("regex").required()
-        .text("Java regular expression. A record is renamed if it matches the whole name of the topic.");
+        .text("Java regular expression. The topic is changed if the expression matches its whole name.");
     const REPLACEMENT: Property<String> = Property::new("replacement").required()
-        .text("The new name, with `$1` or `${name}` for groups of the expression; a backslash makes the next character a \
-               literal.");
+        .text("The new topic, with `$1` or `${name}` for groups of the expression. A backslash makes the next character literal.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -22,7 +21,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform RegexRouter",
-        text: "`org.apache.kafka.connect.transforms.RegexRouter`: sends records to another topic.",
+        text: "`org.apache.kafka.connect.transforms.RegexRouter`: sends records to another topic, by a regular expression.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },

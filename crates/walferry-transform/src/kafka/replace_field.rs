@@ -16,18 +16,18 @@ use crate::{Error, Transform};
 
 properties! {
     const EXCLUDE: Property<Vec<String>> = Property::new("exclude")
-        .text("Names of the fields that are left out.");
+        .text("Names of the fields to remove.");
     const INCLUDE: Property<Vec<String>> = Property::new("include")
-        .text("Names of the fields that stay, less those in `exclude`. Left out or empty, all stay.");
+        .text("Names of the fields to keep, except those in `exclude`. By default, or if it is empty, all fields are kept.");
     const RENAMES: Property<Vec<String>> = Property::new("renames")
         .text("Comma-separated pairs `old:new`.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
         .text(REPLACE_NULL);
     const BLACKLIST: Property<Vec<String>> = Property::new("blacklist")
-        .support(walferry_config::Support::Refused { hint: "write exclude: Kafka Connect knows blacklist no more since 4.0 and would send the fields" })
+        .support(walferry_config::Support::Refused { hint: "write exclude: Kafka Connect removed blacklist in 4.0 and would send the fields" })
         .text("The former name of `exclude`.");
     const WHITELIST: Property<Vec<String>> = Property::new("whitelist")
-        .support(walferry_config::Support::Refused { hint: "write include: Kafka Connect knows whitelist no more since 4.0 and would send all fields" })
+        .support(walferry_config::Support::Refused { hint: "write include: Kafka Connect removed whitelist in 4.0 and would send all fields" })
         .text("The former name of `include`.");
 }
 
@@ -36,8 +36,8 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: true,
     options: Group {
         title: "Transform ReplaceField",
-        text: "`org.apache.kafka.connect.transforms.ReplaceField$Key` and `$Value`: leaves fields of the key or the value out, or \
-               renames them. The order of the fields stays. Tombstones pass.",
+        text: "`org.apache.kafka.connect.transforms.ReplaceField$Key` and `$Value`: removes or renames fields of the key or the value. \
+               The order of the fields does not change. Tombstones stay unchanged.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -59,11 +59,13 @@ struct ReplaceField {
 #[derive(Debug, thiserror::Error)]
 enum Mixed {
     #[error(
-        "field {field} would get the value of field {original}, which renames renames to it, and there is no such field"
+        "field {field} would get the value of field {original}, because the option renames maps it to this name, but field {original} \
+         does not exist"
     )]
     Missing { field: String, original: String },
     #[error(
-        "field {field} would get the value of field {original}, which renames renames to it, and that is of another type"
+        "field {field} would get the value of field {original}, because the option renames maps it to this name, but field {original} has \
+         another type"
     )]
     Type { field: String, original: String },
 }
@@ -87,7 +89,7 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
             }
             _ => {
                 reader
-                    .problem(RENAMES.name(), format!("has {entry:?}, which is not old:new"))
+                    .problem(RENAMES.name(), format!("contains {entry:?}, which is not old:new"))
                     .hint("write old:new, separated by commas");
             }
         }

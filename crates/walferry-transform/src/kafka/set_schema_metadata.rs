@@ -12,9 +12,9 @@ use crate::{Error, Transform};
 
 properties! {
     const NAME: Property<Option<String>> = Property::new("schema.name")
-        .text("The new name. Left out, the name stays. A name or a version is required.");
+        .text("The new name. If it is not set, the name does not change. A name or a version is required.");
     const VERSION: Property<Option<i32>> = Property::new("schema.version")
-        .text("The new version. Left out, the version stays.");
+        .text("The new version. If it is not set, the version does not change.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
         .text(REPLACE_NULL);
 }
@@ -24,9 +24,9 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: true,
     options: Group {
         title: "Transform SetSchemaMetadata",
-        text: "`org.apache.kafka.connect.transforms.SetSchemaMetadata$Key` and `$Value`: gives the schema of the key or the value \
-               another name or version. Schemas within it stay as they are. As in Kafka Connect it fails on keys and \
-               values that are no structs.",
+        text: "`org.apache.kafka.connect.transforms.SetSchemaMetadata$Key` and `$Value`: changes the name or the version of the schema of \
+               the key or the value. Nested schemas stay unchanged. As in Kafka Connect, it fails on keys and values that are not \
+               structs.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -41,12 +41,12 @@ struct SetSchemaMetadata {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("a value without a schema has no name and no version to set")]
+#[error("a value without a schema has no name or version that could be set")]
 struct NoSchema;
 
 impl Problem for NoSchema {
     fn hint(&self) -> Option<String> {
-        Some("give the transform a predicate that leaves such records out".into())
+        Some("add a predicate to the transform that excludes such records".into())
     }
 }
 
@@ -57,7 +57,7 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
         reader.problem(VERSION.name(), "is empty, which is not a whole number");
     } else if name.is_none() && version.is_none() {
         reader
-            .problem(NAME.name(), "is required where schema.version is left out")
+            .problem(NAME.name(), "is required if schema.version is not set")
             .hint("set schema.name, schema.version or both");
     }
     let replace_null = reader.get(&REPLACE);

@@ -44,13 +44,14 @@ choices! {
 
 properties! {
     const FIELD: Property<String> = Property::new("field")
-        .text("Name of the field with the point in time. Left out or empty: the key or the value itself is one.");
+        .text("Name of the field with the point in time. If it is not set or empty, the key or the value itself is the point in time.");
     const TARGET: Property<Target> = Property::new("target.type").required()
-        .text("What it becomes. `Date`, `Time` and `Timestamp` are Kafka Connect's types; the case of the letters counts.");
+        .text("The target type. `Date`, `Time` and `Timestamp` are Kafka Connect's types. The names are case-sensitive.");
     const FORMAT: Property<String> = Property::new("format")
-        .text("How text is written, and read: a pattern of Java's `SimpleDateFormat`, in UTC. Required with `target.type=string`.");
+        .text("Format in which text is written and read: a pattern of Java's `SimpleDateFormat`, in UTC. It is required with \
+               `target.type=string`.");
     const PRECISION: Property<Precision> = Property::new("unix.precision").default("milliseconds")
-        .text("What an int64 counts, in either direction. A field of type `io.debezium.time.MicroTimestamp` needs `microseconds`.");
+        .text("Unit of an int64, for both input and output. A field of type `io.debezium.time.MicroTimestamp` needs `microseconds`.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
         .text(REPLACE_NULL);
 }
@@ -60,9 +61,9 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: true,
     options: Group {
         title: "Transform TimestampConverter",
-        text: "`org.apache.kafka.connect.transforms.TimestampConverter$Key` and `$Value`: turns a point in time into text, a number or \
-               one of Kafka Connect's types. The schema of the field says what it is: an int64 counts as `unix.precision` says, text \
-               is read by `format`. A field that is not there is passed over.",
+        text: "`org.apache.kafka.connect.transforms.TimestampConverter$Key` and `$Value`: converts a point in time to text, to a number \
+               or to one of Kafka Connect's types. The schema of the field determines how it is read: an int64 in the unit of \
+               `unix.precision`, and text with `format`. A missing field is ignored.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -82,13 +83,13 @@ struct TimestampConverter {
 
 #[derive(Debug, Clone, thiserror::Error)]
 enum Unconverted {
-    #[error("a schema of type {found} is no point in time that TimestampConverter knows")]
+    #[error("a schema of type {found} is not a point in time that TimestampConverter supports")]
     Schema { found: String },
-    #[error("the value is {found}, which is no point in time that TimestampConverter knows")]
+    #[error("the value is {found}, which is not a point in time that TimestampConverter supports")]
     Kind { found: &'static str },
     #[error("the text does not match format")]
     Text,
-    #[error("there is no format to read text by")]
+    #[error("text cannot be read without a format")]
     NoFormat,
     #[error("a value without a schema cannot be a {0}")]
     NoSchema(&'static str),
@@ -144,7 +145,7 @@ pub(super) fn date_format(reader: &mut Reader<'_>, property: &'static str, patte
         Err(error) => {
             reader
                 .problem(property, format!("is {pattern:?}, which {error}"))
-                .hint("put letters that stand for themselves between quotes, as in yyyy-MM-dd'T'HH:mm");
+                .hint("put literal letters in quotes, as in yyyy-MM-dd'T'HH:mm");
             None
         }
     }

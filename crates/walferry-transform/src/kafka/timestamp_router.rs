@@ -13,9 +13,9 @@ use crate::{Error, Outcome, Transform};
 
 properties! {
     const TOPIC_FORMAT: Property<String> = Property::new("topic.format").default("${topic}-${timestamp}")
-        .text("The new topic, with `${topic}` for the topic and `${timestamp}` for the timestamp of the record.");
+        .text("The new topic, with `${topic}` for the original topic and `${timestamp}` for the timestamp of the record.");
     const TIMESTAMP_FORMAT: Property<String> = Property::new("timestamp.format").default("yyyyMMdd")
-        .text("How the timestamp is written: a pattern of Java's `SimpleDateFormat`. The time zone is UTC.");
+        .text("Format of the timestamp: a pattern of Java's `SimpleDateFormat`. The time zone is UTC.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -23,9 +23,9 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform TimestampRouter",
-        text: "`org.apache.kafka.connect.transforms.TimestampRouter`: sends records to a topic that depends on their timestamp. \
-               Change events have none, so that the transform fails on them, as in Kafka Connect; what EventRouter makes of an \
-               outbox has one.",
+        text: "`org.apache.kafka.connect.transforms.TimestampRouter`: sends records to a topic that depends on their timestamp. Change \
+               events have no timestamp, so the transform fails on them, as in Kafka Connect. The events that EventRouter creates from an \
+               outbox have one.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -44,7 +44,7 @@ struct NoTimestamp;
 
 impl Problem for NoTimestamp {
     fn hint(&self) -> Option<String> {
-        Some("change events have no timestamp: use RegexRouter, or give the transform a predicate".into())
+        Some("change events have no timestamp: use RegexRouter, or add a predicate to the transform".into())
     }
 }
 

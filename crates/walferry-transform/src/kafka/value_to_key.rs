@@ -11,9 +11,9 @@ use crate::{Error, Transform};
 
 properties! {
     const FIELDS: Property<Vec<String>> = Property::new("fields").required()
-        .text("Names of the fields of the value that make the key, in this order.");
+        .text("Names of the fields of the value that form the key, in this order.");
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
-        .text("Whether the default of a field stands in where the field is null.");
+        .text("Whether null is replaced with the default of the field.");
 }
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
@@ -21,8 +21,8 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
     sides: false,
     options: Group {
         title: "Transform ValueToKey",
-        text: "`org.apache.kafka.connect.transforms.ValueToKey`: makes the key of the record from fields of its value. It fails on \
-               tombstones: give it a predicate. Another key means other partitions.",
+        text: "`org.apache.kafka.connect.transforms.ValueToKey`: creates the key of a record from fields of its value. It fails on \
+               tombstones, so add a predicate. A new key may lead to a different partition.",
         prefix: "transforms.<name>.",
         declarations: DECLARATIONS,
     },
@@ -38,7 +38,7 @@ struct ValueToKey {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the value has no field {0}, which fields names")]
+#[error("the value has no field {0}, which the option fields names")]
 struct NoField(String);
 
 impl Problem for NoField {

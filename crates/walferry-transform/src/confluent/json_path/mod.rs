@@ -62,9 +62,9 @@ impl Name {
 /// A value that a path cannot be evaluated on.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
-    #[error("a condition in brackets is asked of {0}, and only objects and arrays have what it asks for")]
+    #[error("a condition in brackets is applied to {0}, but needs an object or an array")]
     NoCondition(&'static str),
-    #[error("a condition compares {0}, which JSON does not have")]
+    #[error("a condition compares {0}, which does not exist in JSON")]
     NoJson(&'static str),
     #[error(transparent)]
     Regex(#[from] RegexLimit),

@@ -24,7 +24,7 @@ impl PathError {
 
 const SYNTAX: &str = "write a path such as $.after.id or $[?(@.op == 'c')]";
 const CONDITION: &str =
-    "write conditions as $[?(@.op == 'c')]; ==, !=, <, <=, >, >=, =~, in, nin, !, && and || are there";
+    "write conditions as $[?(@.op == 'c')]; supported are ==, !=, <, <=, >, >=, =~, in, nin, !, && and ||";
 
 pub(super) fn path(text: &str) -> Result<JsonPath, PathError> {
     let text = text.trim();
@@ -144,11 +144,11 @@ impl Parser {
             Some('(') => {
                 self.at = start;
                 Err(self.error(
-                    format!("there is the function {name}(), and Walferry has no functions of JSON paths"),
+                    format!("there is the function {name}(), but Walferry does not support functions in JSON paths"),
                     "compare the value itself, in a condition",
                 ))
             }
-            Some(' ') if !in_condition => Err(self.error("there is a blank", "write names with blanks as ['a name']")),
+            Some(' ') if !in_condition => Err(self.error("there is a space", "write names with spaces as ['a name']")),
             None | Some('.' | '[') => Ok(Segment::Name(Name::new(name))),
             Some(_) if in_condition => Ok(Segment::Name(Name::new(name))),
             Some(other) => Err(self.error(format!("there is {other} in a name"), CONDITION)),
@@ -181,10 +181,10 @@ impl Parser {
                 if self.peek() == Some(':') {
                     return Err(self.error(
                         "there is a slice of an array, which Walferry does not support",
-                        "name one element, as in [0], or all of them with [*]",
+                        "select one element, as in [0], or all elements with [*]",
                     ));
                 }
-                let wrong = self.error(format!("{digits} is no index"), SYNTAX);
+                let wrong = self.error(format!("{digits} is not a valid index"), SYNTAX);
                 Segment::Index(digits.parse().map_err(|_| wrong)?)
             }
             _ => return Err(self.error("there is neither a name in quotes, an index, * nor ?(…)", SYNTAX)),
@@ -229,7 +229,7 @@ impl Parser {
             Some('u') => {
                 let digits: String = self.chars[self.at..].iter().take(4).collect();
                 self.at += digits.chars().count();
-                let wrong = self.error(format!("\\u{digits} is no character"), "write the character itself");
+                let wrong = self.error(format!("\\u{digits} is not a character"), "write the character itself");
                 let code = u32::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 4);
                 code.and_then(char::from_u32).ok_or(wrong)?
             }
@@ -258,10 +258,7 @@ impl Parser {
     fn term(&mut self) -> Result<Condition, PathError> {
         if self.depth == MOST_NESTED {
             let reason = format!("conditions are nested more than {MOST_NESTED} deep");
-            return Err(self.error(
-                reason,
-                "write it with fewer brackets, !( ) and conditions in conditions",
-            ));
+            return Err(self.error(reason, "use fewer brackets, !( ) and nested conditions"));
         }
         self.depth += 1;
         let term = self.nested_term();
@@ -326,7 +323,7 @@ impl Parser {
                 self.at = start;
                 let reason = match word.as_str() {
                     "" => "there is no operator".to_owned(),
-                    word => format!("there is {word}, which Walferry does not have in conditions"),
+                    word => format!("there is {word}, which Walferry does not support in conditions"),
                 };
                 Err(self.error(reason, CONDITION))
             }
@@ -344,8 +341,8 @@ impl Parser {
                     if matches!(segment, Segment::All | Segment::Filter(_)) {
                         self.at = at;
                         return Err(self.error(
-                            "a path in a condition leads to many places, which Walferry does not support",
-                            "name one place",
+                            "a path in a condition matches several places, which Walferry does not support",
+                            "use a path to a single place",
                         ));
                     }
                     segments.push(segment);

@@ -185,15 +185,15 @@ fn what_cannot_be_asked_of_a_value_is_an_error() {
     let cases = [
         (
             "$.s[?(@.x == 1)]",
-            "error: a condition in brackets is asked of a string, and only objects and arrays have what it asks for",
+            "error: a condition in brackets is applied to a string, but needs an object or an array",
         ),
         (
             "$[?(@.day == 1)]",
-            "error: a condition compares a date or a time, which JSON does not have",
+            "error: a condition compares a date or a time, which does not exist in JSON",
         ),
         (
             "$[?(@.blob == 'x')]",
-            "error: a condition compares bytes, which JSON does not have",
+            "error: a condition compares bytes, which does not exist in JSON",
         ),
     ];
     for (path, expected) in cases {
@@ -208,7 +208,7 @@ fn what_is_wrong_or_not_supported_is_refused_with_its_place() {
         ("$s", "there is neither a dot nor a bracket at character 2"),
         ("$.", "a name is missing at character 3"),
         ("$. s", "a name is missing at character 3"),
-        ("$.o .a", "there is a blank at character 4"),
+        ("$.o .a", "there is a space at character 4"),
         (
             "$.o[a]",
             "there is neither a name in quotes, an index, * nor ?(…) at character 5",
@@ -225,7 +225,7 @@ fn what_is_wrong_or_not_supported_is_refused_with_its_place() {
         ),
         (
             "$.arr.length()",
-            "there is the function length(), and Walferry has no functions of JSON paths at character 7",
+            "there is the function length(), but Walferry does not support functions in JSON paths at character 7",
         ),
         ("$[?(5)]", "there is nothing to compare with at character 6"),
         ("$[?@.n == 5]", "there is no ( at character 4"),
@@ -241,15 +241,15 @@ fn what_is_wrong_or_not_supported_is_refused_with_its_place() {
         ),
         (
             "$[?(@.t and @.s)]",
-            "there is and, which Walferry does not have in conditions at character 9",
+            "there is and, which Walferry does not support in conditions at character 9",
         ),
         (
             "$[?(@.e empty true)]",
-            "there is empty, which Walferry does not have in conditions at character 9",
+            "there is empty, which Walferry does not support in conditions at character 9",
         ),
         (
             "$[?(@.arr[*] == 1)]",
-            "a path in a condition leads to many places, which Walferry does not support at character 10",
+            "a path in a condition matches several places, which Walferry does not support at character 10",
         ),
         (
             "$[?(@.n == 1e999999999)]",

@@ -13,11 +13,11 @@ use crate::reshape::{Unfit, basics, check_within, kind, structure};
 /// Why a header does not become a field.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unplaced {
-    #[error("field {parent} on the way to {path} is no struct")]
+    #[error("field {parent} in the path {path} is not a struct")]
     NoStruct { parent: String, path: String },
     #[error("the header for field {0} has no schema")]
     NoSchema(String),
-    #[error("the schema that was made for the first record has no such field {0}")]
+    #[error("the schema that was created for the first record has no field {0}")]
     NotThere(String),
     #[error("the header for field {field} is {found}, which does not fit the schema of the field")]
     Type { field: String, found: &'static str },
@@ -26,11 +26,11 @@ pub(super) enum Unplaced {
 impl Problem for Unplaced {
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::NoStruct { .. } => "choose another name for the field, or a predicate that leaves such records out".into(),
-            Self::NoSchema(_) => "put the header there with InsertHeader or HeaderFrom, which give it a schema".into(),
+            Self::NoStruct { .. } => "choose another name for the field, or exclude such records with a predicate".into(),
+            Self::NoSchema(_) => "create the header with InsertHeader or HeaderFrom, which add a schema".into(),
             Self::NotThere(_) | Self::Type { .. } => {
-                "give each record of the table the same headers with the same types, as the first record decides on the schema; a \
-                 predicate HasHeaderKey lets only those through that have a header"
+                "give all records of the table the same headers with the same types, because the first record determines the schema; use \
+                 the predicate HasHeaderKey to exclude records without the header"
                     .into()
             }
         })

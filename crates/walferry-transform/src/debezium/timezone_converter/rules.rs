@@ -62,7 +62,7 @@ impl Rules {
             (None, Some(items)) => (Mode::Exclude, exclude, items),
             (Some(_), Some(_)) => {
                 reader
-                    .problem(exclude, "must not be set where include.list is set")
+                    .problem(exclude, "must not be set if include.list is set")
                     .hint("remove one of the two lists");
                 return None;
             }
@@ -70,10 +70,10 @@ impl Rules {
         if mode != Mode::All && !FORM.matches(&format!("[{}]", items.join(", "))) {
             let shown = reader.options().shown(name);
             reader
-                .problem(name, format!("is {shown}, which is no list of rules as Debezium takes it"))
+                .problem(name, format!("is {shown}, which is not a list of rules that Debezium accepts"))
                 .hint(
-                    "write source:<table>, source:<table>:<field>, topic:<topic>, topic:<topic>:<field> or <table>:<field>, with commas \
-                     between them; only the first one may have a prefix source or topic, which holds for all",
+                    "write source:<table>, source:<table>:<field>, topic:<topic>, topic:<topic>:<field> or <table>:<field>, separated by \
+                     commas; only the first rule may have the prefix source or topic, which applies to all",
                 );
             return None;
         }

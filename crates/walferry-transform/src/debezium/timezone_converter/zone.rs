@@ -16,9 +16,9 @@ pub(super) enum Zone {
 /// Why a text is no time zone.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoZone {
-    #[error("is no time zone")]
+    #[error("is not a time zone")]
     Unknown { nearest: Option<&'static str> },
-    #[error("is an abbreviation that Java knows of old, and with which Debezium fails on the first record")]
+    #[error("is an old abbreviation in Java, on which Debezium fails at the first record")]
     Abbreviation { means: &'static str },
     #[error("is an offset of more than 18 hours, or of more than 59 minutes or seconds")]
     TooFar,
