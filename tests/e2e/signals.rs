@@ -4,6 +4,7 @@ use crate::world::{self, World};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::{Duration, Instant};
 use walferry_testkit::servers::{Database, Record, Walferry, WalferryOptions, wait_for};
 
 fn config(name: &str, database: &Database, properties: &[(&str, &str)]) -> Map<String, Value> {
@@ -389,5 +390,179 @@ fn an_incremental_snapshot_that_is_read_only_writes_nothing_and_rebuilds_the_tab
             "row {id}"
         );
     }
+    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+}
+
+/// An update does not bring a long value that has not changed. The snapshot has to bring it, also where the update comes within the
+/// window of the row's chunk.
+#[test]
+fn long_values_reach_the_topic_though_their_rows_change_while_they_are_read() {
+    let world = world::shared();
+    let name = "signals_toast";
+    let database = world.postgres.database(name);
+    let sql = database.sql();
+    sql.run(&format!(
+        "{SIGNALS};
+         create table items (id int primary key, n int, v text);
+         alter table items alter column v set storage external;
+         insert into items select i, 0, repeat('v' || i || ' ', 1000) from generate_series(1, 300) i"
+    ));
+    let properties = [("incremental.snapshot.chunk.size", "15")];
+    let mut walferry = start(world_of(&world), name, &database, &properties);
+    sql.run(&execute("public.items"));
+    for _ in 0..150 {
+        // Not so often that the stream cannot keep up.
+        sql.run("update items set n = n + 1; select pg_sleep(0.02)");
+        if walferry.output().contains("the incremental snapshot is complete") {
+            break;
+        }
+    }
+    wait_for_log(&mut walferry, "the incremental snapshot is complete", 1);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    let mut rows: BTreeMap<i64, (i64, String)> = BTreeMap::new();
+    for record in world.kafka.read(&[format!("{name}.public.items")]) {
+        let value: Value = serde_json::from_slice(record.value.as_deref().expect("a value")).expect("JSON");
+        let after = &value["after"];
+        let row = rows.entry(after["id"].as_i64().expect("an id")).or_default();
+        row.0 = after["n"].as_i64().expect("a number");
+        match after["v"].as_str().expect("a text") {
+            "__debezium_unavailable_value" => {}
+            v => row.1 = v.to_owned(),
+        }
+    }
+    let expected = sql.rows("select id::text, n::text, v from items");
+    assert_eq!(rows.len(), expected.len());
+    for row in expected {
+        let row: Vec<String> = row.into_iter().flatten().collect();
+        let (n, v) = &rows[&row[0].parse().expect("an id")];
+        assert_eq!((n.to_string(), v), (row[1].clone(), &row[2]), "row {}", row[0]);
+    }
+    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+}
+
+/// While the signal table cannot be written, a snapshot waits; a signal that stops it counts at once.
+#[test]
+fn a_snapshot_that_waits_can_be_stopped_and_the_next_one_works() {
+    let world = world::shared();
+    let name = "signals_waits";
+    let database = world.postgres.database(name);
+    let sql = database.sql();
+    sql.run(&format!(
+        "{SIGNALS};
+         alter table signals add constraint no_windows check (type not like '%window%');
+         create table items (id int primary key, v text); insert into items values (1, 'a')"
+    ));
+    let mut walferry = start(world_of(&world), name, &database, &[]);
+    sql.run(&execute("public.items"));
+    wait_for_log(&mut walferry, "the incremental snapshot waits", 1);
+    sql.run("insert into signals values ('stop', 'stop-snapshot', '{}')");
+    wait_for_log(&mut walferry, "stopped the incremental snapshot of public.items", 1);
+    sql.run("alter table signals drop constraint no_windows");
+    sql.run(&execute("public.items"));
+    wait_for_log(&mut walferry, "the incremental snapshot is complete", 1);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    let rows = rebuilt(&world.kafka.read(&[format!("{name}.public.items")]));
+    assert_eq!(rows.len(), 1);
+    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+}
+
+/// A table without a key has records without keys. Rows that are inserted meanwhile do not hold its snapshot up, and updates and
+/// deletions are not followed by older rows.
+#[test]
+fn a_table_without_a_key_is_read_by_a_column_while_it_changes() {
+    let world = world::shared();
+    let name = "signals_keyless";
+    let database = world.postgres.database(name);
+    let sql = database.sql();
+    sql.run(&format!(
+        "{SIGNALS};
+         create table items (n int, v text);
+         alter table items replica identity full;
+         insert into items select i / 2, 'v' || i from generate_series(1, 600) i"
+    ));
+    let properties = [("incremental.snapshot.chunk.size", "30")];
+    let mut walferry = start(world_of(&world), name, &database, &properties);
+    sql.run(
+        "insert into signals values ('s', 'execute-snapshot', '{\"data-collections\": [\"public.items\"], \"surrogate-key\": \"n\"}')",
+    );
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let mut round = 0;
+    while !walferry.output().contains("the incremental snapshot is complete") {
+        assert!(Instant::now() < deadline, "it does not end:\n{}", walferry.output());
+        round += 1;
+        sql.run(&format!(
+            "insert into items values ({round}, 'new{round}');
+             delete from items where v = 'v{round}'"
+        ));
+    }
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    let mut rows: BTreeMap<String, bool> = BTreeMap::new();
+    for record in world.kafka.read(&[format!("{name}.public.items")]) {
+        let Some(value) = record.value.as_deref() else { continue };
+        let value: Value = serde_json::from_slice(value).expect("JSON");
+        let is_deleted = value["op"] == "d";
+        let row = &value[if is_deleted { "before" } else { "after" }];
+        rows.insert(row["v"].as_str().expect("a text").to_owned(), !is_deleted);
+    }
+    rows.retain(|_, is_there| *is_there);
+    let expected: Vec<String> = sql
+        .rows("select v from items order by v collate \"C\"")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .collect();
+    assert_eq!(rows.into_keys().collect::<Vec<_>>(), expected);
+    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+}
+
+/// Whenever a connector is paused and resumed, a snapshot that only reads goes on, and never with an old view of the table.
+#[test]
+fn a_snapshot_that_is_read_only_survives_pauses_of_the_connector() {
+    let world = world::shared();
+    let name = "signals_paused";
+    let database = world.postgres.database(name);
+    let sql = database.sql();
+    sql.run("create table items (id int primary key, v text); insert into items select i, 'v' || i from generate_series(1, 3000) i");
+    let mut config = config(
+        name,
+        &database,
+        &[("read.only", "true"), ("incremental.snapshot.chunk.size", "100")],
+    );
+    config.remove("signal.data.collection");
+    let mut walferry = Walferry::start(WalferryOptions {
+        name: name.to_owned(),
+        config,
+        worker: vec!["offset.flush.interval.ms=20".into()],
+        bootstrap: world.kafka.bootstrap(),
+        env: Vec::new(),
+    });
+    walferry.wait_until_ready();
+    let admin = walferry.admin();
+    let given = walferry.command_at(["snapshot", name, "--table", "public.items", "--admin", &admin]);
+    assert!(given.status.success(), "{given:?}");
+    for round in 1..=6 {
+        sql.run(&format!(
+            "update items set v = 'u{round}-' || id where id % 6 = {round} % 6"
+        ));
+        walferry.ask("PUT", &format!("/connectors/{name}/pause"));
+        sql.run(&format!(
+            "update items set v = 'w{round}-' || id where id % 7 = {round}; delete from items where id % 97 = {round}"
+        ));
+        walferry.ask("PUT", &format!("/connectors/{name}/resume"));
+    }
+    wait_for_log(&mut walferry, "the incremental snapshot is complete", 1);
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    let rows = rebuilt(&world.kafka.read(&[format!("{name}.public.items")]));
+    let expected: BTreeMap<String, String> = sql
+        .rows("select id::text, v from items")
+        .into_iter()
+        .map(|row| {
+            (
+                format!("{{\"id\":{}}}", row[0].as_deref().unwrap_or_default()),
+                row[1].clone().unwrap_or_default(),
+            )
+        })
+        .collect();
+    assert_eq!(rows, expected, "{}", walferry.output());
     sql.run(&format!("select pg_drop_replication_slot('{name}')"));
 }

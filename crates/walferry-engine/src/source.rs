@@ -132,7 +132,7 @@ pub trait Rows: Send {
 /// Reads chunks of tables beside the stream, on a connection of its own, and writes to the signal table what marks them in the stream.
 pub trait Windows: Send {
     /// Does what is asked. What the server refuses for good is an [`Answer::Failed`]; a failure is tried again, with `again`, as nobody
-    /// knows how far the last try has got. [`Ask::Close`] has no answer.
+    /// knows how far the last try has got. [`Ask::Close`] and [`Ask::GiveWay`] have no answer.
     fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<Read>, Failure>> + Send;
 }
 
@@ -359,6 +359,8 @@ pub enum Frame {
     Watermark,
     /// What [`Windows`] was asked for; the engine's own.
     Answer {
+        /// The chunk that it is of, if it is of one.
+        of: Option<String>,
         /// The answer.
         answer: Answer,
         /// The rows of a chunk.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use walferry_pgoutput::{Column, Relation, RelationColumn, ReplicaIdentity, Tuple};
+use walferry_pgoutput::{Column, OldTuple, Relation, RelationColumn, ReplicaIdentity, Tuple};
 use walferry_record::{Field, Schema, SchemaRef};
 
 use crate::Error;
@@ -172,7 +172,20 @@ impl TablePlan {
 
     /// The text of a row's key, by which rows can be told apart; `None` where the table has no key, or the stream has left a value of it
     /// out. Where it has, `old` may have it.
-    pub fn raw_key(&self, row: Tuple<'_>, old: Option<Tuple<'_>>) -> Option<Vec<u8>> {
+    pub fn raw_key(&self, row: Tuple<'_>, old: Option<OldTuple<'_>>) -> Option<Vec<u8>> {
+        self.raw_key_of(row, old.map(|old| old.tuple()), true)
+    }
+
+    /// The same of a row before its change.
+    pub fn raw_old_key(&self, old: OldTuple<'_>) -> Option<Vec<u8>> {
+        match old {
+            OldTuple::Full(old) => self.raw_key_of(old, None, true),
+            // Columns outside the replica identity are null here, and those of it never are.
+            OldTuple::Key(old) => self.raw_key_of(old, None, false),
+        }
+    }
+
+    fn raw_key_of(&self, row: Tuple<'_>, old: Option<Tuple<'_>>, has_nulls: bool) -> Option<Vec<u8>> {
         self.key.as_ref()?;
         let mut old = old.map(|old| old.columns());
         let mut key = Vec::new();
@@ -187,16 +200,34 @@ impl TablePlan {
             };
             key.extend_from_slice(plan.name.as_bytes());
             match column {
-                Column::Null => key.extend_from_slice(&[0, 0]),
+                Column::Null if has_nulls => key.extend_from_slice(&[0, 0]),
                 Column::Text(text) => {
                     key.extend_from_slice(&[0, 1]);
                     key.extend_from_slice(&(text.len() as u64).to_be_bytes());
                     key.extend_from_slice(text);
                 }
-                Column::Unchanged | Column::Binary(_) => return None,
+                Column::Null | Column::Unchanged | Column::Binary(_) => return None,
             }
         }
         (!key.is_empty()).then_some(key)
+    }
+
+    /// Whether the stream has left out a value of an updated row, as it is long and has not changed.
+    pub fn lacks_values(&self, row: Tuple<'_>, old: Option<OldTuple<'_>>) -> bool {
+        let mut old = old.map(|old| old.tuple().columns());
+        let mut lacks = false;
+        for (plan, column) in self.columns.iter().zip(row.columns()) {
+            let before = old.as_mut().and_then(Iterator::next);
+            lacks |= plan.in_row.is_some()
+                && matches!(column, Column::Unchanged)
+                && !matches!(before, Some(Column::Text(_)));
+        }
+        lacks
+    }
+
+    /// The columns of its rows, by name and type.
+    pub fn row_columns(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.columns.iter().map(|column| (&*column.name, &*column.type_name))
     }
 
     /// `schema.table`.

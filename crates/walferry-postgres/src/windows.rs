@@ -41,6 +41,8 @@ pub struct Windows {
     read_only: bool,
     /// When the present window was opened, as its closing row tells it too.
     opened: String,
+    /// How many rows of this table fit into a chunk, where that is less.
+    fitting: Option<(String, u32)>,
 }
 
 /// How long a statement may take. One that sorts a table without an index for its key may need a while.
@@ -87,6 +89,7 @@ impl Windows {
             captured,
             read_only: signals.read_only,
             opened: String::new(),
+            fitting: None,
         }
     }
 
@@ -111,6 +114,7 @@ impl Windows {
             }
             Ask::Close { .. } if self.read_only => self.end().await.map(Some),
             Ask::Close { chunk } => self.close(chunk, again).await.map(|()| None),
+            Ask::GiveWay => Ok(None),
         }
     }
 
@@ -155,8 +159,18 @@ impl Windows {
         if self.watermarking == Watermarking::InsertDelete {
             let table = self.signals()?;
             let table = qualified(&table.schema, &table.name);
-            let delete = format!("DELETE FROM {table} WHERE id = {}", literal(&format!("{chunk}-open")));
-            return self.sql().await?.execute(MARKING, &delete).await;
+            let open = format!("{chunk}-open");
+            let delete = format!(
+                "WITH gone AS (DELETE FROM {table} WHERE id = {} RETURNING 1) SELECT pg_catalog.count(*) FROM gone",
+                literal(&open)
+            );
+            let deleted: i64 = self.sql().await?.value(MARKING, &delete, &[]).await?;
+            if deleted == 0 {
+                // Somebody has emptied the table, of which the stream may tell nothing that ends the window.
+                self.write(&open, "snapshot-window-open", "{}", false).await?;
+                let _: i64 = self.sql().await?.value(MARKING, &delete, &[]).await?;
+            }
+            return Ok(());
         }
         let data = format!(
             "{{\"openWindowTimestamp\": \"{}\", \"closeWindowTimestamp\": \"{}\"}}",
@@ -202,28 +216,47 @@ impl Windows {
     /// Table and rows are seen by one transaction, which begins after the window was opened.
     async fn chunk(&mut self, ask: &ChunkAsk) -> Result<Read, Error> {
         const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        let (rows, bytes, captured) = (self.rows, self.bytes, self.captured.clone());
-        let sql = self.sql().await?;
+        let (bytes, captured) = (self.bytes, self.captured.clone());
+        let rows = match &self.fitting {
+            Some((table, rows)) if *table == ask.table.id => *rows,
+            _ => self.rows,
+        };
+        self.sql().await?;
+        // Whoever gives up on this in the middle must not leave a connection behind whose transaction shows the past.
+        let sql = self.sql.take().expect("opened above");
         sql.execute(READING, BEGIN).await?;
-        let read = match within(LIMIT, read(sql, ask, (rows, bytes), &captured)).await {
+        let read = match within(LIMIT, read(&sql, ask, (rows, bytes), &captured)).await {
             Some(read) => read,
             None => Err(sql.fell_silent(READING, LIMIT)),
         };
-        match read {
-            Ok(read) => {
+        let read = match read {
+            Ok((read, is_full)) => {
                 sql.execute(READING, "COMMIT").await?;
-                Ok(read)
+                let count = read.rows.as_ref().map_or(0, |rows| rows.tuples.len());
+                self.fits(&ask.table.id, rows, count, is_full);
+                read
             }
             Err(error) if is_refusal(&error) => {
                 sql.execute(READING, "ROLLBACK").await?;
                 let why = Failure::from(error).to_string();
-                Ok(plain(Answer::Failed(why)))
+                plain(Answer::Failed(why))
             }
-            Err(error) => {
-                self.sql = None;
-                Err(error)
-            }
-        }
+            Err(error) => return Err(error),
+        };
+        self.sql = Some(sql);
+        Ok(read)
+    }
+
+    /// Learns from a chunk how many rows the next should ask the server for: what is not handed on is read in vain.
+    fn fits(&mut self, table: &str, asked: u32, count: usize, is_full: bool) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let next = match is_full {
+            true => count.saturating_add(1),
+            false if count >= asked => asked.saturating_mul(2),
+            false => asked,
+        };
+        let next = next.min(self.rows);
+        self.fitting = (next < self.rows).then(|| (table.to_owned(), next));
     }
 }
 
@@ -241,7 +274,13 @@ fn plain(answer: Answer) -> Read {
     Read { answer, rows: None }
 }
 
-async fn read(sql: &Sql, ask: &ChunkAsk, (limit, bytes): (u32, usize), captured: &TableFilter) -> Result<Read, Error> {
+/// A chunk, and whether it has more rows than there is room for.
+async fn read(
+    sql: &Sql,
+    ask: &ChunkAsk,
+    (limit, bytes): (u32, usize),
+    captured: &TableFilter,
+) -> Result<(Read, bool), Error> {
     let seen: String = sql
         .value(READING, "SELECT pg_catalog.pg_current_snapshot()::text", &[])
         .await?;
@@ -251,22 +290,36 @@ async fn read(sql: &Sql, ask: &ChunkAsk, (limit, bytes): (u32, usize), captured:
     })?;
     let target = match target(sql, ask, captured).await? {
         Ok(target) => target,
-        Err(answer) => return Ok(plain(answer)),
+        Err(answer) => return Ok((plain(answer), false)),
     };
     let maximum = match &ask.maximum {
         Some(maximum) => maximum.clone(),
         None => match maximum(sql, &target).await? {
             Some(maximum) => maximum,
-            None => return Ok(plain(Answer::Empty)),
+            None => return Ok((plain(Answer::Empty), false)),
         },
     };
     let statement = target.chunk(ask.after.as_ref(), &maximum, limit);
-    let (tuples, tuple_bytes) = tuples(sql, &statement, &target, bytes).await?;
+    let Tuples {
+        tuples,
+        bytes: tuple_bytes,
+        is_full,
+        is_endless,
+    } = tuples(sql, &statement, &target, bytes).await?;
+    if is_endless {
+        let names: Vec<&str> = target.key.iter().map(|column| &*column.name).collect();
+        let why = format!(
+            "too many rows have the same value of {} to be read at once: name a column in \"surrogate-key\" whose values differ more, or \
+             ask for a blocking snapshot",
+            names.join(", ")
+        );
+        return Ok((plain(Answer::Failed(why)), false));
+    }
     let last = tuples
         .last()
         .map(|tuple| target.key_of(&tuple_bytes[tuple.clone()]))
         .transpose()?;
-    Ok(Read {
+    let read = Read {
         answer: Answer::Rows {
             rows: tuples.len() as u64,
             last,
@@ -279,7 +332,8 @@ async fn read(sql: &Sql, ask: &ChunkAsk, (limit, bytes): (u32, usize), captured:
             tuples,
             seen,
         })),
-    })
+    };
+    Ok((read, is_full))
 }
 
 /// What the table is read by; an answer where it cannot be read.
@@ -397,37 +451,52 @@ async fn maximum(sql: &Sql, target: &Target) -> Result<Option<Key>, Error> {
     Ok(found)
 }
 
+/// Rows of a chunk.
+#[derive(Default)]
+struct Tuples {
+    tuples: Vec<Range<usize>>,
+    bytes: Bytes,
+    /// Whether there are more than there is room for.
+    is_full: bool,
+    /// Whether there are more with one key than there is room for: they cannot be torn apart.
+    is_endless: bool,
+}
+
+/// How many times as large as others a chunk may be whose rows have all the same key.
+const MOST_OF_ONE_KEY: usize = WINDOW_SHARE / 2;
+
 /// Runs the statement of a chunk, up to a row with which there are too many bytes.
-async fn tuples(sql: &Sql, statement: &str, target: &Target, most: usize) -> Result<(Vec<Range<usize>>, Bytes), Error> {
+async fn tuples(sql: &Sql, statement: &str, target: &Target, most: usize) -> Result<Tuples, Error> {
     let mut lines = pin!(
         sql.copy_out(statement)
             .await
             .map_err(|error| Error::sql(READING, error))?
     );
-    let (mut bytes, mut tuples) = (Vec::new(), Vec::<Range<usize>>::new());
-    let mut is_full = false;
+    let (mut out, mut bytes) = (Tuples::default(), Vec::new());
     while let Some(line) = lines.try_next().await.map_err(|error| Error::sql(READING, error))? {
-        if is_full {
+        if out.is_full {
             // The statement is ended in order, and the connection can be used again.
             continue;
         }
         let start = bytes.len();
         append(&line, target.columns.len(), &mut bytes)?;
-        if bytes.len() > most && !tuples.is_empty() {
+        if bytes.len() > most && !out.tuples.is_empty() {
             // Rows with one key are not torn apart: the next chunk begins behind that key.
             let torn = !target.is_unique && {
-                let last = tuples.last().cloned().unwrap_or_default();
+                let last = out.tuples.last().cloned().unwrap_or_default();
                 target.key_of(&bytes[last])? == target.key_of(&bytes[start..])?
             };
-            if !torn {
+            out.is_endless = torn && bytes.len() > most.saturating_mul(MOST_OF_ONE_KEY);
+            if !torn || out.is_endless {
                 bytes.truncate(start);
-                is_full = true;
+                out.is_full = true;
                 continue;
             }
         }
-        tuples.push(start..bytes.len());
+        out.tuples.push(start..bytes.len());
     }
-    Ok((tuples, bytes.into()))
+    out.bytes = bytes.into();
+    Ok(out)
 }
 
 fn append(line: &[u8], columns: usize, out: &mut Vec<u8>) -> Result<(), Error> {

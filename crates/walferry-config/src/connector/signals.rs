@@ -130,16 +130,26 @@ choices! {
     }
 }
 
-/// A list of words.
+/// A list of channels. Debezium looks for unknown ones among the classes that it has been given, and passes over what it does not find.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Words<T>(Vec<T>);
+struct Words<T> {
+    known: Vec<T>,
+    unknown: Vec<String>,
+}
 
 impl<T: Value> Value for Words<T> {
     const TYPE: &'static str = "list";
     const VALUES: &'static [&'static str] = T::VALUES;
     fn parse(text: &str) -> Result<Self, ValueError> {
         let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
-        words.map(T::parse).collect::<Result<_, _>>().map(Self)
+        let (mut known, mut unknown) = (Vec::new(), Vec::new());
+        for word in words {
+            match T::parse(word) {
+                Ok(channel) => known.push(channel),
+                Err(_) => unknown.push(word.to_owned()),
+            }
+        }
+        Ok(Self { known, unknown })
     }
 }
 
@@ -210,9 +220,28 @@ pub(super) const GROUP: Group = Group {
 };
 
 pub(super) fn read(reader: &mut Reader<'_>) -> SignalSection {
+    let (channels, notifications) = (reader.get(&CHANNELS), reader.get(&NOTIFICATIONS));
+    let none_of = |of: &[&str]| {
+        format!(
+            "which Walferry does not have: nothing goes this way. It has {}",
+            of.join(", ")
+        )
+    };
+    for word in &channels.unknown {
+        let text = format!("names {word:?}, {}", none_of(Words::<SignalChannel>::VALUES));
+        reader
+            .warning(CHANNELS.name(), text)
+            .hint("send signals with `walferry signal` or POST /connectors/<name>/signals, which needs no channel");
+    }
+    for word in &notifications.unknown {
+        let text = format!("names {word:?}, {}", none_of(Words::<NotificationChannel>::VALUES));
+        reader
+            .warning(NOTIFICATIONS.name(), text)
+            .hint("use jmx, and read notifications from GET /connectors/<name>/notifications");
+    }
     let section = SignalSection {
         table: table(reader),
-        channels: reader.get(&CHANNELS).0,
+        channels: channels.known,
         poll_interval: reader.get(&POLL),
         file: reader.get(&FILE).unwrap_or_else(|| "file-signals.txt".to_owned()),
         kafka: KafkaSignals {
@@ -226,7 +255,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> SignalSection {
         max_rows_per_second: reader.get(&MAX_ROWS).filter(|rows| *rows > 0),
         max_lag_bytes: reader.get(&MAX_LAG).map(ByteCount::get),
         read_only: reader.get(&READ_ONLY),
-        notifications: reader.get(&NOTIFICATIONS).0,
+        notifications: notifications.known,
         notification_topic: reader.get(&NOTIFICATION_TOPIC),
     };
     if section.notifies(NotificationChannel::Sink) && section.notification_topic.is_none() {

@@ -1,14 +1,14 @@
 //! Reads chunks of tables beside the stream, one after another, as the pipeline asks for them.
 
-use std::{convert::Infallible, future::pending, mem, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, future::pending, mem, time::Duration};
 
 use bytes::Bytes;
 use tokio::{
     sync::mpsc::UnboundedReceiver,
-    time::{Instant, sleep},
+    time::{Instant, sleep_until},
 };
 use tracing::{info, warn};
-use walferry_snapshot::incremental::Ask;
+use walferry_snapshot::incremental::{Answer, Ask};
 
 use crate::{
     backoff::Backoff,
@@ -37,9 +37,83 @@ impl Limits {
 /// How often is looked whether the slot has come nearer.
 const LAG_LOOK: Duration = Duration::from_secs(1);
 
-/// Waits while the slot is too far behind: the stream goes first.
-async fn until_the_slot_is_near(most: Option<u64>, status: &Status) {
-    let Some(most) = most else { return };
+/// What the pipeline asks for, in order.
+struct Asks<'a> {
+    receiver: &'a mut UnboundedReceiver<Ask>,
+    next: VecDeque<Ask>,
+}
+
+impl Asks<'_> {
+    /// The next that asks for something. `None` when the pipeline has ended.
+    async fn next(&mut self) -> Option<Ask> {
+        loop {
+            let ask = match self.next.pop_front() {
+                Some(ask) => ask,
+                None => self.receiver.recv().await?,
+            };
+            if ask != Ask::GiveWay {
+                return Some(ask);
+            }
+        }
+    }
+
+    /// Waits for so long, or until this chunk need not be read any more: as it is to make way for a signal, or as another one is asked
+    /// for in its place.
+    async fn wait(&mut self, pause: Duration, chunk: &Ask) -> Waited {
+        let until = Instant::now() + pause;
+        loop {
+            let ask = tokio::select! {
+                () = sleep_until(until) => return Waited::Long,
+                Some(ask) = self.receiver.recv() => ask,
+            };
+            match ask {
+                Ask::GiveWay if matches!(chunk, Ask::Chunk(_)) => return Waited::GivesWay,
+                Ask::GiveWay => {}
+                ask => {
+                    let is_other = matches!(&ask, Ask::Chunk(other) if Some(&*other.chunk) != chunk.chunk());
+                    self.next.push_back(ask);
+                    if is_other && matches!(chunk, Ask::Chunk(_) | Ask::Close { .. }) {
+                        return Waited::Replaced;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How a wait has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    Long,
+    GivesWay,
+    Replaced,
+}
+
+impl Waited {
+    /// What the pipeline is told where it was not long enough.
+    fn answer(self) -> Option<Read> {
+        (self == Self::GivesWay).then_some(Read {
+            answer: Answer::Waits,
+            rows: None,
+        })
+    }
+}
+
+/// Waits until the next chunk may be read: the stream goes first, and so many rows a second are enough.
+async fn until_it_may_be_read(
+    ask: &Ask,
+    asks: &mut Asks<'_>,
+    due: Option<Instant>,
+    most: Option<u64>,
+    status: &Status,
+) -> Waited {
+    if let Some(left) = due.and_then(|due| due.checked_duration_since(Instant::now())) {
+        let waited = asks.wait(left, ask).await;
+        if waited != Waited::Long {
+            return waited;
+        }
+    }
+    let Some(most) = most else { return Waited::Long };
     let lag = || {
         let slots = status.slots()?;
         slots.slots.iter().find(|slot| slot.ours)?.lag_bytes
@@ -53,33 +127,46 @@ async fn until_the_slot_is_near(most: Option<u64>, status: &Status) {
                 "the incremental snapshot waits until the slot is nearer to the server's position"
             );
         }
-        sleep(LAG_LOOK).await;
+        let waited = asks.wait(LAG_LOOK, ask).await;
+        if waited != Waited::Long {
+            return waited;
+        }
     }
+    Waited::Long
 }
 
 /// Does what the pipeline asks for, and hands the answers on; for ever. What fails is tried again: the stream does not wait for it.
 pub(super) async fn serve(
     windows: &mut impl Windows,
-    asks: &mut UnboundedReceiver<Ask>,
+    receiver: &mut UnboundedReceiver<Ask>,
     chunks: ChunkSender,
     limits: Limits,
     status: &Status,
 ) -> Infallible {
-    while let Some(ask) = asks.recv().await {
-        let begun = Instant::now();
-        if matches!(ask, Ask::Chunk(_)) {
-            until_the_slot_is_near(limits.lag_bytes, status).await;
-        }
-        let Some(Read { answer, rows }) = insist(windows, &ask, status).await else {
-            continue;
+    let mut asks = Asks {
+        receiver,
+        next: VecDeque::new(),
+    };
+    let mut due = None;
+    while let Some(ask) = asks.next().await {
+        let waited = match &ask {
+            Ask::Chunk(_) => until_it_may_be_read(&ask, &mut asks, due, limits.lag_bytes, status).await,
+            _ => Waited::Long,
         };
-        let read = rows.as_ref().map_or(0, |rows| rows.tuples.len());
-        let answer = Frame::Answer { answer, rows };
+        let begun = Instant::now();
+        let read = match waited {
+            Waited::Long => insist(windows, &ask, &mut asks, status).await,
+            waited => waited.answer(),
+        };
+        let Some(Read { answer, rows }) = read else { continue };
+        let count = rows.as_ref().map_or(0, |rows| rows.tuples.len());
+        let of = ask.chunk().map(str::to_owned);
+        let answer = Frame::Answer { of, answer, rows };
         if chunks.send(Chunk::new(Bytes::new(), vec![answer])).await.is_err() {
             break;
         }
-        if let Some(pause) = limits.pause(read, begun.elapsed()) {
-            sleep(pause).await;
+        if let Some(pause) = limits.pause(count, begun.elapsed()) {
+            due = Some(Instant::now() + pause);
         }
     }
     // The pipeline's end is told elsewhere.
@@ -102,8 +189,8 @@ pub(super) async fn feed(status: &Status, chunks: ChunkSender) -> Infallible {
     }
 }
 
-/// Tries until it has worked.
-async fn insist(windows: &mut impl Windows, ask: &Ask, status: &Status) -> Option<Read> {
+/// Tries until it has worked, or need not work any more.
+async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, status: &Status) -> Option<Read> {
     let mut backoff = Backoff::new(None);
     let mut again = false;
     loop {
@@ -126,7 +213,10 @@ async fn insist(windows: &mut impl Windows, ask: &Ask, status: &Status) -> Optio
             ..failure
         };
         if let Ok((pause, _)) = backoff.after(failure) {
-            sleep(pause).await;
+            let waited = asks.wait(pause, ask).await;
+            if waited != Waited::Long {
+                return waited.answer();
+            }
         }
     }
 }

@@ -187,11 +187,11 @@ impl Pipeline {
                     signals.begin(between(&context), &mut self.emit, out)?;
                 }
             }
-            Frame::Answer { answer, rows } => {
+            Frame::Answer { of, answer, rows } => {
                 if let Some(signals) = &mut self.signals {
                     let context = quiet(&self.emit.cursor, now_ns);
                     let (plans, emit) = (&mut self.plans, &mut self.emit);
-                    signals.answer(answer, rows, plans, between(&context), emit, out)?;
+                    signals.answer((of, answer, rows), plans, between(&context), emit, out)?;
                 }
             }
             Frame::Signal(signal) => {
@@ -380,6 +380,7 @@ impl Pipeline {
             return Ok(());
         }
         self.emit.counts.change(message, lsn, now_ns);
+        let mut may_evict = false;
         if let Some(signals) = &mut self.signals {
             if plan.is_signals() {
                 let here = Here {
@@ -388,9 +389,8 @@ impl Pipeline {
                 };
                 signals.row(change, here, &mut self.emit, out)?;
             }
-            if signals.watches(plan.name()) && outcome.as_ref().is_ok_and(|outcome| !outcome.records.is_empty()) {
-                signals.evict(plan, change);
-            }
+            may_evict =
+                signals.watches(plan.name()) && outcome.as_ref().is_ok_and(|outcome| !outcome.records.is_empty());
         }
         let before = out.records();
         let withheld = self.emit.withheld();
@@ -400,6 +400,10 @@ impl Pipeline {
         }
         out.end_change(before);
         if let Some(signals) = &mut self.signals {
+            // A row whose change a transform has dropped is still sent, unless it is gone.
+            if may_evict && (out.records() > before || matches!(change.operation, Operation::Delete { .. })) {
+                signals.evict(plan, change, context.xid.map(|xid| xid.0));
+            }
             signals.keep(Some((met.position(), message)), &mut self.emit, out);
         }
         if let Some(reread) = &mut self.toast_reread {
@@ -433,7 +437,7 @@ impl Pipeline {
             if !met.is_delivered() {
                 self.emit.counts.change("TRUNCATE", lsn, now_ns);
                 if let Some(signals) = &mut self.signals {
-                    signals.truncated(plan.name());
+                    signals.truncated(plan.name(), context.xid.map(|xid| xid.0));
                 }
                 let before = out.records();
                 self.emit.send_all(outcome, from, out)?;

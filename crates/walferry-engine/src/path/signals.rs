@@ -53,6 +53,9 @@ pub struct SignalSettings {
 /// synchronous standby lets the client wait.
 const COMMITS: usize = 10_000;
 
+/// Each time that a chunk was read so often in vain, that is told.
+const REPEATS_TOLD: u32 = 20;
+
 /// Signals of a connector and the snapshot beside its stream.
 pub(crate) struct Signals {
     settings: SignalSettings,
@@ -66,8 +69,16 @@ pub(crate) struct Signals {
     commits_total: u64,
     /// How many it had brought when the chunk was asked for, or when its window opened, whichever came last.
     opened_at: u64,
+    /// The transaction of the stream within which that was.
+    opened_in: Option<u32>,
     /// What the chunk's rows show.
     seen: Option<Seen>,
+    /// What the oldest rows of the window show: those of an earlier chunk, where there are such.
+    oldest_seen: Option<Seen>,
+    /// Transactions that have changed rows of which nobody knows whether they lie in the window. Rows that show them are newer.
+    unknown: Vec<u32>,
+    /// How often the present chunk was read in vain.
+    repeats: u32,
     /// Whether the status shows something older than what is known here.
     has_news: bool,
     /// With `read.only`: the window that was asked for is to be opened.
@@ -104,7 +115,11 @@ impl Signals {
             commits: VecDeque::new(),
             commits_total: 0,
             opened_at: 0,
+            opened_in: None,
             seen: None,
+            oldest_seen: None,
+            unknown: Vec::new(),
+            repeats: 0,
             has_news: true,
             opens_unmarked: false,
             close_at: None,
@@ -144,16 +159,21 @@ impl Signals {
         if let Some(unreadable) = self.unreadable.take() {
             warn!("{unreadable}");
         }
-        if !mem::replace(&mut self.has_begun, true) {
+        let is_first = !mem::replace(&mut self.has_begun, true);
+        if is_first {
             self.tell(initial::Told::Stream, here, emit, out)?;
-        } else {
-            // What is under way goes on by itself.
-            return Ok(());
         }
         if self.asks.is_none() {
             return Ok(());
         }
-        let effects = self.snapshot.begin(self.can_read_chunks(), &mut new_id);
+        let effects = match is_first {
+            true => self.snapshot.begin(self.can_read_chunks(), &mut new_id),
+            false => {
+                // They may be those of another server.
+                self.commits.clear();
+                self.snapshot.reconnected(&mut new_id)
+            }
+        };
         self.take(effects, here, emit, out)
     }
 
@@ -252,7 +272,7 @@ impl Signals {
         self.judge(&signal);
         let effects = self.snapshot.signal(signal, &mut new_id);
         if !was_open && self.snapshot.is_open() {
-            self.opened_at = self.commits_total;
+            self.opens_here(emit);
         }
         self.take(effects, here, emit, out)
     }
@@ -262,11 +282,35 @@ impl Signals {
         self.settings.table.is_some() || self.settings.read_only
     }
 
+    /// From here on, what the stream brings takes the place of the window's rows.
+    fn opens_here(&mut self, emit: &Emit) {
+        self.opened_at = self.commits_total;
+        self.opened_in = emit.cursor.open().map(|open| open.transaction.xid);
+    }
+
     /// Where the window closes: whether its rows have seen all that the stream had brought before it.
     fn judge(&mut self, signal: &Signal) {
         let is_ours = self.snapshot.chunk().is_some_and(|chunk| signal.id.starts_with(chunk));
-        if signal.kind == "snapshot-window-close" && is_ours && (self.window.is_spoiled() || self.is_behind()) {
-            self.snapshot.spoil();
+        if signal.kind != "snapshot-window-close" || !is_ours {
+            return;
+        }
+        let unknown = |seen: &Seen| self.unknown.iter().any(|xid| !seen.shows(*xid));
+        let is_old = self.oldest_seen.as_ref().is_some_and(unknown);
+        if !(self.window.is_spoiled() || is_old || self.is_behind()) {
+            self.repeats = 0;
+            return;
+        }
+        self.snapshot.spoil();
+        self.repeats += 1;
+        if self.repeats.is_multiple_of(REPEATS_TOLD) {
+            let table = self.snapshot.tables().next().unwrap_or_default();
+            warn!(
+                table,
+                times = self.repeats,
+                hint = "ask for a blocking snapshot of the table, choose a smaller incremental.snapshot.chunk.size, or give the table \
+                        a primary key that its replica identity has",
+                "a chunk of the incremental snapshot is read again and again, as the stream brings changes of rows that cannot be told apart"
+            );
         }
     }
 
@@ -276,7 +320,8 @@ impl Signals {
         let Some(seen) = &self.seen else { return false };
         let since = usize::try_from(self.commits_total - self.opened_at).unwrap_or(usize::MAX);
         let before = self.commits.len().saturating_sub(since);
-        let unseen = self.commits.iter().take(before).find(|xid| !seen.shows(**xid));
+        let mut before = self.commits.iter().take(before).chain(&self.opened_in);
+        let unseen = before.find(|xid| !seen.shows(**xid));
         if let Some(xid) = unseen {
             info!(
                 xid,
@@ -292,46 +337,42 @@ impl Signals {
     }
 
     /// A change that is sent takes the place of its row.
-    pub(crate) fn evict(&mut self, plan: &TablePlan, change: &Change<'_>) {
-        let mut evict = |tuple: Tuple<'_>, old: Option<Tuple<'_>>| match plan.raw_key(tuple, old) {
-            Some(key) => self.window.evict(plan.name(), key),
-            None => Evicted::Unknown,
-        };
-        let evicted = match change.operation {
-            Operation::Insert { new } => evict(new, None),
-            Operation::Update { old, new } => {
-                let old = old.map(|old| old.tuple());
-                let before = old.map_or(Evicted::Known, |old| evict(old, None));
-                match evict(new, old) {
-                    Evicted::Known => before,
-                    Evicted::Unknown => Evicted::Unknown,
-                }
-            }
-            Operation::Delete { old } => evict(old.tuple(), None),
-        };
-        if evicted == Evicted::Unknown {
-            self.window.spoil();
+    pub(crate) fn evict(&mut self, plan: &TablePlan, change: &Change<'_>, xid: Option<u32>) {
+        if self.window.evict(plan, &change.operation) == Evicted::Unknown {
+            self.doubt(xid);
         }
     }
 
     /// All rows of a table are gone.
-    pub(crate) fn truncated(&mut self, table: &str) {
+    pub(crate) fn truncated(&mut self, table: &str, xid: Option<u32>) {
         if self.watches(table) {
             // Rows that are written after this come with the stream.
-            self.window.spoil();
+            self.doubt(xid);
+        }
+    }
+
+    /// The window's rows are of use only if they show this transaction.
+    fn doubt(&mut self, xid: Option<u32>) {
+        match xid {
+            Some(xid) if self.unknown.last() == Some(&xid) => {}
+            Some(xid) if self.unknown.len() < COMMITS => self.unknown.push(xid),
+            _ => self.window.spoil(),
         }
     }
 
     /// What was asked for is here.
     pub(crate) fn answer(
         &mut self,
-        answer: Answer,
-        rows: Option<Box<ChunkRows>>,
+        (of, answer, rows): (Option<String>, Answer, Option<Box<ChunkRows>>),
         plans: &mut Plans,
         here: Here<'_, '_>,
         emit: &mut Emit,
         out: &mut Batch,
     ) -> Result<(), Failure> {
+        if of.is_some() && of.as_deref() != self.snapshot.chunk() {
+            // Of a chunk that was given up meanwhile.
+            return Ok(());
+        }
         if let Answer::CloseAt(lsn) = answer {
             self.close_at = Some(Lsn(lsn));
             return Ok(());
@@ -343,6 +384,7 @@ impl Signals {
                 tuples,
                 seen,
             } = *rows;
+            self.oldest_seen.get_or_insert_with(|| seen.clone());
             self.seen = Some(seen);
             if let Some(plan) = plan(plans, &mut catalog)? {
                 for tuple in tuples {
@@ -351,6 +393,7 @@ impl Signals {
                 }
             }
         }
+        self.window.expect_rows(false);
         let effects = self.snapshot.answer(answer, &mut new_id);
         self.take(effects, here, emit, out)
     }
@@ -364,10 +407,13 @@ impl Signals {
     ) -> Result<(), Failure> {
         for effect in effects {
             match effect {
-                Effect::Ask(ask) => self.ask(ask),
+                Effect::Ask(ask) => self.ask(ask, emit),
                 Effect::Notify(notification) => self.notify(notification, here, emit, out)?,
                 Effect::SendWindow => self.send_window(here, emit, out)?,
-                Effect::ClearWindow => self.window.clear(),
+                Effect::ClearWindow => {
+                    self.window.clear();
+                    self.close_at = None;
+                }
                 Effect::Block(execute) => {
                     if let Some(requests) = &self.requests {
                         // When nobody takes it the session is ending, and the offset keeps it for the next.
@@ -423,7 +469,7 @@ impl Signals {
         }
     }
 
-    fn ask(&mut self, ask: Ask) {
+    fn ask(&mut self, ask: Ask, emit: &Emit) {
         if let Ask::Chunk(chunk) = &ask {
             if self.is_behind() {
                 self.window.spoil();
@@ -431,8 +477,13 @@ impl Signals {
             if chunk.opens {
                 self.window.begin();
             }
+            if self.window.is_empty() {
+                self.oldest_seen = None;
+                self.unknown.clear();
+            }
+            self.window.expect_rows(true);
             self.seen = None;
-            self.opened_at = self.commits_total;
+            self.opens_here(emit);
             if chunk.opens && self.settings.read_only {
                 self.close_at = None;
                 self.opens_unmarked = true;

@@ -13,7 +13,7 @@ mod signal;
 
 use std::{collections::VecDeque, mem};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value as Json};
 use walferry_config::JavaRegex;
 
@@ -56,6 +56,19 @@ pub enum Ask {
         /// The chunk's id.
         chunk: String,
     },
+    /// A signal waits. If the chunk cannot be read now, the answer is [`Answer::Waits`]; otherwise this asks for nothing.
+    GiveWay,
+}
+
+impl Ask {
+    /// The chunk that it is about.
+    pub fn chunk(&self) -> Option<&str> {
+        match self {
+            Self::Chunk(ask) => Some(&ask.chunk),
+            Self::Close { chunk } => Some(chunk),
+            Self::Tables(_) | Self::GiveWay => None,
+        }
+    }
 }
 
 /// A chunk to read.
@@ -88,6 +101,8 @@ pub enum Answer {
     Empty,
     /// It cannot be read, for this reason.
     Failed(String),
+    /// It cannot be read now, and a signal waits.
+    Waits,
     /// Rows have been read.
     Rows {
         /// How many; none when the table is at its end.
@@ -121,7 +136,7 @@ enum Awaited {
     #[default]
     Nothing,
     Tables {
-        id: String,
+        signal: Signal,
         execute: Execute,
     },
     Chunk,
@@ -167,18 +182,26 @@ const COLLECTIONS: &str = "incremental_snapshot_collections";
 const PRIMARY_KEY: &str = "incremental_snapshot_primary_key";
 const MAXIMUM_KEY: &str = "incremental_snapshot_maximum_key";
 const CORRELATION_ID: &str = "incremental_snapshot_correlation_id";
-/// Keys of classes that Debezium's form is not known for: Walferry's own member, which Debezium passes over.
+// Walferry's own members. Debezium passes over them. Each is a JSON text: Connect takes an offset with a list or an object in it for
+// damaged, and then the connector begins without an offset.
+/// Keys of types whose form in Debezium is not known.
 const OWN_KEYS: &str = "walferry_incremental_snapshot_keys";
-/// Blocking snapshots that have not ended: Walferry's own member, too.
+/// Blocking snapshots that have not ended.
 const BLOCKING: &str = "walferry_blocking_snapshots";
+/// Signals that have come and are not carried out yet.
+const WAITING: &str = "walferry_waiting_signals";
+/// Tables that are to be stopped with the present chunk.
+const STOPS: &str = "walferry_incremental_snapshot_stops";
 /// All members of an offset that tell of snapshots that signals have asked for.
-pub const MEMBERS: [&str; 6] = [
+pub const MEMBERS: [&str; 8] = [
     COLLECTIONS,
     PRIMARY_KEY,
     MAXIMUM_KEY,
     CORRELATION_ID,
     OWN_KEYS,
     BLOCKING,
+    WAITING,
+    STOPS,
 ];
 
 /// The texts of the keys, where they are not kept as Debezium does.
@@ -191,13 +214,14 @@ struct OwnKeys {
 impl Incremental {
     /// Goes on with what an offset tells of. What cannot be read of it is told: the table then begins again.
     pub fn from_offset(members: &Map<String, Json>) -> (Self, Option<String>) {
-        let blocking = members.get(BLOCKING).cloned().unwrap_or_default();
         let mut snapshot = Self {
-            blocking: serde_json::from_value(blocking).unwrap_or_default(),
+            blocking: own(members, BLOCKING).unwrap_or_default(),
+            waiting: own(members, WAITING).unwrap_or_default(),
+            stops: own(members, STOPS).unwrap_or_default(),
             ..Self::default()
         };
-        let text = |name: &str| members.get(name).and_then(Json::as_str);
-        let Some(collections) = text(COLLECTIONS) else {
+        let text_of = |name: &str| members.get(name).and_then(Json::as_str);
+        let Some(collections) = text_of(COLLECTIONS) else {
             return (snapshot, None);
         };
         match serde_json::from_str(collections) {
@@ -211,9 +235,9 @@ impl Incremental {
                 return (snapshot, Some(told));
             }
         }
-        snapshot.correlation = text(CORRELATION_ID).map(str::to_owned);
-        let read = |name: &str| text(name).map_or(Ok(None), Key::read);
-        let told = match (own_keys(members), read(PRIMARY_KEY), read(MAXIMUM_KEY)) {
+        snapshot.correlation = text_of(CORRELATION_ID).map(str::to_owned);
+        let read = |name: &str| text_of(name).map_or(Ok(None), Key::read);
+        let told = match (own::<OwnKeys>(members, OWN_KEYS), read(PRIMARY_KEY), read(MAXIMUM_KEY)) {
             (Some(own), ..) => {
                 snapshot.sent = own.primary.map(Key::of_texts);
                 snapshot.maximum = own.maximum.map(Key::of_texts);
@@ -240,8 +264,15 @@ impl Incremental {
         self.has_changed = false;
         let mut members = Map::new();
         if !self.blocking.is_empty() {
-            let blocking = serde_json::to_value(&self.blocking).unwrap_or_default();
-            members.insert(BLOCKING.into(), blocking);
+            members.insert(BLOCKING.into(), text(&self.blocking));
+        }
+        let asked = match &self.awaited {
+            Awaited::Tables { signal, .. } => Some(signal),
+            Awaited::Nothing | Awaited::Chunk => None,
+        };
+        let waiting: Vec<&Signal> = asked.into_iter().chain(&self.waiting).collect();
+        if !waiting.is_empty() {
+            members.insert(WAITING.into(), text(&waiting));
         }
         if self.queue.is_empty() {
             return members;
@@ -257,7 +288,10 @@ impl Incremental {
                 primary: sent.map(texts),
                 maximum: maximum.map(texts),
             };
-            members.insert(OWN_KEYS.into(), serde_json::to_value(own).unwrap_or_default());
+            members.insert(OWN_KEYS.into(), text(&own));
+        }
+        if !self.stops.is_empty() {
+            members.insert(STOPS.into(), text(&self.stops));
         }
         let nothing = || Key::serialised(None).unwrap_or_default();
         let (sent, maximum) = keys.unwrap_or_else(|| (nothing(), nothing()));
@@ -326,6 +360,33 @@ impl Incremental {
             )));
             self.read(id, &mut effects);
         }
+        if !reads_chunks {
+            let followed =
+                |signal: &Signal| !matches!(signal.action(), Ok(Action::Execute(execute)) if !execute.blocking);
+            let count = self.waiting.len();
+            self.waiting.retain(followed);
+            if self.waiting.len() < count {
+                self.has_changed = true;
+                effects.push(Effect::Warn(
+                    "a signal that asked for an incremental snapshot is not followed: name a signal table in signal.data.collection, \
+                     and send it again"
+                        .to_owned(),
+                ));
+            }
+        }
+        self.follow_waiting(id, &mut effects);
+        effects
+    }
+
+    /// Another connection has begun. The chunk that was under way is read again: nobody knows whether this stream brings the rows
+    /// that mark its window, since the server may be one that has lost them.
+    pub fn reconnected(&mut self, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.chunk.is_some() {
+            self.drop_chunk(&mut effects);
+            self.read(id, &mut effects);
+            self.follow_waiting(id, &mut effects);
+        }
         effects
     }
 
@@ -342,7 +403,13 @@ impl Incremental {
             ("snapshot-window-open" | "snapshot-window-close", _) | (_, Awaited::Nothing) => {
                 self.follow(signal, id, &mut effects);
             }
-            _ => self.waiting.push_back(signal),
+            (_, awaited) => {
+                if matches!(awaited, Awaited::Chunk) {
+                    effects.push(Effect::Ask(Ask::GiveWay));
+                }
+                self.waiting.push_back(signal);
+                self.has_changed = true;
+            }
         }
         effects
     }
@@ -351,21 +418,51 @@ impl Incremental {
     pub fn answer(&mut self, answer: Answer, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects = Vec::new();
         match (mem::take(&mut self.awaited), answer) {
-            (Awaited::Tables { id: of, execute }, Answer::Tables(found)) => {
-                self.add(of, execute, found, id, &mut effects);
+            (Awaited::Tables { signal, execute }, Answer::Tables(found)) => {
+                self.add(signal.id, execute, found, id, &mut effects);
             }
-            (Awaited::Tables { id: of, .. }, Answer::Failed(why)) => effects.push(Effect::Warn(format!(
-                "signal {of:?} is not followed: the captured tables cannot be listed: {why}"
-            ))),
-            (Awaited::Chunk, answer) => self.chunk_read(answer, id, &mut effects),
+            (Awaited::Tables { signal, .. }, Answer::Failed(why)) => {
+                self.has_changed = true;
+                effects.push(Effect::Warn(format!(
+                    "signal {:?} is not followed: the captured tables cannot be listed: {why}",
+                    signal.id
+                )));
+            }
+            (Awaited::Chunk, Answer::Waits) => {
+                self.drop_chunk(&mut effects);
+                self.follow_waiting(id, &mut effects);
+                if matches!(self.awaited, Awaited::Nothing) && self.chunk.is_none() {
+                    self.read(id, &mut effects);
+                }
+            }
+            (Awaited::Chunk, answer) => self.chunk_read(answer, &mut effects),
             (awaited, _) => self.awaited = awaited,
         }
+        self.follow_waiting(id, &mut effects);
+        effects
+    }
+
+    /// Follows the signals that have waited, as far as that can be done now.
+    fn follow_waiting(&mut self, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
         while matches!(self.awaited, Awaited::Nothing)
             && let Some(signal) = self.waiting.pop_front()
         {
-            self.follow(signal, id, &mut effects);
+            self.has_changed = true;
+            self.follow(signal, id, effects);
         }
-        effects
+    }
+
+    /// The chunk that is under way counts for nothing. What comes of it yet is passed over, as it has another id than the next.
+    fn drop_chunk(&mut self, effects: &mut Vec<Effect>) {
+        (self.chunk, self.is_open, self.is_stale) = (None, false, false);
+        if matches!(self.awaited, Awaited::Chunk) {
+            self.awaited = Awaited::Nothing;
+        }
+        effects.push(Effect::ClearWindow);
+        self.end.clone_from(&self.sent);
+        // They are counted and told once.
+        self.repeats |= self.unsent > 0;
+        self.rows -= mem::take(&mut self.unsent);
     }
 
     /// The stream has brought something that makes the window's rows of no use: they are read again.
@@ -402,7 +499,8 @@ impl Incremental {
                     execute.tables.join(", ")
                 )));
                 effects.push(Effect::Ask(Ask::Tables(execute.tables.clone())));
-                self.awaited = Awaited::Tables { id: signal.id, execute };
+                self.awaited = Awaited::Tables { signal, execute };
+                self.has_changed = true;
             }
             Action::Stop(None) => effects.push(Effect::Warn(format!(
                 "signal {:?} is not followed: a blocking snapshot cannot be stopped",
@@ -412,8 +510,13 @@ impl Incremental {
                 "signal {:?} is not followed: there is no incremental snapshot to stop",
                 signal.id
             ))),
-            Action::Stop(Some(tables)) if tables.is_empty() => self.stops.push(".*".to_owned()),
-            Action::Stop(Some(tables)) => self.stops.extend(tables),
+            Action::Stop(Some(tables)) => {
+                self.has_changed = true;
+                match tables.is_empty() {
+                    true => self.stops.push(".*".to_owned()),
+                    false => self.stops.extend(tables),
+                }
+            }
             Action::Pause => self.pause(&signal.id, effects),
             Action::Resume => self.resume(&signal.id, id, effects),
             Action::Log(message) => effects.push(Effect::Log(message)),
@@ -461,25 +564,19 @@ impl Incremental {
             effects.push(self.not_expected(of));
             return;
         }
-        if !self.is_open {
-            // Without its beginning, nobody knows what the stream has changed in the window.
-            self.is_stale = true;
-        }
-        (self.is_open, self.chunk) = (false, None);
-        if mem::take(&mut self.is_stale) {
-            effects.push(Effect::ClearWindow);
-            self.end.clone_from(&self.sent);
-            // They are counted and told once.
-            self.rows -= self.unsent;
-            self.repeats = true;
+        // Without its beginning, nobody knows what the stream has changed in the window. Nor can it end before its rows are here:
+        // somebody else has deleted the row that opened it.
+        let is_early = !self.is_open || matches!(self.awaited, Awaited::Chunk);
+        if self.is_stale || is_early {
+            self.drop_chunk(effects);
         } else {
             effects.push(Effect::SendWindow);
+            (self.is_open, self.chunk, self.unsent) = (false, None, 0);
             if self.sent != self.end {
                 self.sent.clone_from(&self.end);
                 self.has_changed = true;
             }
         }
-        self.unsent = 0;
         self.read(id, effects);
     }
 
@@ -558,8 +655,14 @@ impl Incremental {
         }))));
     }
 
-    fn chunk_read(&mut self, answer: Answer, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
+    fn chunk_read(&mut self, answer: Answer, effects: &mut Vec<Effect>) {
         let table = self.current.clone().unwrap_or_default();
+        if self.unsent > 0 && !matches!(answer, Answer::Rows { rows: 1.., .. }) {
+            // Rows of an earlier chunk lie in the window, as it was paused and has gone on within it. The table is done with only when
+            // they have been sent.
+            self.ask_to_close(effects);
+            return;
+        }
         let scan = match answer {
             Answer::UnknownTable => Scan::UnknownSchema,
             Answer::NoKey => Scan::NoPrimaryKey,
@@ -570,7 +673,7 @@ impl Incremental {
                 )));
                 Scan::SqlException
             }
-            Answer::Tables(_) | Answer::CloseAt(_) => return,
+            Answer::Tables(_) | Answer::CloseAt(_) | Answer::Waits => return,
             Answer::Rows {
                 rows,
                 last,
@@ -611,10 +714,12 @@ impl Incremental {
             self.rows = 0;
         }
         self.next(effects);
-        let _ = id;
         match self.is_running() {
             true => self.ask(false, effects),
-            false => self.ask_to_close(effects),
+            false => {
+                effects.push(Effect::Info("the incremental snapshot is complete".to_owned()));
+                self.ask_to_close(effects);
+            }
         }
     }
 
@@ -631,7 +736,6 @@ impl Incremental {
         (self.unsent, self.repeats) = (0, false);
         self.has_changed = true;
         if !self.is_running() {
-            effects.push(Effect::Info("the incremental snapshot is complete".to_owned()));
             self.notify(effects, |_, of| Notification::completed(of));
             self.correlation = None;
         }
@@ -690,8 +794,17 @@ impl Incremental {
     }
 }
 
-fn own_keys(members: &Map<String, Json>) -> Option<OwnKeys> {
-    serde_json::from_value(members.get(OWN_KEYS)?.clone()).ok()
+/// A member of our own.
+fn own<T: DeserializeOwned>(members: &Map<String, Json>, name: &str) -> Option<T> {
+    match members.get(name)? {
+        Json::String(text) => serde_json::from_str(text).ok(),
+        // As the first versions wrote it.
+        json => serde_json::from_value(json.clone()).ok(),
+    }
+}
+
+fn text(value: &impl Serialize) -> Json {
+    serde_json::to_string(value).unwrap_or_default().into()
 }
 
 /// A table's name without the quotes around its parts.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use walferry_config::JavaRegex;
 
 /// A signal as it came: a row of the signal table, a line of a file, a record, a request.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Signal {
     /// Its id, which notifications refer to.
     pub id: String,

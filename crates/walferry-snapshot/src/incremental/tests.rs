@@ -11,6 +11,8 @@ struct Driven {
     /// How often a window was sent, and how often thrown away.
     sent: u32,
     cleared: u32,
+    /// How often a chunk was asked to make way for a signal.
+    gives_way: u32,
 }
 
 impl Driven {
@@ -22,12 +24,14 @@ impl Driven {
             told: Vec::new(),
             sent: 0,
             cleared: 0,
+            gives_way: 0,
         }
     }
 
     fn take(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
+                Effect::Ask(Ask::GiveWay) => self.gives_way += 1,
                 Effect::Ask(ask) => self.asked.push_back(ask),
                 Effect::Notify(told) => self.told.push(
                     [told.kind]
@@ -79,6 +83,20 @@ impl Driven {
             maximum: key(25),
             stale: false,
         });
+    }
+
+    /// Killed, and started again with what the offset tells.
+    fn restart(&mut self) -> Self {
+        let (snapshot, told) = Incremental::from_offset(&self.snapshot.kept());
+        assert_eq!(told, None);
+        let mut resumed = Self {
+            snapshot,
+            chunks: self.chunks + 100,
+            ..Self::new()
+        };
+        let effects = resumed.snapshot.begin(true, &mut next_id(&mut resumed.chunks));
+        resumed.take(effects);
+        resumed
     }
 
     /// Begins with these tables.
@@ -275,6 +293,136 @@ fn what_an_offset_keeps_goes_on_where_it_was() {
         (Some(key(10)), Some(key(25)))
     );
     assert_eq!(resumed.snapshot.kept(), kept);
+}
+
+/// The offset is stored behind a signal as soon as it was read.
+#[test]
+fn a_crash_forgets_no_signal_that_is_not_carried_out_yet() {
+    let mut driven = Driven::new();
+    driven.signal("execute-snapshot", r#"{"data-collections": ["public.a"]}"#);
+    driven.signal("stop-snapshot", r#"{"data-collections": ["public.b"]}"#);
+    let mut resumed = driven.restart();
+    assert_eq!(resumed.asked, [Ask::Tables(vec!["public.a".to_owned()])]);
+    resumed.answer(Answer::Tables(vec![vec!["public.a".to_owned(), "public.b".to_owned()]]));
+    resumed.signal("execute-snapshot", r#"{"data-collections": ["public.c"]}"#);
+    let mut resumed = resumed.restart();
+    resumed.rows(10, 10);
+    resumed.answer(Answer::Tables(vec![vec!["public.c".to_owned()]]));
+    assert_eq!(
+        resumed.snapshot.tables().collect::<Vec<_>>(),
+        ["public.a", "public.b", "public.c"]
+    );
+    // It was told to stop, and would have done so at the end of the chunk.
+    let mut resumed = resumed.restart();
+    assert_eq!(resumed.snapshot.tables().collect::<Vec<_>>(), ["public.a", "public.c"]);
+    resumed.rows(10, 10);
+    resumed.close();
+    assert_eq!(resumed.sent, 1);
+}
+
+/// Connect takes an offset for damaged that holds anything but texts, numbers and booleans.
+#[test]
+fn members_of_an_offset_are_plain_values() {
+    let mut driven = Driven::new();
+    driven.signal(
+        "execute-snapshot",
+        r#"{"data-collections": ["public.a"], "type": "blocking"}"#,
+    );
+    driven.execute(&["public.a"]);
+    driven.answer(Answer::Rows {
+        rows: 1,
+        last: Some(Key::new([(Some("10.0.0.1".to_owned()), Oid(869))])),
+        maximum: Key::new([(Some("10.0.0.9".to_owned()), Oid(869))]),
+        stale: false,
+    });
+    driven.signal("stop-snapshot", "");
+    driven.signal("execute-snapshot", r#"{"data-collections": ["public.b"]}"#);
+    let kept = driven.snapshot.kept();
+    assert_eq!(kept.len(), MEMBERS.len(), "{kept:?}");
+    assert!(kept.values().all(Json::is_string), "{kept:?}");
+}
+
+#[test]
+fn a_new_connection_begins_the_chunk_again_and_what_comes_of_the_old_one_is_passed_over() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    driven.rows(10, 10);
+    driven.close();
+    driven.rows(10, 20);
+    let old = driven.snapshot.chunk().unwrap().to_owned();
+    driven.asked.clear();
+    let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
+    driven.take(effects);
+    assert_eq!(driven.cleared, 1);
+    assert!(driven.chunk().opens && driven.chunk().after == Some(key(10)) && driven.chunk().chunk != old);
+    driven.rows(10, 20);
+    driven.close();
+    driven.rows(0, 0);
+    assert_eq!(
+        driven.told[1..],
+        [
+            "IN_PROGRESS public.a public.a 25 10",
+            "IN_PROGRESS public.a public.a 25 20",
+            "TABLE_SCAN_COMPLETED public.a public.a 20 SUCCEEDED",
+            "COMPLETED",
+        ]
+    );
+}
+
+#[test]
+fn a_chunk_that_cannot_be_read_makes_way_for_a_signal_that_stops_it() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a", "public.b"]);
+    driven.signal("stop-snapshot", r#"{"data-collections": ["public.a"]}"#);
+    assert_eq!(driven.gives_way, 1);
+    driven.answer(Answer::Waits);
+    assert_eq!(driven.chunk().table.id, "public.b");
+    driven.signal("pause-snapshot", "");
+    driven.answer(Answer::Waits);
+    assert!(driven.asked.is_empty() && driven.snapshot.is_paused());
+    driven.signal("resume-snapshot", "");
+    driven.signal("stop-snapshot", "");
+    driven.answer(Answer::Waits);
+    assert!(driven.asked.is_empty() && !driven.snapshot.is_running());
+}
+
+/// Somebody has deleted the row that opened the window, which closes it where windows are closed so.
+#[test]
+fn a_window_that_closes_before_its_rows_are_here_is_opened_again() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    driven.window("open");
+    driven.window("close");
+    assert_eq!(
+        (driven.sent, driven.asked.len()),
+        (0, 2),
+        "the chunk is asked for again"
+    );
+    driven.asked.pop_front();
+    driven.rows(10, 10);
+    driven.close();
+    assert_eq!(driven.sent, 1);
+}
+
+/// Where a snapshot pauses and goes on within a window, that window's rows are sent with those of the next chunk.
+#[test]
+fn a_table_is_done_with_only_when_its_last_rows_have_been_sent() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    driven.rows(25, 25);
+    driven.asked.clear();
+    driven.window("open");
+    driven.signal("pause-snapshot", "");
+    driven.signal("resume-snapshot", "");
+    driven.rows(0, 0);
+    assert!(
+        driven.snapshot.is_running(),
+        "a crash must not forget the rows in the window"
+    );
+    driven.close();
+    assert_eq!(driven.sent, 1);
+    driven.rows(0, 0);
+    assert!(!driven.snapshot.is_running());
 }
 
 #[test]
