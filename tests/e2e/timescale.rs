@@ -111,13 +111,17 @@ fn changes_of_chunks_go_to_the_topic_of_their_hypertable() {
     );
 
     // A new process knows no chunk: the delete waits, and its tombstone with it. As in Debezium, a tombstone says nothing of its
-    // table and stays where it is.
+    // table and stays where it is. It has the headers that were added to the delete.
     walferry.start_again();
     sql.run("delete from _timescaledb_internal._hyper_1_1_chunk where id = 1");
     let tombstones = world
         .kafka
         .wait_for_records(&outbox.topic("_timescaledb_internal._hyper_1_1_chunk"), 1);
     assert_eq!(tombstones[0].value, None);
+    assert_eq!(
+        tombstones[0].header_text("__debezium_timescaledb_chunk_table"),
+        Some("_hyper_1_1_chunk")
+    );
     let records = world.kafka.wait_for_records(&rows, 4);
     assert_eq!(
         records[3].header_text("__debezium_timescaledb_chunk_table"),

@@ -53,6 +53,8 @@ pub fn mask(mut record: PlainRecord, run: &RangeInclusive<i64>) -> PlainRecord {
     for (name, value) in &mut record.headers {
         if name == RUN_ID_HEADER {
             *value = Some(Bytes::Text(RUN_ID.into()));
+        } else if let ("source", Some(Bytes::Text(text))) = (name.as_str(), value) {
+            *text = mask_text(&format!("\"source\":{text}"), run).split_off("\"source\":".len());
         }
     }
     record
@@ -169,6 +171,24 @@ mod tests {
         for (text, masked) in cases {
             assert_eq!(mask_text(text, &run), masked);
         }
+    }
+
+    #[test]
+    fn a_source_block_in_a_header_is_masked_as_in_a_value() {
+        let record = |source: &str| PlainRecord {
+            topic: "t".into(),
+            partition: 0,
+            timestamp_ms: 500,
+            key: None,
+            value: None,
+            headers: vec![("source".into(), Some(Bytes::Text(source.into())))],
+        };
+        let masked = mask(
+            record(r#"{"schema":{},"payload":{"version":"3.6.3.Final","connector":"postgresql","ts_ms":1500}}"#),
+            &(1_000..=2_000),
+        );
+        let expected = r#"{"schema":{},"payload":{"version":"0.0.0","connector":"postgresql","ts_ms":1500}}"#;
+        assert_eq!(masked, record(expected));
     }
 
     #[test]

@@ -323,17 +323,17 @@ fn message(random: &mut Random, (key, schema): &(Json, Json)) -> Json {
     })
 }
 
-fn string(optional: bool) -> Json {
+pub(crate) fn string(optional: bool) -> Json {
     json!({"type": "string", "optional": optional})
 }
 
-fn field(name: &str, schema: &Json) -> Json {
+pub(crate) fn field(name: &str, schema: &Json) -> Json {
     json!({"name": name, "schema": schema})
 }
 
 /// Some of the events of one table, in any order. Times without a date depend on the present offset of a time zone, so the events
 /// are of the present where there are such times.
-fn events(random: &mut Random, with_times: bool) -> Vec<Json> {
+pub(crate) fn events(random: &mut Random, with_times: bool) -> Vec<Json> {
     let now = if with_times { now() } else { "1700000000001".to_owned() };
     let mut row = structure(random, 1);
     row["optional"] = json!(true);
@@ -369,8 +369,7 @@ fn events(random: &mut Random, with_times: bool) -> Vec<Json> {
     ]});
     // A schema belongs to one topic: Debezium remembers what it made of it for the first.
     let topic = random.one(&["srv.public.t_1", "srv.public.t_22", "heartbeat"]);
-    (0..5)
-        .map(|_| {
+    let events = (0..5).map(|_| {
             let op = random.one(&["c", "u", "u", "d", "r", "t"]);
             let row_value = |random: &mut Random, there: bool| match there {
                 true => struct_value(random, &row),
@@ -413,8 +412,10 @@ fn events(random: &mut Random, with_times: bool) -> Vec<Json> {
                 // ts_ms, lsn, lsn_proc, lsn_commit, messageType; with a transaction its id and a counter
                 "offset": if with_transaction { 7 } else { 5 },
             })
-        })
-        .collect()
+        });
+    let mut events: Vec<Json> = events.collect();
+    random::share_headers(&mut events);
+    events
 }
 
 /// Now, which decides on the offset of a time without a date.
@@ -536,7 +537,7 @@ fn mixed(random: &mut Random, before: &Json, row: &Json) -> Json {
     json!({"struct": mixed})
 }
 
-fn step(random: &mut Random) -> Json {
+pub(crate) fn step(random: &mut Random) -> Json {
     match random.below(9) {
         0 => return header_to_value(random),
         1 | 2 => return timezone_converter(random),

@@ -1,12 +1,14 @@
 //! Transforms beside the real ones: random chains over random records, and cases that were thought of, through the classes of
 //! Kafka Connect in a JVM and through Walferry.
 //!
-//! Run by `cargo xtask test parity`. `WALFERRY_TRANSFORMS_SEED` and `WALFERRY_TRANSFORMS_CASES` choose other chains.
+//! Run by `cargo xtask test parity`. `WALFERRY_TRANSFORMS_SEED` and `WALFERRY_TRANSFORMS_CASES` choose other chains,
+//! `WALFERRY_TRANSFORMS_TELL` how many of the differences are told in full.
 //! `WALFERRY_TRANSFORMS_RECORD=1` keeps what Kafka Connect answered in `recorded.jsonl`, for the test that needs no JVM.
 
 mod cases;
 mod events;
 mod exchange;
+mod mixed;
 mod random;
 mod shapes;
 
@@ -30,6 +32,11 @@ fn random_chains_do_what_the_real_classes_do() {
 #[test]
 fn random_chains_over_change_events_do_what_debeziums_classes_do() {
     compare_random(events::case);
+}
+
+#[test]
+fn random_chains_of_all_transforms_do_what_the_real_classes_do() {
+    compare_random(mixed::case);
 }
 
 #[test]
@@ -148,6 +155,7 @@ fn start() -> Child {
 fn compare(cases: &[Json], answers: &[Json]) {
     let mut report = String::new();
     let mut wrong = 0;
+    let in_full = number("WALFERRY_TRANSFORMS_TELL", 3);
     for (number, (case, theirs)) in cases.iter().zip(answers).enumerate() {
         let ours = exchange::answer(case);
         if exchange::normalised(&ours) == exchange::normalised(theirs) {
@@ -155,7 +163,7 @@ fn compare(cases: &[Json], answers: &[Json]) {
         }
         wrong += 1;
         match wrong {
-            ..=3 => tell(&mut report, number, case, theirs, &ours),
+            _ if wrong <= in_full => tell(&mut report, number, case, theirs, &ours),
             ..=8 => {
                 let _ = writeln!(report, "\ncase {number}: {}", case["transforms"]);
             }
@@ -167,7 +175,6 @@ fn compare(cases: &[Json], answers: &[Json]) {
 
 /// The chain, and for each record that differs where and how.
 fn tell(report: &mut String, number: usize, case: &Json, theirs: &Json, ours: &Json) {
-    std::fs::write(format!("/tmp/dbz-case-{number}.json"), case.to_string()).unwrap(); //TMP
     let _ = writeln!(report, "\ncase {number}: {}", case["transforms"]);
     for (at, result) in theirs["results"].as_array().into_iter().flatten().enumerate() {
         if let Some(error) = result["error"].as_str() {

@@ -281,6 +281,22 @@ pub(crate) fn headers(random: &mut Random) -> Vec<Json> {
     headers
 }
 
+/// Gives each tombstone behind a delete the headers of the delete, as the connector does.
+pub(crate) fn share_headers(records: &mut [Json]) {
+    for at in 1..records.len() {
+        let (before, rest) = records.split_at_mut(at);
+        let (delete, tombstone) = (&before[at - 1]["value"], &rest[0]["value"]);
+        let name = delete["schema"]["name"].as_str().unwrap_or_default();
+        let fields = delete["schema"]["fields"].as_array();
+        let op = fields.and_then(|fields| fields.iter().position(|field| field["name"] == "op"));
+        let is_delete =
+            name.ends_with(".Envelope") && op.is_some_and(|op| delete["value"]["struct"][op] == json!({"string": "d"}));
+        if is_delete && tombstone["schema"].is_null() && tombstone["value"].is_null() {
+            rest[0]["headers"] = before[at - 1]["headers"].clone();
+        }
+    }
+}
+
 /// A case: a chain of one to five transforms, and a few records of one table.
 pub(crate) fn case(random: &mut Random) -> Json {
     let of_debezium = random.percent(35);
@@ -317,6 +333,7 @@ pub(crate) fn case(random: &mut Random) -> Json {
         let has_schema = |part: &Json| !part["schema"].is_null() || part["value"].is_null();
         records.retain(|record| has_schema(&record["key"]) && has_schema(&record["value"]));
     }
+    share_headers(&mut records);
     json!({"transforms": transforms, "records": records})
 }
 
@@ -399,7 +416,7 @@ fn dropped(random: &mut Random) -> Json {
     json!({"name": "dropped", "value": {"schema": schema, "value": {"array": names}}})
 }
 
-fn extract_new_record_state(random: &mut Random) -> Json {
+pub(crate) fn extract_new_record_state(random: &mut Random) -> Json {
     let mut options = Map::new();
     let mut set = |name: &str, text: String| drop(options.insert(name.into(), Json::String(text)));
     let modes = [
@@ -693,7 +710,7 @@ pub(crate) fn step(random: &mut Random) -> Json {
     step
 }
 
-fn predicate(random: &mut Random) -> Json {
+pub(crate) fn predicate(random: &mut Random) -> Json {
     let (class, options, negate) = match random.below(4) {
         0 => {
             let pattern = random.one(&["srv\\..*", "plain", "x-.*"]);

@@ -69,7 +69,7 @@ pub(crate) fn case(random: &mut Random) -> Json {
     json!({"transforms": transforms, "records": records})
 }
 
-fn step(random: &mut Random) -> Json {
+pub(crate) fn step(random: &mut Random) -> Json {
     let mut options = Map::new();
     let class = match random.below(3) {
         0 => {

@@ -52,6 +52,16 @@ pub struct Header<'a> {
     pub value: Typed<'a>,
 }
 
+impl Header<'_> {
+    /// The same header, but owning all data.
+    pub fn into_owned(self) -> Header<'static> {
+        Header {
+            name: Cow::Owned(self.name.into_owned()),
+            value: self.value.into_owned(),
+        }
+    }
+}
+
 /// A record for Kafka; Connect's `SourceRecord` without the source offset, which the engine keeps separately.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record<'a> {
@@ -72,10 +82,7 @@ pub struct Record<'a> {
 impl Record<'_> {
     /// The same record, but owning all data.
     pub fn into_owned(self) -> Record<'static> {
-        let headers = self.headers.into_iter().map(|header| Header {
-            name: Cow::Owned(header.name.into_owned()),
-            value: header.value.into_owned(),
-        });
+        let headers = self.headers.into_iter().map(Header::into_owned);
         Record {
             topic: Cow::Owned(self.topic.into_owned()),
             partition: self.partition,

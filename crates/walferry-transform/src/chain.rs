@@ -12,6 +12,7 @@ use crate::foreign::instead_of;
 use crate::hypertables::HypertableReader;
 use crate::outbox::{OutboxColumns, Table, check_tables, nearest};
 use crate::registry::{self, Class, PREDICATES, TRANSFORMS};
+use crate::shared_headers::SharedHeaders;
 use crate::{Error, Outcome, Transform, Waiting};
 
 /// An option of every class, since Kafka Connect 4.1.
@@ -55,6 +56,7 @@ pub struct Chain {
     steps: Vec<Step>,
     /// The place of the transform that dropped a record last.
     dropped_by: Option<usize>,
+    shared: SharedHeaders,
 }
 
 /// A transform of the chain, as its configuration names it.
@@ -108,6 +110,7 @@ impl Chain {
             }
         }
         let chain = Self {
+            shared: SharedHeaders::of(steps.iter().any(|step| step.transform.adds_headers())),
             steps,
             dropped_by: None,
         };
@@ -127,6 +130,9 @@ impl Chain {
     /// # Errors
     /// As [`apply`](Self::apply).
     pub fn go_on<'a>(&'a mut self, mut record: Record<'a>, from: usize) -> Result<Outcome<'a>, ChainError> {
+        if from == 0 {
+            self.shared.begin(&mut record);
+        }
         for (place, step) in self.steps.iter_mut().enumerate().skip(from) {
             let is_open = match &step.gate {
                 Some(gate) => gate.is_open(&record).map_err(|limit| step.failed(&record, limit))?,
@@ -137,8 +143,12 @@ impl Chain {
             }
             // Free: topics are borrowed from the plan of their table.
             let topic = record.topic.clone();
+            let before = self.shared.before(&record, &mut *step.transform);
             match step.transform.apply(record) {
-                Ok(Outcome::Record(next)) => record = next,
+                Ok(Outcome::Record(next)) => {
+                    self.shared.after(before, &topic, &next);
+                    record = next;
+                }
                 Ok(Outcome::Waits(waiting)) => return Ok(Outcome::Waits(Waiting { step: place, ..waiting })),
                 Ok(dropped @ Outcome::Dropped(_)) => {
                     self.dropped_by = Some(place);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dyn_clone::{DynClone, clone_trait_object};
 use walferry_config::{Group, Reader, RegexLimit};
-use walferry_record::{Record, Typed};
+use walferry_record::{Header, Record, Typed};
 
 use crate::hypertables::HypertableReader;
 use crate::outbox::OutboxColumns;
@@ -35,8 +35,39 @@ pub trait Transform: DynClone + Send {
         false
     }
 
+    /// What it will do with the list of headers of this record.
+    fn header_list(&self, record: &Record<'_>) -> HeaderList {
+        let _ = record;
+        HeaderList::Copied
+    }
+
+    /// Whether it adds headers to the list that a record has.
+    fn adds_headers(&self) -> bool {
+        false
+    }
+
+    /// The headers that it will add to the list of this record before it makes a copy of the list, or drops the record.
+    fn headers_before_copy(&mut self, record: &Record<'_>) -> Vec<Header<'static>> {
+        let _ = record;
+        Vec::new()
+    }
+
     /// Connects a transform that reads TimescaleDB's catalog with who reads it. Without that such a transform can route nothing.
     fn attach(&mut self, _connect: &mut dyn FnMut() -> Arc<dyn HypertableReader>) {}
+}
+
+/// What a transform does with the list of headers that a record has.
+///
+/// In Debezium a delete and its tombstone share one list. A header that is added to the list of the delete also reaches the tombstone,
+/// which comes next. Most transforms give the record a copy of its list, and what is added to a copy stays with the delete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeaderList {
+    /// The record goes on with a copy.
+    Copied,
+    /// The record keeps its list. Headers that are added are added to this list.
+    Kept,
+    /// The record keeps its list if it keeps its topic, and goes on with a copy otherwise.
+    KeptWithTopic,
 }
 
 /// What a transform asks of the database. It is checked before the start.

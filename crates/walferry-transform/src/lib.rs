@@ -21,11 +21,12 @@ mod predicates;
 mod registry;
 mod reshape;
 mod script;
+mod shared_headers;
 mod throttle;
 mod topic;
 
 pub use chain::{Chain, ChainError, Named};
-pub use contract::{Predicate, Requirement, Transform};
+pub use contract::{HeaderList, Predicate, Requirement, Transform};
 pub use error::{Error, Problem};
 pub use hypertables::{HypertableReader, Hypertables, ReadBefore, Reading, TableId};
 pub use outbox::{OutboxColumns, Table, check_tables};

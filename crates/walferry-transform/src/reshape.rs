@@ -6,7 +6,7 @@ use walferry_config::{Property, Reader};
 use walferry_record::java::hash_map::HashMap;
 use walferry_record::{Field, Plans, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
 
-use crate::contract::Side;
+use crate::contract::{HeaderList, Side};
 use crate::error::Problem;
 use crate::{Error, Outcome, Transform};
 
@@ -14,6 +14,9 @@ use crate::{Error, Outcome, Transform};
 pub(crate) trait Reshape: Clone + Send + 'static {
     /// What is worked out once for each schema.
     type Plan: Send + 'static;
+
+    /// What becomes of the list of headers of a record that is reshaped.
+    const HEADER_LIST: HeaderList = HeaderList::Copied;
 
     /// Whether the record goes on as it is, whatever the schema says.
     fn passes(&self, typed: &Typed<'_>) -> bool {
@@ -81,6 +84,10 @@ impl<R: Reshape> Transform for Sided<R> {
         };
         *side.of(&mut record) = made;
         Ok(Outcome::Record(record))
+    }
+
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        R::HEADER_LIST
     }
 }
 

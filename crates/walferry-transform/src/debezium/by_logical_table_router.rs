@@ -7,7 +7,7 @@ use walferry_config::{Group, JavaRegex, Property, Reader, RegexLimit, Replacemen
 use walferry_record::{Field, Plans, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
 
 use super::envelope;
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::error::Problem;
 use crate::reshape::{Unfit, kind, structure};
 use crate::{Error, Outcome, Transform};
@@ -141,6 +141,10 @@ impl Rewrites {
 }
 
 impl Transform for ByLogicalTableRouter {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::KeptWithTopic
+    }
+
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         let Self {
             topics,

@@ -4,7 +4,7 @@ use walferry_config::{Declaration, Group, Property, Reader};
 use walferry_record::Record;
 
 use super::scripting::{Asked, OPTIONS, Scripting, Unanswered};
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::script::Object;
 use crate::{DropReason, Error, Outcome, Transform};
 
@@ -35,6 +35,10 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl Transform for ContentBasedRouter {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::Kept
+    }
+
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         let topic = match self.0.ask(&record)? {
             Asked::Passes => None,

@@ -6,7 +6,7 @@ use walferry_config::{Group, Property, Reader, ValueError, properties};
 use walferry_record::java::number::parse_f64;
 use walferry_record::{Record, Schema, Shape, Struct, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::error::Problem;
 use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
@@ -94,27 +94,30 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
     }))
 }
 
+/// What is to be cut of an event.
+struct Cut {
+    excess: i64,
+    before: Vec<Long>,
+    after: Vec<Long>,
+}
+
 impl Transform for EnforceRecordSize {
+    fn header_list(&self, record: &Record<'_>) -> HeaderList {
+        match self.to_cut(record) {
+            Ok(Some(_)) => HeaderList::Copied,
+            Ok(None) | Err(_) => HeaderList::Kept,
+        }
+    }
+
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
-        let Value::Struct(event) = &record.value.value else {
+        let Some(Cut { excess, before, after }) = self.to_cut(&record)? else {
             return Ok(Outcome::Record(record));
         };
-        // As Java: a float that is too large becomes the largest integer, and NaN becomes 0.
-        let size = (size_of_record(&record, event)? as f64 * self.ratio).ceil() as i64;
-        if size <= self.max_bytes {
-            return Ok(Outcome::Record(record));
-        }
-        let excess = size - self.max_bytes;
-        let (before, after) = (self.long_fields(event, "before")?, self.long_fields(event, "after")?);
-        let bytes = |fields: &[Long]| fields.iter().map(|field| field.size).sum::<i64>();
+        let Value::Struct(event) = std::mem::take(&mut record.value.value) else {
+            return Ok(Outcome::Record(record)); // something of it is to be cut
+        };
         let (of_before, of_after) = (bytes(&before), bytes(&after));
         let total = of_before + of_after;
-        if total <= 0 {
-            return Ok(Outcome::Record(record));
-        }
-        let Value::Struct(event) = std::mem::take(&mut record.value.value) else {
-            return Ok(Outcome::Record(record)); // it is a struct, as was seen above
-        };
         let schema = event.schema().clone();
         let mut values = event.into_values();
         for (name, fields, bytes) in [("before", before, of_before), ("after", after, of_after)] {
@@ -136,7 +139,29 @@ struct Long {
     size: i64,
 }
 
+fn bytes(fields: &[Long]) -> i64 {
+    fields.iter().map(|field| field.size).sum()
+}
+
 impl EnforceRecordSize {
+    /// What is to be cut of a record; `None` if it is small enough, or has nothing that may be cut.
+    fn to_cut(&self, record: &Record<'_>) -> Result<Option<Cut>, Error> {
+        let Value::Struct(event) = &record.value.value else {
+            return Ok(None);
+        };
+        // As Java: a float that is too large becomes the largest integer, and NaN becomes 0.
+        let size = (size_of_record(record, event)? as f64 * self.ratio).ceil() as i64;
+        if size <= self.max_bytes {
+            return Ok(None);
+        }
+        let cut = Cut {
+            excess: size - self.max_bytes,
+            before: self.long_fields(event, "before")?,
+            after: self.long_fields(event, "after")?,
+        };
+        Ok((bytes(&cut.before) + bytes(&cut.after) > 0).then_some(cut))
+    }
+
     /// The fields of a row that are longer than those that are never cut.
     fn long_fields(&self, event: &Struct<'_>, name: &str) -> Result<Vec<Long>, Unmeasured> {
         let mut long = Vec::new();

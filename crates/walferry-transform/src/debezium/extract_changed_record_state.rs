@@ -4,7 +4,7 @@ use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::{Header, Record, Schema, SchemaRef, Typed, Value};
 
 use super::envelope;
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::error::Problem;
 use crate::{Error, Outcome, Transform};
 
@@ -78,6 +78,14 @@ impl Problem for NotBefore {
 }
 
 impl Transform for ExtractChangedRecordState {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::Kept
+    }
+
+    fn adds_headers(&self) -> bool {
+        true
+    }
+
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         let Some(envelope) = envelope(&record) else {
             return Ok(Outcome::Record(record));

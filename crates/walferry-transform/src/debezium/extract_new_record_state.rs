@@ -401,6 +401,25 @@ impl Settings {
 }
 
 impl Transform for ExtractNewRecordState {
+    fn adds_headers(&self) -> bool {
+        !self.settings.headers.is_empty()
+    }
+
+    fn headers_before_copy(&mut self, record: &Record<'_>) -> Vec<Header<'static>> {
+        let (Some(schema), Value::Struct(event)) = (&record.value.schema, &record.value.value) else {
+            return Vec::new();
+        };
+        // A schema without a plan is an error that `apply` tells.
+        let Ok(Some(plan)) = self.plans.get_or_make(schema, |schema| self.settings.plan(schema)) else {
+            return Vec::new();
+        };
+        let headers = plan.headers.iter().map(|header| Header {
+            name: Cow::Owned(header.name.to_string()),
+            value: Typed::new(header.schema.clone(), header.value(event.values())).into_owned(),
+        });
+        headers.collect()
+    }
+
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         let Self { settings, drops, plans } = self;
         if record.value.value.is_null() {

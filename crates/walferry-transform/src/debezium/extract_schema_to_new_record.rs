@@ -6,7 +6,7 @@ use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
 
 use super::envelope;
 use crate::by_content::PlansByContent;
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::error::Problem;
 use crate::reshape::{basics, check_within, fields, structure};
 use crate::{Error, Outcome, Transform};
@@ -103,6 +103,10 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl Transform for ExtractSchemaToNewRecord {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::Kept
+    }
+
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         let Some(event) = envelope(&record) else {
             return Ok(Outcome::Record(record));

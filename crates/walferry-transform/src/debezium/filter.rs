@@ -4,7 +4,7 @@ use walferry_config::{Declaration, Group, Property, Reader};
 use walferry_record::Record;
 
 use super::scripting::{Asked, OPTIONS, Scripting, Unanswered};
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::script::Object;
 use crate::{DropReason, Error, Outcome, Transform};
 
@@ -36,6 +36,10 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl Transform for Filter {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::Kept
+    }
+
     fn apply<'a>(&'a mut self, record: Record<'a>) -> Result<Outcome<'a>, Error> {
         let is_kept = match self.0.ask(&record)? {
             Asked::Passes => true,

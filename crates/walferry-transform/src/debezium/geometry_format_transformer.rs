@@ -5,7 +5,7 @@ use walferry_record::{Record, Value};
 
 use super::geometry::{self, Parts, Unusable};
 use super::wkb;
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::{Error, Outcome, Transform};
 
 choices! {
@@ -52,6 +52,10 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl Transform for GeometryFormatTransformer {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::Kept
+    }
+
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         geometry::convert(&mut record, false, &mut |parts| convert(parts, &mut self.format))?;
         Ok(Outcome::Record(record))

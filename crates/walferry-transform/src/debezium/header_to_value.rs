@@ -7,7 +7,7 @@ use walferry_record::{Plans, Record, SchemaRef, Struct, Typed, Value};
 
 use self::fields::{Entry, Layout, Paths, updated_schema};
 use crate::by_content::PlansByContent;
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::reshape::{Unfit, kind};
 use crate::{Error, Outcome, Transform};
 
@@ -108,6 +108,10 @@ fn list(reader: &mut Reader<'_>, property: &Property<Vec<String>>) -> Vec<String
 }
 
 impl Transform for HeaderToValue {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::Kept
+    }
+
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         let value = match std::mem::take(&mut record.value.value) {
             Value::Null => return Ok(Outcome::Record(record)),

@@ -25,7 +25,7 @@ use walferry_record::{Record, Schema, Struct};
 
 /// The envelope of a change event; `None` for a tombstone, a heartbeat and whatever else is none. As in Debezium the name of the
 /// schema tells.
-fn envelope<'r, 'a>(record: &'r Record<'a>) -> Option<&'r Struct<'a>> {
+pub(crate) fn envelope<'r, 'a>(record: &'r Record<'a>) -> Option<&'r Struct<'a>> {
     let is_envelope = |schema: &Schema| schema.name.as_deref().is_some_and(|name| name.ends_with(".Envelope"));
     record.value.schema.as_deref().filter(|schema| is_envelope(schema))?;
     record.value.value.as_struct()

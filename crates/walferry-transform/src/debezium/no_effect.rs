@@ -3,7 +3,7 @@
 use walferry_config::{Group, Property, Reader, Support, properties};
 use walferry_record::Record;
 
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::{Error, Outcome, Transform};
 
 const NO_SPANS: Support = Support::Accepted {
@@ -70,6 +70,10 @@ fn build_tracing(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>>
 }
 
 impl Transform for Pass {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::Kept
+    }
+
     fn apply<'a>(&'a mut self, record: Record<'a>) -> Result<Outcome<'a>, Error> {
         Ok(Outcome::Record(record))
     }

@@ -7,7 +7,7 @@ use walferry_record::java::logical::{Logical, MILLIS_PER_DAY};
 use walferry_record::{Record, Struct, Value};
 
 use super::envelope;
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::error::Problem;
 use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
@@ -85,6 +85,10 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl Transform for PartitionRouting {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::Kept
+    }
+
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         if let Some(envelope) = envelope(&record) {
             record.partition = self.partition(envelope)?.or(record.partition);

@@ -3,7 +3,7 @@
 use walferry_config::{Group, Property, Reader, ValueError, properties};
 use walferry_record::Record;
 
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::{Error, Outcome, Transform};
 
 properties! {
@@ -44,6 +44,10 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl Transform for SchemaChangeEventFilter {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::Kept
+    }
+
     fn apply<'a>(&'a mut self, record: Record<'a>) -> Result<Outcome<'a>, Error> {
         Ok(Outcome::Record(record))
     }

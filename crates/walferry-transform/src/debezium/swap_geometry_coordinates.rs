@@ -5,7 +5,7 @@ use walferry_record::{Record, Value};
 
 use super::geometry::{self, Parts, Unusable};
 use super::wkb;
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::reshape::set_text;
 use crate::{Error, Outcome, Transform};
 
@@ -63,6 +63,10 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl Transform for SwapGeometryCoordinates {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::Kept
+    }
+
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         geometry::convert(&mut record, true, &mut |parts| convert(parts, &self.srids))?;
         Ok(Outcome::Record(record))

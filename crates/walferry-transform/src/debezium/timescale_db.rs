@@ -10,7 +10,7 @@ use walferry_config::{Group, Property, Reader, Support, properties};
 use walferry_record::{Header, Plans, Record, Schema, SchemaRef, Struct, Typed, Value, Wait};
 
 use super::envelope;
-use crate::contract::{Requirement, Row, Side};
+use crate::contract::{HeaderList, Requirement, Row, Side};
 use crate::error::Problem;
 use crate::hypertables::{HypertableReader, Reading, TableId};
 use crate::outcome::Waiting;
@@ -144,6 +144,14 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl Transform for TimescaleDb {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::Kept
+    }
+
+    fn adds_headers(&self) -> bool {
+        true
+    }
+
     fn requirement(&self) -> Option<Requirement<'_>> {
         Some(Requirement::Hypertables)
     }

@@ -10,7 +10,7 @@ use walferry_record::{Field, Plans, Record, Schema, SchemaRef, Shape, Struct, Va
 use self::rules::{Choice, Rules};
 use self::zone::Zone;
 use super::envelope;
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::error::Problem;
 use crate::reshape::kind;
 use crate::{Error, Outcome, Transform};
@@ -194,6 +194,10 @@ impl Part {
 }
 
 impl Transform for TimezoneConverter {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::Kept
+    }
+
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         let Some(event) = envelope(&record) else {
             return Ok(Outcome::Record(record));

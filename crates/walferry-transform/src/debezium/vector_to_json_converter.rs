@@ -4,7 +4,7 @@ use walferry_config::{Group, Reader};
 use walferry_record::java::text;
 use walferry_record::{Field, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
 
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::error::Problem;
 use crate::reshape::{Reshape, Unfit, basics, check, kind};
 use crate::{Error, Transform};
@@ -165,6 +165,8 @@ impl Step {
 
 impl Reshape for VectorToJsonConverter {
     type Plan = Plan;
+
+    const HEADER_LIST: HeaderList = HeaderList::Kept;
 
     fn passes(&self, typed: &Typed<'_>) -> bool {
         typed.value.is_null()

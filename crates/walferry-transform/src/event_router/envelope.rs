@@ -64,6 +64,17 @@ impl Envelope {
         Typed::new(schema.clone(), Value::Struct(Struct::new(schema, values)))
     }
 
+    /// Notes the name of the schema for a row whose event is a tombstone: Debezium makes the schema before it looks at the payload.
+    pub(super) fn name_schema(
+        &mut self,
+        payload: &Typed<'_>,
+        column_schema: &SchemaRef,
+        row: &Struct<'_>,
+        names: &mut SchemaNames,
+    ) {
+        self.schema(payload.schema.as_ref().unwrap_or(column_schema), row, names);
+    }
+
     fn schema(&mut self, payload: &SchemaRef, row: &Struct<'_>, names: &mut SchemaNames) -> SchemaRef {
         let version = self.version.and_then(|index| row.values()[index].as_integer());
         let version = version.and_then(|version| i32::try_from(version).ok());

@@ -31,7 +31,8 @@ pub(crate) use self::expand::Documents;
 use self::expand::Expansion;
 use self::options::{InvalidOperation, Settings};
 use self::plan::{Operation, Tables};
-use crate::contract::{Requirement, Row, Side};
+use crate::contract::{HeaderList, Requirement, Row, Side};
+use crate::debezium::envelope;
 use crate::outbox::OutboxColumns;
 use crate::throttle::Throttle;
 use crate::topic::TopicRouter;
@@ -62,7 +63,7 @@ struct EventRouter {
     updates: Throttle,
 }
 
-/// Topics of captured tables that are no outbox; their tombstones pass, too.
+/// Topics of captured tables that are no outbox; their tombstones pass, too. All other tombstones are dropped.
 #[derive(Debug, Clone, Default)]
 struct OtherTopics {
     /// As a rule the next record has the same.
@@ -107,6 +108,11 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl Transform for EventRouter {
+    // The deletes that pass are those of other tables.
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::Kept
+    }
+
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, crate::Error> {
         if record.value.value.is_null() {
             return Ok(if self.other_topics.contains(&record.topic) {
@@ -116,7 +122,7 @@ impl Transform for EventRouter {
             });
         }
         let Some(plan) = self.tables.of(&record, &self.settings)? else {
-            if record.value.schema.is_some() {
+            if envelope(&record).is_some() {
                 self.other_topics.note(&record.topic);
             }
             return Ok(Outcome::Record(record));
@@ -150,6 +156,9 @@ impl Transform for EventRouter {
             payload = expansion.expand(payload);
         }
         record.value = if self.settings.tombstone && is_blank(&payload.value) {
+            if let Some(schema) = &mut plan.envelope {
+                schema.name_schema(&payload, &plan.payload.schema, &row, &mut self.schema_names);
+            }
             Typed::NULL
         } else if let Some(envelope) = &mut plan.envelope {
             envelope.wrap(payload, &plan.payload.schema, &mut row, &mut self.schema_names)

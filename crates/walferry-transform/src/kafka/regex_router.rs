@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use walferry_config::{Group, JavaRegex, Property, Reader, properties};
 use walferry_record::Record;
 
-use crate::contract::{Row, Side};
+use crate::contract::{HeaderList, Row, Side};
 use crate::topic::TopicRouter;
 use crate::{Error, Outcome, Transform};
 
@@ -39,6 +39,10 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
 }
 
 impl Transform for RegexRouter {
+    fn header_list(&self, _: &Record<'_>) -> HeaderList {
+        HeaderList::KeptWithTopic
+    }
+
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, Error> {
         record.topic = Cow::Borrowed(self.topics.route(&record.topic)?);
         Ok(Outcome::Record(record))
