@@ -428,13 +428,18 @@ fn errors_retry_timeout_ends_the_wait_for_the_registry() {
     }
     assert_eq!(stopping.wait(), Some(3), "{}", stopping.output());
     let output = stopping.output();
-    assert!(output.contains("did not come within errors.retry.timeout=400"), "{output}");
+    assert!(
+        output.contains("did not come within errors.retry.timeout=400"),
+        "{output}"
+    );
     assert!(output.contains("does not answer"), "the reason is told: {output}");
 
     world.kafka.wait_for_records(&topic(&goes_on, "t"), 3);
     wait_for("the record to be counted", || {
         let metrics = tolerant.get("/metrics")?.body;
-        metrics.contains("walferry_records_set_aside_total{connector=\"avro_tolerates\"} 1").then_some(())
+        metrics
+            .contains("walferry_records_set_aside_total{connector=\"avro_tolerates\"} 1")
+            .then_some(())
     });
     assert_eq!(tolerant.terminate(), Some(0), "{}", tolerant.output());
     assert!(!tolerant.output().contains("record set aside"), "{}", tolerant.output());

@@ -30,6 +30,8 @@ pub struct Request {
     /// How much of the answer has to be the same.
     #[serde(default)]
     pub compare: Compare,
+    /// The status that Walferry answers instead; docs/compatibility.md says why.
+    pub differs: Option<u16>,
 }
 
 /// How much of an answer is compared.
@@ -46,6 +48,8 @@ pub enum Compare {
     /// The same, with the first line of the text.
     #[serde(rename = "first line")]
     FirstLine,
+    /// Of a validation: the status, the members of its parts, and which properties have errors.
+    Fields,
 }
 
 /// What a worker answered.
@@ -77,7 +81,42 @@ pub struct Surroundings {
 const SETTLES: Duration = Duration::from_millis(500);
 
 /// The headers that are kept.
-const HEADERS: [&str; 3] = ["content-type", "location", "allow"];
+const HEADERS: [&str; 11] = [
+    "content-type",
+    "location",
+    "allow",
+    "www-authenticate",
+    "access-control-allow-origin",
+    "access-control-allow-methods",
+    "access-control-allow-headers",
+    "access-control-allow-credentials",
+    "access-control-max-age",
+    "x-frame-options",
+    "cache-control",
+];
+
+/// What a worker file says where `doors.toml` is asked.
+pub const LINES: [&str; 4] = [
+    "rest.extension.classes=org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension",
+    "access.control.allow.origin=http://shop.example",
+    "access.control.allow.methods=GET,POST,PUT",
+    "response.http.headers.config=add X-Frame-Options: DENY, \"set Cache-Control: no-cache, no-store\"",
+];
+
+/// Users and passwords of that worker, in Java's form.
+pub const USERS: &str = "# people\nops=s3\\=cr:et\ntwo\\ words : p\\u00e9\ntail=x,read\n";
+
+/// Writes the file of users, and JAAS's file that names it. Returns the option that names that one.
+pub fn jaas(folder: &Path) -> String {
+    let (users, jaas) = (folder.join("users.properties"), folder.join("jaas.conf"));
+    fs::write(&users, USERS).expect("the users can be written");
+    let text = format!(
+        "KafkaConnect {{\n  org.apache.kafka.connect.rest.basic.auth.extension.PropertyFileLoginModule required\n  file=\"{}\";\n}};\n",
+        users.display()
+    );
+    fs::write(&jaas, text).expect("the login configuration can be written");
+    format!("-Djava.security.auth.login.config={}", jaas.display())
+}
 
 /// The folder of requests and answers.
 pub fn folder() -> PathBuf {
@@ -86,17 +125,27 @@ pub fn folder() -> PathBuf {
 
 /// All requests, in order.
 pub fn requests() -> Vec<Request> {
+    requests_of("requests.toml")
+}
+
+/// Those of a file.
+pub fn requests_of(file: &str) -> Vec<Request> {
     #[derive(Deserialize)]
     struct File {
         request: Vec<Request>,
     }
-    let text = fs::read_to_string(folder().join("requests.toml")).expect("the requests can be read");
+    let text = fs::read_to_string(folder().join(file)).expect("the requests can be read");
     toml::from_str::<File>(&text).expect("the requests are TOML").request
 }
 
 /// What Kafka Connect answered to them.
 pub fn recorded() -> Vec<Exchange> {
-    let text = fs::read_to_string(folder().join("recorded.jsonl")).expect("the answers can be read");
+    recorded_in("recorded.jsonl")
+}
+
+/// The answers that a file holds.
+pub fn recorded_in(file: &str) -> Vec<Exchange> {
+    let text = fs::read_to_string(folder().join(file)).expect("the answers can be read");
     let exchanges = text.lines().map(|line| serde_json::from_str(line).expect("an answer"));
     exchanges.collect()
 }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use walferry_admin::{Admin, bind, serve};
+use walferry_admin::{Admin, Door, bind, serve};
 use walferry_engine::supervisor::Fixed;
 use walferry_engine::{
     Diagnosis, Disposition, Exit, Failure, Kind,
@@ -271,6 +271,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     });
-    serve(listener, admin, pending()).await?;
+    serve(vec![Door::plain(listener)], admin, pending()).await?;
     Ok(())
 }

@@ -24,11 +24,13 @@ use hyper_util::{
 };
 use rustix::process::{Resource, getrlimit};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{Notify, watch},
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
+use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use crate::guard::HEADER_BYTES;
@@ -63,6 +65,12 @@ impl Limits {
             header: HEADER,
             idle: IDLE,
         }
+    }
+
+    /// The same for each of so many listeners.
+    pub(crate) fn shared_by(mut self, listeners: usize) -> Self {
+        self.connections = (self.connections / listeners.max(1)).max(FEWEST);
+        self
     }
 }
 
@@ -111,6 +119,7 @@ impl Open {
 /// Answers requests until `stop` says so; then lets those that are being answered end.
 pub(crate) async fn serve(
     listener: TcpListener,
+    tls: Option<TlsAcceptor>,
     router: Router,
     limits: Limits,
     mut stop: watch::Receiver<bool>,
@@ -148,7 +157,11 @@ pub(crate) async fn serve(
         }
         let connection = Arc::new(Open::new());
         open.push_back(connection.clone());
-        tasks.spawn(answer(socket, peer, router.clone(), limits, connection, stop.clone()));
+        let (router, stop) = (router.clone(), stop.clone());
+        match tls.clone() {
+            None => tasks.spawn(answer(socket, peer, router, limits, connection, stop)),
+            Some(tls) => tasks.spawn(answer_over_tls(tls, socket, peer, router, limits, connection, stop)),
+        };
     }
     drop(listener);
     while tasks.join_next().await.is_some() {}
@@ -167,8 +180,33 @@ fn close_oldest(open: &mut VecDeque<Arc<Open>>) {
     }
 }
 
-async fn answer(
+/// The handshake takes no longer than the header of a request may.
+async fn answer_over_tls(
+    tls: TlsAcceptor,
     socket: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    limits: Limits,
+    open: Arc<Open>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let accepted = tokio::select! {
+        accepted = tls.accept(socket) => accepted,
+        () = sleep(limits.header) => Err(io::ErrorKind::TimedOut.into()),
+        why = open.over(limits.idle) => Err(io::Error::other(why)),
+        () = stopped(&mut stop) => Err(io::Error::other("the process ends")),
+    };
+    match accepted {
+        Ok(stream) => answer(stream, peer, router, limits, open, stop).await,
+        Err(error) => {
+            debug!(%peer, %error, "no TLS with a client of the admin endpoint");
+            open.ended.store(true, Relaxed);
+        }
+    }
+}
+
+async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: S,
     peer: SocketAddr,
     router: Router,
     limits: Limits,
@@ -247,7 +285,7 @@ mod tests {
             header,
             idle,
         };
-        tokio::spawn(serve(listener, router, limits, stop.subscribe()));
+        tokio::spawn(serve(listener, None, router, limits, stop.subscribe()));
         (address, stop)
     }
 

@@ -12,13 +12,14 @@ use axum::{
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header, uri::Authority},
     middleware::Next,
-    response::{IntoResponse, Response},
+    response::Response,
 };
 
 use crate::{
+    Resources,
     connect::ErrorBody,
     doors::Entry,
-    routes::{Shown, json, refused},
+    routes::{Place, Shown, json, refused},
     settings::Settings,
 };
 
@@ -29,39 +30,53 @@ pub(crate) const BODY_BYTES: usize = 1024 * 1024;
 pub(crate) const HEADER_BYTES: usize = 64 * 1024;
 
 /// Passes on what may be answered at the address, to whoever may ask.
-pub(crate) async fn guard(State(shown): State<Arc<Shown>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(
+    State((shown, place)): State<(Arc<Shown>, Place)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let settings = &shown.admin.settings;
     let origin = text(request.headers(), header::ORIGIN).map(ToOwned::to_owned);
     let foreign = origin.filter(|origin| settings.allows(origin));
-    let mut response = match refusal(shown.address, &request, settings) {
+    let asks_first = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+        && foreign.is_some();
+    let mut response = match refusal(place.address, &request, settings) {
         Some((code, message)) => error(code, message),
-        None if foreign.is_some() && request.method() == Method::OPTIONS => preflight(settings),
         None => match settings
             .doors
             .look(request.method(), request.uri().path(), request.headers())
         {
-            Entry::Open if !settings.admin_resources && request.uri().path().starts_with("/admin") => {
+            entry if !is_here(place.resources, request.uri().path()) && entry != Entry::Unknown => {
                 refused(StatusCode::NOT_FOUND)
             }
-            Entry::Open => match &settings.standby {
-                Some(why) if !matches!(request.uri().path().trim_end_matches('/'), "/health" | "/metrics") => {
-                    error(StatusCode::SERVICE_UNAVAILABLE, why)
-                }
-                _ => next.run(request).await,
-            },
             Entry::ReadsOnly => error(StatusCode::FORBIDDEN, "This user may read and not change anything."),
-            Entry::Unknown => {
+            // A browser that asks what a page may do sends no password.
+            Entry::Unknown if !asks_first => {
                 let mut response = error(StatusCode::UNAUTHORIZED, "User cannot access the resource.");
                 let scheme = HeaderValue::from_static("Basic realm=\"Kafka Connect\"");
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
                 response
             }
+            Entry::Open | Entry::Unknown => match &settings.standby {
+                Some(why) if !matches!(request.uri().path().trim_end_matches('/'), "/health" | "/metrics") => {
+                    error(StatusCode::SERVICE_UNAVAILABLE, why)
+                }
+                _ => {
+                    let base = Base::of(place, &request);
+                    request.extensions_mut().insert(base);
+                    next.run(request).await
+                }
+            },
         },
     };
     let headers = response.headers_mut();
     if let Some(origin) = foreign.and_then(|origin| HeaderValue::from_str(&origin).ok()) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    }
+    if asks_first {
+        allow(headers, settings);
     }
     for rule in &settings.headers {
         match rule.add {
@@ -72,21 +87,45 @@ pub(crate) async fn guard(State(shown): State<Arc<Shown>>, request: Request, nex
     response
 }
 
-/// What a browser asks before a page of another origin may ask.
-fn preflight(settings: &Settings) -> Response {
+/// Scheme and host that the client has used.
+#[derive(Debug, Clone)]
+pub(crate) struct Base(pub(crate) String);
+
+impl Base {
+    fn of<B>(place: Place, request: &axum::http::Request<B>) -> Self {
+        let host = match request.uri().authority() {
+            Some(authority) => Some(authority.as_str()),
+            None => text(request.headers(), header::HOST),
+        };
+        let host = host.map_or_else(|| place.address.to_string(), ToOwned::to_owned);
+        Self(format!("{}://{host}", place.scheme()))
+    }
+}
+
+/// Whether a path is answered at a listener.
+fn is_here(resources: Resources, path: &str) -> bool {
+    let is_admin = path == "/admin" || path.starts_with("/admin/");
+    match resources {
+        Resources::All => true,
+        Resources::WithoutAdmin => !is_admin,
+        Resources::OnlyAdmin => is_admin,
+    }
+}
+
+/// What a browser asks before a page of another origin may ask. The header and the time are Connect's.
+fn allow(headers: &mut HeaderMap, settings: &Settings) {
     let methods = match settings.origin_methods.is_empty() {
         true => "GET,POST,HEAD".to_owned(),
         false => settings.origin_methods.join(","),
     };
-    let headers = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, methods),
-        (
-            header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "X-Requested-With,Content-Type,Accept,Origin".to_owned(),
-        ),
-        (header::ACCESS_CONTROL_MAX_AGE, "1800".to_owned()),
-    ];
-    headers.into_response()
+    if let Ok(methods) = HeaderValue::from_str(&methods) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    }
+    headers.insert(
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        HeaderValue::from_static("Content-Type"),
+    );
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("60"));
 }
 
 fn error(code: StatusCode, message: &str) -> Response {

@@ -19,6 +19,7 @@ mod routes;
 mod settings;
 mod signals;
 mod slots;
+mod tls;
 mod verdict;
 mod words;
 
@@ -34,6 +35,7 @@ use serde_json::{Value as Json, json};
 use tokio::{
     net::TcpListener,
     sync::watch,
+    task::JoinSet,
     time::{MissedTickBehavior, interval, sleep},
 };
 use walferry_engine::{status::Status, supervisor::Connectors};
@@ -41,11 +43,12 @@ use walferry_engine::{status::Status, supervisor::Connectors};
 use crate::{
     connections::Limits,
     herder::{Herder, Loggers, ReadOnly},
-    routes::Shown,
+    routes::{Place, Shown},
 };
 pub use crate::{
     doors::{Digested, Doors, User},
     settings::{HeaderRule, Settings},
+    tls::{Tls, TlsError, without_effect},
 };
 
 /// What the endpoint shows.
@@ -99,18 +102,88 @@ impl Loggers for NoLoggers {
 /// How long a request that is being answered may hold up a stop.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
 
+/// A socket that the endpoint answers on.
+#[derive(Debug)]
+pub struct Door {
+    /// The socket.
+    pub listener: TcpListener,
+    /// TLS, if it speaks that.
+    pub tls: Option<Tls>,
+    /// What is answered there.
+    pub resources: Resources,
+}
+
+/// What is answered at a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resources {
+    /// Everything.
+    All,
+    /// Everything but `/admin/…`.
+    WithoutAdmin,
+    /// `/admin/…`.
+    OnlyAdmin,
+}
+
+impl Door {
+    /// Everything, without TLS.
+    pub fn plain(listener: TcpListener) -> Self {
+        Self {
+            listener,
+            tls: None,
+            resources: Resources::All,
+        }
+    }
+
+    /// The same socket once more, for an endpoint that answers after another.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn again(&self) -> io::Result<Self> {
+        let socket = rustix::io::dup(&self.listener)?;
+        Ok(Self {
+            listener: TcpListener::from_std(socket.into())?,
+            tls: self.tls.clone(),
+            resources: self.resources,
+        })
+    }
+}
+
 /// Answers requests until `stop` is ready, and ends at most a second after it.
-pub async fn serve(listener: TcpListener, admin: Admin, stop: impl Future<Output = ()>) -> io::Result<()> {
-    let shown = Arc::new(Shown::new(admin, listener.local_addr()?));
+///
+/// # Errors
+/// What the system says of a socket.
+pub async fn serve(doors: Vec<Door>, admin: Admin, stop: impl Future<Output = ()>) -> io::Result<()> {
+    let places: Vec<Place> = doors.iter().map(Place::of).collect::<io::Result<_>>()?;
+    // Where clients reach it: not where there is only `/admin/…`.
+    let first = places.iter().find(|place| place.resources != Resources::OnlyAdmin);
+    let shown = Arc::new(Shown::new(
+        admin,
+        *first.or(places.first()).ok_or(io::ErrorKind::NotFound)?,
+    ));
     let (stopping, stopped) = watch::channel(false);
-    let server = connections::serve(listener, routes::router(shown.clone()), Limits::of_process(), stopped);
+    let limits = Limits::of_process().shared_by(doors.len());
+    let mut servers = JoinSet::new();
+    for (door, place) in doors.into_iter().zip(places) {
+        let (router, tls) = (
+            routes::router(shown.clone(), place),
+            door.tls.as_ref().map(Tls::acceptor),
+        );
+        servers.spawn(connections::serve(door.listener, tls, router, limits, stopped.clone()));
+    }
+    drop(stopped);
     let last_answer = async {
         stop.await;
         stopping.send_replace(true);
         sleep(LAST_ANSWER).await;
     };
+    let all_served = async {
+        while let Some(served) = servers.join_next().await {
+            served.map_err(io::Error::other).flatten()?;
+        }
+        Ok(())
+    };
     tokio::select! {
-        served = server => served,
+        served = all_served => served,
         () = last_answer => Ok(()),
         () = sample(&shown) => Ok(()),
     }
@@ -124,15 +197,6 @@ async fn sample(shown: &Shown) {
         ticks.tick().await;
         shown.sample(now_us());
     }
-}
-
-/// The same socket once more, for one that answers after another.
-///
-/// # Errors
-/// What the system says.
-pub fn another(listener: &TcpListener) -> io::Result<TcpListener> {
-    let socket = rustix::io::dup(listener)?;
-    TcpListener::from_std(socket.into())
 }
 
 /// Whether a connector of this class runs here: under the class's full name, its simple name, or that without `Connector`.

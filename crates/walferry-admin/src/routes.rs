@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -20,7 +21,7 @@ use serde::Serialize;
 use walferry_engine::status::Status;
 
 use crate::{
-    Admin,
+    Admin, Door, Resources,
     connect::{ErrorBody, HEALTHY, Root},
     data::Data,
     exposition, guard,
@@ -32,10 +33,33 @@ use crate::{
     verdict::Verdict,
 };
 
+/// Where a request has come in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: bool,
+    pub(crate) resources: Resources,
+}
+
+impl Place {
+    pub(crate) fn of(door: &Door) -> io::Result<Self> {
+        Ok(Self {
+            address: door.listener.local_addr()?,
+            tls: door.tls.is_some(),
+            resources: door.resources,
+        })
+    }
+
+    pub(crate) const fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+}
+
 /// What every request may look at.
 pub(crate) struct Shown {
     pub(crate) admin: Admin,
-    pub(crate) address: SocketAddr,
+    /// Where clients reach it.
+    pub(crate) place: Place,
     /// Of the connectors, by name.
     histories: Mutex<BTreeMap<String, History>>,
     /// Of connectors whose topics were forgotten: how many records each topic had then.
@@ -45,10 +69,10 @@ pub(crate) struct Shown {
 pub(crate) type Seen = State<Arc<Shown>>;
 
 impl Shown {
-    pub(crate) fn new(admin: Admin, address: SocketAddr) -> Self {
+    pub(crate) fn new(admin: Admin, place: Place) -> Self {
         Self {
             admin,
-            address,
+            place,
             histories: Mutex::default(),
             forgotten: Mutex::default(),
         }
@@ -57,12 +81,7 @@ impl Shown {
     /// What tells this worker from others: host and port.
     pub(crate) fn worker_id(&self) -> String {
         let advertised = self.admin.settings.advertised.clone();
-        advertised.unwrap_or_else(|| self.address.to_string())
-    }
-
-    /// Where clients reach it.
-    pub(crate) fn url(&self) -> String {
-        format!("{}://{}", self.admin.settings.scheme(), self.worker_id())
+        advertised.unwrap_or_else(|| self.place.address.to_string())
     }
 
     pub(crate) fn forgotten_topics(&self, name: &str) -> BTreeMap<String, u64> {
@@ -101,9 +120,9 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script
                            img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// All routes. Connect takes a slash at the end of every path.
-pub(crate) fn router(shown: Arc<Shown>) -> Router {
-    let routes = rest::resources().route("/", get(root).options(|| async { rest::options("HEAD,GET,OPTIONS") }));
-    let routes = rest::at(routes, "/health", get(health));
+pub(crate) fn router(shown: Arc<Shown>, place: Place) -> Router {
+    let routes = Router::new().route("/", get(root).options(|| async { rest::options("HEAD,GET,OPTIONS") }));
+    let routes = rest::resources(rest::at(routes, "/health", get(health)));
     let routes = at(routes, "/ready", ready);
     let routes = at(routes, "/metrics", scrape);
     let routes = at(routes, "/slots", all_slots);
@@ -116,7 +135,7 @@ pub(crate) fn router(shown: Arc<Shown>) -> Router {
         .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED) })
         .fallback(|| async { refused(StatusCode::NOT_FOUND) })
         .layer(DefaultBodyLimit::max(guard::BODY_BYTES))
-        .layer(from_fn_with_state(shown.clone(), guard::guard))
+        .layer(from_fn_with_state((shown.clone(), place), guard::guard))
         .with_state(shown)
 }
 

@@ -9,14 +9,10 @@ use crate::doors::Doors;
 pub struct Settings {
     /// Host and port that tell this worker from others (`rest.advertised.host.name` and `.port`); the listener's without it.
     pub advertised: Option<String>,
-    /// Whether the listener speaks TLS.
-    pub tls: bool,
     /// `topic.tracking.enable`
     pub topic_tracking: bool,
     /// `topic.tracking.allow.reset`
     pub topic_tracking_reset: bool,
-    /// Whether `/admin/…` is there: `admin.listeners` is not empty.
-    pub admin_resources: bool,
     /// Web pages of these origins may ask (`access.control.allow.origin`); `*` is every one.
     pub origins: Vec<String>,
     /// Methods that such pages may use (`access.control.allow.methods`); without any, GET, POST and HEAD.
@@ -33,10 +29,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             advertised: None,
-            tls: false,
             topic_tracking: true,
             topic_tracking_reset: true,
-            admin_resources: true,
             origins: Vec::new(),
             origin_methods: Vec::new(),
             headers: Vec::new(),
@@ -47,10 +41,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    pub(crate) const fn scheme(&self) -> &'static str {
-        if self.tls { "https" } else { "http" }
-    }
-
     /// Whether a page of this origin may ask.
     pub(crate) fn allows(&self, origin: &str) -> bool {
         self.origins

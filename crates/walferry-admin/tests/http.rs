@@ -11,7 +11,7 @@ use tokio::{
     net::TcpStream,
     sync::oneshot,
 };
-use walferry_admin::{Admin, bind, serve};
+use walferry_admin::{Admin, Door, bind, serve};
 use walferry_engine::{
     Failure,
     status::{Phase, Status},
@@ -63,7 +63,7 @@ async fn shown() -> (
     let stopped = async move {
         let _ = stopped.await;
     };
-    let served = tokio::spawn(serve(listener, admin, stopped));
+    let served = tokio::spawn(serve(vec![Door::plain(listener)], admin, stopped));
     (status, address, stop, served)
 }
 

@@ -213,6 +213,13 @@ impl fmt::Debug for Submitted {
 }
 
 /// The pairs of a `.properties` text with the numbers of their lines, in order and with repetitions.
+///
+/// # Errors
+/// A line is malformed, for instance by an unfinished `\u` escape.
+pub fn java_properties(text: &str) -> Result<Vec<(usize, String, String)>, FileError> {
+    numbered_properties(text)
+}
+
 fn numbered_properties(text: &str) -> Result<Vec<(usize, String, String)>, FileError> {
     let mut pairs = Vec::new();
     for line in java_properties::PropertiesIter::new_with_encoding(text.as_bytes(), encoding_rs::UTF_8) {

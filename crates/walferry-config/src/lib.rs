@@ -25,7 +25,7 @@ mod value;
 mod worker;
 
 pub use connector::{CONNECTOR_GROUPS, Connector};
-pub use file::{FileError, Members, Submitted};
+pub use file::{FileError, Members, Submitted, java_properties};
 pub use finding::Findings;
 pub use foreign::Foreign;
 pub use name::{HostName, SlotName, TopicPart};

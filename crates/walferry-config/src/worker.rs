@@ -58,8 +58,12 @@ pub struct RestSection {
     pub advertised_host: Option<String>,
     /// `rest.advertised.port`
     pub advertised_port: Option<u16>,
-    /// Whether `/admin/…` is there: `admin.listeners` is not an empty text.
-    pub admin_resources: bool,
+    /// `admin.listeners`, where `/admin/…` is; `None` where the other resources are, and none at all turns it off.
+    pub admin_listeners: Option<Vec<String>>,
+    /// TLS of `listeners`: `ssl.*`, from `listeners.https.` if anything has that prefix.
+    pub tls: Options,
+    /// TLS of `admin.listeners`: the same with `admin.listeners.https.`.
+    pub admin_tls: Options,
     /// `access.control.allow.origin`
     pub allow_origin: Vec<String>,
     /// `access.control.allow.methods`
@@ -141,9 +145,6 @@ const CLASSES: Support = Support::Elsewhere {
 const NO_JMX: Support = Support::Accepted {
     why: "metrics are at /metrics",
 };
-const REST: Support = Support::Accepted {
-    why: "the admin endpoint has no such setting",
-};
 const REMOVED: Support = Support::Accepted {
     why: "Kafka Connect removed it in 3.0",
 };
@@ -173,8 +174,8 @@ properties! {
         .text("How long a stop waits for records in flight. Kafka Connect's default is 5000, and its image's is 10000.")
         .support(Support::Accepted { why: "a stop always waits up to 10 s for records in flight" });
     const LISTENERS: Property<Vec<String>> = Property::new("listeners")
-        .text("Address of the admin endpoint, such as `http://0.0.0.0:8083`; the first one without TLS counts. The flag `--admin` wins \
-               over it; without either it is reachable from this machine only, where Connect listens everywhere.");
+        .text("Addresses of the admin endpoint, such as `http://127.0.0.1:8083,https://0.0.0.0:8443`. The flag `--admin` wins over it; \
+               without either it is reachable from this machine only, where Connect listens everywhere.");
     const TOPIC_CREATION: Property<bool> = Property::new("topic.creation.enable").default("true")
         .text("Whether connectors may create topics as their `topic.creation.*` says.");
     const POLICY: Property<Policy> = Property::new("connector.client.config.override.policy").default("All")
@@ -183,8 +184,11 @@ properties! {
         .text("With the policy `Allowlist`: the names of the properties that connectors may override.");
     const PRODUCER: Property<Option<String>> = Property::new("producer.<property>")
         .text("A property of the producers of all connectors. As in Connect, the security settings must be repeated here.");
-    const ADMIN_LISTENERS: Property<Option<String>> = Property::new("admin.listeners")
-        .text("Empty, there is no `/admin/loggers`. An address of its own for it is not built.");
+    const ADMIN_LISTENERS: Property<Vec<String>> = Property::new("admin.listeners")
+        .text("Separate addresses for `/admin/loggers`, written as in `listeners`. If it is not set, `/admin/loggers` is served with the \
+               rest of the API. If it is empty, it is not served at all.");
+    const ADMIN_LISTENERS_HTTPS: Property<Option<String>> = Property::new("admin.listeners.https.<property>")
+        .text("TLS settings of `admin.listeners`, as in `listeners.https.<property>`.");
     const ADMIN: Property<Option<String>> = Property::new("admin.<property>")
         .text("A property of the Kafka client that creates topics. It takes precedence over properties without the prefix.");
     const CONSUMER: Property<Option<String>> = Property::new("consumer.<property>")
@@ -200,9 +204,10 @@ properties! {
     const SECURITY: Property<Option<String>> = Property::new("security.protocol")
         .text("How the client that creates topics connects to the brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.");
     const SSL_CLIENT_AUTH: Property<Option<String>> = Property::new("ssl.client.auth")
-        .text("Whether clients of the REST API must show a certificate.").support(REST);
+        .text("Whether clients of the REST API show a certificate: `none`, `requested` or `required`. It has to be signed by one of \
+               the truststore.");
     const SSL: Property<Option<String>> = Property::new("ssl.<property>")
-        .text("TLS settings of that client.");
+        .text("TLS settings of that client, and of the REST API if no property has the prefix `listeners.https.`.");
     const SASL: Property<Option<String>> = Property::new("sasl.<property>")
         .text("Login settings of that client.");
     const CLIENT_ID: Property<Option<String>> = Property::new("client.id").text("Name of that client.");
@@ -263,8 +268,11 @@ properties! {
         .text("Methods that these pages may use; without it GET, POST and HEAD.");
     const REST_HEADERS: Property<Option<String>> = Property::new("response.http.headers.config")
         .text("Headers of every answer, such as `add X-Frame-Options: DENY, \"set Cache-Control: no-cache, no-store\"`.");
-    const LISTENERS_HTTPS: Property<Option<String>> = Property::new("listeners.https.<property>").text("TLS of the REST API.")
-        .support(Support::Refused { hint: "the endpoint speaks no TLS; put a proxy that does before it, and leave this out" });
+    const LISTENERS_HTTPS: Property<Option<String>> = Property::new("listeners.https.<property>")
+        .text("TLS of the REST API: `ssl.keystore.location` (PKCS12, JKS or PEM), `ssl.keystore.password`, `ssl.key.password`, \
+               `ssl.truststore.location`, `ssl.truststore.password`, `ssl.client.auth` (`none`, `requested` or `required`) and \
+               `ssl.enabled.protocols`; certificates and keys in PEM may stand here, too, as `ssl.keystore.certificate.chain`, \
+               `ssl.keystore.key` and `ssl.truststore.certificates`. As in Connect, either all of them have the prefix or none.");
     const SESSION: Property<Option<String>> = Property::new("session.timeout.ms").default("10000").text("Group membership.").support(ALONE);
     const HEARTBEAT: Property<Option<String>> = Property::new("heartbeat.interval.ms").default("3000").text("Group membership.").support(ALONE);
     const REBALANCE: Property<Option<String>> = Property::new("rebalance.timeout.ms").default("60000").text("Group membership.").support(ALONE);
@@ -305,6 +313,31 @@ const CLIENT: &[&str] = &[
 /// `ssl.client.auth` is for those who call the REST API.
 fn is_client(name: &str) -> bool {
     CLIENT.iter().any(|prefix| name.starts_with(prefix)) && name != SSL_CLIENT_AUTH.name()
+}
+
+/// What stands under `admin.` for the client that creates topics.
+fn admin_client(options: &Options) -> Options {
+    let mut client = options.below("admin.");
+    let others: Vec<String> = client
+        .iter()
+        .map(|(name, _)| name.to_owned())
+        .filter(|name| name == "listeners" || name.starts_with("listeners."))
+        .collect();
+    for name in others {
+        client.remove(&name);
+    }
+    client
+}
+
+/// TLS of listeners. As in Connect, either everything has the prefix or nothing.
+fn tls(options: &Options, prefix: &str) -> Options {
+    let with_prefix = options.below(prefix);
+    if !with_prefix.is_empty() {
+        return with_prefix;
+    }
+    let mut without = Options::default();
+    without.extend(options, |name| name.starts_with("ssl."));
+    without
 }
 
 /// Connect's log-in for its REST API.
@@ -378,7 +411,7 @@ impl Worker {
                 Policy::Allowlist => OverridePolicy::Allowlist(reader.get(&ALLOWLIST)),
             },
             producer: options.below("producer."),
-            admin: options.below("admin."),
+            admin: admin_client(options),
             client,
             providers,
             config_storage: options.below("config.storage."),
@@ -387,9 +420,12 @@ impl Worker {
             rest: RestSection {
                 advertised_host: reader.get(&ADVERTISED_HOST),
                 advertised_port: reader.get(&ADVERTISED_PORT),
-                admin_resources: options
-                    .get(ADMIN_LISTENERS.name())
-                    .is_none_or(|text| !text.trim().is_empty()),
+                admin_listeners: {
+                    let listeners = reader.get(&ADMIN_LISTENERS);
+                    options.get(ADMIN_LISTENERS.name()).map(|_| listeners)
+                },
+                tls: tls(options, "listeners.https."),
+                admin_tls: tls(options, "admin.listeners.https."),
                 allow_origin: reader.get(&CORS_ORIGIN),
                 allow_methods: reader.get(&CORS_METHODS),
                 response_headers: reader.get(&REST_HEADERS).unwrap_or_default(),

@@ -20,6 +20,7 @@ use crate::{
     error::Error,
     listen,
     load::{Configuration, Loaded, data_dir, load},
+    rest,
     say::say,
     show::show,
 };
@@ -221,24 +222,31 @@ fn kafka_side(loaded: &Loaded) -> Result<Vec<Diagnosis>, Error> {
     Ok(walferry_kafka::check::check(&settings, &dead_letters).unwrap_or_else(obstacles))
 }
 
-/// The address of the admin endpoint, and whether it is free.
+/// The addresses of the admin endpoint, whether they are free, and whether its users and certificates can be read.
 fn admin(args: &CheckArgs, worker: &Worker, runtime: &Runtime) -> Vec<Diagnosis> {
-    let address = match listen::wanted(args.admin, worker) {
-        Ok(address) => address,
-        Err(error) => return error.causes(),
-    };
-    let remark = match runtime.block_on(walferry_admin::bind(address)) {
-        Ok(_) => Diagnosis::good(format!("the admin endpoint would listen at {address}")),
+    let mut remarks = rest::settings(worker).map_or_else(|error| error.causes(), |_| Vec::new());
+    let wanted = match listen::wanted(args.admin, worker) {
+        Ok(wanted) => wanted,
         Err(error) => {
-            // A connector that runs already listens there.
-            let tell = match error.source.kind() {
-                io::ErrorKind::AddrInUse => Diagnosis::warning,
-                _ => Diagnosis::error,
-            };
-            tell(Kind::AdminAddress, Failure::chain(&error)).with_any_hint(error.hint())
+            remarks.extend(error.causes());
+            return remarks;
         }
     };
-    vec![remark]
+    for wanted in wanted {
+        let address = wanted.address;
+        remarks.push(match runtime.block_on(walferry_admin::bind(address)) {
+            Ok(_) => Diagnosis::good(format!("the admin endpoint would listen at {address}")),
+            Err(error) => {
+                // A connector that runs already listens there.
+                let tell = match error.source.kind() {
+                    io::ErrorKind::AddrInUse => Diagnosis::warning,
+                    _ => Diagnosis::error,
+                };
+                tell(Kind::AdminAddress, Failure::chain(&error)).with_any_hint(error.hint())
+            }
+        });
+    }
+    remarks
 }
 
 fn obstacles(failure: Failure) -> Vec<Diagnosis> {

@@ -1,63 +1,136 @@
-//! Where the admin endpoint listens when no flag says it.
+//! Where the admin endpoint listens.
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
-use walferry_diagnosis::Kind;
 
-use walferry_config::{Worker, shown_address};
+use tracing::warn;
+use walferry_admin::{Resources, Tls, without_effect};
+use walferry_config::{Options, Worker, shown_address};
+use walferry_diagnosis::Kind;
 
 use crate::error::Error;
 
 /// Without flag and `listeners`: reachable from this machine only, as the endpoint has no password.
 pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8083);
 
-/// The flag's, else the worker's.
-pub(crate) fn wanted(flag: Option<SocketAddr>, worker: &Worker) -> Result<SocketAddr, Error> {
-    match flag {
-        Some(address) => Ok(address),
-        None => address(&worker.listeners),
+/// A listener of the endpoint.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) resources: Resources,
+}
+
+impl Wanted {
+    pub(crate) fn url(&self, address: SocketAddr) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{address}")
     }
 }
 
-/// The first of `listeners` without TLS.
-pub(crate) fn address(listeners: &[String]) -> Result<SocketAddr, Error> {
-    if listeners.is_empty() {
-        return Ok(DEFAULT);
-    }
-    let text = listeners.iter().find_map(|listener| {
-        let (scheme, rest) = listener.trim().split_once("://")?;
-        scheme.eq_ignore_ascii_case("http").then_some(rest)
-    });
-    let failed = |what: String, hint: &str| {
-        Err(Error::new(Kind::AdminAddress, "the admin endpoint did not start").cause(what, Some(hint.to_owned())))
+/// All listeners: the flag's or `listeners`, and those of `admin.listeners`.
+pub(crate) fn wanted(flag: Option<SocketAddr>, worker: &Worker) -> Result<Vec<Wanted>, Error> {
+    let rest = &worker.rest;
+    let mut main = match flag {
+        Some(address) => vec![(address, false)],
+        None if worker.listeners.is_empty() => vec![(DEFAULT, false)],
+        None => addresses("listeners", &worker.listeners)?,
     };
-    let Some(text) = text else {
-        let without_scheme = listeners.iter().find(|listener| !listener.contains("://"));
-        return match without_scheme {
-            Some(listener) => failed(
-                format!(
-                    "listeners names {}, which begins with no http://",
-                    shown_address(listener)
-                ),
-                "write it as http://127.0.0.1:8083",
-            ),
-            None => failed(
-                "listeners has no address without TLS".to_owned(),
-                "give an address such as http://127.0.0.1:8083, and put a proxy that speaks TLS before it",
-            ),
-        };
+    let mut own = addresses("admin.listeners", rest.admin_listeners.as_deref().unwrap_or_default())?;
+    // In Connect such a listener could not be opened twice.
+    let (shared, own_only): (Vec<_>, Vec<_>) = own.drain(..).partition(|listener| main.contains(listener));
+    let mut all = Vec::new();
+    let mut tls = Lazy::new("listeners", &rest.tls);
+    for listener in main.drain(..) {
+        let has_admin = rest.admin_listeners.is_none() || shared.contains(&listener);
+        all.push(Wanted {
+            address: listener.0,
+            tls: tls.get(listener.1)?,
+            resources: if has_admin {
+                Resources::All
+            } else {
+                Resources::WithoutAdmin
+            },
+        });
+    }
+    let mut tls = Lazy::new("admin.listeners", &rest.admin_tls);
+    for (address, is_tls) in own_only {
+        all.push(Wanted {
+            address,
+            tls: tls.get(is_tls)?,
+            resources: Resources::OnlyAdmin,
+        });
+    }
+    Ok(all)
+}
+
+/// Certificates that are read once, when the first listener needs them.
+struct Lazy<'a> {
+    property: &'static str,
+    options: &'a Options,
+    read: Option<Tls>,
+}
+
+impl<'a> Lazy<'a> {
+    const fn new(property: &'static str, options: &'a Options) -> Self {
+        Self {
+            property,
+            options,
+            read: None,
+        }
+    }
+
+    fn get(&mut self, is_tls: bool) -> Result<Option<Tls>, Error> {
+        if !is_tls {
+            return Ok(None);
+        }
+        if self.read.is_none() {
+            for name in without_effect(self.options) {
+                warn!(
+                    property = name,
+                    "it means something to Java alone, and has no effect on the admin endpoint"
+                );
+            }
+            let read = Tls::read(self.options).map_err(|error| {
+                let what = format!("{} names an address with https://, and {}", self.property, error.what);
+                Error::new(Kind::Configuration, "the admin endpoint did not start").cause(what, Some(error.hint))
+            })?;
+            self.read = Some(read);
+        }
+        Ok(self.read.clone())
+    }
+}
+
+/// Address of each listener, and whether it speaks TLS.
+fn addresses(property: &str, listeners: &[String]) -> Result<Vec<(SocketAddr, bool)>, Error> {
+    let listeners = listeners.iter().map(|listener| address(property, listener.trim()));
+    listeners.collect()
+}
+
+fn address(property: &str, listener: &str) -> Result<(SocketAddr, bool), Error> {
+    let wrong = |what: String| {
+        let hint = "write it as http://127.0.0.1:8083 or https://127.0.0.1:8443";
+        Error::new(Kind::AdminAddress, "the admin endpoint did not start").cause(what, Some(hint.to_owned()))
+    };
+    let (tls, text) = match listener.split_once("://") {
+        Some((scheme, text)) if scheme.eq_ignore_ascii_case("http") => (false, text),
+        Some((scheme, text)) if scheme.eq_ignore_ascii_case("https") => (true, text),
+        _ => {
+            let what = format!(
+                "{property} names {}, which begins with neither http:// nor https://",
+                shown_address(listener)
+            );
+            return Err(wrong(what));
+        }
     };
     // Without a host Kafka Connect listens on every address.
     let every = if text.starts_with(':') { "0.0.0.0" } else { "" };
     let found = format!("{every}{}", text.trim_end_matches('/')).to_socket_addrs();
     match found.ok().and_then(|mut found| found.next()) {
-        Some(address) => Ok(address),
-        None => failed(
-            format!(
-                "listeners names {}, which is no address with a port",
-                shown_address(text)
-            ),
-            "write it as http://127.0.0.1:8083",
-        ),
+        Some(address) => Ok((address, tls)),
+        None => Err(wrong(format!(
+            "{property} names {}, which is no address with a port",
+            shown_address(text)
+        ))),
     }
 }
 
@@ -66,22 +139,50 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_listener_without_tls_counts() {
-        let cases: [(&[&str], Option<&str>); 8] = [
-            (&[], Some("127.0.0.1:8083")),
-            (&["http://0.0.0.0:9000"], Some("0.0.0.0:9000")),
-            (&["http://:9000"], Some("0.0.0.0:9000")),
-            (&[" HTTP://[::1]:9000/ "], Some("[::1]:9000")),
-            (&["https://:8443", "http://127.0.0.1:9000"], Some("127.0.0.1:9000")),
-            (&["https://:8443"], None),
-            (&["http://127.0.0.1"], None),
-            (&["127.0.0.1:9000"], None),
+    fn all_listeners_count_with_and_without_tls() {
+        let cases = [
+            ("http://0.0.0.0:9000", Some(("0.0.0.0:9000", false))),
+            ("http://:9000", Some(("0.0.0.0:9000", false))),
+            (" HTTP://[::1]:9000/ ", Some(("[::1]:9000", false))),
+            ("https://:8443", Some(("0.0.0.0:8443", true))),
+            ("http://127.0.0.1", None),
+            ("127.0.0.1:9000", None),
+            ("ftp://127.0.0.1:9000", None),
         ];
-        for (listeners, expected) in cases {
-            let listeners: Vec<String> = listeners.iter().map(|text| (*text).to_owned()).collect();
-            let expected = expected.map(|text| text.parse().expect("an address"));
-            assert_eq!(address(&listeners).ok(), expected, "{listeners:?}");
+        for (listener, expected) in cases {
+            let expected = expected.map(|(text, tls)| vec![(text.parse().expect("an address"), tls)]);
+            assert_eq!(
+                addresses("listeners", &[listener.to_owned()]).ok(),
+                expected,
+                "{listener}"
+            );
         }
+    }
+
+    #[test]
+    fn admin_resources_are_where_admin_listeners_says() {
+        let resources = |admin: Option<&[&str]>, flag: Option<&str>| {
+            let mut worker = Worker {
+                listeners: vec!["http://127.0.0.1:9000".into()],
+                ..Worker::default()
+            };
+            worker.rest.admin_listeners = admin.map(|listeners| listeners.iter().map(ToString::to_string).collect());
+            let flag = flag.map(|address| address.parse().expect("an address"));
+            let wanted = wanted(flag, &worker).expect("listeners");
+            let wanted = wanted
+                .into_iter()
+                .map(|wanted| (wanted.address.port(), wanted.resources));
+            wanted.collect::<Vec<_>>()
+        };
+        use Resources::{All, OnlyAdmin, WithoutAdmin};
+        assert_eq!(resources(None, None), [(9000, All)]);
+        assert_eq!(resources(Some(&[]), None), [(9000, WithoutAdmin)]);
+        assert_eq!(
+            resources(Some(&["http://127.0.0.1:9001"]), None),
+            [(9000, WithoutAdmin), (9001, OnlyAdmin)]
+        );
+        assert_eq!(resources(Some(&["http://127.0.0.1:9000"]), None), [(9000, All)]);
+        assert_eq!(resources(None, Some("127.0.0.1:7")), [(7, All)]);
     }
 
     #[test]
@@ -89,16 +190,24 @@ mod tests {
         let cases = [
             (
                 "127.0.0.1:9000",
-                "listeners names \"127.0.0.1:9000\", which begins with no http://",
+                "listeners names \"127.0.0.1:9000\", which begins with neither http:// nor https://",
             ),
-            ("https://:8443", "listeners has no address without TLS"),
             (
                 "http://127.0.0.1",
                 "listeners names \"127.0.0.1\", which is no address with a port",
             ),
+            (
+                "https://:8443",
+                "listeners names an address with https://, and ssl.keystore.location is missing: a listener with https:// needs a \
+                 certificate and its key",
+            ),
         ];
         for (listener, expected) in cases {
-            let error = format!("{:?}", address(&[listener.to_owned()]).unwrap_err());
+            let worker = Worker {
+                listeners: vec![listener.to_owned()],
+                ..Worker::default()
+            };
+            let error = format!("{:?}", wanted(None, &worker).unwrap_err());
             assert!(error.contains(&format!("{expected:?}")), "{error}");
         }
     }

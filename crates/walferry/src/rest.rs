@@ -3,7 +3,7 @@
 use std::{env, fs};
 
 use walferry_admin::{Digested, Doors, HeaderRule, Settings, User};
-use walferry_config::{RestSection, Worker, shown_text};
+use walferry_config::{RestSection, Worker, java_properties, shown_text};
 use walferry_diagnosis::Kind;
 
 use crate::error::Error;
@@ -17,7 +17,6 @@ pub(crate) fn settings(worker: &Worker) -> Result<Settings, Error> {
     })?;
     Ok(Settings {
         advertised: advertised(rest),
-        admin_resources: rest.admin_resources,
         topic_tracking: rest.topic_tracking,
         topic_tracking_reset: rest.topic_tracking_reset,
         origins: rest.allow_origin.clone(),
@@ -48,8 +47,10 @@ fn doors(rest: &RestSection) -> Result<Doors, Error> {
         (None, true) => Some(jaas_file()?),
         (None, false) => None,
     };
+    // What stands in Connect's own file is a password as it is.
+    let is_connects = rest.users_file.is_none();
     let users = match &file {
-        Some(file) => users(file)?,
+        Some(file) => users(file, is_connects)?,
         None => Vec::new(),
     };
     let tokens = match &rest.tokens_file {
@@ -107,32 +108,30 @@ fn jaas_file() -> Result<String, Error> {
         .ok_or_else(|| missing(&format!("the section KafkaConnect of {jaas} names no file")))
 }
 
-fn users(file: &str) -> Result<Vec<User>, Error> {
+fn users(file: &str, is_connects: bool) -> Result<Vec<User>, Error> {
     let text = read(file)?;
-    let mut users = Vec::new();
-    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
-        if line.is_empty() || line.starts_with(['#', '!']) {
-            continue;
-        }
-        let Some((name, password)) = line.split_once(['=', ':']) else {
-            return Err(wrong(
-                format!("{file} has no `=` in line {number}"),
-                "write one NAME=PASSWORD on each line",
-            ));
+    let lines = java_properties(&text).map_err(|error| {
+        let hint = "write one NAME=PASSWORD on each line, and two backslashes for one";
+        wrong(format!("{} {error}", shown_text(file)), hint)
+    })?;
+    let mut users: Vec<User> = Vec::new();
+    for (number, name, text) in lines {
+        let (password, writes) = match text.trim_end().strip_suffix(",read") {
+            Some(password) if !is_connects => (password, false),
+            _ => (text.as_str(), true),
         };
-        let (password, writes) = match password.trim().strip_suffix(",read") {
-            Some(password) => (password, false),
-            None => (password.trim(), true),
+        let password = if is_connects {
+            Some(Digested::of(password))
+        } else {
+            digested(password.trim())
         };
-        let password = digested(password).filter(|_| !password.is_empty()).ok_or_else(|| {
+        let password = password.filter(|_| !text.trim().is_empty()).ok_or_else(|| {
             let hint = "write a password, or sha256: and what `printf PASSWORD | sha256sum` prints";
             wrong(format!("{file} has no usable password in line {number}"), hint)
         })?;
-        users.push(User {
-            name: name.trim().to_owned(),
-            password,
-            writes,
-        });
+        // As in Java, the last one counts.
+        users.retain(|known| known.name != name);
+        users.push(User { name, password, writes });
     }
     // Connect lets everybody in where the file has nobody.
     if users.is_empty() {
@@ -156,4 +155,38 @@ fn read(file: &str) -> Result<String, Error> {
         let hint = "mend the path, and let the user that Walferry runs as read it";
         wrong(format!("{} cannot be read: {error}", shown_text(file)), hint)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str, is_connects: bool) -> Vec<(String, Digested, bool)> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("users");
+        fs::write(&file, text).unwrap();
+        let users = users(file.to_str().unwrap(), is_connects).unwrap();
+        users
+            .into_iter()
+            .map(|user| (user.name, user.password, user.writes))
+            .collect()
+    }
+
+    #[test]
+    fn users_are_read_as_java_reads_properties_and_the_last_password_counts() {
+        let text = "# people\nops=old\nops=s3\\=cr:et\ntwo\\ words : p\\u00e9\ntail=x,read\n";
+        let of = |name: &str, password: &str, writes| (name.to_owned(), Digested::of(password), writes);
+        let expected = [
+            of("ops", "s3=cr:et", true),
+            of("two words", "pé", true),
+            of("tail", "x,read", true),
+        ];
+        assert_eq!(names(text, true), expected, "Connect's file");
+        let expected = [
+            of("ops", "s3=cr:et", true),
+            of("two words", "pé", true),
+            of("tail", "x", false),
+        ];
+        assert_eq!(names(text, false), expected, "Walferry's own");
+    }
 }

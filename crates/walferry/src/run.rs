@@ -2,7 +2,6 @@
 
 use std::{
     future::pending,
-    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
@@ -10,14 +9,13 @@ use std::{
 
 use rustix::thread::disable_transparent_huge_pages;
 use tokio::{
-    net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::watch,
     task::{LocalSet, spawn_blocking, spawn_local},
     time::sleep,
 };
 use tracing::{info, warn};
-use walferry_admin::{Admin, Settings};
+use walferry_admin::{Admin, Door, Resources, Settings, Tls};
 use walferry_config::Worker;
 use walferry_diagnosis::Kind;
 use walferry_engine::{
@@ -31,7 +29,7 @@ use crate::{
     assemble::Offsets,
     cli::RunArgs,
     error::Error,
-    listen,
+    listen::{self, Wanted},
     load::{Configuration, data_dir, load},
     logging, process,
     progress::Bars,
@@ -79,7 +77,7 @@ fn topics_of(args: &RunArgs, configuration: &Configuration) -> Result<Option<Con
 }
 
 struct Process<'a> {
-    wanted: SocketAddr,
+    wanted: Vec<Wanted>,
     bars: &'a Bars,
     settings: Settings,
     topics: Option<ConnectTopics>,
@@ -94,12 +92,12 @@ struct Held {
 
 impl Process<'_> {
     async fn run(mut self, configuration: Configuration) -> Result<(), Error> {
-        let listener = listen(self.wanted, &self.settings).await?;
-        let address = listener.local_addr().unwrap_or(self.wanted);
+        let doors = open_doors(std::mem::take(&mut self.wanted), &self.settings).await?;
+        let address = doors.first().and_then(|door| door.listener.local_addr().ok());
         let did_not_start = |failure| Error::failure("Walferry did not start", failure);
         let held = match self.topics.take() {
             None => None,
-            Some(topics) => match self.wait_for_turn(&listener, &topics).await {
+            Some(topics) => match self.wait_for_turn(&doors, &topics).await {
                 Some(held) => Some(held.map_err(did_not_start)?),
                 // Somebody has stopped it while it waited.
                 None => return Ok(()),
@@ -134,6 +132,7 @@ impl Process<'_> {
         };
         let herd = Herd::start(beginning, shelf)?;
         if let Some(states) = states {
+            let address = address.unwrap_or(listen::DEFAULT);
             let worker_id = self.settings.advertised.clone().unwrap_or_else(|| address.to_string());
             spawn_local(states::tell(herd.clone(), states, worker_id));
         }
@@ -145,7 +144,7 @@ impl Process<'_> {
             kafka_cluster_id: cluster,
             ..Admin::read_only(Arc::new(herd.supervisor().clone()), env!("CARGO_PKG_VERSION"))
         };
-        let admin = spawn_local(walferry_admin::serve(listener, admin, stopped(stop.subscribe())));
+        let admin = spawn_local(walferry_admin::serve(doors, admin, stopped(stop.subscribe())));
         let outcome = tokio::select! {
             () = signalled() => Ok(()),
             failure = herd.failure_of_only() => Err(failure),
@@ -167,7 +166,7 @@ impl Process<'_> {
 
     /// Prepares the topics and waits until no other Walferry works on them. Meanwhile the endpoint says so. `None` where the process is
     /// to end.
-    async fn wait_for_turn(&self, listener: &TcpListener, topics: &ConnectTopics) -> Option<Result<Held, Failure>> {
+    async fn wait_for_turn(&self, doors: &[Door], topics: &ConnectTopics) -> Option<Result<Held, Failure>> {
         let stop = watch::Sender::new(false);
         let settings = Settings {
             standby: Some(format!(
@@ -181,11 +180,11 @@ impl Process<'_> {
             settings,
             ..Admin::read_only(nobody, env!("CARGO_PKG_VERSION"))
         };
-        let Ok(listener) = walferry_admin::another(listener) else {
+        let Ok(doors) = doors.iter().map(Door::again).collect() else {
             let what = "the admin endpoint's socket cannot be used twice";
             return Some(Err(Failure::retry(Kind::AdminAddress, what)));
         };
-        let served = spawn_local(walferry_admin::serve(listener, admin, stopped(stop.subscribe())));
+        let served = spawn_local(walferry_admin::serve(doors, admin, stopped(stop.subscribe())));
         let held = tokio::select! {
             () = signalled() => None,
             held = hold(topics) => Some(held),
@@ -240,24 +239,41 @@ fn shelf(data_dir: &Path, is_worker: bool) -> Result<Shelf, Error> {
     }
 }
 
-async fn listen(wanted: SocketAddr, settings: &Settings) -> Result<TcpListener, Error> {
-    let listener = walferry_admin::bind(wanted).await.map_err(|error| {
-        let hint = error.hint();
-        Error::new(Kind::AdminAddress, "the admin endpoint did not start").cause(Failure::chain(&error), hint)
-    })?;
-    // Port 0 is whichever is free.
-    let address = listener.local_addr().unwrap_or(wanted);
-    info!(%address, page = %format_args!("http://{address}/ui"), "admin endpoint listens");
-    if !address.ip().to_canonical().is_loopback() && !settings.doors.are_closed() {
-        warn!(
-            %address,
-            hint = "listen on 127.0.0.1, name users in walferry.rest.users.file, or let a firewall or a proxy with a login decide who \
-                    reaches it",
-            "the admin endpoint has no login, and other machines may reach it: they see names of topics, tables and slots, and can \
-             create, change, pause, stop and remove connectors"
-        );
+async fn open_doors(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Door>, Error> {
+    let mut doors = Vec::new();
+    for wanted in wanted {
+        let listener = walferry_admin::bind(wanted.address).await.map_err(|error| {
+            let hint = error.hint();
+            Error::new(Kind::AdminAddress, "the admin endpoint did not start").cause(Failure::chain(&error), hint)
+        })?;
+        // Port 0 is whichever is free.
+        let address = listener.local_addr().unwrap_or(wanted.address);
+        let url = wanted.url(address);
+        match wanted.resources {
+            Resources::OnlyAdmin => {
+                info!(%address, loggers = %format_args!("{url}/admin/loggers"), "admin.listeners are open")
+            }
+            Resources::All | Resources::WithoutAdmin => {
+                info!(%address, page = %format_args!("{url}/ui"), "admin endpoint listens");
+            }
+        }
+        let asks_who = settings.doors.are_closed() || wanted.tls.as_ref().is_some_and(Tls::asks_for_certificates);
+        if !address.ip().to_canonical().is_loopback() && !asks_who {
+            warn!(
+                %address,
+                hint = "listen on 127.0.0.1, name users in walferry.rest.users.file, set ssl.client.auth=required, or let a firewall or a \
+                        proxy with a login decide who reaches it",
+                "the admin endpoint has no login, and other machines may reach it: they see names of topics, tables and slots, and can \
+                 create, change, pause, stop and remove connectors"
+            );
+        }
+        doors.push(Door {
+            listener,
+            tls: wanted.tls,
+            resources: wanted.resources,
+        });
     }
-    Ok(listener)
+    Ok(doors)
 }
 
 async fn signalled() {

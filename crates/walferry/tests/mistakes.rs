@@ -233,7 +233,7 @@ fn check_finds_whatever_ends_a_run_at_its_start() {
     };
     let told = check(&["--worker", "worker.properties", "--data-dir", "data"]);
     told.has(&[
-        "obstacle listeners has no address without TLS",
+        "obstacle listeners names an address with https://, and ssl.keystore.location is missing",
         "warning  unknown.name is not a property",
     ]);
     assert_eq!(told.code, Some(2));

@@ -71,10 +71,28 @@ pub(super) fn offsets(body: &[u8]) -> Result<Vec<(Json, Json)>, Refused> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Entry {
+            #[serde(default)]
             partition: Json,
+            #[serde(default)]
             offset: Json,
         }
         let entries: Vec<Entry> = serde_json::from_str(value.get()).map_err(|error| malformed(&error))?;
+        if let Some(other) = entries
+            .iter()
+            .flat_map(|entry| [&entry.partition, &entry.offset])
+            .find(|value| !value.is_object() && !value.is_null())
+        {
+            let kind = match other {
+                Json::Array(_) => "Array",
+                Json::String(_) => "String",
+                Json::Bool(_) => "Boolean",
+                _ => "Number",
+            };
+            let message = format!(
+                "Cannot deserialize value of type `java.util.LinkedHashMap<java.lang.String,java.lang.Object>` from {kind} value"
+            );
+            return Err(Refused::new(500, message));
+        }
         found = Some(
             entries
                 .into_iter()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::{
     Router,
     body::Bytes,
-    extract::{Path, RawQuery, Request, State},
+    extract::{Extension, Path, RawQuery, Request, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
@@ -25,6 +25,7 @@ use walferry_engine::{
 
 use crate::{
     connect::{ConnectorStatus, TaskState},
+    guard::Base,
     herder::{Put, Refused, Validation},
     routes::{Seen, Shown, json as json_body, refused},
 };
@@ -63,9 +64,8 @@ pub(crate) const RESOURCES: &[(&str, &str)] = &[
 
 type Routes = Router<Arc<Shown>>;
 
-/// Adds Connect's resources, except `/` and `/health`.
-pub(crate) fn resources() -> Routes {
-    let routes = Routes::new();
+/// Connect's resources, to those that are there.
+pub(crate) fn resources(routes: Routes) -> Routes {
     let routes = at(routes, "/connectors", get(list).post(create));
     let routes = at(routes, "/connectors/{name}", get(info).delete(remove));
     let routes = at(
@@ -129,9 +129,9 @@ fn not_json(method: &Method, headers: &HeaderMap) -> Option<StatusCode> {
     if method != Method::OPTIONS && text(header::ACCEPT).is_some_and(|accept| !takes_json(accept)) {
         return Some(StatusCode::NOT_ACCEPTABLE);
     }
-    let has_body = text(header::CONTENT_LENGTH) != Some("0");
+    // Connect looks at the type also where there is no body.
     let other = text(header::CONTENT_TYPE).is_some_and(|text| kind(text) != "application/json");
-    (other && has_body).then_some(StatusCode::UNSUPPORTED_MEDIA_TYPE)
+    other.then_some(StatusCode::UNSUPPORTED_MEDIA_TYPE)
 }
 
 impl IntoResponse for Refused {
@@ -237,18 +237,28 @@ async fn list(State(shown): Seen, RawQuery(query): RawQuery) -> Answer {
     ok(&all)
 }
 
-async fn create(State(shown): Seen, body: Bytes) -> Answer {
+async fn create(State(shown): Seen, Extension(base): Extension<Base>, body: Bytes) -> Answer {
     let create = body::create(&body)?;
     let configuration = named(&create.name, create.config)?;
-    put_it(&shown, &create.name, configuration, Put::New(create.target)).await
+    put_it(&shown, &base, &create.name, configuration, Put::New(create.target)).await
 }
 
-async fn put_config(State(shown): Seen, Path(name): Path<String>, body: Bytes) -> Answer {
+async fn put_config(
+    State(shown): Seen,
+    Extension(base): Extension<Base>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Answer {
     let configuration = named(&name, body::config(&body)?)?;
-    put_it(&shown, &name, configuration, Put::Any).await
+    put_it(&shown, &base, &name, configuration, Put::Any).await
 }
 
-async fn patch_config(State(shown): Seen, Path(name): Path<String>, body: Bytes) -> Answer {
+async fn patch_config(
+    State(shown): Seen,
+    Extension(base): Extension<Base>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Answer {
     let patch = body::config(&body)?;
     let mut configuration = shown.configuration(&name)?;
     for (property, text) in patch {
@@ -262,7 +272,7 @@ async fn patch_config(State(shown): Seen, Path(name): Path<String>, body: Bytes)
     }
     let texts = configuration.into_iter().map(|(property, text)| (property, Some(text)));
     let configuration = named(&name, texts.collect())?;
-    let mut response = put_it(&shown, &name, configuration, Put::Any).await?;
+    let mut response = put_it(&shown, &base, &name, configuration, Put::Any).await?;
     *response.status_mut() = StatusCode::OK;
     Ok(response)
 }
@@ -288,14 +298,14 @@ fn named(name: &str, mut config: body::Texts) -> Result<body::Texts, Refused> {
     }
 }
 
-async fn put_it(shown: &Shown, name: &str, config: body::Texts, how: Put) -> Answer {
+async fn put_it(shown: &Shown, base: &Base, name: &str, config: body::Texts, how: Put) -> Answer {
     let configuration = validated(shown, config).await?;
     // Connect looks whether there is one only after it has looked whether it is valid.
     let is_new = shown.admin.herder.put(name, configuration.clone(), how).await?;
     let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = json_body(code, &shown.info(name, &configuration, is_new));
     if is_new {
-        let location = format!("{}/connectors/{}", shown.url(), encoded(name));
+        let location = format!("{}/connectors/{}", base.0, encoded(name));
         if let Ok(location) = HeaderValue::from_str(&location) {
             response.headers_mut().insert(header::LOCATION, location);
         }
@@ -579,7 +589,7 @@ fn changed_offsets(how: &str) -> Json {
 
 async fn plugins(State(shown): Seen, RawQuery(query): RawQuery) -> Answer {
     let values = query_values(query, "connectorsOnly");
-    let all = values.first().is_some_and(|value| value.eq_ignore_ascii_case("false"));
+    let all = values.first().is_some_and(|value| !value.eq_ignore_ascii_case("true"));
     let plugins = shown
         .admin
         .herder

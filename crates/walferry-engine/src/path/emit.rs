@@ -69,7 +69,9 @@ impl Tolerance {
 /// A record has waited for as long as `errors.retry.timeout` lets it.
 fn gave_up(wait: &Wait, limit: Duration) -> Diagnosis {
     let trouble = wait.trouble();
-    let why = trouble.as_ref().map_or_else(String::new, |trouble| format!(": {}", trouble.sentence()));
+    let why = trouble
+        .as_ref()
+        .map_or_else(String::new, |trouble| format!(": {}", trouble.sentence()));
     let what = format!(
         "{} did not come within errors.retry.timeout={}{why}",
         wait.need(),

@@ -35,6 +35,12 @@ impl Connect {
     /// The same with more lines in its worker file.
     #[track_caller]
     pub fn start_with(kafka: &Kafka, lines: &[&str]) -> Self {
+        Self::start_as(kafka, lines, &[])
+    }
+
+    /// The same with options for its JVM.
+    #[track_caller]
+    pub fn start_as(kafka: &Kafka, lines: &[&str], options: &[&str]) -> Self {
         let (folder, port) = (scratch::folder("connect"), free_port());
         let config = format!(
             "bootstrap.servers={}\n\
@@ -61,11 +67,13 @@ impl Connect {
         fs::write(&properties, config).expect("the scratch folder can be written");
         let mut command = jvm(&folder, "700m");
         command
+            .args(options)
             .arg("org.apache.kafka.connect.cli.ConnectDistributed")
             .arg(properties);
         let mut process = Process::start("connect", &folder, Signal::KILL, &mut command);
         process.wait_until("answer", || {
-            request(port, "GET", "/connectors", None).filter(|answer| answer.status == 200)
+            // A worker with a log-in answers 401.
+            request(port, "GET", "/connectors", None).filter(|answer| matches!(answer.status, 200 | 401))
         });
         Self { process, port }
     }

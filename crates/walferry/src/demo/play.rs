@@ -18,7 +18,7 @@ use tokio::{
     task::spawn_local,
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
-use walferry_admin::Admin;
+use walferry_admin::{Admin, Door};
 use walferry_engine::{
     Failure,
     status::{Phase, Status},
@@ -96,7 +96,11 @@ impl<'a> Play<'a> {
         let supervisor = process::start(std::slice::from_ref(&self.loaded), offsets, Tell::Never);
         self.status = supervisor.statuses().remove(0);
         let admin = Admin::read_only(Arc::new(supervisor.clone()), env!("CARGO_PKG_VERSION"));
-        let admin = spawn_local(walferry_admin::serve(listener, admin, stopped(self.stop.subscribe())));
+        let admin = spawn_local(walferry_admin::serve(
+            vec![Door::plain(listener)],
+            admin,
+            stopped(self.stop.subscribe()),
+        ));
         let (status, written, args) = (self.status.clone(), self.written.clone(), self.args);
         let mut writing = spawn_local(keep_shop(sql, status, args.rate, args.rows, written));
         let (records, mut received) = mpsc::channel(256);
