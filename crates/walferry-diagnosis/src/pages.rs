@@ -621,4 +621,8 @@ kinds! {
         "There is nothing to run or to check",
         "Neither a connector nor a worker was given.",
         "Specify a connector with `--config FILE`, or a worker with `--worker FILE`.";
+    "WF0780" NotHealthy "not_healthy" GAVE_UP,
+        "The process that runs is not healthy",
+        "`walferry health` has asked the admin endpoint. It does not answer, or, with `--ready`, a connector does not do its work.",
+        "Follow the hint. If the endpoint does not answer, look whether the process runs and at its log. If a connector is not ready, the reason says what blocks it.";
 }

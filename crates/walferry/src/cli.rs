@@ -47,6 +47,8 @@ pub(crate) enum Command {
         #[arg(value_name = "CODE")]
         code: Option<String>,
     },
+    /// Ask the process that runs whether it answers: exit code 0 if it does, 1 if not. For health checks of containers
+    Health(HealthArgs),
     /// Give a signal to a connector that runs, such as pause-snapshot
     Signal(SignalArgs),
     /// Have a connector that runs read tables again
@@ -170,6 +172,18 @@ pub(crate) enum OffsetsCommand {
         #[arg(long, conflicts_with = "snapshot")]
         show: bool,
     },
+}
+
+/// `walferry health`.
+#[derive(Debug, Args)]
+pub(crate) struct HealthArgs {
+    /// Also ask whether each connector does its work. Do not restart a container because of that: if Kafka is down, a restart
+    /// does not help
+    #[arg(long)]
+    pub(crate) ready: bool,
+    /// Address of the admin endpoint of the process
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
+    pub(crate) admin: SocketAddr,
 }
 
 /// `walferry signal`.

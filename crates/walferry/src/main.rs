@@ -8,6 +8,7 @@ mod cli;
 mod demo;
 mod error;
 mod explain;
+mod health;
 mod kubernetes;
 mod listen;
 mod load;
@@ -66,6 +67,7 @@ fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
         Command::Demo(args) => demo::demo(&args),
         Command::Offsets(args) => offsets::offsets(args.command),
         Command::Explain { code } => explain::explain(code.as_deref()),
+        Command::Health(args) => health::health(&args),
         Command::Signal(args) => signal::signal(&args),
         Command::Snapshot(args) => signal::snapshot(&args),
         Command::Completions { shell } => {

@@ -37,7 +37,7 @@ fn connectors(page: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn connectors_in_the_documents_are_taken() {
-    let mut pages = vec![root().join("README.md")];
+    let mut pages = vec![root().join("README.md"), root().join("docs/tutorial.md")];
     let how_to = fs::read_dir(root().join("docs/how-to")).unwrap();
     pages.extend(how_to.map(|entry| entry.unwrap().path()));
     let mut count = 0;
@@ -50,13 +50,38 @@ fn connectors_in_the_documents_are_taken() {
             count += 1;
         }
     }
-    assert!(count > 0, "README.md shows a connector");
+    assert!(count > 0, "the tutorial shows a connector");
 }
 
 #[test]
 fn the_image_s_connector_is_taken() {
     let file = root().join("docker/connector.json");
     assert_taken(&file, "docker/connector.json");
+}
+
+/// The lines below a key of a YAML file, without their indent.
+fn block(text: &str, key: &str) -> String {
+    let (_, rest) = text
+        .split_once(&format!("\n  {key}: |\n"))
+        .unwrap_or_else(|| panic!("there is no {key}"));
+    let lines = rest.lines().take_while(|line| line.starts_with("    "));
+    lines.map(|line| format!("{}\n", &line[4..])).collect()
+}
+
+#[test]
+fn the_manifests_connector_is_taken() {
+    let manifests = fs::read_to_string(root().join("deploy/kubernetes/walferry.yaml")).unwrap();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("manifests");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("password"), "secret").unwrap();
+    let connector = block(&manifests, "orders.json").replace("/run/secrets/database", &folder.to_string_lossy());
+    let file = folder.join("orders.json");
+    fs::write(&file, connector).unwrap();
+    assert_taken(&file, "deploy/kubernetes/walferry.yaml");
+    assert_eq!(
+        block(&manifests, "worker.properties"),
+        "bootstrap.servers=kafka-1:9092,kafka-2:9092\n"
+    );
 }
 
 #[test]
@@ -85,7 +110,8 @@ fn links_between_the_documents_lead_somewhere() {
     for folder in ["docs", "docs/how-to", "docs/changes"] {
         let entries = fs::read_dir(root().join(folder)).unwrap();
         let files = entries.map(|entry| entry.unwrap().path());
-        pages.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+        let is_page = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md") && !path.ends_with("SUMMARY.md");
+        pages.extend(files.filter(is_page));
     }
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();

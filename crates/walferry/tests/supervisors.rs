@@ -19,10 +19,18 @@ fn text(path: &str) -> String {
 
 #[test]
 fn the_unit_restarts_all_but_what_a_person_has_to_mend() {
-    let page = text("docs/how-to/run-under-systemd.md");
+    let unit = text("deploy/systemd/walferry.service");
     let codes = FOR_A_PERSON.map(|code| code.to_string()).join(" ");
-    assert!(page.contains("Restart=on-failure\n"));
-    assert!(page.contains(&format!("RestartPreventExitStatus={codes}\n")));
+    assert!(unit.contains("Restart=on-failure\n"));
+    assert!(unit.contains(&format!("RestartPreventExitStatus={codes}\n")));
+    let page = text("docs/how-to/run-under-systemd.md");
+    for code in FOR_A_PERSON {
+        let row = page.lines().find(|line| line.starts_with(&format!("| {code} |")));
+        assert!(
+            row.is_some_and(|row| row.contains("| no")),
+            "the page says that a restart does not help after {code}"
+        );
+    }
 }
 
 /// The script that the compose file runs, as the shell gets it.

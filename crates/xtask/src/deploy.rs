@@ -8,7 +8,58 @@ use crate::{Outcome, provide, shell};
 
 /// `cargo xtask test deploy`: needs Debian's packages, or `promtool` and `systemd-analyze` in `PATH`.
 pub(crate) fn run() -> Outcome {
-    alerts()
+    alerts()?;
+    unit()?;
+    chart()
+}
+
+const CHART: &str = "deploy/helm/walferry";
+const MANIFESTS: &str = "deploy/kubernetes/walferry.yaml";
+const VALUES: &str = "deploy/kubernetes/values.yaml";
+
+/// Helm renders the chart, and the plain manifests are what it renders. No Debian package has Helm.
+fn chart() -> Outcome {
+    let Some(helm) = shell::find("helm") else {
+        eprintln!("not run: helm lint and helm template, because helm is not in PATH");
+        return Ok(());
+    };
+    let root = shell::root();
+    shell::run(
+        Command::new(&helm)
+            .args(["lint", "--strict", CHART, "--values", VALUES])
+            .current_dir(root),
+    )?;
+    let rendered = shell::output(
+        Command::new(&helm)
+            .args(["template", "orders", CHART, "--namespace", "cdc", "--values", VALUES])
+            .current_dir(root),
+    )?;
+    let manifests = fs::read_to_string(root.join(MANIFESTS))?;
+    // Helm orders the parts and names their files.
+    for part in rendered
+        .split("---\n")
+        .map(|part| part.trim_start_matches("# Source: "))
+    {
+        let part = part.split_once('\n').map_or("", |(_, part)| part).trim();
+        if !manifests.contains(part) {
+            return Err(format!("{MANIFESTS} is not what the chart renders; this part is missing:\n{part}").into());
+        }
+    }
+    Ok(())
+}
+
+/// The highest exposure that the unit may have: tenths of systemd's points, of which 100 are the most.
+const EXPOSURE: u32 = 29;
+
+/// systemd rates what a process of the unit could do.
+fn unit() -> Outcome {
+    let unit = shell::root().join("deploy/systemd/walferry.service");
+    shell::run(
+        Command::new("systemd-analyze")
+            .args(["security", "--offline=true", "--no-pager"])
+            .arg(format!("--threshold={EXPOSURE}"))
+            .arg(unit),
+    )
 }
 
 /// Each alert fires when it should, and none while all is well.

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod bench;
+mod book;
 mod check;
 mod demo;
 mod deploy;
@@ -43,6 +44,8 @@ enum Task {
     Bench(bench::Args),
     /// Write the pages under docs/reference from the declarations in the code
     Docs,
+    /// Build the documents as a site with search into target/book; builds mdBook the first time, unless it is in PATH
+    Book,
     /// Recordings of what Debezium sends
     #[command(subcommand)]
     Golden(golden::Task),
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Task::Soak(args) => soak::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Docs => docs::run(),
+        Task::Book => book::run(),
         Task::Golden(task) => golden::run(&task),
     };
     match outcome {

@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: the pages under `docs/reference`, written from the declarations in the code.
 
 mod examples;
+mod records;
 
 use crate::{Outcome, shell};
 use std::borrow::Cow;
@@ -45,6 +46,7 @@ fn pages() -> Result<Vec<Page>, String> {
         path: "docs/reference/errors.md".into(),
         text: walferry_diagnosis::reference(),
     });
+    pages.push(records::page()?);
     pages.extend(examples::pages()?);
     Ok(pages)
 }

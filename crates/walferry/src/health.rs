@@ -1,0 +1,134 @@
+//! `walferry health`: whether the process that runs here answers, for images that have no other program to ask with.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use walferry_engine::Kind;
+
+use crate::{cli::HealthArgs, error::Error, say::say};
+
+/// How long the endpoint may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Prints one line for each connector, and fails if the process is not healthy.
+pub(crate) fn health(args: &HealthArgs) -> Result<(), Error> {
+    let admin = args.admin;
+    let path = if args.ready { "ready" } else { "health" };
+    let agent = ureq::Agent::new_with_config(
+        ureq::Agent::config_builder()
+            .timeout_global(Some(LIMIT))
+            .http_status_as_error(false)
+            // The process runs on this machine.
+            .proxy(None)
+            .build(),
+    );
+    let answer = agent.get(format!("http://{admin}/{path}")).call();
+    let (code, body) = answer
+        .and_then(|mut answer| Ok((answer.status().as_u16(), answer.body_mut().read_to_string()?)))
+        .map_err(|error| {
+            unhealthy().cause(
+                format!("the admin endpoint at {admin} does not answer: {error}"),
+                Some("start Walferry, or say with --admin where its endpoint is".to_owned()),
+            )
+        })?;
+    let reasons = reasons(&body);
+    if code == 200 {
+        for (name, reason, _) in &reasons {
+            say!("{name}: {reason}");
+        }
+        if reasons.is_empty() {
+            say!("the admin endpoint at {admin} answers");
+        }
+        return Ok(());
+    }
+    let mut error = unhealthy();
+    for (name, reason, hint) in reasons.into_iter().filter(|_| args.ready) {
+        error = error.cause(format!("{name}: {reason}"), hint);
+    }
+    Err(error.cause(format!("GET /{path} at {admin} answers with {code}"), None))
+}
+
+fn unhealthy() -> Error {
+    Error::new(Kind::NotHealthy, "Walferry is not healthy")
+}
+
+/// Name, reason and hint of the connectors in the answer of `/ready`. `/health` lists none.
+fn reasons(body: &str) -> Vec<(String, String, Option<String>)> {
+    let answer: Value = serde_json::from_str(body).unwrap_or_default();
+    let connectors = answer["connectors"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let facts = connectors.iter().filter_map(|connector| {
+        let reason = text(&connector["reason"])?;
+        Some((text(&connector["name"])?, reason, text(&connector["hints"][0])))
+    });
+    facts.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        thread,
+    };
+
+    use super::*;
+
+    /// What the command says to an endpoint that gives this answer to one request, and the request's first line.
+    fn asked(ready: bool, code: u16, body: &'static str) -> (Result<(), String>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let admin = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut request = [0; 2048];
+            let length = socket.read(&mut request).unwrap();
+            let answer = format!(
+                "HTTP/1.1 {code} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            socket.write_all(answer.as_bytes()).unwrap();
+            let request = String::from_utf8_lossy(&request[..length]).into_owned();
+            request.lines().next().unwrap_or_default().to_owned()
+        });
+        let said = health(&HealthArgs { ready, admin }).map_err(|error| {
+            assert_eq!(error.exit as u8, 1);
+            error.to_string()
+        });
+        (said, server.join().unwrap())
+    }
+
+    #[test]
+    fn an_answer_is_healthy_whatever_the_connectors_do() {
+        assert_eq!(asked(false, 200, "ok"), (Ok(()), "GET /health HTTP/1.1".to_owned()));
+    }
+
+    #[test]
+    fn a_connector_that_is_not_ready_is_named_with_its_reason_and_hint() {
+        let body = r#"{"ready":false,"connectors":[{"name":"orders","reason":"Kafka has been in trouble.","hints":["start the brokers"]}]}"#;
+        let (said, request) = asked(true, 503, body);
+        assert_eq!(request, "GET /ready HTTP/1.1");
+        let said = said.unwrap_err();
+        for part in ["orders: Kafka has been in trouble.", "start the brokers", "WF0780"] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert_eq!(
+            asked(
+                true,
+                200,
+                r#"{"ready":true,"connectors":[{"name":"orders","reason":"Streaming."}]}"#
+            )
+            .0,
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn nobody_listening_is_not_healthy() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let admin = listener.local_addr().unwrap();
+        drop(listener);
+        let error = health(&HealthArgs { ready: false, admin }).unwrap_err();
+        assert_eq!(error.exit as u8, 1);
+        assert!(error.to_string().contains("does not answer"), "{error}");
+    }
+}

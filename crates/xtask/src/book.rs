@@ -1,0 +1,333 @@
+//! `cargo xtask book`: the documents as a site with search, by mdBook.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+
+use crate::{Outcome, provide, shell};
+
+const MDBOOK: &str = "0.5.4";
+const SOURCE: &str = "target/book-source";
+const SUMMARY: &str = "docs/SUMMARY.md";
+
+pub(crate) fn run() -> Outcome {
+    let repository = repository()?;
+    let source = shell::root().join(SOURCE);
+    if source.exists() {
+        fs::remove_dir_all(&source)?;
+    }
+    for page in pages("docs")? {
+        let mut text = fs::read_to_string(shell::root().join(&page))?;
+        if page == SUMMARY {
+            text = with_classes(&text)?;
+        }
+        write(&page, &escaped(&with_links(&text, Path::new(&page), &repository)))?;
+    }
+    write(
+        "docs/CHANGELOG.md",
+        &with_links(&changelog()?, Path::new("docs/CHANGELOG.md"), &repository),
+    )?;
+    let images = source.join("images");
+    fs::create_dir_all(&images)?;
+    for image in fs::read_dir(shell::root().join("docs/images"))? {
+        let image = image?;
+        fs::copy(image.path(), images.join(image.file_name()))?;
+    }
+    let mdbook = match shell::find("mdbook") {
+        Some(found) => found,
+        None => provide::tool("mdbook", MDBOOK)?,
+    };
+    shell::run(Command::new(mdbook).arg("build").current_dir(shell::root()))?;
+    println!("the site is target/book/index.html");
+    Ok(())
+}
+
+/// The summary with the pages of transforms, predicates and converters, which `cargo xtask docs` writes: one for each class.
+fn with_classes(summary: &str) -> Outcome<String> {
+    let mut out = String::new();
+    for line in summary.lines() {
+        out.push_str(&format!("{line}\n"));
+        if line.ends_with("(reference/transforms/README.md)") {
+            for page in pages("docs/reference")?.iter().filter(|page| is_of_class(page)) {
+                let link = page.trim_start_matches("docs/");
+                let name = link.rsplit('/').next().unwrap_or_default().trim_end_matches(".md");
+                out.push_str(&format!("  - [{name}]({link})\n"));
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Whether a page is one of those that stand below the list of all transforms.
+fn is_of_class(page: &str) -> bool {
+    ["transforms", "predicates", "converters"]
+        .iter()
+        .any(|folder| page.starts_with(&format!("docs/reference/{folder}/")))
+        && !page.ends_with("README.md")
+}
+
+fn write(page: &str, text: &str) -> Outcome {
+    let file = shell::root().join(SOURCE).join(page.trim_start_matches("docs/"));
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    Ok(fs::write(file, text)?)
+}
+
+fn repository() -> Outcome<String> {
+    let manifest: toml::Value = toml::from_str(&fs::read_to_string(shell::root().join("Cargo.toml"))?)?;
+    let repository = manifest["workspace"]["package"]["repository"].as_str();
+    Ok(repository.ok_or("Cargo.toml names no repository")?.to_owned())
+}
+
+/// The pages below a folder, from the top of the tree. Fragments of the changelog are no pages.
+fn pages(folder: &str) -> Outcome<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(shell::root().join(folder))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let path = format!("{folder}/{name}");
+        if shell::root().join(&path).is_dir() {
+            if path != "docs/changes" && path != "docs/examples" {
+                found.extend(pages(&path)?);
+            }
+        } else if name.ends_with(".md") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The links of a page, without those in code.
+fn links(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    let mut in_code = false;
+    for line in text.split_inclusive('\n') {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else if !in_code {
+            for (start, _) in line.match_indices("](") {
+                if let Some(end) = line[start + 2..].find(')') {
+                    found.push((at + start + 2, &line[start + 2..start + 2 + end]));
+                }
+            }
+        }
+        at += line.len();
+    }
+    found
+}
+
+/// Where a link of a page leads, from the top of the tree; `None` for another site.
+fn target(page: &Path, link: &str) -> Option<PathBuf> {
+    let file = link.split('#').next().unwrap_or_default();
+    if link.contains("://") || link.starts_with("mailto:") {
+        return None;
+    }
+    if file.is_empty() {
+        return Some(page.to_owned());
+    }
+    let mut path = PathBuf::new();
+    for part in page.parent()?.join(file).components() {
+        match part {
+            Component::ParentDir => {
+                path.pop();
+            }
+            part => path.push(part),
+        }
+    }
+    Some(path)
+}
+
+/// Links out of docs/, and to fragments, lead to the repository.
+fn with_links(text: &str, page: &Path, repository: &str) -> String {
+    let mut out = String::new();
+    let mut from = 0;
+    for (at, link) in links(text) {
+        let Some(path) = target(page, link) else { continue };
+        let is_page = path.starts_with("docs") && path.extension().is_some_and(|extension| extension == "md");
+        let has_page = is_page && !path.starts_with("docs/changes") && !path.starts_with("docs/examples");
+        if !has_page {
+            let kind = if shell::root().join(&path).is_dir() {
+                "tree"
+            } else {
+                "blob"
+            };
+            out.push_str(&text[from..at]);
+            out.push_str(&format!("{repository}/{kind}/main/{}", path.display()));
+            from = at + link.len();
+        }
+    }
+    out.push_str(&text[from..]);
+    out
+}
+
+/// Placeholders such as `<name>` outside of code are text, not HTML.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut in_code = false;
+    for line in text.split_inclusive('\n') {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        // Between backticks is code, too.
+        for (number, part) in line.split('`').enumerate() {
+            if number > 0 {
+                out.push('`');
+            }
+            let is_text = !in_code && number % 2 == 0;
+            let mut rest = part;
+            while let (true, Some(at)) = (is_text, rest.find('<')) {
+                let word: &str = rest[at + 1..].split('>').next().unwrap_or_default();
+                let is_placeholder = word.starts_with(char::is_alphabetic) && !word.contains(':');
+                out.push_str(&rest[..at]);
+                out.push_str(if is_placeholder { "&lt;" } else { "<" });
+                rest = &rest[at + 1..];
+            }
+            out.push_str(rest);
+        }
+    }
+    out
+}
+
+/// All fragments under docs/changes, as one page.
+pub(crate) fn changelog() -> Outcome<String> {
+    let mut text = String::from("# Changelog\n\n## Not released yet\n");
+    for (kind, title) in [
+        ("added", "Added"),
+        ("changed", "Changed"),
+        ("fixed", "Fixed"),
+        ("removed", "Removed"),
+    ] {
+        let mut files: Vec<PathBuf> = fs::read_dir(shell::root().join("docs/changes"))?
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.to_string_lossy().ends_with(&format!(".{kind}.md")))
+            .collect();
+        files.sort();
+        if files.is_empty() {
+            continue;
+        }
+        text.push_str(&format!("\n### {title}\n\n"));
+        for file in files {
+            // A fragment stands one folder deeper than the changelog.
+            let fragment = fs::read_to_string(&file)?.replace("](../", "](");
+            let mut lines = fragment.trim().lines();
+            text.push_str(&format!("- {}\n", lines.next().unwrap_or_default()));
+            for line in lines {
+                let indent = if line.is_empty() { "" } else { "  " };
+                text.push_str(&format!("{indent}{line}\n"));
+            }
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(path: &str) -> String {
+        fs::read_to_string(shell::root().join(path)).unwrap_or_else(|problem| panic!("{path}: {problem}"))
+    }
+
+    /// As mdBook and public forges make it from a heading.
+    fn anchor(heading: &str) -> String {
+        let kept = heading.chars().filter_map(|c| match c {
+            ' ' => Some('-'),
+            '-' | '_' => Some(c),
+            c if c.is_alphanumeric() => Some(c.to_ascii_lowercase()),
+            _ => None,
+        });
+        kept.collect()
+    }
+
+    fn anchors(text: &str) -> Vec<String> {
+        let mut in_code = false;
+        let mut found = Vec::new();
+        for line in text.lines() {
+            if line.trim_start().starts_with("```") {
+                in_code = !in_code;
+            } else if !in_code && line.starts_with('#') {
+                found.push(anchor(line.trim_start_matches('#').trim()));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn each_page_is_in_the_summary_once() {
+        let summary = with_classes(&read(SUMMARY)).expect("the pages can be listed");
+        let listed: Vec<&str> = links(&summary).into_iter().map(|(_, link)| link).collect();
+        for page in pages("docs").expect("the pages can be listed") {
+            let link = page.trim_start_matches("docs/");
+            if link != "SUMMARY.md" {
+                let times = listed.iter().filter(|listed| **listed == link).count();
+                assert_eq!(times, 1, "docs/SUMMARY.md lists {link} {times} times");
+            }
+        }
+        for link in listed {
+            let exists = link == "CHANGELOG.md" || shell::root().join("docs").join(link).is_file();
+            assert!(exists, "docs/SUMMARY.md lists {link}, which does not exist");
+        }
+    }
+
+    #[test]
+    fn each_link_leads_to_a_page_and_to_a_heading_of_it() {
+        let mut files = pages("docs").expect("the pages can be listed");
+        files.extend(["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned));
+        let (mut count, mut broken) = (0, Vec::new());
+        for file in files.iter().filter(|file| *file != SUMMARY) {
+            let text = read(file);
+            for (_, link) in links(&text) {
+                let Some(path) = target(Path::new(file), link) else {
+                    continue;
+                };
+                let there = shell::root().join(&path);
+                count += 1;
+                if !there.exists() {
+                    broken.push(format!("{file} links to {link}, which does not exist"));
+                    continue;
+                }
+                if let Some((_, wanted)) = link.split_once('#')
+                    && path.extension().is_some_and(|extension| extension == "md")
+                {
+                    let text = fs::read_to_string(there).expect("a page is text");
+                    if !anchors(&text).iter().any(|anchor| anchor == wanted) {
+                        broken.push(format!("{file} links to {link}, and there is no such heading"));
+                    }
+                }
+            }
+        }
+        assert_eq!(broken, [""; 0]);
+        assert!(count > 100, "only {count} links were found");
+    }
+
+    #[test]
+    fn links_out_of_the_documents_lead_to_the_repository() {
+        let text = "[a](../../config/x.json) [b](b.md#c) [d](https://d)\n```\n[e](../../f)\n```\n";
+        assert_eq!(
+            with_links(text, Path::new("docs/how-to/p.md"), "https://r"),
+            "[a](https://r/blob/main/config/x.json) [b](b.md#c) [d](https://d)\n```\n[e](../../f)\n```\n"
+        );
+    }
+
+    #[test]
+    fn placeholders_are_no_html() {
+        let text = "a <name> `<b>` <http://x> <!-- c -->\n```\n<d>\n```\n";
+        assert_eq!(
+            escaped(text),
+            "a &lt;name> `<b>` <http://x> <!-- c -->\n```\n<d>\n```\n"
+        );
+    }
+
+    #[test]
+    fn the_changelog_has_each_fragment() {
+        let changelog = changelog().expect("the fragments can be read");
+        let entries = changelog.lines().filter(|line| line.starts_with("- ")).count();
+        let fragments = fs::read_dir(shell::root().join("docs/changes"))
+            .expect("the folder is there")
+            .count();
+        assert!(entries >= fragments, "{entries} entries of {fragments} fragments");
+    }
+}

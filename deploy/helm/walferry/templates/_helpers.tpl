@@ -1,0 +1,30 @@
+{{- define "walferry.name" -}}
+{{- if contains "walferry" .Release.Name }}{{ .Release.Name | trunc 52 | trimSuffix "-" }}{{ else }}{{ printf "%s-walferry" .Release.Name | trunc 52 | trimSuffix "-" }}{{ end -}}
+{{- end }}
+
+{{- define "walferry.selector" -}}
+app.kubernetes.io/name: walferry
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "walferry.labels" -}}
+{{ include "walferry.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "walferry.image" -}}
+{{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}{{ else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- end }}
+
+{{- define "walferry.files" -}}
+worker.properties: |
+{{- range $name, $value := .Values.worker }}
+  {{ $name }}={{ $value }}
+{{- end }}
+{{- range $name, $config := .Values.connectors }}
+{{ $name }}.json: |
+  {{- dict "name" $name "config" $config | toPrettyJson | nindent 2 }}
+{{- end }}
+{{- end }}
