@@ -147,8 +147,8 @@ pub(crate) async fn serve(
             if !std::mem::replace(&mut told, true) {
                 warn!(
                     connections = limits.connections,
-                    "the admin endpoint has as many connections as it takes: the one whose last request is the oldest is closed for \
-                     each new one, this time and from now on"
+                    "the admin endpoint has reached its limit of connections: for each new connection, it closes the one whose last \
+                     request is the oldest"
                 );
             }
             close_oldest(&mut open);

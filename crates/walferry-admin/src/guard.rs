@@ -50,7 +50,7 @@ pub(crate) async fn guard(
             entry if !is_here(place.resources, request.uri().path()) && entry != Entry::Unknown => {
                 refused(StatusCode::NOT_FOUND)
             }
-            Entry::ReadsOnly => error(StatusCode::FORBIDDEN, "This user may read and not change anything."),
+            Entry::ReadsOnly => error(StatusCode::FORBIDDEN, "This user may read but not change anything."),
             // A browser that asks what a page may do sends no password.
             Entry::Unknown if !asks_first => {
                 let mut response = error(StatusCode::UNAUTHORIZED, "User cannot access the resource.");
@@ -158,27 +158,27 @@ fn refusal<B>(
         None => match headers.get(header::HOST) {
             Some(value) => match Authority::try_from(value.as_bytes()) {
                 Ok(authority) => Some(authority),
-                Err(_) => return Some((StatusCode::BAD_REQUEST, "The Host of the request cannot be read.")),
+                Err(_) => return Some((StatusCode::BAD_REQUEST, "The Host header of the request is invalid.")),
             },
             // No browser leaves it out.
             None if request.version() < Version::HTTP_11 => None,
-            None => return Some((StatusCode::BAD_REQUEST, "The request names no Host.")),
+            None => return Some((StatusCode::BAD_REQUEST, "The request has no Host header.")),
         },
     };
     let is_local = |host: &Authority| is_loopback_name(host.host());
     if address.ip().to_canonical().is_loopback() && host.as_ref().is_some_and(|host| !is_local(host)) {
         return Some((
             StatusCode::FORBIDDEN,
-            "This endpoint listens on the loopback address and answers requests for localhost, 127.0.0.1 and [::1] only. Use one of \
-             these names, let the proxy before it send one of them as Host, or listen on another address with --admin.",
+            "This endpoint listens on the loopback address and answers only requests for localhost, 127.0.0.1 and [::1]. Use one of these \
+             names, let your proxy send one of them as Host, or listen on another address with --admin.",
         ));
     }
     let origin = text(headers, header::ORIGIN)?;
     let is_own = host.is_some_and(|host| is_of(origin, &host));
     (!is_own && !settings.allows(origin)).then_some((
         StatusCode::FORBIDDEN,
-        "A page of another origin asks. This endpoint answers its own page and programs that are no browsers only. To let pages of \
-         that origin ask, name it in access.control.allow.origin of the worker file.",
+        "The request comes from a web page of another origin. This endpoint answers only its own page and programs that are not browsers. \
+         To allow pages of that origin, add it to access.control.allow.origin in the worker file.",
     ))
 }
 

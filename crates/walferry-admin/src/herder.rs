@@ -109,7 +109,7 @@ impl ReadOnly {
     fn refuse<T: Send + 'static>() -> Promise<T> {
         let refused = Refused::new(
             403,
-            "The connectors of this process are fixed: they cannot be changed over REST.",
+            "The connectors of this process are fixed: they cannot be changed through the REST API.",
         );
         Box::pin(async { Err(refused) })
     }

@@ -227,7 +227,7 @@ impl BindError {
         let port = self.address.port();
         match self.source.kind() {
             io::ErrorKind::AddrInUse => Some(format!(
-                "another process listens there, perhaps Kafka Connect or another Walferry: `ss -ltnp 'sport = :{port}'` names it; \
+                "another process listens there, perhaps Kafka Connect or another Walferry: find it with `ss -ltnp 'sport = :{port}'` and \
                  stop it, or choose another address with `--admin`"
             )),
             io::ErrorKind::AddrNotAvailable => Some(format!(

@@ -72,7 +72,7 @@ impl HeaderRule {
     }
 
     fn parse(rule: &str) -> Result<Self, String> {
-        let malformed = || format!("{rule:?} is no rule of the form ACTION HEADER: VALUE");
+        let malformed = || format!("{rule:?} is not a rule of the form ACTION HEADER: VALUE");
         let (action, header) = rule.trim().split_once(char::is_whitespace).ok_or_else(malformed)?;
         let (name, value) = header.split_once(':').ok_or_else(malformed)?;
         let (add, date) = match action.to_ascii_lowercase().as_str() {
@@ -82,7 +82,7 @@ impl HeaderRule {
             "setdate" => (false, true),
             _ => {
                 return Err(format!(
-                    "{action:?} is none of the actions add, set, addDate and setDate"
+                    "{action:?} is not one of the actions add, set, addDate and setDate"
                 ));
             }
         };

@@ -47,7 +47,7 @@ pub(crate) fn post(status: &Arc<Status>, body: &Bytes) -> Response {
             let form = r#"{"type": "execute-snapshot", "data": {"data-collections": ["public.orders"]}}"#;
             return refused(
                 StatusCode::BAD_REQUEST,
-                format!("The body is no signal ({error}). A signal is JSON such as {form}."),
+                format!("The body is not a signal ({error}). A signal is JSON such as {form}."),
             );
         }
     };
@@ -63,7 +63,7 @@ pub(crate) fn post(status: &Arc<Status>, body: &Bytes) -> Response {
     if let Err(why) = signal.action() {
         return refused(
             StatusCode::BAD_REQUEST,
-            format!("The signal cannot be followed: {why}."),
+            format!("The signal cannot be processed: {why}."),
         );
     }
     let accepted = Accepted { id: &signal.id };
@@ -72,7 +72,7 @@ pub(crate) fn post(status: &Arc<Status>, body: &Bytes) -> Response {
         Ok(()) => answer,
         Err(_) => refused(
             StatusCode::TOO_MANY_REQUESTS,
-            "Too many signals wait for the connector, which does not take them: see its status.".to_owned(),
+            "Too many signals are waiting for the connector, which does not process them: check its status.".to_owned(),
         ),
     }
 }

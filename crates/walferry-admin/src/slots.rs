@@ -102,15 +102,15 @@ impl Shown {
         let remark = match (lost, slot.wal_status.as_deref()) {
             (Some(lost), _) => Some(format!("lost: {}", lost.why)),
             (None, Some("unreserved")) => Some("will be lost at the next checkpoint".to_owned()),
-            _ if copied => Some("a copy of the primary's slot, kept for a failover".to_owned()),
+            _ if copied => Some("a synchronized copy of the primary's slot, for a failover".to_owned()),
             _ if forgotten => Some(match slot.inactive_seconds {
                 Some(seconds) => format!(
-                    "unread for {}, and {} of WAL are kept for it",
+                    "unused for {}, and the server keeps {} of WAL for it",
                     words::duration(seconds),
                     words::bytes(retained)
                 ),
                 None => format!(
-                    "nothing reads it, and {} of WAL are kept for it",
+                    "no process reads it, and the server keeps {} of WAL for it",
                     words::bytes(retained)
                 ),
             }),
@@ -189,12 +189,12 @@ mod tests {
             (slot("short_pause", false, Some(3_599.0), 1 << 40), None),
             (
                 slot("hour", false, Some(3_600.0), 5 << 20),
-                Some("unread for 1 h, and 5.0 MiB of WAL are kept for it"),
+                Some("unused for 1 h, and the server keeps 5.0 MiB of WAL for it"),
             ),
             (slot("old_server", false, None, (1 << 30) - 1), None),
             (
                 slot("old_big", false, None, 1 << 30),
-                Some("nothing reads it, and 1.0 GiB of WAL are kept for it"),
+                Some("no process reads it, and the server keeps 1.0 GiB of WAL for it"),
             ),
             (slot("read_here", false, Some(1e6), 1 << 40), None),
             (lost, Some("lost: Postgres has removed WAL that was not read yet")),
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!((shown.forgotten, shown.drop_sql), (false, None));
         assert_eq!(
             shown.remark.as_deref(),
-            Some("a copy of the primary's slot, kept for a failover")
+            Some("a synchronized copy of the primary's slot, for a failover")
         );
     }
 }

@@ -59,20 +59,20 @@ impl Verdict {
         let mut verdict = match &look.course.phase {
             Phase::Failed(failure) => {
                 let what = format!(
-                    "stopped for good at {}: {failure}",
+                    "failed at {} and will not restart by itself: {failure}",
                     words::ago(look.course.since_us, look.now_us)
                 );
                 Self::new(false, Level::Bad, what)
                     .with_hints_of(failure)
                     .with_cost(look)
             }
-            Phase::Stopped => Self::new(false, Level::Note, "stopped as it was asked to".into()),
+            Phase::Stopped => Self::new(false, Level::Note, "stopped by request".into()),
             Phase::Paused => Self::new(
                 false,
                 Level::Note,
-                "paused as it was asked to: nothing is read, and the slot keeps WAL".into(),
+                "paused by request: nothing is read, and the server keeps WAL for the slot".into(),
             ),
-            Phase::Restarting => Self::new(false, Level::Note, "restarting as it was asked to".into()),
+            Phase::Restarting => Self::new(false, Level::Note, "restarting by request".into()),
             // Also while it looks whether the gap is still there.
             _ if gap.is_some() => Self::at_gap(look, &gap.unwrap_or_default()),
             Phase::Starting | Phase::Waiting(_) => Self::before_reading(look).with_kafka(look).with_wait(look),
@@ -109,15 +109,15 @@ impl Verdict {
         let between = if until.is_empty() { "after" } else { "between" };
         let mut verdict = Self::new(false, Level::Bad, what)
             .and(&format!(
-                "Changes {between} {}{until} may be missing. Nothing behind them is delivered or confirmed until somebody decides.",
+                "Changes {between} {}{until} may be missing. Nothing after them is delivered or confirmed until you decide.",
                 gap.from
             ))
             .with_cost(look);
         verdict.hints.extend(gap.mend.clone());
         let name = &look.status.name;
         verdict.hints.push(format!(
-            "then decide: `walferry offsets skip-gap {name}` goes on without the changes that are missing, `walferry offsets \
-             skip-gap {name} --snapshot` reads all existing rows again; `--show` shows both positions"
+            "then decide: `walferry offsets skip-gap {name}` continues without the missing changes, `walferry offsets skip-gap {name} \
+             --snapshot` reads all existing rows again; `--show` shows both positions"
         ));
         if gap.mend.is_none() {
             verdict.hints[0].replace_range(.."then ".len(), "");
@@ -130,7 +130,7 @@ impl Verdict {
             return Self::new(
                 false,
                 Level::Note,
-                "starting: looking at Postgres, Kafka and the stored offset".into(),
+                "starting: checking Postgres, Kafka and the stored offset".into(),
             );
         };
         let recent = look.now_us - trouble.since_us < PATIENCE_US;
@@ -149,7 +149,7 @@ impl Verdict {
         );
         let level = if recent { Level::Note } else { Level::Bad };
         Self::new(recent && !replays && look.course.has_run, level, what)
-            .and("It tries again by itself.")
+            .and("Walferry retries automatically.")
             .with_hints_of(&trouble.failure)
             .with_cost(look)
     }
@@ -181,13 +181,13 @@ impl Verdict {
             Some(trouble) => {
                 let since = words::since(trouble.since_us, look.now_us);
                 let what = format!(
-                    "since {since} a record waits, and everything behind it: {}",
+                    "a record, and everything after it, has been waiting since {since}: {}",
                     trouble.failure
                 );
                 let mut verdict = self.with_trouble(trouble, what, look);
                 verdict
                     .reason
-                    .push_str(" It goes on by itself; nothing is lost meanwhile.");
+                    .push_str(" It continues automatically; nothing is lost meanwhile.");
                 verdict
             }
             None => self,
@@ -199,10 +199,10 @@ impl Verdict {
         match &look.store {
             Some(trouble) => {
                 let since = words::since(trouble.since_us, look.now_us);
-                let what = format!("the offset cannot be stored since {since}: {}", trouble.failure);
+                let what = format!("the offset cannot be stored (since {since}): {}", trouble.failure);
                 let mut verdict = self.with_trouble(trouble, what, look);
                 verdict.reason.push_str(
-                    " Records are delivered all the same; the slot stays where it is, and a restart would send them again.",
+                    " Records are still delivered, but the slot does not move, and a restart would send them again.",
                 );
                 verdict
             }
@@ -231,13 +231,13 @@ impl Verdict {
             let what = kafka_is_troubled(trouble, look.now_us);
             let level = if for_us < LATE_US { Level::Note } else { Level::Bad };
             return Self::new(for_us < PATIENCE_US, level, what)
-                .and("Changes wait in Postgres, nothing is lost so far.")
+                .and("Changes wait in Postgres; nothing has been lost.")
                 .with_hints_of(&trouble.failure)
                 .with_cost(look);
         }
         if waits_us >= LATE_US {
             let what = format!(
-                "Kafka has acknowledged nothing since {}, {} records are under way",
+                "Kafka has acknowledged nothing since {}; {} records are in flight",
                 words::since(look.now_us - waits_us, look.now_us),
                 words::count(load(&counters.in_flight_records)),
             );
@@ -247,16 +247,16 @@ impl Verdict {
                 Level::Bad
             };
             let mut verdict = Self::new(waits_us < PATIENCE_US, level, what)
-                .and("Changes wait in Postgres, nothing is lost so far.")
+                .and("Changes wait in Postgres; nothing has been lost.")
                 .with_cost(look);
             verdict.hints.push(
-                "look at the brokers: are the topics' partitions led, and do enough replicas follow for `min.insync.replicas`?".into(),
+                "check the brokers: each partition needs a leader, and enough in-sync replicas for `min.insync.replicas`".into(),
             );
             return verdict;
         }
         if look.course.phase == Phase::Snapshot {
             if load(&look.counters().connected) > 0 {
-                let what = "a snapshot was interrupted: reading the changes up to where it goes on";
+                let what = "a snapshot was interrupted: reading changes up to the position where it continues";
                 let verdict = Self::new(true, Level::Good, what.into());
                 return match look.lag.bytes {
                     Some(bytes @ 1..) => verdict.and(&format!("{} behind.", words::bytes(bytes))),
@@ -287,7 +287,7 @@ impl Verdict {
                 let behind = format!("{} behind, {}", words::bytes(bytes), words::duration(look.lag.seconds));
                 Self::new(true, level, "streaming".into()).and(&words::sentence(&behind))
             }
-            _ => Self::new(true, Level::Good, "streaming".into()).and("Nothing waits."),
+            _ => Self::new(true, Level::Good, "streaming".into()).and("It is up to date."),
         };
         match look.status.beside() {
             Some(beside) => verdict.and(&beside_the_stream(&beside)),
@@ -301,13 +301,13 @@ impl Verdict {
             && age >= STALE_SECONDS
         {
             let text = format!(
-                "The figures on slots are {} old: Postgres does not answer.",
+                "The information about slots is {} old: Postgres does not answer.",
                 words::duration(age)
             );
             self.raise(Level::Note, &text, None);
         }
         let Some(slot) = look.slot() else { return };
-        let keep = "give it more room: `ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT pg_reload_conf();`";
+        let keep = "allow more WAL: `ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT pg_reload_conf();`";
         match (slot.wal_status.as_deref(), slot.safe_wal_size) {
             // A connector that has stopped says so itself.
             _ if slot.is_lost() && matches!(look.course.phase, Phase::Failed(_)) => {}
@@ -315,8 +315,8 @@ impl Verdict {
                 let Invalidation { why, prevention } = Invalidation::of(slot.invalidation_reason.as_deref());
                 let text = format!("Slot {} is lost: {why}.", slot.name);
                 let hint = format!(
-                    "set `snapshot.mode=when_needed` and start again: a new slot is made and all rows are read once more; \
-                     to keep it from happening again, {prevention}"
+                    "set `snapshot.mode=when_needed` and start again: Walferry creates a new slot and reads all rows again; to prevent \
+                     this in future, {prevention}"
                 );
                 self.raise(Level::Bad, &text, Some(&hint));
                 self.ready = false;
@@ -326,7 +326,11 @@ impl Verdict {
                 self.raise(Level::Bad, &text, Some(keep));
             }
             (_, Some(safe)) if safe < SCARCE_BYTES && self.level > Level::Good => {
-                self.raise(Level::Bad, "There is little room left for the slot.", Some(keep));
+                self.raise(
+                    Level::Bad,
+                    "The slot has almost reached the limit of WAL that the server keeps.",
+                    Some(keep),
+                );
             }
             _ => {}
         }
@@ -340,7 +344,7 @@ impl Verdict {
         };
         let found = words::ago(missing.found_us, look.now_us);
         let text = words::sentence(&format!("{} (found at {found})", missing.sentence()));
-        let hint = "topics may hold rows that the server does not have: see docs/how-to/failover.md";
+        let hint = "topics may contain rows that the server does not have: see docs/how-to/failover.md";
         self.raise(Level::Note, &text, Some(hint));
     }
 
@@ -375,33 +379,39 @@ impl Verdict {
 
 fn kafka_is_troubled(trouble: &Trouble, now_us: i64) -> String {
     let since = words::since(trouble.since_us, now_us);
-    format!("Kafka has been in trouble since {since}: {}", trouble.failure)
+    format!("Kafka has had problems since {since}: {}", trouble.failure)
 }
 
 fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
     let retained = words::bytes(slot.retained_wal_bytes?);
-    let kept = format!("{retained} of WAL are kept for the slot");
+    let kept = format!("The server keeps {retained} of WAL for the slot");
     let safe = match slot.safe_wal_size {
         _ if slot.is_lost() => return None,
-        None => return Some(format!("{kept}, without limit: watch the server's disk.")),
+        None => return Some(format!("{kept}, without a limit: watch the server's disk.")),
         Some(safe) => safe.max(0) as u64,
     };
     let pace = match bytes_per_second {
-        Some(pace) if pace >= 1.0 => format!(", in about {} at the present pace", words::duration(safe as f64 / pace)),
+        Some(pace) if pace >= 1.0 => format!(
+            " (in about {} at the current rate)",
+            words::duration(safe as f64 / pace)
+        ),
         _ => String::new(),
     };
-    Some(format!("{kept}, {} more and it is lost{pace}.", words::bytes(safe)))
+    Some(format!(
+        "{kept}; after {} more{pace}, the slot is lost.",
+        words::bytes(safe)
+    ))
 }
 
 /// How far a snapshot beside the stream is.
 fn beside_the_stream(beside: &Beside) -> String {
     let rows = words::count(beside.rows);
     let (table, left) = (&beside.table, beside.tables_left);
-    let verb = if beside.is_paused { "pauses" } else { "goes on" };
+    let verb = if beside.is_paused { "is paused" } else { "is running" };
     match left {
-        0 | 1 => format!("Beside it, an incremental snapshot {verb}: {rows} rows of {table} are read."),
+        0 | 1 => format!("An incremental snapshot {verb}: {rows} rows of {table} read."),
         _ => format!(
-            "Beside it, an incremental snapshot {verb}: {rows} rows of {table} are read, {left} tables are left with it."
+            "An incremental snapshot {verb}: {rows} rows of {table} read, {left} tables left including this one."
         ),
     }
 }
@@ -541,7 +551,7 @@ mod tests {
             since_us: NOW_US - s * S,
         };
         let cases = [
-            (Some(4), None, true, Level::Good, "Streaming. Nothing waits."),
+            (Some(4), None, true, Level::Good, "Streaming. It is up to date."),
             (
                 Some(6),
                 None,
@@ -561,17 +571,17 @@ mod tests {
                 Some(29),
                 true,
                 Level::Note,
-                "The offset cannot be stored since 14:12 UTC (29 s): /data/offset.json.new cannot be written: No space left on \
-                 device. Records are delivered all the same; the slot stays where it is, and a restart would send them again.",
+                "The offset cannot be stored (since 14:12 UTC (29 s)): /data/offset.json.new cannot be written: No space left on device. \
+                 Records are still delivered, but the slot does not move, and a restart would send them again.",
             ),
             (
                 Some(7),
                 Some(30),
                 false,
                 Level::Bad,
-                "Postgres does not answer: it says nothing, since 14:13 UTC (7 s). The offset cannot be stored since 14:12 UTC \
-                 (30 s): /data/offset.json.new cannot be written: No space left on device. Records are delivered all the same; the \
-                 slot stays where it is, and a restart would send them again.",
+                "Postgres does not answer: it says nothing, since 14:13 UTC (7 s). The offset cannot be stored (since 14:12 UTC (30 s)): \
+                 /data/offset.json.new cannot be written: No space left on device. Records are still delivered, but the slot does not \
+                 move, and a restart would send them again.",
             ),
         ];
         for (silent_s, full_s, ready, level, reason) in cases {
@@ -608,7 +618,7 @@ mod tests {
         assert_eq!((verdict.ready, verdict.level), (false, Level::Bad));
         assert_eq!(
             verdict.reason,
-            "Starting: looking at Postgres, Kafka and the stored offset. The new slot waits for a transaction of process 4711, \
+            "Starting: checking Postgres, Kafka and the stored offset. The new slot waits for a transaction of process 4711, \
              since 14:12 UTC (1 min)."
         );
         assert_eq!(verdict.hints, ["end it"]);
@@ -672,12 +682,12 @@ mod tests {
         let cases: [(Status, &str, &[&str]); 11] = [
             (
                 catching_up(),
-                "A snapshot was interrupted: reading the changes up to where it goes on.",
+                "A snapshot was interrupted: reading changes up to the position where it continues.",
                 &[],
             ),
             (
                 with(catching_up(), 1 << 30, None, "reserved"),
-                "A snapshot was interrupted: reading the changes up to where it goes on. 1.0 GiB behind.",
+                "A snapshot was interrupted: reading changes up to the position where it continues. 1.0 GiB behind.",
                 &[],
             ),
             (
@@ -690,11 +700,11 @@ mod tests {
                 "Reading existing rows: 1,500 rows, 1 of 3 tables done.",
                 &[],
             ),
-            (streaming(), "Streaming. Nothing waits.", &[]),
+            (streaming(), "Streaming. It is up to date.", &[]),
             (
                 starting(down()),
-                "Starting: looking at Postgres, Kafka and the stored offset. \
-                 Kafka has been in trouble since 14:01 UTC (12 min): no broker answers.",
+                "Starting: checking Postgres, Kafka and the stored offset. Kafka has had problems since 14:01 UTC (12 min): no broker \
+                 answers.",
                 &["start it"],
             ),
             (
@@ -704,29 +714,29 @@ mod tests {
             ),
             (
                 with(down(), 380 << 20, Some(1_717_986_918), "extended"),
-                "Kafka has been in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost so far. \
-                 380 MiB of WAL are kept for the slot, 1.6 GiB more and it is lost, in about 27 min at the present pace.",
+                "Kafka has had problems since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres; nothing \
+                 has been lost. The server keeps 380 MiB of WAL for the slot; after 1.6 GiB more (in about 27 min at the current rate), the slot is lost.",
                 &["start it"],
             ),
             (
                 with(down(), 380 << 20, None, "reserved"),
-                "Kafka has been in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost so far. \
-                 380 MiB of WAL are kept for the slot, without limit: watch the server's disk.",
+                "Kafka has had problems since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres; nothing \
+                 has been lost. The server keeps 380 MiB of WAL for the slot, without a limit: watch the server's disk.",
                 &["start it"],
             ),
             (
                 with(streaming(), 1 << 30, Some(-5), "unreserved"),
                 "Streaming. 1.0 GiB behind, 5 min. Slot dbz_orders will be lost at the server's next checkpoint.",
-                &["give it more room: `ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT pg_reload_conf();`"],
+                &["allow more WAL: `ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT pg_reload_conf();`"],
             ),
             (
                 with(down(), 380 << 20, Some(1 << 20), "extended"),
-                "Kafka has been in trouble since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres, nothing is lost so far. \
-                 380 MiB of WAL are kept for the slot, 1.0 MiB more and it is lost, in about 1 s at the present pace. \
-                 There is little room left for the slot.",
+                "Kafka has had problems since 14:01 UTC (12 min): no broker answers. Changes wait in Postgres; nothing \
+                 has been lost. The server keeps 380 MiB of WAL for the slot; after 1.0 MiB more (in about 1 s at the current rate), the slot is lost. The \
+                 slot has almost reached the limit of WAL that the server keeps.",
                 &[
                     "start it",
-                    "give it more room: `ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT pg_reload_conf();`",
+                    "allow more WAL: `ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT pg_reload_conf();`",
                 ],
             ),
         ];
@@ -773,8 +783,8 @@ mod tests {
             assert_eq!((verdict.ready, verdict.level), (false, Level::Bad));
             assert_eq!(
                 verdict.reason,
-                "Waiting at a gap since 14:01 UTC (12 min): publication \"p\" does not exist. Changes after 0/10 may be missing. \
-                 Nothing behind them is delivered or confirmed until somebody decides."
+                "Waiting at a gap since 14:01 UTC (12 min): publication \"p\" does not exist. Changes after 0/10 may be missing. Nothing \
+                 after them is delivered or confirmed until you decide."
             );
             assert_eq!(verdict.hints[0], "CREATE PUBLICATION \"p\";");
             assert!(verdict.hints[1].starts_with("then decide: `walferry offsets skip-gap orders`"));

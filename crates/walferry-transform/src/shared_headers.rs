@@ -7,7 +7,7 @@ use crate::debezium::envelope;
 
 /// In Debezium a delete and the tombstone behind it have one list of headers. What a transform adds to the list of the delete is
 /// therefore on the tombstone, too. Here each has a list of its own, and this carries the added headers from one to the other.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct SharedHeaders {
     /// Whether any transform adds headers. Otherwise nothing is looked at.
     is_needed: bool,
