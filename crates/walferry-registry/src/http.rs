@@ -224,16 +224,29 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagno
 }
 
 fn unreachable_at(url: &str, error: &ureq::Error) -> Diagnosis {
-    let hint = match error {
-        ureq::Error::Tls(_) | ureq::Error::Rustls(_) => {
-            "look at the registry's certificate and at the truststore that the converter names"
+    let hint = match tls_error(error) {
+        Some(rustls::Error::AlertReceived(_)) => {
+            "the registry refuses the client's certificate, or the client shows none: look at the keystore that the converter names \
+             (…ssl.keystore.location), and at the registry's log"
         }
-        _ => "start the schema registry, or look at its URL; nothing is lost meanwhile",
+        Some(_) => {
+            "look at the registry's certificate and at the truststore that the converter names (…ssl.truststore.location)"
+        }
+        None => "start the schema registry, or look at its URL; nothing is lost meanwhile",
     };
     trouble(
         format!("the schema registry at {} does not answer: {error}", shown_text(url)),
         Some(hint.to_owned()),
     )
+}
+
+/// What TLS objects to. It may come as an error of reading or writing.
+fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
+    match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref()?.downcast_ref(),
+        _ => None,
+    }
 }
 
 fn tls(tls: &Tls) -> Result<TlsConfig, Diagnosis> {
