@@ -224,16 +224,27 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagno
 }
 
 fn unreachable_at(url: &str, error: &ureq::Error) -> Diagnosis {
-    let hint = match error {
-        ureq::Error::Tls(_) | ureq::Error::Rustls(_) => {
-            "check the registry's certificate and the truststore of the converter"
+    let hint = match tls_error(error) {
+        Some(rustls::Error::AlertReceived(_)) => {
+            "the registry refuses the client's certificate, or the client shows none: check the keystore of the converter \
+             (…ssl.keystore.location), and the registry's log"
         }
-        _ => "start the schema registry, or check its URL; nothing is lost meanwhile",
+        Some(_) => "check the registry's certificate and the truststore of the converter (…ssl.truststore.location)",
+        None => "start the schema registry, or check its URL; nothing is lost meanwhile",
     };
     trouble(
         format!("the schema registry at {} does not answer: {error}", shown_text(url)),
         Some(hint.to_owned()),
     )
+}
+
+/// What TLS objects to. It may come as an error of reading or writing.
+fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
+    match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref()?.downcast_ref(),
+        _ => None,
+    }
 }
 
 fn tls(tls: &Tls) -> Result<TlsConfig, Diagnosis> {
