@@ -54,9 +54,10 @@ fn connectors_in_the_documents_are_taken() {
 }
 
 #[test]
-fn the_image_s_connector_is_taken() {
-    let file = root().join("docker/connector.json");
-    assert_taken(&file, "docker/connector.json");
+fn the_connectors_of_image_and_package_are_taken() {
+    for file in ["docker/connector.json", "deploy/debian/connector.json"] {
+        assert_taken(&root().join(file), file);
+    }
 }
 
 /// The lines below a key of a YAML file, without their indent.
@@ -110,7 +111,9 @@ fn links_between_the_documents_lead_somewhere() {
     for folder in ["docs", "docs/how-to", "docs/changes"] {
         let entries = fs::read_dir(root().join(folder)).unwrap();
         let files = entries.map(|entry| entry.unwrap().path());
-        let is_page = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md") && !path.ends_with("SUMMARY.md");
+        let is_page = |path: &PathBuf| {
+            path.extension().is_some_and(|extension| extension == "md") && !path.ends_with("SUMMARY.md")
+        };
         pages.extend(files.filter(is_page));
     }
     for page in pages {

@@ -89,6 +89,44 @@ fn the_compose_file_restarts_all_but_what_a_person_has_to_mend() {
 }
 
 #[test]
+fn the_compose_file_pins_its_images_checks_each_service_and_keeps_its_data() {
+    let compose = text("docker/compose.yaml");
+    let (services, volumes) = compose
+        .split_once("\nvolumes:\n")
+        .expect("the compose file has volumes");
+    for image in services.lines().filter_map(|line| line.trim().strip_prefix("image: ")) {
+        let version = image.rsplit(':').next().unwrap_or_default();
+        assert!(version.contains('.'), "{image} is not pinned to a release");
+    }
+    for name in ["postgres", "kafka", "walferry"] {
+        let (_, service) = services
+            .split_once(&format!("\n  {name}:\n"))
+            .expect("the service is there");
+        let service: Vec<&str> = service
+            .lines()
+            .take_while(|line| line.is_empty() || line.starts_with("   "))
+            .collect();
+        for needed in ["    healthcheck:", "    stop_grace_period:"] {
+            assert!(
+                service.iter().any(|line| line.starts_with(needed)),
+                "{name} has no {}",
+                needed.trim()
+            );
+        }
+        let keeps = |volume: &str| {
+            service
+                .iter()
+                .any(|line| line.trim().starts_with(&format!("- {volume}:/")))
+        };
+        let volume = volumes
+            .lines()
+            .filter_map(|line| line.trim().strip_suffix(':'))
+            .find(|volume| keeps(volume));
+        assert!(volume.is_some(), "{name} loses its data when it goes down");
+    }
+}
+
+#[test]
 fn the_compose_file_passes_a_stop_on() {
     let trapped = "trap 'exit 0' TERM; touch \"$0.up\"; while :; do sleep 0.05; done";
     let (mut shell, log) = start("stop", &[trapped]);

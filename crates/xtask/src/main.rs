@@ -11,6 +11,7 @@ mod golden;
 mod provide;
 #[cfg(test)]
 mod read;
+mod release;
 mod shell;
 mod soak;
 mod test;
@@ -46,6 +47,9 @@ enum Task {
     Docs,
     /// Build the documents as a site with search into target/book; builds mdBook the first time, unless it is in PATH
     Book,
+    /// Build the program for other machines: archive, Debian package, image, checksums and a list of components, in target/dist. Needs
+    /// cargo-zigbuild, and root on Debian
+    Release(release::Args),
     /// Recordings of what Debezium sends
     #[command(subcommand)]
     Golden(golden::Task),
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(&args),
         Task::Docs => docs::run(),
         Task::Book => book::run(),
+        Task::Release(args) => release::run(&args),
         Task::Golden(task) => golden::run(&task),
     };
     match outcome {

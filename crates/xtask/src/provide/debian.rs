@@ -14,12 +14,23 @@ pub(crate) fn promtool() -> Outcome<PathBuf> {
     program("promtool", "prometheus", "usr/bin/promtool")
 }
 
-fn program(name: &str, package: &str, path: &str) -> Outcome<PathBuf> {
-    if let Some(found) = shell::find(name) {
-        return Ok(found);
+fn program(name: &str, package_name: &str, path: &str) -> Outcome<PathBuf> {
+    match shell::find(name) {
+        Some(found) => Ok(found),
+        None if !apt::allowed() => {
+            Err(format!("`{name}` is not in PATH: install it (on Debian: package {package_name})").into())
+        }
+        None => Ok(package(package_name)?.join(path)),
     }
+}
+
+/// The folder with the files of a package.
+///
+/// # Errors
+/// When packages cannot be fetched.
+pub(crate) fn package(package: &str) -> Outcome<PathBuf> {
     if !apt::allowed() {
-        return Err(format!("`{name}` is not in PATH: install it (on Debian: package {package})").into());
+        return Err(format!("Debian's package {package} cannot be fetched: this needs apt-get, and to be root").into());
     }
     let folder = shell::cache()?.join(format!("debian-{package}"));
     fill(&folder, |partial| {
@@ -38,5 +49,5 @@ fn program(name: &str, package: &str, path: &str) -> Outcome<PathBuf> {
         shell::run(Command::new("dpkg-deb").arg("--extract").arg(&archive).arg(partial))?;
         Ok(fs::remove_file(archive)?)
     })?;
-    Ok(folder.join(path))
+    Ok(folder)
 }

@@ -8,7 +8,7 @@ mod maven;
 mod postgres;
 mod tools;
 
-pub(crate) use debian::promtool;
+pub(crate) use debian::{package as debian_package, promtool};
 pub(crate) use tools::tool;
 
 use crate::{Outcome, shell};

@@ -1,0 +1,270 @@
+//! `cargo xtask release`: the program for other machines, as an archive, a Debian package and an image, with checksums and a list of what
+//! is in them. Everything lands in `target/dist`.
+
+mod debian;
+mod image;
+mod sbom;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Outcome, book, shell};
+
+/// The oldest glibc that the program runs with. Debian 8, Ubuntu 14.04 and RHEL 7 have it.
+const GLIBC: &str = "2.17";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The machine to build for: x86_64-unknown-linux-gnu or aarch64-unknown-linux-gnu. The image takes glibc from Debian, so build on the
+    /// same architecture
+    #[arg(long, default_value = "x86_64-unknown-linux-gnu")]
+    target: String,
+    /// Pack this program instead of building one
+    #[arg(long)]
+    program: Option<PathBuf>,
+}
+
+/// What all parts of a release know.
+struct Release {
+    version: String,
+    /// As in names of files: x86_64 or aarch64.
+    machine: String,
+    /// As Debian and container images call it: amd64 or arm64.
+    architecture: &'static str,
+    program: PathBuf,
+    dist: PathBuf,
+    /// Seconds since 1970, for all files: the same sources give the same bytes.
+    time: u64,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let machine = args.target.split('-').next().unwrap_or_default().to_owned();
+    let architecture = match machine.as_str() {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => return Err(format!("there is no release for {other}: x86_64 and aarch64 are known").into()),
+    };
+    let dist = shell::root().join("target/dist");
+    fs::create_dir_all(&dist)?;
+    let program = match &args.program {
+        Some(program) => fs::canonicalize(program).map_err(|e| format!("{}: {e}", program.display()))?,
+        None => build(&args.target, &machine)?,
+    };
+    let release = Release {
+        version: version()?,
+        machine,
+        architecture,
+        program,
+        dist,
+        time: time(),
+    };
+    release.check_program()?;
+    let sbom = sbom::write(&release, &args.target)?;
+    let archive = release.archive(&sbom)?;
+    let package = debian::write(&release)?;
+    let image = image::write(&release)?;
+    release.checksums(&[&archive, &package, &image, &sbom])?;
+    debian::check(&release, &package)?;
+    image::check(&release)?;
+    for file in [&release.program, &archive, &package, &image] {
+        let size = fs::metadata(file)?.len() as f64 / (1 << 20) as f64;
+        println!("{size:6.1} MiB  {}", file.display());
+    }
+    Ok(())
+}
+
+fn version() -> Outcome<String> {
+    let manifest: toml::Value = toml::from_str(&fs::read_to_string(shell::root().join("Cargo.toml"))?)?;
+    let version = manifest["workspace"]["package"]["version"].as_str();
+    Ok(version.ok_or("Cargo.toml has no version")?.to_owned())
+}
+
+/// `SOURCE_DATE_EPOCH`, or the time of the commit.
+fn time() -> u64 {
+    let given = env::var("SOURCE_DATE_EPOCH").ok();
+    let commit = || {
+        shell::output(
+            Command::new("git")
+                .args(["log", "-1", "--format=%ct"])
+                .current_dir(shell::root()),
+        )
+        .ok()
+    };
+    given
+        .or_else(commit)
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// Builds with OpenSSL and zlib compiled in, for an old glibc. Zig brings the headers and symbols of that glibc.
+fn build(target: &str, machine: &str) -> Outcome<PathBuf> {
+    if shell::find("cargo-zigbuild").is_none() {
+        return Err("`cargo-zigbuild` is not in PATH: `pip install cargo-zigbuild ziglang` brings it with a Zig, or `cargo install cargo-zigbuild`"
+            .into());
+    }
+    let folder = shell::root().join("target/release-build");
+    fs::create_dir_all(&folder)?;
+    let mut command = shell::cargo([
+        "zigbuild",
+        "--release",
+        "--locked",
+        "--package",
+        "walferry",
+        "--features",
+        "vendored",
+    ]);
+    command
+        .args(["--target", &format!("{target}.{GLIBC}")])
+        .env("CARGO_TARGET_DIR", &folder);
+    // librdkafka's configure script asks only these two variables.
+    for (variable, compiler) in [("CC", "cc"), ("CXX", "c++")] {
+        let script = folder.join(format!("zig-{compiler}"));
+        // librdkafka's version script names symbols that it does not define, which Zig's linker refuses otherwise.
+        let text = format!(
+            "#!/bin/sh\ncase \" $* \" in *\" -shared \"*) set -- \"$@\" -Wl,--undefined-version ;; esac\n\
+             exec cargo-zigbuild zig {compiler} -- -target {machine}-linux-gnu.{GLIBC} \"$@\"\n"
+        );
+        fs::write(&script, text)?;
+        shell::run(Command::new("chmod").arg("+x").arg(&script))?;
+        command.env(variable, &script);
+    }
+    shell::run(&mut command)?;
+    Ok(folder.join(target).join("release/walferry"))
+}
+
+impl Release {
+    /// The program needs glibc alone, and no newer one than promised.
+    fn check_program(&self) -> Outcome {
+        const ALLOWED: [&str; 7] = [
+            "libc.so.6",
+            "libm.so.6",
+            "libpthread.so.0",
+            "libdl.so.2",
+            "librt.so.1",
+            "libutil.so.1",
+            "ld-linux",
+        ];
+        let needed = shell::output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(&self.program))?;
+        for line in needed.lines().filter(|line| line.contains("(NEEDED)")) {
+            let library = line.split(['[', ']']).nth(1).unwrap_or_default();
+            if !ALLOWED.iter().any(|allowed| library.starts_with(allowed)) {
+                return Err(format!("the program needs {library}, which not every machine has").into());
+            }
+        }
+        let symbols = shell::output(
+            Command::new("readelf")
+                .args(["--version-info", "--wide"])
+                .arg(&self.program),
+        )?;
+        let newest: Option<Vec<u32>> = symbols
+            .split("Name: GLIBC_")
+            .skip(1)
+            .filter_map(|rest| rest.split_whitespace().next())
+            .map(|version| version.split('.').filter_map(|part| part.parse().ok()).collect())
+            .max();
+        let newest = newest.ok_or("the program names no version of glibc")?;
+        let limit: Vec<u32> = GLIBC.split('.').filter_map(|part| part.parse().ok()).collect();
+        if newest > limit {
+            return Err(format!("the program needs glibc {newest:?}, and {GLIBC} is promised").into());
+        }
+        Ok(())
+    }
+
+    /// An empty folder below `target/dist`.
+    fn stage(&self, name: &str) -> Outcome<PathBuf> {
+        let folder = self.dist.join("stage").join(format!("{name}-{}", self.machine));
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+
+    /// GNU tar, so that the same files give the same bytes.
+    fn tar(&self, owner: u32) -> Command {
+        let mut tar = Command::new("tar");
+        tar.args(["--sort=name", "--numeric-owner", "--format=gnu"])
+            .arg(format!("--mtime=@{}", self.time))
+            .arg(format!("--owner={owner}"))
+            .arg(format!("--group={owner}"));
+        tar
+    }
+
+    fn archive(&self, sbom: &Path) -> Outcome<PathBuf> {
+        let name = format!("walferry-{}-{}-linux", self.version, self.machine);
+        let stage = self.stage("archive")?;
+        let top = stage.join(&name);
+        copy(&self.program, &top.join("walferry"), 0o755)?;
+        copy(sbom, &top.join("sbom.cdx.json"), 0o644)?;
+        for file in ["LICENSE", "README.md", "SECURITY.md"] {
+            copy(&shell::root().join(file), &top.join(file), 0o644)?;
+        }
+        fs::write(top.join("CHANGELOG.md"), book::changelog()?)?;
+        for folder in [
+            "config",
+            "deploy/prometheus",
+            "deploy/grafana",
+            "deploy/systemd",
+            "deploy/helm",
+            "deploy/kubernetes",
+        ] {
+            copy_all(&shell::root().join(folder), &top.join(folder))?;
+        }
+        let file = self.dist.join(format!("{name}.tar.gz"));
+        let tar = file.with_extension("");
+        shell::run(self.tar(0).arg("-cf").arg(&tar).arg("-C").arg(&stage).arg(&name))?;
+        gzip(&tar)?;
+        Ok(file)
+    }
+
+    fn checksums(&self, files: &[&Path]) -> Outcome {
+        // The other architecture's lines stay.
+        let sums = self.dist.join("SHA256SUMS");
+        let mut lines: Vec<String> = fs::read_to_string(&sums)
+            .unwrap_or_default()
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        for file in files {
+            let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            lines.retain(|line| !line.ends_with(&format!("  {name}")));
+            lines.push(format!("{}  {name}", sha256(file)?));
+        }
+        lines.sort_by_key(|line| line.split("  ").nth(1).map(str::to_owned));
+        Ok(fs::write(sums, lines.join("\n") + "\n")?)
+    }
+}
+
+/// Leaves `FILE.gz` in the place of `FILE`, without a time in it.
+fn gzip(file: &Path) -> Outcome {
+    shell::run(Command::new("gzip").args(["-9", "--no-name", "--force"]).arg(file))
+}
+
+fn sha256(file: &Path) -> Outcome<String> {
+    let said = shell::output(Command::new("sha256sum").arg(file))?;
+    Ok(said.split_whitespace().next().unwrap_or_default().to_owned())
+}
+
+fn copy(from: &Path, to: &Path, mode: u32) -> Outcome {
+    use std::os::unix::fs::PermissionsExt;
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::copy(from, to).map_err(|e| format!("{}: {e}", from.display()))?;
+    Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
+}
+
+fn copy_all(from: &Path, to: &Path) -> Outcome {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_all(&entry.path(), &target)?;
+        } else {
+            copy(&entry.path(), &target, 0o644)?;
+        }
+    }
+    Ok(())
+}
