@@ -37,7 +37,7 @@ fn a_walsender_that_hangs_is_told_of_and_given_up() {
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
         walferry
             .output()
-            .contains("Postgres has said nothing for")
+            .contains("Postgres sent nothing for")
             .then_some(())
     });
     // The process that hangs holds the slot.

@@ -103,13 +103,13 @@ fn check_tells_of_expressions_that_match_no_column() {
     let walferry = outbox.start_with(config);
     let (_, text) = check(&walferry);
     for part in [
-        "caution  `table.include.list`: its expression 2 matches no table that is captured",
-        "caution  `column.exclude.list`: its expression 1, \"public.outbox.nope\", matches no column of the captured tables",
-        "caution  `column.exclude.list`: its expression 2,",
-        "caution  `column.mask.with.4.chars`: its expression 1, \"outbox.payload\", matches no column",
-        "write public.outbox.payload: expressions match SCHEMA.TABLE.COLUMN as a whole",
-        "caution  `column.mask.hash.<algorithm>.with.salt.<salt>`: its expression 1, \"public.other.payload\", matches no column",
-        "caution  `message.key.columns`: its expression 2,",
+        "caution  `table.include.list`: expression 2 matches no captured table",
+        "caution  `column.exclude.list`: expression 1, \"public.outbox.nope\", matches no column of the captured tables",
+        "caution  `column.exclude.list`: expression 2,",
+        "caution  `column.mask.with.4.chars`: expression 1, \"outbox.payload\", matches no column",
+        "write public.outbox.payload: an expression must match the whole of SCHEMA.TABLE.COLUMN",
+        "caution  `column.mask.hash.<algorithm>.with.salt.<salt>`: expression 1, \"public.other.payload\", matches no column",
+        "caution  `message.key.columns`: expression 2,",
     ] {
         assert!(text.contains(part), "{part} is missing in:\n{text}");
     }
@@ -130,7 +130,7 @@ fn check_advises_no_filter_where_only_messages_are_sent() {
     let walferry = outbox.start_with(config.clone());
     let (code, text) = check(&walferry);
     assert!(
-        text.contains("`table.exclude.list` excludes every table: only messages of pg_logical_emit_message are sent"),
+        text.contains("`table.exclude.list` excludes every table, so only messages of pg_logical_emit_message are sent"),
         "{text}"
     );
     assert!(!text.contains("compare") && code == Some(0), "{text}");
@@ -153,7 +153,7 @@ fn check_advises_no_filter_where_only_messages_are_sent() {
     let walferry = outbox.start_with(config);
     let (_, text) = check(&walferry);
     assert!(
-        text.contains("caution  `table.include.list` lets no table of the database pass: no row is captured"),
+        text.contains("caution  `table.include.list` matches no table in the database, so no rows are captured"),
         "{text}"
     );
 }

@@ -200,7 +200,7 @@ fn a_table_rewritten_meanwhile_is_read_from_its_beginning() {
     items.wait_until_read(&mut walferry);
     let output = walferry.output();
     assert!(
-        output.contains("the table was rewritten since the snapshot was interrupted"),
+        output.contains("the table was rewritten after the snapshot was interrupted"),
         "{output}"
     );
     let (differences, count) = items.rebuilt(&world.kafka).differences(items.database.sql(), "items");

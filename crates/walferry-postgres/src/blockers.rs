@@ -60,14 +60,17 @@ pub(crate) async fn tell(
                 *told = found;
             }
             // The slot may be created all the same.
-            Err(error) => debug!(error = Failure::chain(&error), "cannot see what the new slot waits for"),
+            Err(error) => debug!(
+                error = Failure::chain(&error),
+                "cannot find out which transactions the new slot waits for"
+            ),
         }
         sleep(LOOK).await;
     }
 }
 
 async fn of(sql: &Sql, waiting: i32) -> Result<Vec<Blocker>, Error> {
-    const DOING: &str = "asking what the new slot waits for";
+    const DOING: &str = "finding the transactions that the new slot waits for";
     // The server has a slot's creation wait for the locks that transactions hold on themselves, one after the other.
     const QUERY: &str = "
         SELECT b.pid, a.usename::text, a.application_name, a.state,
@@ -100,7 +103,7 @@ fn waits(slot: &str, blockers: &[Blocker]) -> Failure {
         Disposition::Retry,
         Kind::SlotWaits,
         format!(
-            "replication slot {slot} can be created only when older transactions have ended: {}",
+            "replication slot {slot} can be created only after older transactions have ended: {}",
             list(blockers)
         ),
         Some(hint(blockers)),
@@ -122,7 +125,7 @@ fn hint(blockers: &[Blocker]) -> String {
         pid => format!("SELECT pg_terminate_backend({pid});"),
     });
     let end: Vec<String> = end.collect();
-    format!("wait until they have ended, or end them: {}", end.join(" "))
+    format!("wait until they end, or end them: {}", end.join(" "))
 }
 
 impl Blocker {
@@ -170,8 +173,8 @@ mod tests {
         let failure = waits("s", &[unseen, seen, prepared]);
         assert_eq!(
             failure.to_string(),
-            "replication slot s can be created only when older transactions have ended: process 7, process 8 (user app, psql, idle \
-             in transaction, for 90 s), a prepared transaction"
+            "replication slot s can be created only after older transactions have ended: process 7, process 8 (user app, psql, idle in \
+             transaction, for 90 s), a prepared transaction"
         );
         let hint = failure.causes[0].hint.as_deref().unwrap_or_default();
         for part in [

@@ -92,7 +92,7 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
 /// How often is looked whether the server shuts down while nothing is read.
 const LOOK: Duration = Duration::from_secs(1);
 const LONGEST_LOOK: Duration = Duration::from_secs(30);
-const DOING: &str = "looking relations up in the catalog";
+const DOING: &str = "reading relations from the catalog";
 
 /// Facts about each of the relations, in their order.
 async fn facts(sql: &Sql, relations: &[Relation], after: &[Xid]) -> Result<Vec<Catalog>, Error> {
@@ -161,7 +161,7 @@ fn sees(snapshot: &str) -> Option<impl Fn(Xid) -> bool> {
 
 /// Facts about those of the types that exist, and about what they are made of.
 async fn types(sql: &Sql, oids: &BTreeSet<Oid>) -> Result<Vec<TypeFacts>, Error> {
-    const DOING: &str = "looking types up in the catalog";
+    const DOING: &str = "reading types from the catalog";
     let oids: Vec<u32> = oids.iter().map(|oid| oid.0).collect();
     let query = format!("SELECT ({})::text", types_of("SELECT pg_catalog.unnest($1)"));
     let rows = sql.rows(DOING, &query, &[(&oids, Type::OID_ARRAY)]).await?;

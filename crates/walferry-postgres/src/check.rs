@@ -41,7 +41,7 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
     {
         let failure = Failure::from(error);
         remarks.extend(failure.causes.into_iter().map(|cause| Diagnosis {
-            text: format!("no replication connection: {}", cause.text),
+            text: format!("the replication connection fails: {}", cause.text),
             ..cause
         }));
     }
@@ -49,7 +49,7 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
         remarks.extend(slot_remarks(&server, slot));
         remarks.extend(version_remarks(&server, &connector.slot));
     } else {
-        let text = "no stream is asked for: there will be neither a slot nor a publication";
+        let text = "streaming is off, so a start needs neither a slot nor a publication";
         remarks.push(Diagnosis::good(text));
     }
     let tables = captured(&sql, wanted).await?;
@@ -82,7 +82,10 @@ fn reselect_remark(server: &Server, tables: &[Captured]) -> Option<Diagnosis> {
         role: server.role.clone(),
         tables: denied,
     };
-    let text = format!("`post.processors` cannot read columns again: {}", problem.cause().text);
+    let text = format!(
+        "the post-processors cannot read columns again: {}",
+        problem.cause().text
+    );
     Some(Diagnosis::warning(Kind::PrivilegeMissing, text).with_hint(problem.hint()))
 }
 
@@ -123,8 +126,8 @@ fn slot_remarks(server: &Server, slot: &str) -> Vec<Diagnosis> {
             remarks.push(
                 Diagnosis::error(Kind::SlotLost, format!("replication slot {slot:?} is lost: {why}")).with_hint(
                     format!(
-                        "set `snapshot.mode` to \"when_needed\" to read all rows again, and: SELECT \
-                     pg_drop_replication_slot('{slot}'); to keep it from happening again, {prevention}"
+                        "to read all rows again, set `snapshot.mode` to \"when_needed\" and run: SELECT \
+                         pg_drop_replication_slot('{slot}'); to prevent this in future, {prevention}"
                     ),
                 ),
             );
@@ -136,8 +139,8 @@ fn slot_remarks(server: &Server, slot: &str) -> Vec<Diagnosis> {
             let text = format!("replication slot {slot:?} exists and is {behind} bytes behind the server");
             remarks.push(match found.active_pid {
                 None => Diagnosis::good(text),
-                Some(pid) => Diagnosis::warning(Kind::SlotInUse, format!("{text}; process {pid} reads it now"))
-                    .with_hint("stop that process (Debezium, perhaps) before the start"),
+                Some(pid) => Diagnosis::warning(Kind::SlotInUse, format!("{text}; process {pid} is reading it"))
+                    .with_hint("stop this process (perhaps Debezium) before the start"),
             });
         }
     }
@@ -156,7 +159,7 @@ fn slot_remarks(server: &Server, slot: &str) -> Vec<Diagnosis> {
         remarks.push(
             Diagnosis::warning(
                 Kind::WalKept,
-                "nothing limits the WAL that a slot keeps: while the connector is stopped, the server's disk fills",
+                "nothing limits the WAL that the server keeps for a slot: while the connector is stopped, the server's disk may fill up",
             )
             .with_hint("ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'; SELECT pg_reload_conf();"),
         );
@@ -177,20 +180,20 @@ fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Diagnosis> {
         remarks.push(
             Diagnosis::warning(
                 Kind::SlotMode,
-                format!("`slot.failover` has no effect on {why}: after a failover the slot is gone"),
+                format!("`slot.failover` has no effect on {why}: after a failover, the slot does not exist"),
             )
-            .with_hint("it takes the primary of Postgres 17 or later; leave it out here"),
+            .with_hint("it requires a primary with Postgres 17 or later; remove it here"),
         );
     }
     if slot.failover && server.lacks_failover() {
         let text = format!(
-            "replication slot {:?} was made without failover, and `slot.failover` counts only when it is made: after a failover the \
-             slot is gone",
+            "replication slot {:?} was created without failover, and `slot.failover` has an effect only when a slot is created: after a \
+             failover, the slot does not exist",
             slot.name.as_str()
         );
         // Only a replication connection takes the command.
         remarks.push(Diagnosis::warning(Kind::SlotMode, text).with_hint(format!(
-            "psql \"dbname={} replication=database\" -c 'ALTER_REPLICATION_SLOT {} (FAILOVER true)', while nothing reads it",
+            "run, while nothing reads the slot: psql \"dbname={} replication=database\" -c 'ALTER_REPLICATION_SLOT {} (FAILOVER true)'",
             server.database,
             slot.name.as_str()
         )));
@@ -199,15 +202,16 @@ fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Diagnosis> {
         remarks.push(
             Diagnosis::error(
                 Kind::StreamOption,
-                format!("`slot.stream.params` names `origin`, which Postgres {version} does not know"),
+                format!("`slot.stream.params` contains `origin`, which Postgres {version} does not support"),
             )
-            .with_hint("take it out, or upgrade the server to 16 or later"),
+            .with_hint("remove it, or upgrade the server to 16 or later"),
         );
     }
     if let Some(seconds @ 1..) = server.idle_slot_s {
         remarks.push(
             Diagnosis::warning(Kind::SlotMode,
-                format!("the server gives up slots that nothing reads for {seconds} s: a connector that is stopped for longer loses its slot"),
+                format!("the server invalidates slots that have not been read for {seconds} s: a connector that is stopped for longer \
+                         loses its slot"),
             )
             .with_hint("ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();"),
         );
@@ -221,8 +225,8 @@ fn guardrail_remark(tables: usize, limit: Option<(u32, GuardrailAction)>) -> Opt
         GuardrailAction::Warn => Diagnosis::warning,
         GuardrailAction::Fail => Diagnosis::error,
     };
-    let text = format!("{tables} tables are captured, and `guardrail.collections.max` is {most}");
-    Some(tell(Kind::TooManyTables, text).with_hint("name fewer tables in `table.include.list`, or raise the limit"))
+    let text = format!("{tables} tables are captured, but `guardrail.collections.max` is {most}");
+    Some(tell(Kind::TooManyTables, text).with_hint("include fewer tables in `table.include.list`, or raise the limit"))
 }
 
 fn table_remark(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
@@ -230,16 +234,16 @@ fn table_remark(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
         0 => match filters.excludes_every_table() {
             // As for an outbox of messages.
             Some(property) => Diagnosis::good(format!(
-                "`{property}` excludes every table: only messages of pg_logical_emit_message are sent"
+                "`{property}` excludes every table, so only messages of pg_logical_emit_message are sent"
             )),
             None => {
                 let list = filters.list_of_tables();
                 Diagnosis::warning(
                     Kind::NoCapturedTables,
-                    format!("`{list}` lets no table of the database pass: no row is captured"),
+                    format!("`{list}` matches no table in the database, so no rows are captured"),
                 )
                 .with_hint(format!(
-                    "compare `{list}` with the tables of the database; patterns are SCHEMA.TABLE"
+                    "compare `{list}` with the tables in the database; patterns match SCHEMA.TABLE"
                 ))
             }
         },
@@ -261,9 +265,9 @@ fn list_remarks(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis> 
             expression,
         } = pattern;
         let shown = shown_expression(expression.as_str()).map_or_else(String::new, |shown| format!(", {shown},"));
-        let text = format!("`{property}`: its expression {number}{shown} matches no table that is captured");
+        let text = format!("`{property}`: expression {number}{shown} matches no captured table");
         Diagnosis::warning(Kind::NoCapturedTables, text).with_hint(
-            "compare it with the tables of the database; patterns are SCHEMA.TABLE with commas between them, and views and foreign \
+            "compare it with the tables in the database; patterns match SCHEMA.TABLE and are separated by commas, and views and foreign \
              tables are never captured",
         )
     };
@@ -297,14 +301,14 @@ fn unmatched(pattern: &ColumnPattern<'_>, columns: &[String]) -> Diagnosis {
     } = pattern;
     let shown = shown_expression(expression.as_str()).map_or_else(String::new, |shown| format!(", {shown},"));
     let text = format!(
-        "`{property}`: its expression {number}{shown} matches no column of the captured tables, so it has no effect"
+        "`{property}`: expression {number}{shown} matches no column of the captured tables, so it has no effect"
     );
     let ends = format!(".{}", expression.as_str());
     // The table alone is what people write, or the schema is left out.
     let meant = columns.iter().find(|column| column.ends_with(&ends));
     Diagnosis::warning(Kind::NoSuchColumn, text).with_hint(match meant {
-        Some(column) => format!("write {column}: expressions match SCHEMA.TABLE.COLUMN as a whole"),
-        None => "compare it with the columns of the captured tables; expressions match SCHEMA.TABLE.COLUMN as a whole"
+        Some(column) => format!("write {column}: an expression must match the whole of SCHEMA.TABLE.COLUMN"),
+        None => "compare it with the columns of the captured tables; an expression must match the whole of SCHEMA.TABLE.COLUMN"
             .to_owned(),
     })
 }
@@ -390,7 +394,7 @@ fn missing_remark(publication: &str, missing: &[Captured]) -> Option<Diagnosis> 
     }
     let list: Vec<String> = missing.iter().map(|table| table.name.quoted()).collect();
     let text = format!(
-        "publication {publication:?} lacks captured tables: {}",
+        "publication {publication:?} does not include all captured tables; missing: {}",
         names(missing.iter())
     );
     Some(Diagnosis::warning(Kind::PublicationIncomplete, text).with_hint(format!(
@@ -413,7 +417,7 @@ fn privilege_remark(
         PublicationAutocreate::Filtered => may_create && tables.iter().all(|table| table.owned),
         PublicationAutocreate::NoTables | PublicationAutocreate::Disabled => may_create,
     };
-    let reason = "as its privileges are now".to_owned();
+    let reason = "with its current privileges".to_owned();
     (!server.superuser && !allowed).then(|| publication::not_allowed(publication, server, tables, statement, reason))
 }
 
@@ -440,8 +444,8 @@ fn identity_remark(publication: &str, published: &[Captured]) -> Option<Diagnosi
 fn generated_remark(publication: &str, harmed: &[&Captured]) -> Option<Diagnosis> {
     let first = harmed.first()?;
     let text = format!(
-        "UPDATE and DELETE fail on tables of publication {publication:?} whose replica identity has generated columns that it does \
-         not send: {}",
+        "UPDATE and DELETE fail on tables of publication {publication:?} whose replica identity contains generated columns that it does \
+         not publish: {}",
         names(harmed.iter().copied())
     );
     Some(Diagnosis::warning(Kind::ReplicaIdentity, text).with_hint(format!(

@@ -5,9 +5,9 @@ use memchr::memchr;
 /// A line of COPY that is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CopyError {
-    #[error("a row without its end")]
+    #[error("a row without an end")]
     Unterminated,
-    #[error("a row of {found} columns, and {expected} were asked for")]
+    #[error("a row of {found} columns instead of {expected}")]
     Columns { found: usize, expected: usize },
     #[error("a backslash at the end of a value")]
     LoneBackslash,

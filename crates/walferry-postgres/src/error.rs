@@ -33,7 +33,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The server was reached and did not let us in within the time.
-    #[error("Postgres at {address} accepted the connection and then said nothing for {seconds} s")]
+    #[error("Postgres at {address} accepted the connection but then sent nothing for {seconds} s")]
     LoginTimeout {
         /// Host and port.
         address: String,
@@ -41,7 +41,7 @@ pub enum Error {
         seconds: u64,
     },
     /// The server has no TLS.
-    #[error("Postgres at {address} does not offer TLS, which sslmode={mode} demands")]
+    #[error("Postgres at {address} does not support TLS, which sslmode={mode} requires")]
     TlsNotOffered {
         /// Host and port.
         address: String,
@@ -49,7 +49,7 @@ pub enum Error {
         mode: SslMode,
     },
     /// The server could not even start a process for the connection.
-    #[error("Postgres at {address} answered the request for TLS with an error")]
+    #[error("Postgres at {address} answered the TLS request with an error")]
     TlsRequestFailed {
         /// Host and port.
         address: String,
@@ -89,37 +89,37 @@ pub enum Error {
         problem: &'static str,
     },
     /// Nothing to verify the server's certificate with.
-    #[error("sslmode={mode} needs the certificate of the authority that signed the server's")]
+    #[error("sslmode={mode} needs the certificate of the authority that signed the server's certificate")]
     RootCertificateMissing {
         /// The mode.
         mode: SslMode,
     },
     /// Public authorities without a look at the name verify nothing.
-    #[error("the system's certificates together with sslmode={mode} would let any public certificate pass")]
+    #[error("with sslmode={mode}, the system's certificates would accept any public certificate")]
     SystemRootsNeedVerifyFull {
         /// The mode.
         mode: SslMode,
     },
     /// A client certificate without its key.
-    #[error("no key for the client certificate {}", certificate.display())]
+    #[error("the client certificate {} has no key", certificate.display())]
     ClientKeyMissing {
         /// The certificate.
         certificate: PathBuf,
     },
     /// The server asks for a password.
-    #[error("Postgres asks for a password of user {user:?} and none is configured")]
+    #[error("Postgres requires a password for user {user:?}, but none is configured")]
     PasswordMissing {
         /// `database.user`.
         user: String,
     },
     /// A way to authenticate that is not implemented.
-    #[error("Postgres asks for {method} authentication, which is not supported")]
+    #[error("Postgres requires {method} authentication, which is not supported")]
     AuthenticationMethod {
         /// Its name.
         method: &'static str,
     },
     /// SCRAM failed on our side: the server did not prove that it knows the password.
-    #[error("Postgres did not prove that it knows the password")]
+    #[error("the server did not prove that it knows the password")]
     Scram {
         /// What the exchange said.
         source: io::Error,
@@ -131,10 +131,10 @@ pub enum Error {
         problem: String,
     },
     /// Channel binding is demanded and cannot be had.
-    #[error("channel binding is required, and the server offers none on this connection")]
+    #[error("channel binding is required, but the server does not offer it on this connection")]
     ChannelBinding,
     /// The database does not have what TimescaleDB keeps there.
-    #[error("the transform TimescaleDb reads TimescaleDB's catalog, which the database does not have")]
+    #[error("the transform TimescaleDb needs TimescaleDB's catalog, which does not exist in this database")]
     NoTimescale {
         /// What the server said.
         #[source]
@@ -150,7 +150,7 @@ pub enum Error {
         source: Box<ServerError>,
     },
     /// The connection ended.
-    #[error("connection to Postgres lost while {doing}")]
+    #[error("the connection to Postgres was lost while {doing}")]
     Lost {
         /// What was being done.
         doing: &'static str,
@@ -158,7 +158,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The connection is there, and nothing comes over it.
-    #[error("Postgres has said nothing for {seconds} s while {doing}")]
+    #[error("Postgres sent nothing for {seconds} s while {doing}")]
     Silent {
         /// What was being done.
         doing: &'static str,
@@ -179,7 +179,7 @@ pub enum Error {
         blockers: String,
     },
     /// `snapshot.select.statement.overrides` has a statement that cannot be run.
-    #[error("the SELECT for table {table} is refused by the server: {problem}")]
+    #[error("the server rejects the SELECT statement for table {table}: {problem}")]
     SelectOverride {
         /// `schema.table`.
         table: String,
@@ -187,14 +187,14 @@ pub enum Error {
         problem: String,
     },
     /// A table was dropped or altered between being listed and being read.
-    #[error("table {table} has changed since the snapshot was planned")]
+    #[error("table {table} was changed after the snapshot was planned")]
     TableChanged {
         /// Quoted name.
         table: String,
     },
     /// The rows that mark a chunk would not come with the stream.
     #[error(
-        "publication {publication} does not publish the signal table {table}: the stream would not bring what marks a chunk"
+        "publication {publication} does not publish the signal table {table}, so the stream would not contain the watermarks of chunks"
     )]
     SignalTableNotPublished {
         /// Quoted name.
@@ -203,7 +203,7 @@ pub enum Error {
         publication: String,
     },
     /// The snapshot that a slot has exported cannot be had any more.
-    #[error("the exported snapshot is gone: the connection that kept it was lost")]
+    #[error("the exported snapshot no longer exists, because the connection that held it was lost")]
     SnapshotGone,
     /// The server said something that the protocol does not have.
     #[error("unexpected answer while {doing}: {problem}")]
@@ -391,55 +391,53 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Expression(limit) => limit.hint(),
-            Self::Resolve { .. } => "check `database.hostname`, and that this machine can resolve it".to_owned(),
+            Self::Resolve { .. } => "check `database.hostname`, and check that this machine can resolve it".to_owned(),
             Self::Unreachable { address, .. } => format!(
-                "check that the server runs and listens (`listen_addresses`, `port`), that no firewall is between, and \
-                 `database.hostname` and `database.port`: `pg_isready -h {}`",
+                "check that the server is running and listening (`listen_addresses`, `port`), that no firewall blocks the connection, and \
+                 that `database.hostname` and `database.port` are correct: `pg_isready -h {}`",
                 address.replacen(':', " -p ", usize::from(!address.contains('[')))
             ),
             Self::LoginTimeout { .. } => {
-                "the address may belong to something other than Postgres, or to an overloaded server".to_owned()
+                "the address may belong to a service other than Postgres, or the server may be overloaded".to_owned()
             }
             Self::Silent { .. } => {
-                "look at the server and at the network between: a process of the server may be stopped or very busy (`SELECT pid, \
-                 state, wait_event_type, query FROM pg_stat_activity WHERE application_name LIKE 'Walferry%'`), a firewall may \
-                 drop what it does not know any more"
+                "check the server and the network: a server process may be stopped or very busy (`SELECT pid, state, wait_event_type, \
+                 query FROM pg_stat_activity WHERE application_name LIKE 'Walferry%'`), or a firewall may silently drop the connection"
                     .to_owned()
             }
             Self::TlsNotOffered { .. } => {
-                "switch TLS on in the server (`ALTER SYSTEM SET ssl = on`, with `ssl_cert_file` and `ssl_key_file`), or set \
+                "enable TLS on the server (`ALTER SYSTEM SET ssl = on`, with `ssl_cert_file` and `ssl_key_file`), or set \
                  `database.sslmode` to `prefer` or `disable`"
                     .to_owned()
             }
             Self::TlsHandshake { .. } => {
-                "compare the server's certificate with `database.sslrootcert` (which is verified in every mode in which it is \
-                 set) and, under `verify-full`, its names with `database.hostname`: \
-                 `openssl s_client -starttls postgres -connect HOST:PORT`"
+                "compare the server's certificate with `database.sslrootcert` (which is used in every mode if it is set) and, with \
+                 `verify-full`, its names with `database.hostname`: `openssl s_client -starttls postgres -connect HOST:PORT`"
                     .to_owned()
             }
-            Self::TlsSetup { .. } => "`database.sslcert` and `database.sslkey` must belong together".to_owned(),
+            Self::TlsSetup { .. } => "check that `database.sslcert` and `database.sslkey` belong together".to_owned(),
             Self::TlsFileUnreadable { property, .. } => {
-                format!("`{property}` must name a file that this process may read")
+                format!("set `{property}` to a file that this process may read")
             }
             Self::TlsFile { property: "database.sslkey", .. } => {
-                "set `database.sslpassword` to the password of the key, or give the key without encryption, as PEM or as PKCS#8 DER: `openssl pkcs8 -topk8 -nocrypt -in KEY -out \
-                 client.key` (from PKCS#12: `openssl pkcs12 -in FILE -nodes -nocerts -out client.key`)"
+                "set `database.sslpassword` to the password of the key, or provide the key unencrypted, as PEM or as PKCS#8 DER: `openssl \
+                 pkcs8 -topk8 -nocrypt -in KEY -out client.key` (from PKCS#12: `openssl pkcs12 -in FILE -nodes -nocerts -out client.key`)"
                     .to_owned()
             }
-            Self::TlsFile { .. } => "certificates are read as PEM: `-----BEGIN CERTIFICATE-----`".to_owned(),
+            Self::TlsFile { .. } => "provide certificates as PEM: `-----BEGIN CERTIFICATE-----`".to_owned(),
             Self::RootCertificateMissing { .. } => {
-                "set `database.sslrootcert` to that certificate as PEM, or to `system` under `verify-full` for those that the \
-                 system trusts"
+                "set `database.sslrootcert` to this certificate as PEM, or, with `verify-full`, to `system` to trust the system's \
+                 certificates"
                     .to_owned()
             }
             Self::SystemRootsNeedVerifyFull { .. } => "set `database.sslmode` to `verify-full`".to_owned(),
             Self::ClientKeyMissing { .. } => "set `database.sslkey`".to_owned(),
             Self::PasswordMissing { .. } => "set `database.password`".to_owned(),
             Self::AuthenticationMethod { .. } => {
-                "let `pg_hba.conf` ask this user for `scram-sha-256`, `md5`, `password` or a client certificate".to_owned()
+                "change `pg_hba.conf` so that this user authenticates with `scram-sha-256`, `md5`, `password` or a client certificate".to_owned()
             }
             Self::Scram { .. } => {
-                "somebody may stand between this machine and the server; otherwise check `database.password`".to_owned()
+                "check `database.password`; if it is correct, somebody may be intercepting the connection".to_owned()
             }
             Self::Authentication { .. } => "check `database.password` and `database.channelBinding`".to_owned(),
             Self::ChannelBinding => {
@@ -455,15 +453,14 @@ impl Error {
             Self::SignalTableNotPublished { table, publication } => {
                 format!("ALTER PUBLICATION {publication} ADD TABLE {table}")
             }
-            Self::SelectOverride { table, .. } => format!("mend `snapshot.select.statement.overrides.{table}`"),
+            Self::SelectOverride { table, .. } => format!("correct `snapshot.select.statement.overrides.{table}`"),
             Self::NoTimescale { .. } => {
-                "check that `database.dbname` is the database that has the extension (`CREATE EXTENSION timescaledb`), or leave the \
-                 transform out"
+                "check that `database.dbname` is the database with the extension (`CREATE EXTENSION timescaledb`), or remove the transform"
                     .to_owned()
             }
             Self::PublicationMissing { mend, .. } => mend.clone(),
             Self::PublicationChanged { .. } => {
-                "decide with `walferry offsets skip-gap` what becomes of the changes that may be missing".to_owned()
+                "use `walferry offsets skip-gap` to decide what happens to the changes that may be missing".to_owned()
             }
             Self::Server { source, .. } => return source.remedy(),
             Self::Problems(problems) => return problems.first().map(Problem::hint),
@@ -601,7 +598,7 @@ mod tests {
         let failure = Failure::from(Error::closed("streaming"));
         assert_eq!(
             failure.causes[0].text,
-            "connection to Postgres lost while streaming: the server closed it"
+            "the connection to Postgres was lost while streaming: the server closed it"
         );
     }
 }

@@ -25,7 +25,7 @@ pub(crate) async fn set(sql: &Sql, rules: &[ReplicaIdentityRule], wanted: &Table
             continue;
         };
         if other.is_some() {
-            error!(table.name = %name, "more than one rule names a replica identity; none is applied");
+            error!(table.name = %name, "several rules match the table; its replica identity is not changed");
             continue;
         }
         let Some(statement) = change(&table, &rule.identity) else {

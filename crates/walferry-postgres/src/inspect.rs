@@ -125,7 +125,7 @@ impl Server {
 
     /// Where our slot stands now.
     pub(crate) async fn confirmed(sql: &Sql, slot: &str) -> Result<Option<Lsn>, Error> {
-        const DOING: &str = "looking at the replication slot";
+        const DOING: &str = "reading the replication slot";
         const SLOT: &str =
             "SELECT s.confirmed_flush_lsn::text FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = $1";
         let rows = sql.rows(DOING, SLOT, &[(&slot, Type::TEXT)]).await?;
@@ -135,7 +135,7 @@ impl Server {
         };
         text.map(|text| text.parse()).transpose().map_err(|_| Error::Protocol {
             doing: DOING,
-            problem: "a position that is no LSN".to_owned(),
+            problem: "a position that is not an LSN".to_owned(),
         })
     }
 

@@ -11,25 +11,25 @@ use crate::tables::TableName;
 #[non_exhaustive]
 pub enum Problem {
     /// The server is older than what is supported.
-    #[error("the server is Postgres {}, and {} is the oldest that is supported", version_text(*version), version_text(OLDEST_VERSION))]
+    #[error("the server is Postgres {}, but Walferry needs at least Postgres {}", version_text(*version), version_text(OLDEST_VERSION))]
     ServerTooOld {
         /// `server_version_num`.
         version: u32,
     },
     /// A standby decodes from Postgres 16 on.
-    #[error("the server is a standby, and Postgres {} cannot decode on a standby", version_text(*version))]
+    #[error("the server is a standby, but Postgres {} cannot decode WAL on a standby", version_text(*version))]
     StandbyTooOld {
         /// `server_version_num`.
         version: u32,
     },
     /// `wal_level` is not `logical`.
-    #[error("wal_level is {found:?}, and logical replication needs \"logical\"")]
+    #[error("wal_level is {found:?}, but logical replication needs \"logical\"")]
     WalLevel {
         /// What it is.
         found: String,
     },
     /// The role may not replicate.
-    #[error("role {role:?} may not use replication")]
+    #[error("role {role:?} is not allowed to use replication")]
     NoReplication {
         /// The role.
         role: String,
@@ -37,7 +37,7 @@ pub enum Problem {
         rds: bool,
     },
     /// The slot is of another plugin.
-    #[error("replication slot {slot:?} decodes with {plugin:?} and not with pgoutput")]
+    #[error("replication slot {slot:?} uses the plugin {plugin:?} instead of pgoutput")]
     SlotPlugin {
         /// The slot.
         slot: String,
@@ -51,7 +51,7 @@ pub enum Problem {
         slot: String,
     },
     /// The slot belongs to another database.
-    #[error("replication slot {slot:?} belongs to database {database:?}, and `database.dbname` is {ours:?}")]
+    #[error("replication slot {slot:?} belongs to database {database:?}, but `database.dbname` is {ours:?}")]
     SlotDatabase {
         /// The slot.
         slot: String,
@@ -61,7 +61,7 @@ pub enum Problem {
         ours: String,
     },
     /// The slot is a copy that a standby keeps of the primary's (17 and later): nobody can read it before the standby is promoted.
-    #[error("replication slot {slot:?} is this standby's copy of a slot of the primary")]
+    #[error("replication slot {slot:?} is this standby's synchronized copy of a slot of the primary")]
     SlotSynced {
         /// The slot.
         slot: String,
@@ -93,19 +93,19 @@ pub enum Problem {
         statement: String,
     },
     /// A publication for all tables cannot be narrowed to the captured ones.
-    #[error("publication {publication:?} is for all tables, and `publication.autocreate.mode` is \"filtered\"")]
+    #[error("publication {publication:?} is for all tables, but `publication.autocreate.mode` is \"filtered\"")]
     PublicationOfAllTables {
         /// Its name.
         publication: String,
     },
     /// The filters leave no table for the publication.
-    #[error("no table of the database passes the filters, and publication {publication:?} is to hold those that do")]
+    #[error("no table in the database matches the filters, so publication {publication:?} would be empty")]
     NoCapturedTable {
         /// Its name.
         publication: String,
     },
     /// The role may not create the publication.
-    #[error("role {role:?} may not run: {statement}")]
+    #[error("role {role:?} is not allowed to run: {statement}")]
     PublicationNotAllowed {
         /// The role.
         role: String,
@@ -121,7 +121,7 @@ pub enum Problem {
         no_create_in: Option<String>,
     },
     /// Tables that are to be read in the snapshot and may not be.
-    #[error("role {role:?} may not read {}", list(tables))]
+    #[error("role {role:?} is not allowed to read {}", list(tables))]
     NoSelect {
         /// The role.
         role: String,
@@ -129,10 +129,7 @@ pub enum Problem {
         tables: Vec<TableName>,
     },
     /// Tables that are to be read in the snapshot, of which the role is shown some rows only.
-    #[error(
-        "policies of row-level security may hide rows from role {role:?} in {}",
-        list(tables)
-    )]
+    #[error("row-level security policies may hide rows from role {role:?} in {}", list(tables))]
     RowSecurity {
         /// The role.
         role: String,
@@ -179,7 +176,8 @@ impl Problem {
     pub fn hint(&self) -> String {
         match self {
             Self::ServerTooOld { .. } => "upgrade the server".to_owned(),
-            Self::StandbyTooOld { .. } => "this ends by itself once the standby is promoted; otherwise connect to the primary, or upgrade both to Postgres 16"
+            Self::StandbyTooOld { .. } => "this resolves itself when the standby is promoted; otherwise connect to the primary, or \
+                                           upgrade both to Postgres 16"
                     .to_owned(),
             Self::WalLevel { .. } => {
                 "ALTER SYSTEM SET wal_level = 'logical'; and restart the server (Amazon RDS: rds.logical_replication = 1; \
@@ -189,27 +187,26 @@ impl Problem {
             Self::NoReplication { role, rds: true } => format!("GRANT rds_replication TO {};", identifier(role)),
             Self::NoReplication { role, rds: false } => format!("ALTER ROLE {} REPLICATION;", identifier(role)),
             Self::SlotPlugin { slot, .. } | Self::SlotPhysical { slot } => format!(
-                "set `slot.name` to another name, or, if nobody needs it: SELECT pg_drop_replication_slot({});",
+                "set `slot.name` to another name, or, if the slot is no longer needed, run: SELECT pg_drop_replication_slot({});",
                 literal(slot)
             ),
             Self::SlotDatabase { .. } => {
-                "slots are named once in a server: set `slot.name` to a name of its own for each connector, or correct \
-                 `database.dbname`"
+                "slot names are unique on a server: set `slot.name` to a different name for each connector, or correct `database.dbname`"
                     .to_owned()
             }
             Self::SlotSynced { .. } => {
-                "this ends by itself once the standby is promoted; otherwise connect to the primary, or set `slot.name` to another \
-                 name, for a slot of the standby's own"
+                "this resolves itself when the standby is promoted; otherwise connect to the primary, or set `slot.name` to another name \
+                 to create a slot on the standby"
                     .to_owned()
             }
             Self::SlotStillRead { slot } => format!(
-                "stop that process, then: SELECT pg_drop_replication_slot({0}); (SELECT active_pid FROM pg_replication_slots \
-                 WHERE slot_name = {0};)",
+                "stop that process, then run: SELECT pg_drop_replication_slot({0}); (to find the process: SELECT active_pid FROM \
+                 pg_replication_slots WHERE slot_name = {0};)",
                 literal(slot)
             ),
             Self::NoFreeSlots { .. } => {
-                "drop one that nobody needs (SELECT slot_name, active, restart_lsn FROM pg_replication_slots; SELECT \
-                 pg_drop_replication_slot('NAME');), or: ALTER SYSTEM SET max_replication_slots = …; and restart the server"
+                "drop a slot that is no longer needed (SELECT slot_name, active, restart_lsn FROM pg_replication_slots; SELECT \
+                 pg_drop_replication_slot('NAME');), or run ALTER SYSTEM SET max_replication_slots = …; and restart the server"
                     .to_owned()
             }
             Self::PublicationMissing { publication } => format!(
@@ -218,13 +215,13 @@ impl Problem {
             ),
             Self::PublicationMissingOnStandby { statement, .. } => format!("on the primary: {statement};"),
             Self::PublicationOfAllTables { publication } => format!(
-                "set `publication.autocreate.mode` to \"all_tables\", or let it be created again: DROP PUBLICATION {};",
+                "set `publication.autocreate.mode` to \"all_tables\", or drop the publication so that it is created again: DROP \
+                 PUBLICATION {};",
                 identifier(publication)
             ),
             Self::NoCapturedTable { .. } => {
-                "compare `table.include.list` with the tables of the database (patterns are SCHEMA.TABLE); views and foreign \
-                 tables are never captured; where only messages of pg_logical_emit_message are to be sent, set \
-                 `publication.autocreate.mode` to \"no_tables\""
+                "compare `table.include.list` with the tables in the database (patterns match SCHEMA.TABLE); views and foreign tables are \
+                 never captured; to send only messages of pg_logical_emit_message, set `publication.autocreate.mode` to \"no_tables\""
                     .to_owned()
             }
             Self::PublicationNotAllowed { role, statement, owners, superuser, no_create_in, .. } => {
@@ -240,7 +237,7 @@ impl Problem {
                     (false, false) => format!("; or: {}", grants.join(" ")),
                 };
                 let who = if *superuser { "a superuser" } else { "a superuser or the owner of the tables" };
-                format!("have {who} run it once: {statement}{alternative}")
+                format!("ask {who} to run it once: {statement}{alternative}")
             }
             Self::NoSelect { role, tables } => {
                 let role = identifier(role);
@@ -259,8 +256,8 @@ impl Problem {
                     .map(|table| format!("ALTER TABLE {} NO FORCE ROW LEVEL SECURITY;", table.quoted()))
                     .collect();
                 format!(
-                    "a snapshot has to see all rows. Have a superuser run: ALTER ROLE {} BYPASSRLS; or connect as the owner of the \
-                     tables, from whom policies hide nothing unless they are forced on the owner, too: {}",
+                    "a snapshot must see all rows. Ask a superuser to run: ALTER ROLE {} BYPASSRLS; or connect as the owner of the \
+                     tables, for whom policies hide nothing unless they are forced for the owner, too: {}",
                     identifier(role),
                     each.join(" ")
                 )
@@ -310,12 +307,12 @@ mod tests {
         };
         assert_eq!(
             refused(&["app"], false, Some("db")),
-            "have a superuser or the owner of the tables run it once: CREATE PUBLICATION p; or: GRANT CREATE ON DATABASE \"db\" TO \
+            "ask a superuser or the owner of the tables to run it once: CREATE PUBLICATION p; or: GRANT CREATE ON DATABASE \"db\" TO \
              \"cdc\"; GRANT \"app\" TO \"cdc\";"
         );
         assert_eq!(
             refused(&[], true, None),
-            "have a superuser run it once: CREATE PUBLICATION p; or set `publication.autocreate.mode` to \"filtered\""
+            "ask a superuser to run it once: CREATE PUBLICATION p; or set `publication.autocreate.mode` to \"filtered\""
         );
     }
 
@@ -331,7 +328,7 @@ mod tests {
         };
         assert_eq!(
             problem.to_string(),
-            "role \"cdc\" may not read \"a\".\"t\", \"a\".\"u\", \"b\".\"T\""
+            "role \"cdc\" is not allowed to read \"a\".\"t\", \"a\".\"u\", \"b\".\"T\""
         );
         assert_eq!(
             problem.hint(),
@@ -344,7 +341,7 @@ mod tests {
         };
         assert_eq!(
             problem.to_string(),
-            "policies of row-level security may hide rows from role \"cdc\" in \"a\".\"t\""
+            "row-level security policies may hide rows from role \"cdc\" in \"a\".\"t\""
         );
         for part in [
             "ALTER ROLE \"cdc\" BYPASSRLS;",

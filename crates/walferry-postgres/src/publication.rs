@@ -172,7 +172,7 @@ pub(crate) async fn ensure(
     if server.publication.is_none() && server.slot().is_some() {
         warn!(
             publication.name = %publication.name,
-            "the slot is older than the publication; changes from before the publication cannot be decoded"
+            "the slot is older than the publication; changes written before the publication was created cannot be decoded"
         );
     }
     // Only a lock that somebody holds can make this slow; it is not worth the patience of an ordinary query.

@@ -149,13 +149,13 @@ impl ServerError {
             "28P01" => "check `database.user` and `database.password`",
             // The server says what it missed at the end: "…, no encryption".
             "28000" if self.message.contains("pg_hba.conf") && self.message.ends_with("no encryption") => {
-                "set `database.sslmode` to `require` or more if the server takes this user with TLS only, or add a line to its \
+                "set `database.sslmode` to `require` or stricter if the server accepts this user only with TLS, or add a line to its \
                  `pg_hba.conf`, such as `host DATABASE USER ADDRESS/32 scram-sha-256`, and run `SELECT pg_reload_conf()`"
             }
             "28000" if self.message.contains("pg_hba.conf") => {
-                "add a line to the server's `pg_hba.conf` that lets this user reach this database from this machine, such as \
-                 `host DATABASE USER ADDRESS/32 scram-sha-256`, and run `SELECT pg_reload_conf()`; logical replication needs \
-                 no line for `replication`"
+                "add a line to the server's `pg_hba.conf` that allows this user to connect to this database from this machine, such as \
+                 `host DATABASE USER ADDRESS/32 scram-sha-256`, and run `SELECT pg_reload_conf()`; logical replication needs no line for \
+                 `replication`"
             }
             "28000" if self.message.contains("not permitted to log in") => {
                 let role = self.message.split('"').nth(1).unwrap_or("…");
@@ -168,17 +168,17 @@ impl ServerError {
                 "ALTER ROLE … REPLICATION; (on Amazon RDS: GRANT rds_replication TO …;)"
             }
             "42501" if self.is_row_security() => {
-                "a snapshot has to see all rows: have a superuser run ALTER ROLE … BYPASSRLS; for the role of `database.user`, or \
-                 connect as the owner of the table, from whom policies hide nothing after ALTER TABLE … NO FORCE ROW LEVEL SECURITY;"
+                "a snapshot must see all rows: ask a superuser to run ALTER ROLE … BYPASSRLS; for the role of `database.user`, or connect \
+                 as the owner of the table, for whom policies hide nothing after ALTER TABLE … NO FORCE ROW LEVEL SECURITY;"
             }
             "53300" if self.message.contains("max_wal_senders") => {
-                "raise `max_wal_senders` (takes a restart of the server), or end connections that `SELECT pid, application_name \
-                 FROM pg_stat_replication` shows"
+                "raise `max_wal_senders` (this requires a server restart), or close connections listed by `SELECT pid, application_name \
+                 FROM pg_stat_replication`"
             }
-            "53300" => "raise `max_connections`, or end idle connections",
+            "53300" => "raise `max_connections`, or close idle connections",
             "53400" => {
-                "drop a slot that nobody needs (`SELECT slot_name, active FROM pg_replication_slots`, `SELECT \
-                 pg_drop_replication_slot('NAME')`), or raise `max_replication_slots` (takes a restart of the server)"
+                "drop a slot that is no longer needed (`SELECT slot_name, active FROM pg_replication_slots`, `SELECT \
+                 pg_drop_replication_slot('NAME')`), or raise `max_replication_slots` (this requires a server restart)"
             }
             "55006" => {
                 let pid = self
@@ -195,16 +195,16 @@ impl ServerError {
                 ));
             }
             _ if self.is_slot_lost() => {
-                "the WAL that the slot needs is gone: drop the slot (`SELECT pg_drop_replication_slot('NAME')`) and read all rows \
-                 again with `snapshot.mode` = \"when_needed\"; a larger `max_slot_wal_keep_size` keeps more"
+                "the server has removed WAL that the slot needs: drop the slot (`SELECT pg_drop_replication_slot('NAME')`) and read all \
+                 rows again with `snapshot.mode` = \"when_needed\"; with a larger `max_slot_wal_keep_size` the server keeps more"
             }
             _ if self.is_stream_option() => {
-                "take the option out of `slot.stream.params`, or correct it: pgoutput knows `origin` (`none` or `any`) from Postgres 16 on"
+                "remove the option from `slot.stream.params`, or correct it: pgoutput supports `origin` (`none` or `any`) since Postgres 16"
             }
             _ if self.is_synced_slot() => "connect to the primary, or set `slot.name` to another name",
             _ if self.is_publication_missing() => {
-                "the publication has to exist where the log is read, not only now: create it, and decide with `walferry offsets \
-                 skip-gap` what becomes of the changes that were written without it"
+                "the publication must exist at the position in the WAL that is being read, not only now: create it, and use `walferry \
+                 offsets skip-gap` to decide what happens to the changes that were written without it"
             }
             _ => return self.hint.clone(),
         };

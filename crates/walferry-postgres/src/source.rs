@@ -460,7 +460,7 @@ impl Rows {
 
 async fn version(sql: &Sql) -> Result<u32, Error> {
     const QUERY: &str = "SELECT pg_catalog.current_setting('server_version_num')::int";
-    let version: i32 = sql.value("asking for the server's version", QUERY, &[]).await?;
+    let version: i32 = sql.value("reading the server's version", QUERY, &[]).await?;
     Ok(version.cast_unsigned())
 }
 
@@ -512,7 +512,7 @@ fn looked<T>(doing: &'static str, found: Option<Result<T, Error>>) -> Result<T, 
 impl source::Control for Control {
     async fn inspect(&mut self) -> Result<Found, Failure> {
         let found = within(LOOK_LIMIT, self.look()).await;
-        looked("looking at server, slot and publication", found)
+        looked("reading the state of server, slot and publication", found)
     }
 
     async fn tables(&mut self, wanted: TableFilter, columns: &[String]) -> Result<Vec<TableFacts>, Failure> {
@@ -538,7 +538,7 @@ impl source::Control for Control {
             // The next look is on a new connection.
             self.sql.close();
         }
-        looked("looking at the publication", look)
+        looked("reading the publication", look)
     }
 
     async fn create_slot(&mut self, export: bool) -> Result<CreatedSlot, Failure> {

@@ -174,7 +174,7 @@ pub(crate) async fn columns_of(sql: &Sql, tables: &[Captured]) -> Result<Vec<Str
 /// Tables whose replica identity has generated columns that a publication does not send: none sends virtual ones, stored ones if
 /// `stored` says so. From Postgres 18 on, UPDATE and DELETE fail on such a table while it is published.
 pub(crate) async fn unpublished_identities(sql: &Sql, stored: bool) -> Result<HashSet<Oid>, Error> {
-    const DOING: &str = "looking for generated columns";
+    const DOING: &str = "finding generated columns";
     const QUERY: &str = "
         SELECT DISTINCT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
         WHERE c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped

@@ -353,7 +353,7 @@ async fn target(sql: &Sql, ask: &ChunkAsk, captured: &TableFilter) -> Result<Res
         return Ok(Err(Answer::UnknownTable));
     };
     if !captured(&facts.schema, &facts.name) {
-        let why = "the connector does not capture it: name it in table.include.list".to_owned();
+        let why = "the connector does not capture it: add it to table.include.list".to_owned();
         return Ok(Err(Answer::Failed(why)));
     }
     let (names, is_unique) = match &ask.table.surrogate {

@@ -92,7 +92,7 @@ impl Wire {
             Answer::Message(message) => Ok(message),
             Answer::CopyBoth => Err(Error::Protocol {
                 doing,
-                problem: "the server began to stream".to_owned(),
+                problem: "the server started to stream".to_owned(),
             }),
         }
     }
@@ -199,7 +199,7 @@ impl Wire {
                     Answer::Message(Message::ReadyForQuery(_)) => {
                         return Err(Error::Protocol {
                             doing,
-                            problem: "the server did not begin to stream".to_owned(),
+                            problem: "the server did not start to stream".to_owned(),
                         });
                     }
                     Answer::Message(_) => {}

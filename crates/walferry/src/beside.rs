@@ -62,7 +62,7 @@ pub(crate) async fn tell_tables(loaded: Loaded) {
         ),
         [] => warn!(
             hint = format!(
-                "compare `{}` with the tables of the database; patterns are SCHEMA.TABLE",
+                "compare `{}` with the tables in the database; patterns match SCHEMA.TABLE",
                 config.filters.list_of_tables()
             ),
             "no table of the database passes the filters: no change of a row is captured until one does"

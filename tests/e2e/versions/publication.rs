@@ -160,7 +160,7 @@ fn what_was_written_after_a_publication_came_back_arrives_although_nobody_looked
     create(&outbox);
     outbox.insert("k", 8, 9);
     walferry.start_again();
-    wait_for_gap(&mut walferry, "dropped and made again");
+    wait_for_gap(&mut walferry, "dropped and created again");
     wait_for_end(&walferry, "pub_stopped");
     skip(&walferry, "pub_stopped");
     wait_for("what comes behind the gap", || {

@@ -682,7 +682,7 @@ fn too_many(tables: usize, most: u32, action: GuardrailAction) -> Result<(), Fai
         }
         GuardrailAction::Fail => Err(Failure::stop(
             Kind::TooManyTables,
-            format!("{tables} tables are captured, and `guardrail.collections.max` is {most}"),
+            format!("{tables} tables are captured, but `guardrail.collections.max` is {most}"),
             "name fewer tables in `table.include.list`, raise `guardrail.collections.max`, or set `guardrail.collections.limit.action` \
              to warn",
         )),

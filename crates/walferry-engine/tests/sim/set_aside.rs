@@ -97,6 +97,6 @@ fn more_tables_than_the_guardrail_allows_are_a_warning_or_no_start() {
     assert_eq!(refused.disposition, Disposition::Stop(Exit::Setup));
     assert_eq!(
         refused.causes[0].text,
-        "3 tables are captured, and `guardrail.collections.max` is 2"
+        "3 tables are captured, but `guardrail.collections.max` is 2"
     );
 }

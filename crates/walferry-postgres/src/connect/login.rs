@@ -124,6 +124,6 @@ fn unsupported(method: &'static str) -> Error {
 fn unexpected(place: &str) -> Error {
     Error::Protocol {
         doing: DOING,
-        problem: format!("a message {place} that does not belong there"),
+        problem: format!("an unexpected message {place}"),
     }
 }

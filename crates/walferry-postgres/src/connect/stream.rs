@@ -65,7 +65,7 @@ async fn tcp(endpoint: &Endpoint) -> Result<TcpStream, Error> {
         })?
         .peekable();
     if addresses.peek().is_none() {
-        let source = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        let source = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
         return Err(Error::Resolve {
             host: endpoint.0.hostname.to_string(),
             source,
@@ -134,7 +134,7 @@ fn prepare(socket: TcpStream, endpoint: &Endpoint, took: Duration) -> Result<Tcp
 }
 
 async fn negotiate(endpoint: &Endpoint, mut socket: TcpStream, demanded: bool) -> Result<Stream, Error> {
-    let lost = |source| Error::lost("asking for TLS", source);
+    let lost = |source| Error::lost("requesting TLS", source);
     let mut request = bytes::BytesMut::new();
     postgres_protocol::message::frontend::ssl_request(&mut request);
     socket.write_all(&request).await.map_err(lost)?;
@@ -151,7 +151,7 @@ async fn negotiate(endpoint: &Endpoint, mut socket: TcpStream, demanded: bool) -
             address: endpoint.address(),
         }),
         other => Err(Error::Protocol {
-            doing: "asking for TLS",
+            doing: "requesting TLS",
             problem: format!("answer {other:#04x}"),
         }),
     }

@@ -139,7 +139,7 @@ fn private_key(path: &Path, password: Option<&str>) -> Result<PrivateKeyDer<'sta
         let decrypted = walferry_keystore::private_key(&bytes, password).map_err(|_| Error::TlsFile {
             property: KEY,
             path: path.to_owned(),
-            problem: "it is no key that `database.sslpassword` decrypts",
+            problem: "`database.sslpassword` does not decrypt the key",
         })?;
         Ok(PrivatePkcs8KeyDer::from(decrypted).into())
     })
@@ -158,10 +158,10 @@ fn plain_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, Error>
             .get(..16)
             .is_some_and(|start| start.windows(3).any(|bytes| bytes == PKCS12_VERSION))
         {
-            return Err(refuse("it is PKCS#12, which is not read"));
+            return Err(refuse("it is PKCS#12, which is not supported"));
         }
         return PrivateKeyDer::try_from(bytes.to_vec())
-            .map_err(|_| refuse("it is DER, but no unencrypted private key"));
+            .map_err(|_| refuse("it is DER, but not an unencrypted private key"));
     }
     let text = String::from_utf8_lossy(bytes);
     if text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED") {
@@ -338,7 +338,7 @@ mod tests {
         assert!(private_key(&path, Some("key-pw-1")).is_ok());
         for (password, problem) in [
             (None, "the key is encrypted"),
-            (Some("another"), "it is no key that `database.sslpassword` decrypts"),
+            (Some("another"), "`database.sslpassword` does not decrypt the key"),
         ] {
             let error = private_key(&path, password).unwrap_err();
             assert!(error.to_string().ends_with(problem), "{error}");

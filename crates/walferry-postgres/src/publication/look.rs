@@ -21,7 +21,7 @@ use crate::inspect::lsn;
 use crate::quote::identifier;
 use crate::tables::{TableName, listed};
 
-const DOING: &str = "looking at the publication";
+const DOING: &str = "reading the publication";
 
 /// The publication as the catalog has it.
 #[derive(Debug, Deserialize)]
@@ -254,7 +254,7 @@ fn difference(
 ) -> Option<String> {
     if known.oid != now.oid {
         return Some(format!(
-            "publication {publication:?} is not the one that it was: it was dropped and made again (oid {}, before {})",
+            "publication {publication:?} was dropped and created again (oid {}, before {})",
             now.oid, known.oid
         ));
     }
@@ -275,7 +275,7 @@ fn difference(
     }
     if !back.is_empty() {
         changes.push(format!(
-            "{} left publication {publication:?} and came back, perhaps with another row filter or column list",
+            "{} left publication {publication:?} and was added again, perhaps with another row filter or column list",
             names(&back)
         ));
     }
@@ -292,7 +292,7 @@ fn difference(
         .collect();
     if !missing.is_empty() {
         changes.push(format!(
-            "publication {publication:?} sends no {} any more",
+            "publication {publication:?} no longer publishes {}",
             missing.join(", no ")
         ));
     }
@@ -402,7 +402,7 @@ mod tests {
             ..suspect("parted", &[])
         };
         let cases = [
-            (told(|now| now.oid = 2, &[]), "dropped and made again (oid 2, before 1)"),
+            (told(|now| now.oid = 2, &[]), "dropped and created again (oid 2, before 1)"),
             (
                 told(
                     |now| {
@@ -419,7 +419,7 @@ mod tests {
                     },
                     &[suspect("a", &[102])],
                 ),
-                "table public.a left publication \"p\" and came back",
+                "table public.a left publication \"p\" and was added again",
             ),
             // Another way to be published says nothing about the time before it.
             (
@@ -429,7 +429,7 @@ mod tests {
                     },
                     &[suspect("a", &[201])],
                 ),
-                "came back",
+                "was added again",
             ),
             (
                 told(
@@ -441,7 +441,10 @@ mod tests {
                 "tables public.a, public.b left",
             ),
             (told(|_| {}, &[partition]), "table public.parted left"),
-            (told(|now| now.operations = "iu".into(), &[]), "sends no deletes"),
+            (
+                told(|now| now.operations = "iu".into(), &[]),
+                "no longer publishes deletes",
+            ),
             (
                 told(|now| now.operations = String::new(), &[]),
                 "sends no inserts, no updates, no deletes",

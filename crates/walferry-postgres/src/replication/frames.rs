@@ -220,7 +220,7 @@ fn is_possible(length: usize) -> bool {
 fn error_response(message: &[u8]) -> Result<Error, Error> {
     match Message::parse(&mut BytesMut::from(message)) {
         Ok(Some(Message::ErrorResponse(body))) => Ok(Error::server(DOING, ServerError::read(&body))),
-        _ => Err(malformed("an error message that cannot be read".to_owned())),
+        _ => Err(malformed("an invalid error message".to_owned())),
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) async fn lineage(wire: &mut Wire, now: u32) -> Result<Lineage, Error>
     match wire.command(DOING, &format!("TIMELINE_HISTORY {now}")).await {
         Ok(rows) => Ok(Lineage::read(now, &field::<String>(DOING, only_row(DOING, &rows)?, 1)?)),
         Err(Error::Server { source, .. }) if source.code == "58P01" => {
-            warn!(timeline = now, error = %source, "the server has no history file of its timeline");
+            warn!(timeline = now, error = %source, "the server has no history file for its timeline");
             Ok(Lineage::read(now, ""))
         }
         Err(error) => Err(error),
@@ -79,7 +79,7 @@ pub(crate) async fn wal_sender_timeout(wire: &mut Wire) -> Result<Duration, Erro
 
 /// Of the limits that a session may have, none may end one that has exported a snapshot and waits.
 pub(crate) async fn lift_limits(wire: &mut Wire) -> Result<(), Error> {
-    wire.command("lifting the limits of the session", LIFT_LIMITS)
+    wire.command("removing the time limits of the session", LIFT_LIMITS)
         .await
         .map(drop)
 }

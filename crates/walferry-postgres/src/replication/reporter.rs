@@ -102,14 +102,13 @@ impl<'a, W: AsyncWrite + Unpin> Reporter<'a, W> {
     /// Waits for the stream's next bytes. The server is asked for an answer at intervals; when nothing has come for too long, its
     /// connection counts as dead.
     pub(super) async fn listen<T>(&mut self, work: impl Future<Output = T>) -> Result<Attended<T>, Error> {
-        self.wait_for("it says nothing on the replication connection", true, work)
+        self.wait_for("nothing arrives on the replication connection", true, work)
             .await
     }
 
     /// Waits for what the server answers on another connection, which has a limit of its own.
     pub(super) async fn look_up<T>(&mut self, work: impl Future<Output = T>) -> Result<Attended<T>, Error> {
-        self.wait_for("a look-up in its catalog is not answered", false, work)
-            .await
+        self.wait_for("a catalog query is not answered", false, work).await
     }
 
     async fn wait_for<T>(

@@ -359,7 +359,7 @@ async fn demand_select(sql: &Sql, tables: &[TableFacts]) -> Result<(), Error> {
 /// All tables of which policies would hide rows, before the first is read. A SELECT of the user's may read others; there the
 /// server refuses.
 async fn demand_all_rows(sql: &Sql, tables: &[TableFacts], options: &Options) -> Result<(), Error> {
-    const DOING: &str = "looking for row-level security";
+    const DOING: &str = "checking row-level security";
     const QUERY: &str = "
         SELECT current_user::text, n.nspname::text, c.relname::text
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

@@ -398,19 +398,19 @@ impl Storage {
         if file_of(before) != self.file {
             warn!(
                 snapshot.table = %name,
-                "the table was rewritten since the snapshot was interrupted: it is read from its beginning"
+                "the table was rewritten after the snapshot was interrupted, so it is read from the beginning"
             );
         } else if let Some(reason) = &self.withheld {
             warn!(
                 snapshot.table = %name,
                 reason,
-                "not every change of the table is in the stream, so rows that have changed since the snapshot was interrupted could \
-                 be missed: the table is read from its beginning"
+                "the stream does not contain every change of the table, so rows that changed after the snapshot was interrupted could be \
+                 missed: the table is read from the beginning"
             );
         } else {
             warn!(
                 snapshot.table = %name,
-                "the publication of the table was changed since the snapshot was interrupted: the table is read from its beginning"
+                "the publication of the table was changed after the snapshot was interrupted, so the table is read from the beginning"
             );
         }
     }

@@ -62,7 +62,7 @@ pub async fn samples(connector: &Connector, wanted: TableFilter) -> Result<Sampl
 async fn look(connector: &Connector, wanted: &TableFilter) -> Result<Samples, Error> {
     const VERSION: &str = "SELECT pg_catalog.current_setting('server_version_num')::int";
     let sql = Endpoint::new(connector.postgres.clone()).sql(Purpose::Validate).await?;
-    let version: i32 = sql.value("asking for the server's version", VERSION, &[]).await?;
+    let version: i32 = sql.value("reading the server's version", VERSION, &[]).await?;
     let tables = captured(&sql, wanted).await?;
     let oids: Vec<_> = tables.iter().map(|table| table.oid).collect();
     let mut facts = catalogs(&sql, &oids).await?;
@@ -85,7 +85,7 @@ async fn look(connector: &Connector, wanted: &TableFilter) -> Result<Samples, Er
         let (_, catalog) = facts.swap_remove(place);
         samples.extend(sample(&sql, &options, version, table, catalog).await?);
     }
-    sql.execute("ending the reading", "ROLLBACK").await?;
+    sql.execute("ending the transaction", "ROLLBACK").await?;
     let Moment { lsn, xid, time_us } = moment;
     Ok(Samples {
         lsn,
@@ -158,7 +158,7 @@ async fn published(sql: &Sql, options: &Options, version: i32, table: &TableFact
     const QUERY: &str = "
         SELECT p.attnames::text[], p.rowfilter FROM pg_catalog.pg_publication_tables p
         WHERE p.pubname = $1 AND p.schemaname = $2 AND p.tablename = $3";
-    const DOING: &str = "asking for the published columns";
+    const DOING: &str = "reading the published columns";
     if version < COLUMN_LISTS_SINCE {
         return Ok(PublishedPart::default());
     }
@@ -179,7 +179,7 @@ async fn published(sql: &Sql, options: &Options, version: i32, table: &TableFact
 
 /// The columns of the index that `REPLICA IDENTITY USING INDEX` names.
 async fn identity_index(sql: &Sql, table: &TableFacts) -> Result<Vec<String>, Error> {
-    const DOING: &str = "asking for the replica identity";
+    const DOING: &str = "reading the replica identity";
     const QUERY: &str = "
         SELECT a.attname::text FROM pg_catalog.pg_index i
         JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
