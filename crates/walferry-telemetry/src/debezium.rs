@@ -51,6 +51,11 @@ pub const ABSENT: &[(&str, &str)] = &[
         "are texts, which the JMX exporter leaves out; positions are `walferry_position_lsn`",
     ),
     (
+        "ChunkId, ChunkFrom, ChunkTo, TableFrom, TableTo",
+        "are texts, which the JMX exporter leaves out; the notification `IN_PROGRESS` has the keys of each chunk, and progress is \
+         `walferry_incremental_snapshot_tables_left` and `walferry_snapshot_table_rows_total`",
+    ),
+    (
         "NumberOfUnchangedEventsSkipped",
         "is a reason of `walferry_rows_skipped_total`",
     ),
