@@ -1,11 +1,12 @@
 //! Signals, incremental and blocking snapshots.
 
+use crate::takeover;
 use crate::world::{self, World};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
-use walferry_testkit::servers::{Database, Record, Walferry, WalferryOptions, wait_for};
+use walferry_testkit::servers::{Connect, Database, Kafka, Record, Walferry, WalferryOptions, wait_for};
 
 fn config(name: &str, database: &Database, properties: &[(&str, &str)]) -> Map<String, Value> {
     let config = json!({
@@ -564,5 +565,94 @@ fn a_snapshot_that_is_read_only_survives_pauses_of_the_connector() {
         })
         .collect();
     assert_eq!(rows, expected, "{}", walferry.output());
+    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+}
+
+/// A snapshot that Debezium has begun ends under Walferry, and the other way round, without reading the table from its beginning.
+#[test]
+fn an_incremental_snapshot_goes_from_connect_to_walferry_and_back() {
+    const ROWS: usize = 6000;
+    let world = world::shared();
+    let kafka = Kafka::start();
+    let name = "signals_handover";
+    let database = world.postgres.database(name);
+    let sql = database.sql();
+    sql.run(&format!(
+        "{SIGNALS};
+         create table items (a int, b bigint, c text collate \"C\", d uuid, e numeric, v text, primary key (a, b, c, d, e));
+         insert into items select i % 3, i % 5 - 2, 'k' || i % 7, lpad(to_hex(i), 32, '0')::uuid, i / 7.0, 'v' || i
+             from generate_series(1, {ROWS}) i"
+    ));
+    // Debezium passes over the limit, and is slow enough.
+    let properties = [
+        ("incremental.snapshot.chunk.size", "10"),
+        ("walferry.snapshot.max.rows.per.second", "400"),
+    ];
+    let config = config(name, &database, &properties);
+    let topic = format!("{name}.public.items");
+    let wait_for_rows = |count: usize| {
+        wait_for("rows to arrive", || {
+            let there = kafka.topics().contains(&topic);
+            (there && kafka.read(&[topic.clone()]).len() >= count).then_some(())
+        });
+    };
+    let mut connect = Connect::start(&kafka);
+    connect.create(name, &config);
+    sql.run("insert into items values (9, 9, 'live', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 9, 'live')");
+    wait_for_rows(1);
+    sql.run(&execute("public.items"));
+    let mut so_far = 300;
+    let mut moves = Vec::new();
+    loop {
+        wait_for_rows(so_far);
+        connect.end(false);
+        sql.run("update items set v = 'u' || v where a = 1 and b = 0; delete from items where c = 'k3' and b = 1");
+        moves.push(kafka.read(&[topic.clone()]).len());
+        let mut walferry = takeover::start(&kafka, &format!("{name}{so_far}"));
+        takeover::wait_for_turn(&mut walferry);
+        wait_for_log(
+            &mut walferry,
+            "an incremental snapshot is under way and goes on with public.items",
+            1,
+        );
+        so_far = kafka.read(&[topic.clone()]).len() + 400;
+        if moves.len() == 3 {
+            // The rest of it.
+            wait_for_log(&mut walferry, "the incremental snapshot is complete", 1);
+            assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+            break;
+        }
+        wait_for_rows(so_far);
+        assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+        moves.push(kafka.read(&[topic.clone()]).len());
+        connect = Connect::start(&kafka);
+        wait_for("the connector to run", || {
+            (takeover::state(connect.port(), name)? == "RUNNING").then_some(())
+        });
+        so_far = kafka.read(&[topic.clone()]).len() + 200;
+    }
+    let records = kafka.read(&[topic]);
+    let read = |record: &&Record| {
+        let value: Value = serde_json::from_slice(record.value.as_deref()?).ok()?;
+        (value["op"] == "r").then(|| record.key.clone())
+    };
+    let read: Vec<_> = records.iter().filter_map(|record| read(&record)).collect();
+    println!(
+        "{} rows were read, {} records at the moves: {moves:?}",
+        read.len(),
+        records.len()
+    );
+    assert!(
+        read.len() < ROWS + 200,
+        "{} rows are read of {ROWS}: it has begun again",
+        read.len()
+    );
+    let rows = rebuilt(&records);
+    let mut values: Vec<&str> = rows.values().map(String::as_str).collect();
+    let expected = sql.rows("select v from items");
+    let mut wanted: Vec<&str> = expected.iter().filter_map(|row| row[0].as_deref()).collect();
+    values.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(values, wanted);
     sql.run(&format!("select pg_drop_replication_slot('{name}')"));
 }

@@ -32,7 +32,7 @@ const WORKER: [&str; 11] = [
     "status.storage.partitions=1",
 ];
 
-fn start(kafka: &Kafka, name: &str) -> Walferry {
+pub(super) fn start(kafka: &Kafka, name: &str) -> Walferry {
     let options = WalferryOptions {
         name: name.into(),
         config: serde_json::Map::new(),
@@ -49,14 +49,14 @@ fn start(kafka: &Kafka, name: &str) -> Walferry {
 }
 
 /// Waits until the REST API answers for connectors.
-fn wait_for_turn(walferry: &mut Walferry) {
+pub(super) fn wait_for_turn(walferry: &mut Walferry) {
     wait_for("the worker to begin", || {
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
         walferry.get("/connectors").filter(|answer| answer.status == 200)
     });
 }
 
-fn state(port: u16, name: &str) -> Option<Value> {
+pub(super) fn state(port: u16, name: &str) -> Option<Value> {
     let status = request(port, "GET", &format!("/connectors/{name}/status"), None)?;
     (status.status == 200).then(|| status.json()["connector"]["state"].clone())
 }

@@ -43,6 +43,8 @@ struct Args {
     topics: Option<u64>,
     #[arg(long)]
     snapshot: bool,
+    #[arg(long)]
+    again: bool,
     #[arg(long, default_value_t = 1)]
     threads: u32,
 }
@@ -55,6 +57,8 @@ fn main() -> ExitCode {
         tables::topics(topics)
     } else if args.memory {
         memory::run(args.rows, args.outage_s)
+    } else if args.again {
+        snapshot::run_again(args.rows, args.kills, args.seed)
     } else if args.snapshot {
         snapshot::run(args.rows, args.kills, args.seed, args.threads)
     } else if args.full_disk {

@@ -18,6 +18,93 @@ const NEW_IDS: u64 = 1 << 40;
 /// How long one run may take.
 const PATIENCE: Duration = Duration::from_secs(1_800);
 
+/// The same of a table that is read again beside the stream: Walferry is killed, the snapshot is paused, the connector is paused, and the
+/// table is altered.
+pub(crate) fn run_again(rows: u64, kills: u32, seed: u64) -> Vec<String> {
+    const PAUSED: Duration = Duration::from_millis(300);
+    let begun = Instant::now();
+    let create = |sql: &Sql| {
+        fill(sql, rows);
+        sql.run("create table signals (id varchar(64) primary key, type varchar(32) not null, data varchar(2048))");
+    };
+    let mut properties = config(1);
+    properties.insert("snapshot.mode".into(), json!("no_data"));
+    properties.insert("signal.data.collection".into(), json!("public.signals"));
+    let mut world = World::with(create, properties);
+    world.walferry.wait_until_ready();
+    println!(
+        "soak: {rows} rows are read beside the stream, {kills} kills, seed {seed}; all is there after {:.0?}",
+        begun.elapsed()
+    );
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let writer = world.postgres.sql();
+    let mut random = Random::new(seed, 0);
+    let mut most_resident_kib = 0;
+    let begun = Instant::now();
+    let signal = |sql: &Sql, kind: &str, data: &str| {
+        sql.run(&format!(
+            "insert into signals values ('{kind} ' || clock_timestamp(), '{kind}', '{data}')"
+        ));
+    };
+    signal(
+        &world.sql,
+        "execute-snapshot",
+        &format!("{{\"data-collections\": [\"{TABLE}\"]}}"),
+    );
+    thread::scope(|scope| {
+        scope.spawn(|| write(&writer, rows, seed, Moves::WithValues, &stop, &written));
+        let _stop = StopOnDrop(&stop);
+        let part = rows / u64::from(kills + 1);
+        for kill in 1..=kills {
+            let so_far = chunk_rows(&world.walferry).unwrap_or_default();
+            let target = so_far + random.within(1..=part.max(1));
+            wait(&mut world.walferry, |walferry| {
+                let is_over = walferry.output().contains(READ_AGAIN);
+                (is_over || chunk_rows(walferry)? >= target).then_some(())
+            });
+            match random.within(1..=5) {
+                1 => {
+                    signal(&world.sql, "pause-snapshot", "{}");
+                    thread::sleep(PAUSED);
+                    signal(&world.sql, "resume-snapshot", "{}");
+                }
+                2 => {
+                    world.walferry.ask("PUT", "/connectors/soak/pause");
+                    thread::sleep(PAUSED);
+                    world.walferry.ask("PUT", "/connectors/soak/resume");
+                }
+                3 => world
+                    .sql
+                    .run("alter table items add column if not exists extra int not null default 7"),
+                4 => world.sql.run("alter table items drop column if exists extra"),
+                _ => {}
+            }
+            most_resident_kib = resident(&world.walferry).max(most_resident_kib);
+            world.walferry.kill();
+            println!("  kill {kill} after {:.0?}", begun.elapsed());
+            world.walferry.start_again();
+        }
+        wait(&mut world.walferry, |walferry| {
+            walferry.output().contains(READ_AGAIN).then_some(())
+        });
+        println!("  the table is read again after {:.0?}", begun.elapsed());
+        thread::sleep(Duration::from_secs(2));
+    });
+    judge(&mut world, most_resident_kib, &written, begun)
+}
+
+/// What the log says when a table is read again.
+const READ_AGAIN: &str = "the incremental snapshot is complete";
+
+/// How many rows of chunks this run has read.
+fn chunk_rows(walferry: &Walferry) -> Option<u64> {
+    let metrics = walferry.get("/metrics")?.body;
+    let rows = metrics
+        .lines()
+        .find(|line| line.starts_with("walferry_snapshot_table_rows_total{") && line.contains("items"))?;
+    rows.rsplit(' ').next()?.parse().ok()
+}
+
 /// Runs it all; returns what was broken.
 pub(crate) fn run(rows: u64, kills: u32, seed: u64, threads: u32) -> Vec<String> {
     let begun = Instant::now();
@@ -32,7 +119,7 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64, threads: u32) -> Vec<String>
     let mut random = Random::new(seed, 0);
     let mut most_resident_kib = 0;
     thread::scope(|scope| {
-        scope.spawn(|| write(&writer, rows, seed, &stop, &written));
+        scope.spawn(|| write(&writer, rows, seed, Moves::Alone, &stop, &written));
         let _stop = StopOnDrop(&stop);
         for _ in 0..kills {
             if random.percent(40) {
@@ -55,6 +142,11 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64, threads: u32) -> Vec<String>
         println!("  all existing rows are read after {:.0?}", begun.elapsed());
         thread::sleep(Duration::from_secs(2));
     });
+    judge(&mut world, most_resident_kib, &written, begun)
+}
+
+/// Ends it, and compares the table with what the topic has.
+fn judge(world: &mut World, mut most_resident_kib: u64, written: &AtomicU64, begun: Instant) -> Vec<String> {
     let mut problems: Vec<String> = world.drain(|_| ()).err().into_iter().collect();
     most_resident_kib = resident(&world.walferry).max(most_resident_kib);
     let ended = world.walferry.terminate();
@@ -86,7 +178,17 @@ fn fill(sql: &Sql, rows: u64) {
     ));
 }
 
-fn write(sql: &Sql, rows: u64, seed: u64, stop: &AtomicBool, written: &AtomicU64) {
+/// What a row brings that gets another key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moves {
+    /// Not its long value: it may be in the part of the table that is not read yet.
+    Alone,
+    /// All of it. A snapshot beside the stream does not look for what the stream has left out of a row that gets a key beyond the
+    /// table's last one.
+    WithValues,
+}
+
+fn write(sql: &Sql, rows: u64, seed: u64, moves: Moves, stop: &AtomicBool, written: &AtomicU64) {
     let mut random = Random::new(seed, 1);
     let mut next = NEW_IDS;
     while !stop.load(Relaxed) {
@@ -98,7 +200,11 @@ fn write(sql: &Sql, rows: u64, seed: u64, stop: &AtomicBool, written: &AtomicU64
                 46..=60 => format!("update items set n = n + 1, big = repeat(md5('{next} {id}'), 66) where id = {id};"),
                 61..=75 => {
                     next += 1;
-                    format!("update items set id = {next}, n = n + 1 where id = {id};")
+                    let big = match moves {
+                        Moves::Alone => String::new(),
+                        Moves::WithValues => format!(", big = repeat(md5('{next}'), 66)"),
+                    };
+                    format!("update items set id = {next}, n = n + 1{big} where id = {id};")
                 }
                 // There and back.
                 76..=80 => {
@@ -106,7 +212,7 @@ fn write(sql: &Sql, rows: u64, seed: u64, stop: &AtomicBool, written: &AtomicU64
                 }
                 81..=90 => format!("delete from items where id = {id};"),
                 _ => format!(
-                    "insert into items values ({id}, 1, repeat('i', 100), repeat(md5('{id}'), 67)) on conflict do nothing;"
+                    "insert into items (id, n, pad, big) values ({id}, 1, repeat('i', 100), repeat(md5('{id}'), 67)) on conflict do nothing;"
                 ),
             };
         }

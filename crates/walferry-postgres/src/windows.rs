@@ -15,6 +15,7 @@ use walferry_engine::source::{ChunkRows, Read, Seen, TableFilter, Windows as Edg
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
 use walferry_pgoutput::{Column, Oid, Tuple};
 use walferry_record::java::date::{calendar_date, time_of_day};
+use walferry_record::java::hash_map::sort_as_concurrent;
 use walferry_snapshot::incremental::{Answer, Ask, ChunkAsk, Key};
 
 use crate::catalog::catalogs;
@@ -32,10 +33,8 @@ pub struct Windows {
     table: Option<SignalTable>,
     publication: String,
     watermarking: Watermarking,
-    /// How many rows a chunk has at most,
+    /// How many rows a chunk has at most.
     rows: u32,
-    /// and how many bytes, but for its first row.
-    bytes: usize,
     captured: TableFilter,
     /// `read.only`: nothing is written.
     read_only: bool,
@@ -74,10 +73,9 @@ struct Target {
 }
 
 impl Windows {
-    /// Opens nothing yet. A chunk takes so many bytes at most.
+    /// Opens nothing yet.
     pub(crate) fn new(connector: &Connector, endpoint: Endpoint, captured: TableFilter) -> Self {
         let signals = &connector.signals;
-        let in_flight = usize::try_from(connector.streaming.in_flight_max_bytes).unwrap_or(usize::MAX);
         Self {
             endpoint,
             sql: None,
@@ -85,7 +83,6 @@ impl Windows {
             publication: connector.publication.name.clone(),
             watermarking: signals.watermarking,
             rows: signals.chunk_rows,
-            bytes: in_flight / WINDOW_SHARE,
             captured,
             read_only: signals.read_only,
             opened: String::new(),
@@ -121,7 +118,9 @@ impl Windows {
     async fn tables(&mut self, expressions: &[String]) -> Result<Read, Error> {
         let captured = self.captured.clone();
         let tables = listed(self.sql().await?, &captured).await?;
-        let names: Vec<String> = tables.iter().map(|table| table.name.dotted()).collect();
+        let mut names: Vec<String> = tables.iter().map(|table| table.name.dotted()).collect();
+        // The order of what matches one expression is that of Debezium's map of tables.
+        sort_as_concurrent(&mut names, |name| name);
         let matched = |expression: &String| match JavaRegex::new(expression) {
             Ok(expression) => names.iter().filter(|name| expression.matches(name)).cloned().collect(),
             // A name with a bracket in it, say.
@@ -216,7 +215,7 @@ impl Windows {
     /// Table and rows are seen by one transaction, which begins after the window was opened.
     async fn chunk(&mut self, ask: &ChunkAsk) -> Result<Read, Error> {
         const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        let (bytes, captured) = (self.bytes, self.captured.clone());
+        let captured = self.captured.clone();
         let rows = match &self.fitting {
             Some((table, rows)) if *table == ask.table.id => *rows,
             _ => self.rows,
@@ -225,7 +224,7 @@ impl Windows {
         // Whoever gives up on this in the middle must not leave a connection behind whose transaction shows the past.
         let sql = self.sql.take().expect("opened above");
         sql.execute(READING, BEGIN).await?;
-        let read = match within(LIMIT, read(&sql, ask, (rows, bytes), &captured)).await {
+        let read = match within(LIMIT, read(&sql, ask, rows, &captured)).await {
             Some(read) => read,
             None => Err(sql.fell_silent(READING, LIMIT)),
         };
@@ -260,9 +259,6 @@ impl Windows {
     }
 }
 
-/// A window may hold this part of what is under way.
-const WINDOW_SHARE: usize = 8;
-
 /// Whether the server will say the same again: a table that is not there any more, a condition that is no SQL, a missing privilege.
 fn is_refusal(error: &Error) -> bool {
     const CLASSES: [&str; 7] = ["0A", "22", "2F", "38", "39", "3F", "42"];
@@ -275,12 +271,7 @@ fn plain(answer: Answer) -> Read {
 }
 
 /// A chunk, and whether it has more rows than there is room for.
-async fn read(
-    sql: &Sql,
-    ask: &ChunkAsk,
-    (limit, bytes): (u32, usize),
-    captured: &TableFilter,
-) -> Result<(Read, bool), Error> {
+async fn read(sql: &Sql, ask: &ChunkAsk, limit: u32, captured: &TableFilter) -> Result<(Read, bool), Error> {
     let seen: String = sql
         .value(READING, "SELECT pg_catalog.pg_current_snapshot()::text", &[])
         .await?;
@@ -305,7 +296,7 @@ async fn read(
         bytes: tuple_bytes,
         is_full,
         is_endless,
-    } = tuples(sql, &statement, &target, bytes).await?;
+    } = tuples(sql, &statement, &target, ask.bytes).await?;
     if is_endless {
         let names: Vec<&str> = target.key.iter().map(|column| &*column.name).collect();
         let why = format!(
@@ -346,10 +337,10 @@ async fn target(sql: &Sql, ask: &ChunkAsk, captured: &TableFilter) -> Result<Res
         return Ok(Err(Answer::UnknownTable));
     };
     let oid = Oid(row.try_get(0).map_err(|error| Error::sql(READING, error))?);
-    let Some((_, catalog)) = catalogs(sql, &[oid]).await?.into_iter().next() else {
+    let Some((_, mut catalog)) = catalogs(sql, &[oid]).await?.into_iter().next() else {
         return Ok(Err(Answer::UnknownTable));
     };
-    let Some(facts) = catalog.table.clone() else {
+    let Some(mut facts) = catalog.table.clone() else {
         return Ok(Err(Answer::UnknownTable));
     };
     if !captured(&facts.schema, &facts.name) {
@@ -365,6 +356,10 @@ async fn target(sql: &Sql, ask: &ChunkAsk, captured: &TableFilter) -> Result<Res
             None => return Ok(Err(Answer::NoKey)),
         },
     };
+    facts
+        .columns
+        .retain(|column| names.contains(&column.name) || !ask.left_out.contains(&column.name));
+    catalog.table = Some(facts.clone());
     let types = type_names(sql, oid).await?;
     let key: Option<Vec<KeyColumn>> = names
         .iter()
@@ -463,7 +458,7 @@ struct Tuples {
 }
 
 /// How many times as large as others a chunk may be whose rows have all the same key.
-const MOST_OF_ONE_KEY: usize = WINDOW_SHARE / 2;
+const MOST_OF_ONE_KEY: usize = 4;
 
 /// Runs the statement of a chunk, up to a row with which there are too many bytes.
 async fn tuples(sql: &Sql, statement: &str, target: &Target, most: usize) -> Result<Tuples, Error> {

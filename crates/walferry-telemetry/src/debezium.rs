@@ -51,6 +51,11 @@ pub const ABSENT: &[(&str, &str)] = &[
         "`walferry_position_lsn` for positions; the JMX exporter does not export these metrics either, because they are text",
     ),
     (
+        "ChunkId, ChunkFrom, ChunkTo, TableFrom, TableTo",
+        "`walferry_incremental_snapshot_tables_left` and `walferry_snapshot_table_rows_total` for progress, and the notification \
+         `IN_PROGRESS` for the keys of each chunk; the JMX exporter does not export these metrics either, because they are text",
+    ),
+    (
         "NumberOfUnchangedEventsSkipped",
         "`walferry_rows_skipped_total`, which has a reason for such rows",
     ),

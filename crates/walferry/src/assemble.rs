@@ -236,6 +236,9 @@ pub(crate) fn snapshot_policy(config: &Config) -> SnapshotPolicy {
     }
 }
 
+/// The chunk of an incremental snapshot may take this part of what is under way.
+const CHUNK_SHARE: usize = 8;
+
 fn settings(loaded: &Loaded, share: usize) -> Settings {
     let config = &loaded.connector;
     let (tables, include) = (captured(config), config.snapshot.include.clone());
@@ -244,6 +247,7 @@ fn settings(loaded: &Loaded, share: usize) -> Settings {
     let snapshot_tables: TableFilter = Arc::new(move |schema, table| {
         (include.is_empty() || include.matches(&format!("{schema}.{table}"))) && !filters.is_signals(schema, table)
     });
+    let in_flight_bytes = usize::try_from(config.streaming.in_flight_max_bytes).unwrap_or(usize::MAX) / share.max(1);
     Settings {
         slot: config.slot.name.to_string(),
         snapshot: snapshot_policy(config),
@@ -259,7 +263,7 @@ fn settings(loaded: &Loaded, share: usize) -> Settings {
         tables,
         snapshot_tables,
         flush_interval: loaded.worker.offset_flush_interval,
-        in_flight_bytes: usize::try_from(config.streaming.in_flight_max_bytes).unwrap_or(usize::MAX) / share.max(1),
+        in_flight_bytes,
         max_retries: config.errors.max_retries,
         confirm: config.streaming.flush_mode != LsnFlushMode::Manual,
         drop_slot_on_stop: config.slot.drop_on_stop,
@@ -269,6 +273,11 @@ fn settings(loaded: &Loaded, share: usize) -> Settings {
         limits: Limits {
             rows_per_second: config.signals.max_rows_per_second,
             lag_bytes: config.signals.max_lag_bytes,
+            // Without a signal table, and if it may write one, no chunk is ever read.
+            chunk_bytes: match config.signals.table.is_some() || config.signals.read_only {
+                true => in_flight_bytes / CHUNK_SHARE,
+                false => 0,
+            },
         },
     }
 }

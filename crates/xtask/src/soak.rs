@@ -44,6 +44,9 @@ pub(crate) struct Args {
     /// Kill it while it reads a table of that many rows instead, to which is written
     #[arg(long, conflicts_with = "memory")]
     snapshot: bool,
+    /// Let it read such a table again beside the stream instead, which a signal asks for: it is killed and paused, and the table altered
+    #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication"])]
+    again: bool,
     /// With --snapshot: `snapshot.max.threads`
     #[arg(long, default_value_t = 1)]
     threads: u32,
@@ -71,6 +74,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     for (option, asked) in [
         ("--memory", args.memory),
         ("--snapshot", args.snapshot),
+        ("--again", args.again),
         ("--network", args.network),
         ("--full-disk", args.full_disk),
         ("--promotion", args.promotion),

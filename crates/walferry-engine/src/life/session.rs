@@ -251,7 +251,7 @@ where
 impl Wires {
     fn new(settings: &Settings, offset: &StoredOffset, status: &Status) -> (Self, ChunkReceiver) {
         let frames_bytes = settings.in_flight_bytes / FRAMES_SHARE;
-        let records_bytes = settings.in_flight_bytes - frames_bytes;
+        let records_bytes = settings.in_flight_bytes - frames_bytes - settings.limits.chunk_bytes;
         let limit = &status.counters.in_flight_limit_bytes;
         limit.store(records_bytes as u64, Relaxed);
         let progress = Progress::new(offset.clone(), records_bytes).with_latency(status.latency.clone());

@@ -24,6 +24,8 @@ pub struct Limits {
     pub rows_per_second: Option<u32>,
     /// `walferry.snapshot.max.lag.bytes`: how far the slot may be behind the server.
     pub lag_bytes: Option<u64>,
+    /// How many bytes the rows of a chunk may have: a part of what may be under way.
+    pub chunk_bytes: usize,
 }
 
 impl Limits {
@@ -148,7 +150,10 @@ pub(super) async fn serve(
         next: VecDeque::new(),
     };
     let mut due = None;
-    while let Some(ask) = asks.next().await {
+    while let Some(mut ask) = asks.next().await {
+        if let Ask::Chunk(chunk) = &mut ask {
+            chunk.bytes = limits.chunk_bytes;
+        }
         let waited = match &ask {
             Ask::Chunk(_) => until_it_may_be_read(&ask, &mut asks, due, limits.lag_bytes, status).await,
             _ => Waited::Long,
@@ -229,7 +234,7 @@ mod tests {
     fn rows_a_second_are_kept_to_by_a_pause_behind_each_chunk() {
         let limits = Limits {
             rows_per_second: Some(1000),
-            lag_bytes: None,
+            ..Limits::default()
         };
         let ms = Duration::from_millis;
         assert_eq!(limits.pause(500, ms(100)), Some(ms(400)));

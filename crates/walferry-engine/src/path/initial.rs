@@ -1,6 +1,7 @@
 //! What is told of a snapshot that comes before the stream, or in its place.
 
 use walferry_pgoutput::Oid;
+use walferry_record::java::hash_map;
 use walferry_snapshot::incremental::Notification;
 
 /// What has happened.
@@ -32,6 +33,8 @@ pub(crate) struct Initial {
     rows: u64,
     /// Whether there has been a snapshot.
     has_read: bool,
+    /// Whether the stream has begun: then a snapshot is a blocking one.
+    has_begun: bool,
 }
 
 impl Initial {
@@ -60,7 +63,8 @@ impl Initial {
                 self.begin(oid, &mut out);
                 if let Some(table) = self.name(oid).filter(|_| completes) {
                     let mut all: Vec<&str> = self.tables.iter().map(|(_, name)| &**name).collect();
-                    all.extend(self.signals.as_deref().filter(|signals| !all.contains(signals)));
+                    let signals = self.signals.as_deref().filter(|_| !self.has_begun);
+                    all.extend(signals.filter(|signals| !all.contains(signals)));
                     let data = vec![
                         ("scanned_collection", table),
                         ("data_collections", all.join(",")),
@@ -73,8 +77,12 @@ impl Initial {
             }
             Told::End => out.push(Notification::initial("COMPLETED", Vec::new())),
             Told::GivenUp => out.push(Notification::initial("ABORTED", Vec::new())),
-            Told::Stream if self.has_read => {}
-            Told::Stream => out.push(Notification::initial("SKIPPED", Vec::new())),
+            Told::Stream => {
+                self.has_begun = true;
+                if !self.has_read {
+                    out.push(Notification::initial("SKIPPED", Vec::new()));
+                }
+            }
         }
         out
     }
@@ -92,7 +100,8 @@ impl Initial {
         }
         self.begun.push(oid);
         let Some(table) = self.name(oid) else { return };
-        let all: Vec<&str> = self.tables.iter().map(|(_, name)| &**name).collect();
+        let mut all: Vec<&str> = self.tables.iter().map(|(_, name)| &**name).collect();
+        hash_map::sort_as_set(&mut all);
         let data = vec![
             ("current_collection_in_progress", table),
             ("data_collections", all.join(",")),

@@ -336,6 +336,9 @@ impl Pipeline {
             }
             // The reader has put the catalog's facts beside the relation, in stream order.
             Message::Relation(relation) => {
+                if let Some(signals) = &mut self.signals {
+                    signals.described(&relation, self.plans.next_facts());
+                }
                 if let Some(reread) = &mut self.toast_reread {
                     reread.learn(&relation, self.plans.next_facts());
                 }

@@ -4,14 +4,18 @@
 //! window's rows, and the commits that a chunk may not have seen. Rows of a chunk lie in the [`Window`] until the stream has brought the row
 //! that closes it.
 
-use std::{collections::VecDeque, mem, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    mem,
+    sync::Arc,
+};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::{info, warn};
 use uuid::Uuid;
 use walferry_config::connector::Watermarking;
 use walferry_event::{Catalog, Context, Notifications, SnapshotMarker, TablePlan, Told};
-use walferry_pgoutput::{Change, Column, Lsn, Operation, Tuple};
+use walferry_pgoutput::{Change, Column, Lsn, Operation, Relation, Tuple};
 use walferry_snapshot::incremental::{Action, Answer, Ask, Effect, Incremental, Notification, Signal};
 
 use crate::{
@@ -79,6 +83,8 @@ pub(crate) struct Signals {
     unknown: Vec<u32>,
     /// How often the present chunk was read in vain.
     repeats: u32,
+    /// Generated columns that the stream does not have. As in Debezium, a table that the stream has described is read without them.
+    left_out: HashMap<String, Vec<String>>,
     /// Whether the status shows something older than what is known here.
     has_news: bool,
     /// With `read.only`: the window that was asked for is to be opened.
@@ -120,6 +126,7 @@ impl Signals {
             oldest_seen: None,
             unknown: Vec::new(),
             repeats: 0,
+            left_out: HashMap::new(),
             has_news: true,
             opens_unmarked: false,
             close_at: None,
@@ -201,6 +208,28 @@ impl Signals {
             kind: kind.to_owned(),
             data: String::new(),
         })
+    }
+
+    /// The stream has described a table.
+    pub(crate) fn described(&mut self, relation: &Relation, facts: Option<&Catalog>) {
+        let Some(facts) = facts.and_then(|catalog| catalog.table.as_ref()) else {
+            return;
+        };
+        let is_sent = |name: &str| relation.columns.iter().any(|column| column.name == name);
+        // Another column that is missing here may have been added since.
+        let columns = facts.columns.iter().filter(|column| column.generated);
+        let left_out: Vec<String> = columns
+            .map(|column| column.name.clone())
+            .filter(|name| !is_sent(name))
+            .collect();
+        if left_out.is_empty() && self.left_out.is_empty() {
+            return;
+        }
+        let name = format!("{}.{}", relation.namespace, relation.name);
+        match left_out.is_empty() {
+            true => drop(self.left_out.remove(&name)),
+            false => drop(self.left_out.insert(name, left_out)),
+        }
     }
 
     /// A transaction is complete.
@@ -469,8 +498,11 @@ impl Signals {
         }
     }
 
-    fn ask(&mut self, ask: Ask, emit: &Emit) {
-        if let Ask::Chunk(chunk) = &ask {
+    fn ask(&mut self, mut ask: Ask, emit: &Emit) {
+        if let Ask::Chunk(chunk) = &mut ask {
+            if let Some(left_out) = self.left_out.get(&chunk.table.id) {
+                chunk.left_out.clone_from(left_out);
+            }
             if self.is_behind() {
                 self.window.spoil();
             }

@@ -88,6 +88,25 @@ fn bucket(key: &str, mask: usize) -> usize {
     (hash ^ (hash >> 16)) as usize & mask
 }
 
+/// Sorts names in the order that a `HashSet` has that was filled with them, one after another. It holds also for objects whose hash is
+/// that of their name.
+pub fn sort_as_set(names: &mut [&str]) {
+    let mut capacity = 16;
+    while names.len() > capacity / 4 * 3 {
+        capacity *= 2;
+    }
+    names.sort_by_key(|name| bucket(name, capacity - 1));
+}
+
+/// The same of the keys of a `ConcurrentHashMap`, which grows one name earlier.
+pub fn sort_as_concurrent<T>(names: &mut [T], name: impl Fn(&T) -> &str) {
+    let mut capacity = 16;
+    while names.len() >= capacity / 4 * 3 {
+        capacity *= 2;
+    }
+    names.sort_by_key(|key| bucket(name(key), capacity - 1));
+}
+
 /// `String.hashCode`.
 pub fn string_hash(text: &str) -> i32 {
     text.encode_utf16()
@@ -97,6 +116,17 @@ pub fn string_hash(text: &str) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_tables_come_in_the_order_of_sets() {
+        let mut names = ["public.one", "public.two", "public.hollow"];
+        sort_as_set(&mut names);
+        // As Debezium's notifications have them.
+        assert_eq!(names, ["public.one", "public.hollow", "public.two"]);
+        let mut names = ["public.one", "s.one"];
+        sort_as_concurrent(&mut names, |name| name);
+        assert_eq!(names, ["s.one", "public.one"]);
+    }
 
     #[test]
     fn keys_come_in_the_order_of_their_buckets() {

@@ -1,9 +1,14 @@
 //! The key of a row, as a snapshot goes on behind it.
 
+use std::borrow::Cow;
+
 use walferry_pgoutput::Oid;
 use walferry_record::{
-    Decimal,
-    java::serial::{self, Object},
+    Decimal, Value,
+    java::{
+        self,
+        serial::{self, Object},
+    },
 };
 
 /// The values of the columns that a table is read by.
@@ -17,6 +22,22 @@ struct Part {
     text: Option<String>,
     /// As Debezium keeps it; `None` for a class that is not known here.
     object: Option<Object>,
+}
+
+impl Part {
+    /// As Java prints the object.
+    fn told(&self) -> Cow<'_, str> {
+        let value = match &self.object {
+            Some(Object::Boolean(value)) => Value::Boolean(*value),
+            Some(Object::Float(value)) => Value::Float32(*value),
+            Some(Object::Double(value)) => Value::Float64(*value),
+            Some(Object::Decimal(value)) => return value.to_string().into(),
+            _ => return self.text.as_deref().unwrap_or("<null>").into(),
+        };
+        let mut text = Vec::new();
+        java::text::push(&mut text, &value, None);
+        String::from_utf8_lossy(&text).into_owned().into()
+    }
 }
 
 mod oid {
@@ -57,7 +78,7 @@ impl Key {
 
     /// As notifications name it.
     pub(super) fn told(&self) -> String {
-        let texts: Vec<&str> = self.texts().map(|text| text.unwrap_or("<null>")).collect();
+        let texts: Vec<Cow<'_, str>> = self.0.iter().map(Part::told).collect();
         texts.join(",")
     }
 
@@ -167,6 +188,22 @@ mod tests {
         }
         assert_eq!(Key::serialised(None).as_deref(), Some("aced000570"));
         assert_eq!(Key::read("aced000570"), Ok(None));
+    }
+
+    #[test]
+    fn keys_are_told_as_java_prints_them() {
+        let cases = [
+            (oid::FLOAT8, "1e+100", "1.0E100"),
+            (oid::FLOAT4, "3", "3.0"),
+            (oid::BOOL, "t", "true"),
+            (oid::NUMERIC, "0.0000001", "1E-7"),
+            (oid::NUMERIC, "1.50", "1.50"),
+            (oid::TEXT, "a b", "a b"),
+        ];
+        for (of, text, told) in cases {
+            assert_eq!(Key::new([(Some(text.to_owned()), Oid(of))]).told(), told);
+        }
+        assert_eq!(Key::new([(None, Oid(oid::TEXT))]).told(), "<null>");
     }
 
     #[test]

@@ -84,6 +84,10 @@ pub struct ChunkAsk {
     pub after: Option<Key>,
     /// Up to which key; `None` where it is not known yet.
     pub maximum: Option<Key>,
+    /// Columns that are not read, as the stream does not have them either.
+    pub left_out: Vec<String>,
+    /// How many bytes its rows may have, but for the first.
+    pub bytes: usize,
 }
 
 /// What has been looked up or read.
@@ -130,18 +134,6 @@ pub struct Collection {
     pub surrogate: Option<String>,
 }
 
-/// What is asked for and not answered yet.
-#[derive(Debug, Default)]
-enum Awaited {
-    #[default]
-    Nothing,
-    Tables {
-        signal: Signal,
-        execute: Execute,
-    },
-    Chunk,
-}
-
 /// A snapshot beside the stream, or none.
 #[derive(Debug, Default)]
 pub struct Incremental {
@@ -167,7 +159,10 @@ pub struct Incremental {
     repeats: bool,
     /// The table that was read last.
     current: Option<String>,
-    awaited: Awaited,
+    /// A signal whose tables are being looked up.
+    looks_up: Option<(Signal, Execute)>,
+    /// Whether a chunk is being read.
+    reads: bool,
     /// Signals that came while an answer is awaited.
     waiting: VecDeque<Signal>,
     /// Whether the window's rows may be older than what the stream has brought.
@@ -266,11 +261,8 @@ impl Incremental {
         if !self.blocking.is_empty() {
             members.insert(BLOCKING.into(), text(&self.blocking));
         }
-        let asked = match &self.awaited {
-            Awaited::Tables { signal, .. } => Some(signal),
-            Awaited::Nothing | Awaited::Chunk => None,
-        };
-        let waiting: Vec<&Signal> = asked.into_iter().chain(&self.waiting).collect();
+        let asked = self.looks_up.iter().map(|(signal, _)| signal);
+        let waiting: Vec<&Signal> = asked.chain(&self.waiting).collect();
         if !waiting.is_empty() {
             members.insert(WAITING.into(), text(&waiting));
         }
@@ -399,12 +391,11 @@ impl Incremental {
     /// A signal. Those of windows count at once, others when what is under way is answered.
     pub fn signal(&mut self, signal: Signal, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects = Vec::new();
-        match (signal.kind.as_str(), &self.awaited) {
-            ("snapshot-window-open" | "snapshot-window-close", _) | (_, Awaited::Nothing) => {
-                self.follow(signal, id, &mut effects);
-            }
-            (_, awaited) => {
-                if matches!(awaited, Awaited::Chunk) {
+        match signal.kind.as_str() {
+            "snapshot-window-open" | "snapshot-window-close" => self.follow(signal, id, &mut effects),
+            _ if !self.is_busy() => self.follow(signal, id, &mut effects),
+            _ => {
+                if self.reads {
                     effects.push(Effect::Ask(Ask::GiveWay));
                 }
                 self.waiting.push_back(signal);
@@ -417,34 +408,34 @@ impl Incremental {
     /// What was asked for is here.
     pub fn answer(&mut self, answer: Answer, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects = Vec::new();
-        match (mem::take(&mut self.awaited), answer) {
-            (Awaited::Tables { signal, execute }, Answer::Tables(found)) => {
-                self.add(signal.id, execute, found, id, &mut effects);
+        match answer {
+            Answer::Tables(found) => {
+                if let Some((signal, execute)) = self.looks_up.take() {
+                    self.add(signal.id, execute, found, id, &mut effects);
+                }
             }
-            (Awaited::Tables { signal, .. }, Answer::Failed(why)) => {
-                self.has_changed = true;
-                effects.push(Effect::Warn(format!(
-                    "signal {:?} is not followed: the captured tables cannot be listed: {why}",
-                    signal.id
-                )));
-            }
-            (Awaited::Chunk, Answer::Waits) => {
+            Answer::Waits if self.reads => {
                 self.drop_chunk(&mut effects);
                 self.follow_waiting(id, &mut effects);
-                if matches!(self.awaited, Awaited::Nothing) && self.chunk.is_none() {
+                if !self.reads && self.chunk.is_none() {
                     self.read(id, &mut effects);
                 }
             }
-            (Awaited::Chunk, answer) => self.chunk_read(answer, &mut effects),
-            (awaited, _) => self.awaited = awaited,
+            answer if mem::take(&mut self.reads) => self.chunk_read(answer, &mut effects),
+            _ => {}
         }
         self.follow_waiting(id, &mut effects);
         effects
     }
 
+    /// Whether something is asked for and not answered yet.
+    const fn is_busy(&self) -> bool {
+        self.reads || self.looks_up.is_some()
+    }
+
     /// Follows the signals that have waited, as far as that can be done now.
     fn follow_waiting(&mut self, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
-        while matches!(self.awaited, Awaited::Nothing)
+        while !self.is_busy()
             && let Some(signal) = self.waiting.pop_front()
         {
             self.has_changed = true;
@@ -454,10 +445,7 @@ impl Incremental {
 
     /// The chunk that is under way counts for nothing. What comes of it yet is passed over, as it has another id than the next.
     fn drop_chunk(&mut self, effects: &mut Vec<Effect>) {
-        (self.chunk, self.is_open, self.is_stale) = (None, false, false);
-        if matches!(self.awaited, Awaited::Chunk) {
-            self.awaited = Awaited::Nothing;
-        }
+        (self.chunk, self.is_open, self.is_stale, self.reads) = (None, false, false, false);
         effects.push(Effect::ClearWindow);
         self.end.clone_from(&self.sent);
         // They are counted and told once.
@@ -499,7 +487,7 @@ impl Incremental {
                     execute.tables.join(", ")
                 )));
                 effects.push(Effect::Ask(Ask::Tables(execute.tables.clone())));
-                self.awaited = Awaited::Tables { signal, execute };
+                self.looks_up = Some((signal, execute));
                 self.has_changed = true;
             }
             Action::Stop(None) => effects.push(Effect::Warn(format!(
@@ -566,7 +554,7 @@ impl Incremental {
         }
         // Without its beginning, nobody knows what the stream has changed in the window. Nor can it end before its rows are here:
         // somebody else has deleted the row that opened it.
-        let is_early = !self.is_open || matches!(self.awaited, Awaited::Chunk);
+        let is_early = !self.is_open || self.reads;
         if self.is_stale || is_early {
             self.drop_chunk(effects);
         } else {
@@ -645,13 +633,15 @@ impl Incremental {
             return;
         };
         self.current = Some(table.id.clone());
-        self.awaited = Awaited::Chunk;
+        self.reads = true;
         effects.push(Effect::Ask(Ask::Chunk(Box::new(ChunkAsk {
             chunk,
             opens,
             table,
             after: self.end.clone(),
             maximum: self.maximum.clone(),
+            left_out: Vec::new(),
+            bytes: usize::MAX,
         }))));
     }
 
@@ -770,7 +760,9 @@ impl Incremental {
                     continue;
                 }
                 self.queue.retain(|queued| queued.id != table);
-                stopped.push(table);
+                if !stopped.contains(&table) {
+                    stopped.push(table);
+                }
             }
         }
         self.has_changed = true;

@@ -320,6 +320,27 @@ fn a_crash_forgets_no_signal_that_is_not_carried_out_yet() {
     assert_eq!(resumed.sent, 1);
 }
 
+/// The tables of a signal are looked up while a chunk is read, sent, and the next one asked for.
+#[test]
+fn a_signal_for_more_tables_does_not_disturb_the_chunk_that_is_read() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    driven.signal("execute-snapshot", r#"{"data-collections": ["public.b"]}"#);
+    driven.rows(10, 10);
+    // The window is closed, and the next chunk is asked for, before the tables are known.
+    let tables = driven.asked.pop_back();
+    assert_eq!(tables, Some(Ask::Tables(vec!["public.b".to_owned()])));
+    driven.close();
+    let chunk = driven.asked.pop_front();
+    driven.asked.extend(tables);
+    driven.answer(Answer::Tables(vec![Vec::new()]));
+    assert_eq!(driven.snapshot.tables().collect::<Vec<_>>(), ["public.a", "public.b"]);
+    driven.asked.extend(chunk);
+    driven.rows(5, 15);
+    driven.close();
+    assert_eq!((driven.sent, driven.chunk().table.id.as_str()), (2, "public.a"));
+}
+
 /// Connect takes an offset for damaged that holds anything but texts, numbers and booleans.
 #[test]
 fn members_of_an_offset_are_plain_values() {
