@@ -387,8 +387,8 @@ impl Cluster {
                     })?;
                 let states = StateLog::open(&topics).map_err(failed)?;
                 let worker = states.worker_of(name).map_err(failed)?;
-                let worker = worker
-                    .ok_or_else(|| missing("the status topic of Kafka Connect does not know of it".to_owned()))?;
+                let worker =
+                    worker.ok_or_else(|| missing("the status topic of Kafka Connect names no worker".to_owned()))?;
                 format!("http://{worker}")
             }
         };

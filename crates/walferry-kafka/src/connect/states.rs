@@ -63,20 +63,26 @@ impl StateLog {
         )
     }
 
-    /// Which worker has a connector, as `host:port` of its REST API. Blocks.
+    /// Which worker has a connector, as `host:port` of its REST API. For a connector that the topic does not know, any worker of the
+    /// cluster: it can tell which connectors there are. Blocks.
     ///
     /// # Errors
     /// The topic cannot be read.
     pub fn worker_of(&self, name: &str) -> Result<Option<String>, Failure> {
         let key = Subject::Connector(name.to_owned()).key();
-        let mut worker = None;
+        let (mut worker, mut any) = (None, None);
         self.0.read_to_end(|entry| {
-            if entry.key == key.as_bytes() {
-                let value: Option<Json> = entry.value.and_then(|value| serde_json::from_slice(&value).ok());
-                worker = value.and_then(|value| Some(value["worker_id"].as_str()?.to_owned()));
+            if !entry.key.starts_with(b"status-connector-") {
+                return;
             }
+            let value: Option<Json> = entry.value.and_then(|value| serde_json::from_slice(&value).ok());
+            let found = value.and_then(|value| Some(value["worker_id"].as_str()?.to_owned()));
+            if entry.key == key.as_bytes() {
+                worker.clone_from(&found);
+            }
+            any = found.or(any.take());
         })?;
-        Ok(worker)
+        Ok(worker.or(any))
     }
 
     /// Takes back what was written. Blocks.
