@@ -1,14 +1,20 @@
-//! Many connectors in one process: one that fails, one with many rows behind and one whose topic is missing hold up none of the others.
+//! Many connectors in one process: one that fails, one with many rows behind, one whose topic is missing and one whose registry does not
+//! answer hold up none of the others.
 
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
-use walferry_testkit::servers::{Kafka, Postgres, PostgresOptions, Surroundings, Walferry, WalferryOptions, wait_for};
+use walferry_testkit::servers::{
+    Kafka, Postgres, PostgresOptions, Surroundings, Walferry, WalferryOptions, free_port, wait_for,
+};
 
 use crate::outbox::Outbox;
 
-/// Rows that one of them has behind.
-const FLOOD: i64 = 100_000;
+/// Rows that one of them has behind. `WALFERRY_TEST_FLOOD=1000000` measures with more of them.
+fn flood() -> i64 {
+    let text = std::env::var("WALFERRY_TEST_FLOOD").ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(100_000)
+}
 
 /// How many connectors there are. `WALFERRY_TEST_CROWD=200` measures more of them.
 fn count() -> usize {
@@ -35,7 +41,8 @@ impl Crowd {
             settings,
             ..PostgresOptions::default()
         });
-        let kafka = Kafka::start();
+        // So that records tell when they came to the broker.
+        let kafka = Kafka::start_with(&["log.message.timestamp.type=LogAppendTime"]);
         let outboxes = (0..count)
             .map(|i| Outbox::on(&postgres, &kafka, &format!("crowd{i}")))
             .collect();
@@ -74,6 +81,33 @@ impl Crowd {
         assert!(answer.status < 300, "{}", answer.body);
     }
 
+    /// Writes rows to some connectors' outboxes, one after another, and tells how long they took from there to the broker: in
+    /// milliseconds, from the quickest to the slowest.
+    fn latencies(&self, connectors: std::ops::Range<usize>, round: i64) -> Vec<i64> {
+        const ROWS: i64 = 10;
+        for row in 1..=ROWS {
+            for outbox in &self.outboxes[connectors.clone()] {
+                outbox.database.sql().run(&format!(
+                    "insert into outbox select {}, 'time', 't', 'Created', (extract(epoch from clock_timestamp()) * 1000)::int8",
+                    round * ROWS + row
+                ));
+            }
+        }
+        let mut latencies: Vec<i64> = Vec::new();
+        for outbox in &self.outboxes[connectors] {
+            let so_far = usize::try_from(round * ROWS).expect("a small number");
+            let records = self
+                .kafka
+                .wait_for_records(&outbox.topic("time"), so_far + ROWS as usize);
+            latencies.extend(records.iter().skip(so_far).filter_map(|record| {
+                let written: i64 = record.value_text()?.parse().ok()?;
+                Some(record.timestamp_ms? - written)
+            }));
+        }
+        latencies.sort_unstable();
+        latencies
+    }
+
     fn task(&self, i: usize) -> Value {
         let status = self
             .walferry
@@ -84,13 +118,25 @@ impl Crowd {
     }
 }
 
+fn shown(latencies: &[i64]) -> String {
+    let at = |share: usize| latencies[(latencies.len() * share / 100).min(latencies.len() - 1)];
+    format!(
+        "{} rows: p50 {} ms, p99 {} ms, at most {} ms",
+        latencies.len(),
+        at(50),
+        at(99),
+        at(100)
+    )
+}
+
 #[test]
 fn connectors_go_on_beside_one_that_fails_one_with_many_rows_behind_and_one_whose_topic_is_missing() {
     let begun = Instant::now();
     let mut crowd = Crowd::start(count());
     let count = crowd.outboxes.len();
-    // The first three are the odd ones.
-    let (locked_out, flooded, without_topic) = (0, 1, 2);
+    let flood = flood();
+    // The first four are the odd ones.
+    let (locked_out, flooded, without_topic, without_registry) = (0, 1, 2, 3);
     crowd.postgres.sql().run("create role locked_out login superuser");
     let config = crowd.outboxes[locked_out].config_with([("database.user", "locked_out")]);
     crowd.create(locked_out, config, "STOPPED");
@@ -98,12 +144,20 @@ fn connectors_go_on_beside_one_that_fails_one_with_many_rows_behind_and_one_whos
     crowd.create(flooded, crowd.outboxes[flooded].config(), "RUNNING");
     crowd.outboxes[flooded].wait_until_streaming(&mut crowd.walferry);
     crowd.steer(flooded, "stop");
-    crowd.outboxes[flooded].insert("k", 1, FLOOD);
+    crowd.outboxes[flooded].insert("k", 1, flood);
     let missing = [("producer.override.allow.auto.create.topics", "false")];
     let config = crowd.outboxes[without_topic].config_with(missing);
     crowd.create(without_topic, config, "RUNNING");
+    // Nobody listens there.
+    let registry = format!("http://127.0.0.1:{}", free_port());
+    let avro = [
+        ("value.converter", "io.confluent.connect.avro.AvroConverter"),
+        ("value.converter.schema.registry.url", registry.as_str()),
+    ];
+    let config = crowd.outboxes[without_registry].config_with(avro);
+    crowd.create(without_registry, config, "RUNNING");
     let created = Instant::now();
-    for i in 3..count {
+    for i in 4..count {
         crowd.create(i, crowd.outboxes[i].config(), "RUNNING");
     }
     for i in 2..count {
@@ -111,7 +165,7 @@ fn connectors_go_on_beside_one_that_fails_one_with_many_rows_behind_and_one_whos
     }
     println!(
         "{} connectors stream {:?} after the first of them was created",
-        count - 2,
+        count - 4,
         created.elapsed()
     );
     let (at_rest, _) = crowd.walferry.resident_kib().expect("it runs");
@@ -127,18 +181,14 @@ fn connectors_go_on_beside_one_that_fails_one_with_many_rows_behind_and_one_whos
     );
     assert_eq!(all.as_object().map(Map::len), Some(count));
 
+    // The first rows make their topics.
+    crowd.latencies(4..count, 0);
+    println!("alone, {}", shown(&crowd.latencies(4..count, 1)));
     crowd.steer(locked_out, "resume");
     crowd.steer(flooded, "resume");
     crowd.outboxes[without_topic].insert("k", 1, 3);
-    let mut slowest = std::time::Duration::ZERO;
-    for i in 3..count {
-        let outbox = &crowd.outboxes[i];
-        let written = Instant::now();
-        outbox.insert("k", 1, 2);
-        crowd.kafka.wait_for_records(&outbox.topic("order"), 2);
-        slowest = slowest.max(written.elapsed());
-    }
-    println!("the slowest of {} pairs of rows arrives within {slowest:?}", count - 3);
+    crowd.outboxes[without_registry].insert("k", 1, 3);
+    println!("beside the odd ones, {}", shown(&crowd.latencies(4..count, 2)));
     wait_for("the one without a log-in to fail", || {
         (crowd.task(locked_out)["state"] == "FAILED").then_some(())
     });
@@ -148,11 +198,13 @@ fn connectors_go_on_beside_one_that_fails_one_with_many_rows_behind_and_one_whos
         trace.starts_with("org.apache.kafka.connect.errors.ConnectException: "),
         "{trace}"
     );
-    assert_eq!(crowd.task(without_topic)["state"], "RUNNING", "it waits");
+    for waits in [without_topic, without_registry] {
+        assert_eq!(crowd.task(waits)["state"], "RUNNING", "it waits");
+    }
     let records = crowd
         .kafka
-        .wait_for_records(&crowd.outboxes[flooded].topic("order"), FLOOD as usize);
-    crate::outbox::assert_runs(&records, &["k"], FLOOD);
+        .wait_for_records(&crowd.outboxes[flooded].topic("order"), flood as usize);
+    crate::outbox::assert_runs(&records, &["k"], flood);
 
     // What is in the way goes away.
     crowd
@@ -168,6 +220,25 @@ fn connectors_go_on_beside_one_that_fails_one_with_many_rows_behind_and_one_whos
         .expect("an answer");
     assert_eq!(answer.status, 202);
     crowd.outboxes[locked_out].wait_until_streaming(&mut crowd.walferry);
+    // The memory in flight is divided again when connectors go.
+    let limit = |crowd: &Crowd| {
+        let metrics = crowd.walferry.get("/metrics").expect("an answer").body;
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with("walferry_in_flight_limit_bytes{") && line.contains("\"crowd4\""))
+            .expect("the metric is there");
+        let value = line.rsplit(' ').next().expect("it has a value");
+        value.parse::<f64>().expect("it is a number") as usize
+    };
+    let all = 12 * 1024 * 1024;
+    assert!(limit(&crowd).abs_diff(all / count) < count, "{}", limit(&crowd));
+    for gone in [without_registry, without_topic, flooded] {
+        let answer = crowd.walferry.ask("DELETE", &format!("/connectors/crowd{gone}"));
+        assert_eq!(answer.expect("an answer").status, 204);
+    }
+    wait_for("the memory to be divided again", || {
+        (limit(&crowd).abs_diff(all / (count - 3)) < count).then_some(())
+    });
     let (now, most) = crowd.walferry.resident_kib().expect("it runs");
     println!(
         "{now} KiB are resident at the end, {most} at most; {:?} in all",

@@ -130,7 +130,9 @@ fn check_advises_no_filter_where_only_messages_are_sent() {
     let walferry = outbox.start_with(config.clone());
     let (code, text) = check(&walferry);
     assert!(
-        text.contains("`table.exclude.list` excludes every table, so only messages of pg_logical_emit_message are sent"),
+        text.contains(
+            "`table.exclude.list` excludes every table, so only messages of pg_logical_emit_message are sent"
+        ),
         "{text}"
     );
     assert!(!text.contains("compare") && code == Some(0), "{text}");

@@ -524,7 +524,13 @@ kinds! {
         "Kafka Connect is still using the topics",
         "Workers of Kafka Connect are members of the group that uses these topics. If both ran, two processes would write \
          offsets for the same connector.",
-        "Stop the Kafka Connect workers first, or move single connectors with `walferry offsets import`.";
+        "Stop the Kafka Connect workers first, or take single connectors with `walferry run --take NAME`.";
+    "WF0550" NotTaken "not_taken" SETUP,
+        "A connector could not be taken over from Kafka Connect",
+        "`walferry run --take` asks the REST API of a Kafka Connect cluster for a connector, stops it there and reads its \
+         offset. One of these steps failed. If the connector was already stopped for this, Walferry resumed it there, unless \
+         the message says otherwise.",
+        "Do what the hint says, and start again.";
     "WF0601" DataDirLocked "data_dir_locked" STATE,
         "Another process uses the data directory",
         "Another process that runs this connector holds the lock of its folder. Two processes would overwrite each other's \
@@ -614,10 +620,11 @@ kinds! {
         "The running connector did not accept the signal, or its admin endpoint does not answer.",
         "Follow the hint. `GET /connectors` lists the running connectors.";
     "WF0712" TurnLost "turn_lost" GAVE_UP,
-        "Another Walferry process now uses Connect's topics",
-        "The brokers had not heard from this process for more than 10 seconds, so they let another process take over.",
-        "Start this process again: it waits until it is its turn. Check what delayed it, such as the network or an \
-         overloaded machine.";
+        "Another Walferry may be using Connect's topics now",
+        "This process and the brokers have not heard from each other for more than 10 seconds, so another Walferry may have taken \
+         over. The connectors of this process ended at once: it sends, stores and confirms nothing more for them.",
+        "You need not do anything: the process waits until it is its turn again. Find out what held it up: Kafka, the network, or a \
+         machine without free processor time.";
     "WF0713" NothingToRun "nothing_to_run" SETUP,
         "There is nothing to run or to check",
         "Neither a connector nor a worker was given.",

@@ -20,6 +20,7 @@ use walferry_engine::{
 
 use crate::{
     batching::Batching,
+    connect::Tenure,
     failure::{self, Culprit, Verdict},
     health::Health,
     native::{Client, Topic},
@@ -37,6 +38,7 @@ pub struct Producers {
     health: Health,
     set_aside: SetAsideCount,
     batching: Batching,
+    tenure: Tenure,
     /// What the topics of one client may take.
     pub(crate) most_topics_kib: usize,
 }
@@ -58,8 +60,15 @@ impl Producers {
             health: Health::default(),
             set_aside: SetAsideCount::default(),
             batching: Batching::default(),
+            tenure: Tenure::default(),
             most_topics_kib: MOST_TOPICS_KIB,
         }
+    }
+
+    /// The same, sending only while this process may work on Connect's topics.
+    #[must_use]
+    pub fn within(self, tenure: Tenure) -> Self {
+        Self { tenure, ..self }
     }
 
     /// How the connection to Kafka is, whichever producer has it.
@@ -165,6 +174,10 @@ struct Target {
 const FULL_WAIT: Duration = Duration::from_millis(2);
 
 impl Sink for Producer {
+    fn may_send(&mut self) -> bool {
+        self.producers.tenure.holds()
+    }
+
     fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {
         let Some(index) = self.target(record.topic)? else {
             return Ok(());

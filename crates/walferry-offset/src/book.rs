@@ -7,6 +7,7 @@
 //! but its owner may read it.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, Permissions},
     io::{self, Write as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
@@ -29,6 +30,8 @@ use crate::{
 const FOLDER: &str = "%worker";
 const FILE: &str = "connectors.json";
 const TEMPORARY: &str = "connectors.json.new";
+/// What is wanted of connectors that are being taken over from elsewhere.
+const NOTES: &str = "taking.json";
 const FORMAT: u32 = 1;
 
 /// The book of a data directory. Holds its lock: two processes with one book would overwrite each other's connectors.
@@ -61,6 +64,26 @@ enum Word {
     Stopped,
 }
 
+impl From<Word> for Target {
+    fn from(word: Word) -> Self {
+        match word {
+            Word::Running => Self::Running,
+            Word::Paused => Self::Paused,
+            Word::Stopped => Self::Stopped,
+        }
+    }
+}
+
+impl From<Target> for Word {
+    fn from(target: Target) -> Self {
+        match target {
+            Target::Running => Self::Running,
+            Target::Paused => Self::Paused,
+            Target::Stopped => Self::Stopped,
+        }
+    }
+}
+
 impl FileBook {
     /// Opens the book of a data directory, which may have none yet.
     ///
@@ -74,6 +97,38 @@ impl FileBook {
     /// Whether there is a book with something in it.
     pub fn exists(data_dir: &Path) -> bool {
         data_dir.join(FOLDER).join(FILE).exists()
+    }
+
+    /// What is wanted of a connector that is being taken over from elsewhere, as it was noted before that began.
+    ///
+    /// # Errors
+    /// The note cannot be read.
+    pub fn taking(&self, name: &str) -> Result<Option<Target>, Error> {
+        Ok(self.notes()?.get(name).map(|word| (*word).into()))
+    }
+
+    /// Notes it, or takes the note back. Durable when this returns.
+    ///
+    /// # Errors
+    /// The note cannot be written.
+    pub fn note_taking(&self, name: &str, target: Option<Target>) -> Result<(), Error> {
+        let mut notes = self.notes()?;
+        match target {
+            Some(target) => notes.insert(name.to_owned(), target.into()),
+            None => notes.remove(name),
+        };
+        let text = serde_json::to_vec_pretty(&notes).expect("strings always have a JSON form");
+        self.write_file(NOTES, &text)
+    }
+
+    fn notes(&self) -> Result<BTreeMap<String, Word>, Error> {
+        let path = self.folder.path().join(NOTES);
+        match fs::read(&path) {
+            // It is replaced as a whole. What nobody of ours has written says nothing.
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+            Err(error) => Err(Error::io(&path, "read")(error)),
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -119,11 +174,7 @@ impl FileBook {
             Ok(Entry {
                 configuration: configuration.collect::<Result<_, Failure>>()?,
                 name: kept.name,
-                target: match kept.target {
-                    Word::Running => Target::Running,
-                    Word::Paused => Target::Paused,
-                    Word::Stopped => Target::Stopped,
-                },
+                target: kept.target.into(),
             })
         });
         entries.collect()
@@ -145,6 +196,11 @@ impl FileBook {
             connectors: entries.iter().map(kept).collect(),
         };
         let text = serde_json::to_vec_pretty(&content).expect("strings always have a JSON form");
+        self.write_file(FILE, &text)
+    }
+
+    /// Replaces a file as a whole.
+    fn write_file(&self, name: &str, text: &[u8]) -> Result<(), Error> {
         let temporary = self.folder.path().join(TEMPORARY);
         let write = || {
             let mut file = File::options()
@@ -154,11 +210,11 @@ impl FileBook {
                 .mode(0o600)
                 .open(&temporary)?;
             file.set_permissions(Permissions::from_mode(0o600))?;
-            file.write_all(&text)?;
+            file.write_all(text)?;
             file.sync_all()
         };
         write().map_err(Error::io(&temporary, WRITTEN))?;
-        let path = self.path();
+        let path = self.folder.path().join(name);
         fs::rename(&temporary, &path).map_err(Error::io(&path, "replaced"))?;
         sync_dir(self.folder.path())
     }
@@ -168,11 +224,7 @@ fn kept(entry: &Entry) -> Kept {
     let config = entry.configuration.iter();
     Kept {
         name: entry.name.clone(),
-        target: match entry.target {
-            Target::Running => Word::Running,
-            Target::Paused => Word::Paused,
-            Target::Stopped => Word::Stopped,
-        },
+        target: entry.target.into(),
         config: config.map(|(name, text)| (name.clone(), text.clone().into())).collect(),
     }
 }

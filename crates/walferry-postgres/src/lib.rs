@@ -27,7 +27,7 @@ pub use hypertables::TimescaleCatalog;
 pub use problem::Problem;
 pub use rows::Rows;
 pub use server_error::ServerError;
-pub use slots::SlotWatch;
+pub use slots::{Looked, SlotWatch};
 pub use snapshot::sample::{Sample, SampleRow, Samples, samples};
 pub use source::Postgres;
 pub use tables::TableName;

@@ -36,6 +36,12 @@ impl SlotWatch {
 
     /// All slots of the server, ours first. After a failure the next call connects again.
     pub async fn look(&mut self) -> Result<Slots, Failure> {
+        let ours = self.ours.clone();
+        Ok(self.look_at_all().await?.seen_by(&ours))
+    }
+
+    /// The same for whoever has a slot on the server.
+    pub async fn look_at_all(&mut self) -> Result<Looked, Failure> {
         let silent = Error::Silent {
             doing: "reading the replication slots",
             seconds: LOOK_LIMIT.as_secs(),
@@ -76,7 +82,7 @@ impl SlotWatch {
         Ok(self.sql.as_ref().expect("opened above"))
     }
 
-    async fn read(&mut self) -> Result<Slots, Error> {
+    async fn read(&mut self) -> Result<Looked, Error> {
         const DOING: &str = "reading the replication slots";
         let text: String = self.sql().await?.value(DOING, QUERY, &[]).await?;
         let at_us = SystemTime::now()
@@ -87,7 +93,24 @@ impl SlotWatch {
             doing: DOING,
             problem: error.to_string(),
         })?;
-        Ok(found.slots(&self.ours, i64::try_from(at_us).unwrap_or(i64::MAX)))
+        Ok(Looked {
+            at_us: i64::try_from(at_us).unwrap_or(i64::MAX),
+            found,
+        })
+    }
+}
+
+/// One look at a server's slots, which all connectors of the server can share.
+#[derive(Debug)]
+pub struct Looked {
+    at_us: i64,
+    found: Found,
+}
+
+impl Looked {
+    /// As the connector with this slot sees them: its own first.
+    pub fn seen_by(&self, ours: &str) -> Slots {
+        self.found.slots(ours, self.at_us)
     }
 }
 
@@ -113,7 +136,7 @@ struct Found {
     slots: Option<Vec<Row>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct Row {
     slot_name: String,
     slot_type: String,
@@ -135,14 +158,10 @@ struct Row {
 }
 
 impl Found {
-    fn slots(self, ours: &str, at_us: i64) -> Slots {
+    fn slots(&self, ours: &str, at_us: i64) -> Slots {
         let wal_end = self.wal_end.unwrap_or(Lsn::INVALID).0;
-        let mut slots: Vec<Slot> = self
-            .slots
-            .unwrap_or_default()
-            .into_iter()
-            .map(|row| row.slot(ours, wal_end))
-            .collect();
+        let rows = self.slots.iter().flatten();
+        let mut slots: Vec<Slot> = rows.map(|row| row.clone().slot(ours, wal_end)).collect();
         slots.sort_by_key(|slot| !slot.ours);
         Slots { at_us, wal_end, slots }
     }

@@ -6,6 +6,7 @@ use std::{
 };
 use walferry_diagnosis::Kind;
 
+use tokio::sync::watch;
 use uuid::Uuid;
 use walferry_config::{
     Connector as Config, Findings, Worker,
@@ -153,24 +154,43 @@ pub(crate) struct Offsets {
 }
 
 impl Offsets {
-    fn open(&self, partition: SourcePartition) -> Result<Store, Failure> {
+    /// Opens the store of one connector. `own_topic` is its `offsets.storage.topic`.
+    fn open(&self, partition: SourcePartition, own_topic: Option<&str>) -> Result<Store, Failure> {
         match &self.topic {
+            // Its last offset is there, and what is in the worker's topic may be older or missing.
+            Some(_) if let Some(topic) = own_topic => Err(Failure::stop(
+                Kind::Configuration,
+                format!(
+                    "offsets.storage.topic is {topic:?}: Kafka Connect keeps the offset of this connector in that topic, and Walferry reads \
+                     offsets of Connect's topics from offset.storage.topic alone"
+                ),
+                "let Kafka Connect run once more: stop the connector there, save what GET /connectors/NAME/offsets answers, remove \
+                 offsets.storage.topic from its configuration, and write the offset back with PATCH /connectors/NAME/offsets; or take the \
+                 connector alone with `walferry run --take NAME`, which asks Kafka Connect for its offset",
+            )),
             None => Ok(Store::File(FileStore::open_when_possible(&self.data_dir, partition)?)),
             Some(log) => Ok(Store::Topic(TopicStore::open(log.clone(), partition, &self.data_dir))),
         }
     }
 }
 
-/// Puts a connector together, which shares the memory in flight with others: `share` is how many they are. Nothing is connected
+/// Puts a connector together, which shares the memory in flight with others: `sharers` is how many they are. Nothing is connected
 /// yet; the folder is locked.
 pub(crate) fn connector(
     loaded: &Loaded,
     offsets: &Offsets,
-    share: usize,
+    sharers: watch::Receiver<usize>,
     status: Arc<Status>,
 ) -> Result<Assembled, Failure> {
     let config = &loaded.connector;
-    let store = offsets.open(partition(config))?;
+    let own_topic = loaded
+        .configuration
+        .iter()
+        .find(|(name, _)| name == "offsets.storage.topic");
+    let own_topic = own_topic
+        .map(|(_, topic)| topic.trim())
+        .filter(|topic| !topic.is_empty());
+    let store = offsets.open(partition(config), own_topic)?;
     let folder = store.path();
     let kafka = kafka(loaded).map_err(|error| {
         Failure::of(
@@ -180,10 +200,14 @@ pub(crate) fn connector(
         )
     })?;
     kafka.warnings().iter().for_each(|warning| status.warn(warning.clone()));
+    let mut sinks = Producers::new(kafka);
+    if let Some(log) = &offsets.topic {
+        sinks = sinks.within(log.tenure());
+    }
     Ok(Connector {
-        settings: settings(loaded, share),
+        settings: settings(loaded, sharers),
         source: Postgres::new(config, status.clone()),
-        sinks: Producers::new(kafka),
+        sinks,
         store,
         pipelines: pipelines(
             loaded,
@@ -236,10 +260,7 @@ pub(crate) fn snapshot_policy(config: &Config) -> SnapshotPolicy {
     }
 }
 
-/// The chunk of an incremental snapshot may take this part of what is under way.
-const CHUNK_SHARE: usize = 8;
-
-fn settings(loaded: &Loaded, share: usize) -> Settings {
+fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> Settings {
     let config = &loaded.connector;
     let (tables, include) = (captured(config), config.snapshot.include.clone());
     let filters = config.filters.clone();
@@ -247,7 +268,6 @@ fn settings(loaded: &Loaded, share: usize) -> Settings {
     let snapshot_tables: TableFilter = Arc::new(move |schema, table| {
         (include.is_empty() || include.matches(&format!("{schema}.{table}"))) && !filters.is_signals(schema, table)
     });
-    let in_flight_bytes = usize::try_from(config.streaming.in_flight_max_bytes).unwrap_or(usize::MAX) / share.max(1);
     Settings {
         slot: config.slot.name.to_string(),
         snapshot: snapshot_policy(config),
@@ -263,7 +283,8 @@ fn settings(loaded: &Loaded, share: usize) -> Settings {
         tables,
         snapshot_tables,
         flush_interval: loaded.worker.offset_flush_interval,
-        in_flight_bytes,
+        in_flight_bytes: usize::try_from(config.streaming.in_flight_max_bytes).unwrap_or(usize::MAX),
+        sharers,
         max_retries: config.errors.max_retries,
         confirm: config.streaming.flush_mode != LsnFlushMode::Manual,
         drop_slot_on_stop: config.slot.drop_on_stop,
@@ -274,10 +295,7 @@ fn settings(loaded: &Loaded, share: usize) -> Settings {
             rows_per_second: config.signals.max_rows_per_second,
             lag_bytes: config.signals.max_lag_bytes,
             // Without a signal table, and if it may write one, no chunk is ever read.
-            chunk_bytes: match config.signals.table.is_some() || config.signals.read_only {
-                true => in_flight_bytes / CHUNK_SHARE,
-                false => 0,
-            },
+            reads_chunks: config.signals.table.is_some() || config.signals.read_only,
         },
     }
 }

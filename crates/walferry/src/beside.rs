@@ -1,23 +1,26 @@
 //! What goes on beside a connector: figures of its slot, its heartbeat query, and news of the Kafka client.
 
 use std::{
+    cell::RefCell,
+    collections::HashMap,
     fs::{self, OpenOptions},
     io,
     path::Path,
+    rc::{Rc, Weak},
     sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use tokio::time::sleep;
+use tokio::{sync::Mutex, time::sleep};
 use tracing::{debug, info, warn};
-use walferry_config::connector::{Filter, SignalChannel};
+use walferry_config::connector::{Filter, PostgresSection, SignalChannel};
 use walferry_engine::{
     Failure, Kind,
-    status::{Signal, Status},
+    status::{Signal, Slots, Status},
 };
 use walferry_kafka::{Health, SetAsideCount};
 use walferry_postgres::{
-    SlotWatch,
+    Looked, SlotWatch,
     connect::{Endpoint, Purpose},
 };
 
@@ -30,17 +33,62 @@ const NO_SLOT_PAUSE: Duration = Duration::from_millis(20);
 /// How often the Kafka client is asked how it is.
 const HEALTH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Keeps the figures of all slots of the server fresh, over a connection of its own: they stay true while the stream is idle,
-/// disconnected, or held up by Kafka.
-pub(crate) async fn watch_slots(loaded: Loaded, status: Arc<Status>) {
-    let mut watch = SlotWatch::new(&loaded.connector.postgres, &loaded.connector.slot);
+/// The looks at the slots of servers, shared by the connectors of each server: each look tells of all slots, and a hundred connectors
+/// would otherwise ask for a hundred slots each, over a hundred connections.
+#[derive(Clone, Default)]
+pub(crate) struct SlotLooks(Rc<RefCell<HashMap<Server, Weak<Mutex<Shared>>>>>);
+
+/// What makes two connections show the same slots.
+type Server = (String, u16, String);
+
+#[derive(Default)]
+struct Shared {
+    watch: Option<SlotWatch>,
+    last: Option<(Instant, Looked)>,
+}
+
+impl SlotLooks {
+    fn of(&self, postgres: &PostgresSection) -> Rc<Mutex<Shared>> {
+        let server = (postgres.hostname.to_string(), postgres.port, postgres.user.clone());
+        let mut all = self.0.borrow_mut();
+        all.retain(|_, shared| shared.strong_count() > 0);
+        if let Some(shared) = all.get(&server).and_then(Weak::upgrade) {
+            return shared;
+        }
+        let shared = Rc::default();
+        all.insert(server, Rc::downgrade(&shared));
+        shared
+    }
+}
+
+/// Keeps the figures of all slots of the server fresh, over a connection beside those of connectors: they stay true while the stream is
+/// idle, disconnected, or held up by Kafka.
+pub(crate) async fn watch_slots(loaded: Loaded, looks: SlotLooks, status: Arc<Status>) {
+    let (postgres, slot) = (&loaded.connector.postgres, &loaded.connector.slot);
+    let shared = looks.of(postgres);
+    let ours = slot.name.to_string();
     loop {
-        match watch.look().await {
+        match look(&mut *shared.lock().await, || SlotWatch::new(postgres, slot), &ours).await {
             Ok(slots) => status.set_slots(slots),
             Err(failure) => debug!(error = %failure, "slots could not be looked at"),
         }
         sleep(SLOTS_INTERVAL).await;
     }
+}
+
+/// The last look, where it is recent, or else a new one.
+async fn look(shared: &mut Shared, open: impl Fn() -> SlotWatch, ours: &str) -> Result<Slots, Failure> {
+    if let Some((at, looked)) = &shared.last
+        && at.elapsed() < SLOTS_INTERVAL
+    {
+        return Ok(looked.seen_by(ours));
+    }
+    // Where the connection of one connector does not work, such as to a database that is gone, that of the next one may.
+    let looked = shared.watch.get_or_insert_with(&open).look_at_all().await;
+    let looked = looked.inspect_err(|_| shared.watch = None)?;
+    let slots = looked.seen_by(ours);
+    shared.last = Some((Instant::now(), looked));
+    Ok(slots)
 }
 
 /// Says which tables are captured: a misspelt filter captures all, or none, and is legal.

@@ -91,6 +91,14 @@ pub(crate) struct RunArgs {
     pub(crate) connector: ConnectorArgs,
     #[command(flatten)]
     pub(crate) data: DataArgs,
+    /// Take these connectors from a Kafka Connect cluster that keeps running: stop them there, and continue with them here at the next
+    /// change. From then on, their configurations and offsets are kept in the data directory. Needs the worker file of the cluster
+    #[arg(long, value_name = "NAME", num_args = 1.., requires = "worker", conflicts_with = "config")]
+    pub(crate) take: Vec<String>,
+    /// Address of the REST API of that cluster, as http://HOST:8083 or https://USER:PASSWORD@HOST [default: the worker that
+    /// `status.storage.topic` names]
+    #[arg(long, value_name = "URL", requires = "take")]
+    pub(crate) take_from: Option<String>,
     /// Address of the admin endpoint: /health, /ready, /metrics, /slots and the status page /ui [default: `listeners` of the worker
     /// file, or 127.0.0.1:8083]
     #[arg(long, value_name = "ADDR")]

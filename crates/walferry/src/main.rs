@@ -22,6 +22,7 @@ mod say;
 mod show;
 mod signal;
 mod surrounded;
+mod take;
 mod worker;
 
 use std::{io, process::ExitCode};

@@ -1,12 +1,6 @@
 //! The connectors of a process: each is put together from its configuration, on a thread of its own, whenever it starts.
 
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-};
+use std::{path::Path, sync::Arc};
 use walferry_diagnosis::Kind;
 
 use tokio::{
@@ -41,6 +35,7 @@ pub(crate) enum Tell {
 /// Starts a connector for each configuration. What watches them beside their runs lives as long as the local tasks of the caller.
 pub(crate) fn start(connectors: &[Loaded], data_dir: &Path, tell: Tell) -> Supervisor {
     let supervisor = Supervisor::default();
+    let slots = beside::SlotLooks::default();
     for loaded in connectors {
         let mut status = Status::new(&loaded.connector.name, loaded.connector.topics.prefix.to_string());
         status.shows_keys = loaded.connector.errors.show_keys;
@@ -48,7 +43,7 @@ pub(crate) fn start(connectors: &[Loaded], data_dir: &Path, tell: Tell) -> Super
         // Its lag counts also while it does not run.
         let span = error_span!("beside", connector = status.name);
         spawn_local(beside::tell_tables(loaded.clone()).instrument(span.clone()));
-        spawn_local(beside::watch_slots(loaded.clone(), status.clone()).instrument(span));
+        spawn_local(beside::watch_slots(loaded.clone(), slots.clone(), status.clone()).instrument(span));
         let connector = loaded.clone();
         let run = Run {
             load: Arc::new(move || Ok(connector.clone())),
@@ -56,7 +51,7 @@ pub(crate) fn start(connectors: &[Loaded], data_dir: &Path, tell: Tell) -> Super
                 data_dir: data_dir.into(),
                 topic: None,
             },
-            share: Arc::new(AtomicUsize::new(connectors.len())),
+            share: watch::Sender::new(connectors.len()),
             status: status.clone(),
             tell,
         };
@@ -81,7 +76,7 @@ pub(crate) struct Run {
     /// Where its offset is kept.
     pub(crate) offsets: Offsets,
     /// How many connectors share the memory in flight.
-    pub(crate) share: Arc<AtomicUsize>,
+    pub(crate) share: watch::Sender<usize>,
     pub(crate) status: Arc<Status>,
     pub(crate) tell: Tell,
 }
@@ -91,11 +86,12 @@ impl Run {
     pub(crate) fn body(self) -> Body {
         Arc::new(move |target| {
             let name = &self.status.name;
-            let share = self.share.load(Relaxed);
+            let share = self.share.subscribe();
             let assembled = (self.load)().and_then(|loaded| {
                 let connector = assemble::connector(&loaded, &self.offsets, share, self.status.clone())?;
                 Ok((loaded, connector))
             });
+            let told = target.clone();
             let (what, ended) = match assembled {
                 Ok((loaded, connector)) => {
                     let ended = self.live(&loaded, connector, target);
@@ -107,6 +103,12 @@ impl Run {
                 }
             };
             match &ended {
+                // Nobody can tell it anything any more.
+                Ok(()) if told.has_changed().is_err() => {
+                    info!(
+                        "connector ended at once: another process may work for it, and sends again what was under way"
+                    );
+                }
                 Ok(()) => info!("connector stopped: everything delivered is stored and confirmed"),
                 Err(failure) if self.tell == Tell::AtOnce => Error::failure(what, failure.clone()).tell(),
                 Err(_) => {}

@@ -34,6 +34,7 @@ use crate::{
     logging, process,
     progress::Bars,
     rest,
+    take::take,
     worker::{
         Beginning, Herd, Shelf, states,
         topics::{self, Opened},
@@ -52,6 +53,7 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
     let topics = topics_of(args, &configuration)?;
     let settings = rest::settings(&configuration.worker)?;
     let data_dir = data_dir(&args.data);
+    take(args, &configuration, &data_dir)?;
     let runtime = process::runtime().map_err(|failure| Error::failure("Walferry did not start", failure))?;
     let process = Process {
         wanted,
@@ -69,7 +71,7 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
 
 /// Connect's topics, where they hold the state of this worker: they are named, connectors come from no file, and no folder is asked for.
 fn topics_of(args: &RunArgs, configuration: &Configuration) -> Result<Option<ConnectTopics>, Error> {
-    if args.data.data_dir.is_some() || !configuration.connectors.is_empty() {
+    if args.data.data_dir.is_some() || !args.take.is_empty() || !configuration.connectors.is_empty() {
         return Ok(None);
     }
     ConnectTopics::of(&configuration.worker, &configuration.bootstrap_servers)
@@ -87,50 +89,95 @@ struct Process<'a> {
 /// What the turn of a process on Connect's topics is.
 struct Held {
     leadership: Leadership,
+    topics: ConnectTopics,
     opened: Opened,
+}
+
+/// How the work of a process has ended.
+enum Ending {
+    /// The process is to end, too.
+    Over(Result<(), Error>),
+    /// Another process may work on Connect's topics now.
+    TurnLost,
 }
 
 impl Process<'_> {
     async fn run(mut self, configuration: Configuration) -> Result<(), Error> {
-        let doors = open_doors(std::mem::take(&mut self.wanted), &self.settings).await?;
-        let address = doors.first().and_then(|door| door.listener.local_addr().ok());
+        let mut doors = open_doors(std::mem::take(&mut self.wanted), &self.settings).await?;
         let did_not_start = |failure| Error::failure("Walferry did not start", failure);
-        let held = match self.topics.take() {
-            None => None,
-            Some(topics) => match self.wait_for_turn(&doors, &topics).await {
-                Some(held) => Some(held.map_err(did_not_start)?),
-                // Somebody has stopped it while it waited.
-                None => return Ok(()),
-            },
-        };
-        let is_worker = configuration.connectors.is_empty();
-        let (shelf, topic, states, leadership): (Shelf, _, _, _) = match held {
-            None => (shelf(&self.data_dir, is_worker)?, None, None, None),
-            Some(Held { leadership, opened }) => (
-                Ok(Box::new(opened.book)),
-                Some(opened.offsets),
-                Some(opened.states),
-                Some(leadership),
-            ),
-        };
-        let offsets = Offsets {
-            data_dir: self.data_dir,
-            topic,
-        };
+        let topics = self.topics.take();
         let cluster = Arc::new(ClusterId::default());
         spawn_local(ask_for_cluster(
             configuration.worker.clone(),
             configuration.bootstrap_servers.clone(),
             cluster.clone(),
         ));
+        loop {
+            let held = match &topics {
+                None => None,
+                Some(topics) => match self.wait_for_turn(&doors, topics).await {
+                    Some(held) => Some(held.map_err(did_not_start)?),
+                    // Somebody has stopped it while it waited.
+                    None => return Ok(()),
+                },
+            };
+            // What goes on beside the connectors ends with them.
+            let tasks = LocalSet::new();
+            let work = self.work(&mut doors, &configuration, held, cluster.clone());
+            match tasks.run_until(work).await {
+                Ending::Over(outcome) => return outcome,
+                Ending::TurnLost => {}
+            }
+        }
+    }
+
+    /// Runs the connectors until the process is to end, or until another one may have its turn.
+    async fn work(
+        &self,
+        doors: &mut Vec<Door>,
+        configuration: &Configuration,
+        held: Option<Held>,
+        cluster: Arc<ClusterId>,
+    ) -> Ending {
+        let is_worker = configuration.connectors.is_empty();
+        let (shelf, topic, states, leadership): (Shelf, _, _, _) = match held {
+            None => match shelf(&self.data_dir, is_worker) {
+                Ok(shelf) => (shelf, None, None, None),
+                Err(error) => return Ending::Over(Err(error)),
+            },
+            Some(Held {
+                leadership,
+                topics,
+                opened,
+            }) => {
+                spawn_local(topics::tell_of_connect(topics));
+                (
+                    Ok(Box::new(opened.book)),
+                    Some(opened.offsets),
+                    Some(opened.states),
+                    Some(leadership),
+                )
+            }
+        };
         let beginning = Beginning {
-            worker: configuration.worker,
-            bootstrap_servers: configuration.bootstrap_servers,
-            offsets,
-            loaded: configuration.connectors,
+            worker: configuration.worker.clone(),
+            bootstrap_servers: configuration.bootstrap_servers.clone(),
+            offsets: Offsets {
+                data_dir: self.data_dir.clone(),
+                topic,
+            },
+            loaded: configuration.connectors.clone(),
             bars: self.bars.clone(),
         };
-        let herd = Herd::start(beginning, shelf)?;
+        let herd = match Herd::start(beginning, shelf) {
+            Ok(herd) => herd,
+            Err(error) => return Ending::Over(Err(error)),
+        };
+        let served: Vec<Door> = match doors.iter().map(Door::again).collect() {
+            Ok(served) => served,
+            Err(error) => return Ending::Over(Err(Error::failure("Walferry did not start", used_twice(&error)))),
+        };
+        let address = doors.first().and_then(|door| door.listener.local_addr().ok());
         if let Some(states) = states {
             let address = address.unwrap_or(listen::DEFAULT);
             let worker_id = self.settings.advertised.clone().unwrap_or_else(|| address.to_string());
@@ -140,28 +187,50 @@ impl Process<'_> {
         let admin = Admin {
             herder: Arc::new(herd.clone()),
             loggers: Arc::new(logging::Levels),
-            settings: self.settings,
+            settings: self.settings.clone(),
             kafka_cluster_id: cluster,
             ..Admin::read_only(Arc::new(herd.supervisor().clone()), env!("CARGO_PKG_VERSION"))
         };
-        let admin = spawn_local(walferry_admin::serve(doors, admin, stopped(stop.subscribe())));
-        let outcome = tokio::select! {
-            () = signalled() => Ok(()),
-            failure = herd.failure_of_only() => Err(failure),
+        let admin = spawn_local(walferry_admin::serve(served, admin, stopped(stop.subscribe())));
+        let ending = tokio::select! {
+            () = signalled() => Ending::Over(Ok(())),
+            failure = herd.failure_of_only() => {
+                // What has failed is told already.
+                Ending::Over(Err(Error::failure("a connector has stopped", failure).already_told()))
+            }
             failure = turn_is_lost(leadership.as_ref()) => {
-                Error::failure("another Walferry works on Connect's topics now", failure.clone()).tell();
-                Err(failure)
+                Error::failure("another Walferry may work on Connect's topics now", failure).tell();
+                Ending::TurnLost
             }
         };
+        if matches!(ending, Ending::Over(_)) {
+            // Whoever asks while the connectors end is refused, and does not wait.
+            doors.clear();
+        }
         stop.send_replace(true);
-        let stopped = herd.supervisor().stop_all().await;
+        let ending = match ending {
+            Ending::TurnLost => {
+                herd.supervisor().abandon_all().await;
+                Ending::TurnLost
+            }
+            Ending::Over(outcome) => {
+                // An orderly end takes its time, and the turn may be lost meanwhile.
+                let stopped = tokio::select! {
+                    stopped = herd.supervisor().stop_all() => stopped,
+                    failure = turn_is_lost(leadership.as_ref()) => {
+                        herd.supervisor().abandon_all().await;
+                        Err(failure)
+                    }
+                };
+                let stopped =
+                    stopped.map_err(|failure| Error::failure("a connector has stopped", failure).already_told());
+                Ending::Over(outcome.and(stopped))
+            }
+        };
         let _ = admin.await;
         // Not before everything is stored: the next one begins then.
         drop(leadership);
-        // What has failed is told already.
-        outcome
-            .and(stopped)
-            .map_err(|failure| Error::failure("a connector has stopped", failure).already_told())
+        ending
     }
 
     /// Prepares the topics and waits until no other Walferry works on them. Meanwhile the endpoint says so. `None` where the process is
@@ -180,9 +249,9 @@ impl Process<'_> {
             settings,
             ..Admin::read_only(nobody, env!("CARGO_PKG_VERSION"))
         };
-        let Ok(doors) = doors.iter().map(Door::again).collect() else {
-            let what = "the admin endpoint's socket cannot be used twice";
-            return Some(Err(Failure::retry(Kind::AdminAddress, what)));
+        let doors = match doors.iter().map(Door::again).collect() {
+            Ok(doors) => doors,
+            Err(error) => return Some(Err(used_twice(&error))),
         };
         let served = spawn_local(walferry_admin::serve(doors, admin, stopped(stop.subscribe())));
         let held = tokio::select! {
@@ -193,6 +262,11 @@ impl Process<'_> {
         let _ = served.await;
         held
     }
+}
+
+fn used_twice(error: &std::io::Error) -> Failure {
+    let what = format!("the admin endpoint's socket cannot be used twice: {error}");
+    Failure::stop(Kind::AdminAddress, what, "raise the limit of open files (`ulimit -n`)")
 }
 
 /// Learns the id of the Kafka cluster when somebody first wants to know it.
@@ -214,8 +288,13 @@ async fn hold(topics: &ConnectTopics) -> Result<Held, Failure> {
     info!(group = topics.group, "waiting for the turn to work on Connect's topics");
     topics::wait_for_turn(&leadership).await;
     info!(group = topics.group, "working on Connect's topics");
-    let opened = topics::open(topics, walferry_admin::is_our_class).await?;
-    Ok(Held { leadership, opened })
+    let topics = leadership.limit(topics);
+    let opened = topics::open(&topics, walferry_admin::is_our_class).await?;
+    Ok(Held {
+        leadership,
+        topics,
+        opened,
+    })
 }
 
 async fn turn_is_lost(leadership: Option<&Leadership>) -> Failure {
@@ -223,9 +302,10 @@ async fn turn_is_lost(leadership: Option<&Leadership>) -> Failure {
         Some(leadership) => topics::lost(leadership.turn()).await,
         None => pending().await,
     }
-    let what =
-        "the brokers have not heard of this process for longer than 10 s, and have given its turn to another one";
-    let hint = "start it again: it waits until it is its turn. Look at what held it up: the network, or a machine without time for it";
+    let what = "the brokers and this process have not heard of each other for longer than 10 s, so another one may have its turn: the \
+                connectors have ended at once, and nothing more of them is stored or confirmed";
+    let hint = "nothing has to be done: this process waits until it is its turn again. Look at what held it up: Kafka, the network, or a \
+                machine without time for it";
     Failure::stop(Kind::TurnLost, what, hint)
 }
 

@@ -99,7 +99,7 @@ fn post(address: SocketAddr, path: &str, body: &str) -> io::Result<(u16, String)
 }
 
 /// A part of a path.
-fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         match byte {

@@ -141,6 +141,12 @@ impl Progress {
         Self { latency, ..self }
     }
 
+    /// At most so many bytes of records are under way from now on.
+    pub(crate) fn limit(&self, bytes: usize) {
+        self.lock().window.limit(bytes);
+        self.room.notify_all();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere while the lock was held ends the connector; the queue itself is consistent between its lines.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

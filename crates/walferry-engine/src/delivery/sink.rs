@@ -21,6 +21,12 @@ pub trait Sink {
     /// its `sequence`, or of [`Acks::failed`], from whatever thread.
     fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure>;
 
+    /// Whether records may be sent now. Asked before each batch. A process that may have lost the right to work for the connector waits
+    /// until it knows.
+    fn may_send(&mut self) -> bool {
+        true
+    }
+
     /// The pipeline's thread is about to wait until `ready` says so. A producer has nothing to do here. The simulation's
     /// producer decides here when the thread goes on, so that a run can be repeated step by step.
     fn before_waiting(&mut self, _ready: &mut dyn FnMut() -> bool) {}

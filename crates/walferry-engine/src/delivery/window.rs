@@ -37,6 +37,13 @@ impl Window {
         }
     }
 
+    /// At most so many bytes from now on. What is under way beyond that stays so until it is acknowledged.
+    pub(crate) fn limit(&mut self, most: usize) {
+        self.most = most;
+        self.least = LEAST.min(most);
+        self.now = self.now.clamp(self.least, most);
+    }
+
     /// How many bytes may be under way.
     pub(crate) const fn bytes(&self) -> usize {
         self.now
@@ -130,6 +137,17 @@ mod tests {
         }
         assert_eq!(window.bytes(), LEAST);
         assert_eq!(fill(&mut window, 20, 1_000_000, 5), MOST);
+    }
+
+    #[test]
+    fn a_new_limit_holds_at_once_and_room_that_comes_back_is_used() {
+        let mut window = Window::new(MOST);
+        assert_eq!(fill(&mut window, 200, 1_000_000, 5), MOST);
+        window.limit(LEAST / 2);
+        assert_eq!(window.bytes(), LEAST / 2);
+        assert_eq!(fill(&mut window, 20, 1_000_000, 5), LEAST / 2);
+        window.limit(MOST);
+        assert_eq!(fill(&mut window, 200, 1_000_000, 5), MOST);
     }
 
     #[test]

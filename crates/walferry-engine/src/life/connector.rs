@@ -45,8 +45,10 @@ pub struct Settings {
     pub snapshot_tables: TableFilter,
     /// `offset.flush.interval.ms`.
     pub flush_interval: Duration,
-    /// Bytes that frames and records under way may hold together.
+    /// Bytes that frames and records under way may hold together, where the connector is alone.
     pub in_flight_bytes: usize,
+    /// How many connectors share these bytes. It changes when connectors come and go.
+    pub sharers: watch::Receiver<usize>,
     /// `errors.max.retries`: failures in a row without progress before the connector gives up; `None` for never.
     pub max_retries: Option<u32>,
     /// Whether stored positions are confirmed to the server (`lsn.flush.mode=manual`: no).
@@ -62,6 +64,38 @@ pub struct Settings {
     /// What an incremental snapshot must not exceed.
     pub limits: Limits,
 }
+
+impl Settings {
+    /// The connector's share of the memory in flight now.
+    pub(super) fn share(&self) -> Share {
+        let bytes = self.in_flight_bytes / (*self.sharers.borrow()).max(1);
+        let frames = bytes / FRAMES_SHARE;
+        let chunk = match self.limits.reads_chunks {
+            true => bytes / CHUNK_SHARE,
+            false => 0,
+        };
+        Share {
+            frames,
+            chunk,
+            records: bytes - frames - chunk,
+        }
+    }
+}
+
+/// How the memory in flight is divided, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) frames: usize,
+    /// For the rows of a chunk of an incremental snapshot.
+    pub(super) chunk: usize,
+    pub(super) records: usize,
+}
+
+/// Share of the memory in flight that the chunk of an incremental snapshot may hold.
+const CHUNK_SHARE: usize = 8;
+
+/// Share of the memory in flight that frames may hold: a quarter, as a record is larger than its frame.
+const FRAMES_SHARE: usize = 4;
 
 /// A connector with its edges.
 pub struct Connector<S, K, O, P> {
@@ -97,7 +131,10 @@ where
             gaps: self.remember_gap().await,
         };
         let mut ended = self.sessions(&mut carried, &mut target).await;
-        if let Err(failure) = ended {
+        // What another process may work with is not for this one to remove.
+        if !is_abandoned(&target)
+            && let Err(failure) = ended
+        {
             ended = Err(carried
                 .new_slot
                 .leave_none(&self.settings.slot, self.source.control(), failure)
@@ -112,7 +149,7 @@ where
 
     /// Waits while the connector is paused and has no session that keeps its connection. Returns what is wanted then.
     async fn wait_while_paused(&self, target: &mut watch::Receiver<Target>) -> Target {
-        if target.has_changed().is_err() {
+        if is_abandoned(target) {
             return Target::Stopped;
         }
         if *target.borrow() == Target::Paused {
@@ -174,6 +211,11 @@ impl Carried {
             }
         }
     }
+}
+
+/// Whether the run is abandoned: nobody is left who could say what it shall do, because another process may work for the connector now.
+pub(super) fn is_abandoned(target: &watch::Receiver<Target>) -> bool {
+    target.has_changed().is_err()
 }
 
 /// Waits until the connector is to stop.

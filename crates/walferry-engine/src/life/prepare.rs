@@ -1,8 +1,12 @@
 //! What a session begins with: what the plan makes of publication, slot and offset, and what of existing rows is read first.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 use walferry_diagnosis::Kind;
 
+use tokio::time::sleep;
 use tracing::{info, warn};
 use walferry_config::limited;
 use walferry_pgoutput::Lsn;
@@ -10,7 +14,7 @@ use walferry_snapshot::{Again, Done};
 
 use crate::{
     delivery::store::{OffsetStore, StoredOffset},
-    failure::Failure,
+    failure::{Disposition, Failure},
     gap::MISSING,
     history::{self, History, Judged},
     life::{
@@ -35,6 +39,10 @@ pub(crate) struct Prepared {
     /// Why captured rows may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
 }
+
+/// How often a slot that is in use is looked at, and the pause between: a connection that was just closed may take a moment to end.
+const LOOKS: u32 = 10;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// What was found, and what is to be done.
 struct Start {
@@ -105,16 +113,45 @@ where
     async fn look_and_decide(&mut self) -> Result<Start, Failure> {
         let stored = self.store.load().await?;
         let begun = stored.as_ref().and_then(StoredOffset::start).is_some();
-        let found = self
-            .source
-            .control()
-            .inspect()
-            .await
-            .map_err(|failure| failure.or_gap(begun))?;
+        let found = self.look_at_free_slot(begun).await?;
+        // Another process may have read the slot until a moment ago. It stores an offset before it confirms it, so an offset that is
+        // loaded after the look at the slot is not behind the slot. The one from before may be.
+        let confirmed = found.slot.as_ref().and_then(|slot| slot.confirmed);
+        let stored = match confirmed > stored.as_ref().and_then(StoredOffset::start) {
+            true => self.store.load().await?,
+            false => stored,
+        };
         let stored = self.on_this_server(stored, &found).await?;
         let s = &self.settings;
         let plan = start::decide(&s.slot, &found, stored.as_ref(), s.snapshot, s.mismatch)?;
         Ok(Start { found, stored, plan })
+    }
+
+    /// Looks at the server when no other process reads the slot: one that does may still store and confirm, and what was loaded before
+    /// would be out of date.
+    async fn look_at_free_slot(&mut self, begun: bool) -> Result<Found, Failure> {
+        let mut looks = 1;
+        loop {
+            let found = self.source.control().inspect().await;
+            let found = found.map_err(|failure| failure.or_gap(begun))?;
+            let Some(pid) = found.slot.as_ref().and_then(|slot| slot.active_pid) else {
+                return Ok(found);
+            };
+            if looks == LOOKS {
+                let slot = &self.settings.slot;
+                return Err(Failure::new(
+                    Disposition::Retry,
+                    Kind::SlotInUse,
+                    format!("replication slot {slot} is read by process {pid} of the server"),
+                    Some(format!(
+                        "stop what reads it: `SELECT * FROM pg_stat_activity WHERE pid = {pid}` tells which program that is; or set \
+                         `slot.name` to a name of its own"
+                    )),
+                ));
+            }
+            looks += 1;
+            sleep(BETWEEN_LOOKS).await;
+        }
     }
 
     /// Makes the publication what it shall be, and tells whether changes are missing that it left out until now.

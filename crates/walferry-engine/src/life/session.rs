@@ -11,6 +11,7 @@
 //! while the catalog is looked up.
 
 use std::{
+    convert::Infallible,
     future::{Future, pending, poll_fn},
     mem,
     pin::Pin,
@@ -39,7 +40,7 @@ use crate::{
     failure::{Disposition, Exit, Failure},
     history::Gate,
     life::{
-        connector::{Carried, Connector, Settings, stopped, until},
+        connector::{Carried, Connector, Settings, is_abandoned, stopped, until},
         gap::Gaps,
         new_slot::NewSlot,
         prepare::Prepared,
@@ -61,8 +62,6 @@ const DRAIN: Duration = Duration::from_secs(10);
 const CLOSE: Duration = Duration::from_secs(5);
 /// How often the end of a session looks whether everything is delivered.
 const LOOK: Duration = Duration::from_millis(2);
-/// Share of the memory in flight that frames may hold: a quarter, as a record is larger than its frame.
-const FRAMES_SHARE: usize = 4;
 
 /// What the tasks of a session tell each other.
 pub(super) struct Wires {
@@ -118,6 +117,9 @@ where
         }
         let ended = self.read_and_deliver(prepared, carried, target).await?;
         self.status.counters.connected.store(0, Relaxed);
+        if is_abandoned(target) {
+            return Ok(());
+        }
         let is_last = *target.borrow() == Target::Stopped;
         ended.judge(is_last)?;
         if is_last && self.settings.drop_slot_on_stop {
@@ -155,7 +157,7 @@ where
             windows: chunks,
         } = source.parts();
         let signals = windows::feed(status, wires.chunks.clone());
-        let windows = windows::serve(chunks, &mut asked, wires.chunks.clone(), settings.limits, status);
+        let windows = windows::serve(chunks, &mut asked, wires.chunks.clone(), settings, status);
         let reader: Reader<'_, S> = Reader {
             control,
             stream,
@@ -198,15 +200,24 @@ where
             ended = reading.ended() => ended,
             never = windows => match never {},
             never = signals => match never {},
+            never = share_anew(settings, &wires.progress, status) => match never {},
             () = wires.told_to_end(target, status) => Ok(()),
         };
         let by = wires.progress.failure().map_or(ended, Err);
 
-        wires.drain(&mut reading, &mut keeping).await;
-        keeping.finish().await;
-        drop(keeping);
-        keeper.show();
-        let saved = keeper.save(store).await;
+        let saved = if is_abandoned(target) {
+            // Whatever is under way is for another process to send: it may be about to begin.
+            wires.end();
+            wires.confirmable.send_replace(None);
+            drop(keeping);
+            Ok(())
+        } else {
+            wires.drain(&mut reading, &mut keeping).await;
+            keeping.finish().await;
+            drop(keeping);
+            keeper.show();
+            keeper.save(store).await
+        };
         wires.phase.send_replace(Phase::Close);
         let _ = timeout(CLOSE, reading.finish()).await;
         drop(reading);
@@ -250,12 +261,11 @@ where
 
 impl Wires {
     fn new(settings: &Settings, offset: &StoredOffset, status: &Status) -> (Self, ChunkReceiver) {
-        let frames_bytes = settings.in_flight_bytes / FRAMES_SHARE;
-        let records_bytes = settings.in_flight_bytes - frames_bytes - settings.limits.chunk_bytes;
+        let share = settings.share();
         let limit = &status.counters.in_flight_limit_bytes;
-        limit.store(records_bytes as u64, Relaxed);
-        let progress = Progress::new(offset.clone(), records_bytes).with_latency(status.latency.clone());
-        let (chunks, receiver) = source::chunks(frames_bytes);
+        limit.store(share.records as u64, Relaxed);
+        let progress = Progress::new(offset.clone(), share.records).with_latency(status.latency.clone());
+        let (chunks, receiver) = source::chunks(share.frames);
         let wires = Self {
             progress: Arc::new(progress),
             chunks,
@@ -305,9 +315,26 @@ impl Wires {
             _ = timeout(DRAIN, drained(&self.progress, &self.chunks)) => {}
             () = others => {}
         }
+        self.end();
+    }
+
+    /// Nothing more is delivered or stored.
+    fn end(&self) {
         self.progress.stop();
         self.over.send_replace(true);
     }
+}
+
+/// Divides the memory in flight anew when connectors come or go; for ever. What frames may hold of it changes with the next session.
+async fn share_anew(settings: &Settings, progress: &Progress, status: &Status) -> Infallible {
+    let mut sharers = settings.sharers.clone();
+    // Nobody is left who could change it: it stays.
+    while sharers.changed().await.is_ok() {
+        let bytes = settings.share().records;
+        status.counters.in_flight_limit_bytes.store(bytes as u64, Relaxed);
+        progress.limit(bytes);
+    }
+    pending().await
 }
 
 /// What deliveries and writes of the offset mean for the life of the connector.

@@ -26,7 +26,8 @@ use crate::{
 const STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// One run of a connector, from its start until its target is [`Target::Stopped`] or it fails for good. It has its thread for
-/// itself, tells its status and the log how it ends, and may be called again for another run.
+/// itself, tells its status and the log how it ends, and may be called again for another run. Where nobody can set the target any
+/// more, the run is abandoned: it ends without delivering, storing or confirming anything more.
 pub type Body = Arc<dyn Fn(watch::Receiver<Target>) -> Result<(), Failure> + Send + Sync>;
 
 /// The connectors of a process, as others see and steer them. The admin endpoint knows no more of them.
@@ -166,6 +167,23 @@ impl Supervisor {
         ended
             .find_map(|connector| connector.machine.failure().cloned())
             .map_or(Ok(()), Err)
+    }
+
+    /// Ends all runs at once, and waits for their ends: this process has lost the right to work for the connectors, and another one may
+    /// have it already. Nothing more is delivered, stored or confirmed; whoever goes on sends again what was under way.
+    pub async fn abandon_all(&self) {
+        for connector in self.lock().iter_mut() {
+            let _ = connector.machine.want(Target::Stopped);
+            // A run whose target nobody can set any more is abandoned.
+            connector.target = watch::Sender::new(Target::Stopped);
+        }
+        self.wait(|connectors| {
+            connectors
+                .iter()
+                .all(|connector| !connector.machine.runs())
+                .then_some(())
+        })
+        .await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Supervised>> {

@@ -12,6 +12,7 @@ use walferry_snapshot::incremental::{Answer, Ask};
 
 use crate::{
     backoff::Backoff,
+    connector::Settings,
     failure::{Disposition, Failure},
     source::{Chunk, ChunkSender, Frame, Read, Windows},
     status::Status,
@@ -24,8 +25,8 @@ pub struct Limits {
     pub rows_per_second: Option<u32>,
     /// `walferry.snapshot.max.lag.bytes`: how far the slot may be behind the server.
     pub lag_bytes: Option<u64>,
-    /// How many bytes the rows of a chunk may have: a part of what may be under way.
-    pub chunk_bytes: usize,
+    /// Whether chunks are read at all. Otherwise they get no share of the memory in flight.
+    pub reads_chunks: bool,
 }
 
 impl Limits {
@@ -142,9 +143,10 @@ pub(super) async fn serve(
     windows: &mut impl Windows,
     receiver: &mut UnboundedReceiver<Ask>,
     chunks: ChunkSender,
-    limits: Limits,
+    settings: &Settings,
     status: &Status,
 ) -> Infallible {
+    let limits = settings.limits;
     let mut asks = Asks {
         receiver,
         next: VecDeque::new(),
@@ -152,7 +154,7 @@ pub(super) async fn serve(
     let mut due = None;
     while let Some(mut ask) = asks.next().await {
         if let Ask::Chunk(chunk) = &mut ask {
-            chunk.bytes = limits.chunk_bytes;
+            chunk.bytes = settings.share().chunk;
         }
         let waited = match &ask {
             Ask::Chunk(_) => until_it_may_be_read(&ask, &mut asks, due, limits.lag_bytes, status).await,

@@ -198,6 +198,12 @@ impl<K: Sink> Work<K> {
         if !self.progress.wait_for_room() {
             return Ok(false);
         }
+        while !batch.is_empty() && !self.sink.may_send() {
+            if self.progress.is_over() {
+                return Ok(false);
+            }
+            thread::sleep(LOOK);
+        }
         batch.deliver(&mut self.sink, &self.progress, &self.status)?;
         Ok(true)
     }

@@ -44,6 +44,10 @@ pub(crate) struct State {
     pub(crate) slot: Option<Lsn>,
     /// What the next looks at the server fail with.
     pub(crate) inspects: VecDeque<Failure>,
+    /// For so many looks, another process reads the slot.
+    pub(crate) read_by_another: usize,
+    /// What that process stores and confirms as its last, before the first look that finds the slot free.
+    pub(crate) last_of_another: Option<StoredOffset>,
     /// What the next connections fail with, after so many frames.
     pub(crate) connections: VecDeque<(usize, Failure)>,
     /// What never answers.
@@ -170,11 +174,17 @@ impl Control for Edges {
         if let Some(failure) = state.inspects.pop_front() {
             return Err(failure);
         }
+        let is_read = state.read_by_another > 0;
+        state.read_by_another = state.read_by_another.saturating_sub(1);
+        if !is_read && let Some(offset) = state.last_of_another.take() {
+            state.slot = offset.connect.lsn_proc.map(Lsn::from);
+            state.offset = Some(offset);
+        }
         let slot = state.slot.map(|confirmed| FoundSlot {
             confirmed: Some(confirmed),
             restart: Some(confirmed),
             alive: true,
-            active_pid: None,
+            active_pid: is_read.then_some(4711),
         });
         Ok(Found {
             server_version: 160_000,

@@ -15,6 +15,7 @@ use walferry_engine::{
     store::StoredOffset,
 };
 use walferry_pgoutput::Lsn;
+use walferry_record::SourceOffset;
 use walferry_snapshot::Done;
 
 use crate::{
@@ -46,6 +47,7 @@ fn settings() -> Settings {
         snapshot_tables: Arc::new(|_, _| true),
         flush_interval: Duration::from_millis(10),
         in_flight_bytes: 1 << 20,
+        sharers: watch::channel(1).1,
         max_retries: None,
         confirm: true,
         drop_slot_on_stop: false,
@@ -150,6 +152,62 @@ fn a_stop_delivers_stores_and_confirms_what_was_read() {
         let stored = state.offset.as_ref().and_then(|offset| offset.connect.lsn_proc);
         assert!(stored >= Some(3008), "{stored:?}");
         assert_eq!(state.slot.map(u64::from), stored);
+    });
+}
+
+#[test]
+fn a_run_that_is_abandoned_stores_and_confirms_nothing_more() {
+    block_on(async {
+        let edges = Edges::new(three());
+        let (status, target) = (Arc::new(Status::new("c", "s")), watch::Sender::new(Target::Running));
+        let mut connector = connector(&edges, settings(), &status);
+        edges.lock().store_full = true;
+        let run = connector.run(target.subscribe());
+        let abandoning = async {
+            while !is_in_kafka(&edges.lock(), &status) {
+                sleep(Duration::from_millis(1)).await;
+            }
+            // Everything is delivered and could be stored now.
+            let before = edges.lock().slot;
+            edges.lock().store_full = false;
+            drop(target);
+            before
+        };
+        let (ended, slot) = tokio::join!(run, abandoning);
+        assert_eq!((ended, status.phase()), (Ok(()), Phase::Stopped));
+        let state = edges.lock();
+        assert_eq!((state.slot, state.log.clone()), (slot, all()));
+        let stored = state.offset.as_ref().and_then(|offset| offset.connect.lsn_proc);
+        assert!(stored < Some(3008), "{stored:?}");
+    });
+}
+
+#[test]
+fn what_another_process_stores_as_its_last_is_what_the_next_one_goes_on_from() {
+    block_on(async {
+        let at = |lsn: u64| StoredOffset {
+            connect: SourceOffset {
+                lsn_proc: Some(lsn),
+                lsn: Some(lsn),
+                ..SourceOffset::default()
+            },
+            system_id: Some(7),
+            ..StoredOffset::default()
+        };
+        // It ends while the server is looked at, soon after, and much later.
+        for read_by_another in [0, 3, 25] {
+            let edges = Edges::new(three());
+            {
+                let mut state = edges.lock();
+                (state.offset, state.slot) = (Some(at(1008)), Some(Lsn(1008)));
+                state.last_of_another = Some(at(3008));
+                state.read_by_another = read_by_another;
+                state.units.push(Unit::of(101_000, &rows(101)));
+            }
+            let has_come = |state: &State, _: &Status| state.log.last() == rows(101).last();
+            assert_eq!(run(&edges, settings(), has_come).await, Ok(()), "{read_by_another}");
+            assert_eq!(edges.lock().log, rows(101).to_vec(), "{read_by_another}");
+        }
     });
 }
 

@@ -760,6 +760,7 @@ fn connector(
         snapshot_tables: Arc::new(|_, _| true),
         flush_interval: state.plan.flush_interval,
         in_flight_bytes: state.plan.in_flight_bytes,
+        sharers: tokio::sync::watch::channel(1).1,
         max_retries: None,
         confirm: true,
         drop_slot_on_stop: false,

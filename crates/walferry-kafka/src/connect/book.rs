@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
+use tracing::warn;
 use walferry_engine::{
     Failure, Target,
     book::{Book, Configuration, Entry},
@@ -36,7 +37,7 @@ impl TopicBook {
     /// The topic cannot be read, or holds what no Connect has written.
     pub fn open(topics: &ConnectTopics, is_ours: fn(&str) -> bool) -> Result<Self, Failure> {
         let mut book = Self {
-            log: Log::open(&topics.client, &topics.config.name)?,
+            log: Log::open(topics, &topics.config.name)?,
             known: Known::default(),
             is_ours,
         };
@@ -64,10 +65,13 @@ impl TopicBook {
         let known = &mut self.known;
         self.log.read_to_end(|entry| {
             let key = String::from_utf8_lossy(&entry.key).into_owned();
-            let value = entry
-                .value
-                .as_deref()
-                .and_then(|bytes| serde_json::from_slice::<Json>(bytes).ok());
+            let Ok(value) = entry.value.as_deref().map(serde_json::from_slice::<Json>).transpose() else {
+                warn!(
+                    key,
+                    "a record of Connect's configuration topic is not JSON: it is passed over, as Connect does"
+                );
+                return;
+            };
             known.learn(&key, value.as_ref());
         })
     }
@@ -235,7 +239,6 @@ mod tests {
             ("connector-c", None),
             ("target-state-c", None),
             ("logger-cluster-x", Some(r#"{"level":"DEBUG"}"#)),
-            ("connector-d", Some("no JSON")),
         ];
         let mut known = Known::default();
         for (key, value) in records {

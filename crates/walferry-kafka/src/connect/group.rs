@@ -1,12 +1,13 @@
 //! Who works on Connect's topics: one Walferry at a time, and no Connect beside it.
 
 use std::{
+    fmt,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rdkafka::{
@@ -22,6 +23,74 @@ use crate::failure;
 
 const REQUEST: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(200);
+
+/// Without a sign of life of the thread that belongs to the group for so long, this process has stood still. The brokers may have given
+/// its turn to another one meanwhile.
+const STILL: Duration = Duration::from_secs(5);
+/// How long the client may take to notice that, once it goes on.
+const NOTICES: Duration = Duration::from_secs(3);
+
+/// Whether this process may write to Connect's topics. Clones are the same one.
+#[derive(Clone)]
+pub struct Tenure(Arc<Mutex<Held>>);
+
+/// What is to be done when a tenure is over: queued records are given up.
+type AtEnd = Box<dyn Fn() + Send>;
+
+struct Held {
+    over: bool,
+    /// When the process was last known to be in its group; `None` where nobody looks.
+    seen: Option<Instant>,
+    at_end: Vec<AtEnd>,
+}
+
+impl Default for Tenure {
+    /// One that nobody ends.
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Held {
+            over: false,
+            seen: None,
+            at_end: Vec::new(),
+        })))
+    }
+}
+
+impl fmt::Debug for Tenure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenure")
+            .field("over", &self.with(|held| held.over))
+            .finish()
+    }
+}
+
+impl Tenure {
+    fn with<T>(&self, look: impl FnOnce(&mut Held) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The process is in its group.
+    fn see(&self, now: Instant) {
+        self.with(|held| held.seen = Some(now));
+    }
+
+    /// Another process may work on the topics from now on.
+    fn end(&self) {
+        self.with(|held| {
+            held.over = true;
+            held.at_end.drain(..).for_each(|work| work());
+        });
+    }
+
+    /// Has something done when the tenure ends.
+    pub(super) fn at_end(&self, work: AtEnd) {
+        self.with(|held| held.at_end.push(work));
+    }
+
+    /// Whether a record may be written now.
+    pub(crate) fn holds(&self) -> bool {
+        self.with(|held| !held.over && held.seen.is_none_or(|seen| seen.elapsed() < STILL))
+    }
+}
 
 /// Whose turn it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,18 +108,23 @@ pub enum Turn {
 #[derive(Debug)]
 pub struct Leadership {
     turn: watch::Receiver<Turn>,
+    tenure: Tenure,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Context(watch::Sender<Turn>);
+struct Context {
+    told: watch::Sender<Turn>,
+    tenure: Tenure,
+}
 
 impl ClientContext for Context {}
 
 impl ConsumerContext for Context {
     fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         if matches!(rebalance, Rebalance::Revoke(_)) {
-            self.0.send_if_modified(|turn| {
+            self.tenure.end();
+            self.told.send_if_modified(|turn| {
                 let is_lost = *turn == Turn::Ours;
                 if is_lost {
                     *turn = Turn::Lost;
@@ -64,7 +138,7 @@ impl ConsumerContext for Context {
         if let Rebalance::Assign(partitions) = rebalance
             && partitions.count() > 0
         {
-            self.0.send_if_modified(|turn| {
+            self.told.send_if_modified(|turn| {
                 let is_news = *turn == Turn::Another;
                 if is_news {
                     *turn = Turn::Ours;
@@ -96,21 +170,39 @@ impl Leadership {
             config.set(name, value);
         }
         let told = watch::Sender::new(Turn::Another);
-        let turn = told.subscribe();
+        let (turn, tenure) = (told.subscribe(), Tenure::default());
+        tenure.see(Instant::now());
+        let context = Context {
+            told,
+            tenure: tenure.clone(),
+        };
         let consumer: BaseConsumer<Context> = config
-            .create_with_context(Context(told))
+            .create_with_context(context)
             .map_err(|error| failure::of_settings(&error))?;
         topics.client.provide_token(consumer.client());
         consumer
             .subscribe(&[&topics.config.name])
             .map_err(|error| failure::of_settings(&error))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let stopping = stop.clone();
+        let (stopping, seen) = (stop.clone(), tenure.clone());
         let thread = thread::Builder::new().name("turn".into()).spawn(move || {
+            let (mut last, mut doubtful_until) = (Instant::now(), Instant::now());
             while !stopping.load(Relaxed) {
                 // What the records say is read elsewhere: polling shows that this process lives.
                 if let Some(Err(error)) = consumer.poll(POLL) {
                     debug!(%error, "the group of Walferrys on Connect's topics");
+                }
+                let now = Instant::now();
+                if now - last > STILL {
+                    warn!(
+                        seconds = (now - last).as_secs(),
+                        "this process has stood still: nothing is written to Connect's topics until it is known whether it is still its turn"
+                    );
+                    doubtful_until = now + NOTICES;
+                }
+                last = now;
+                if now >= doubtful_until {
+                    seen.see(now);
                 }
             }
             // Leaving at once lets the next one begin at once.
@@ -119,9 +211,18 @@ impl Leadership {
         let thread = thread.map_err(|error| Failure::retry(Kind::NoThread, error.to_string()))?;
         Ok(Self {
             turn,
+            tenure,
             stop,
             thread: Some(thread),
         })
+    }
+
+    /// The topics for as long as this turn lasts: what is opened of them takes no record afterwards.
+    pub fn limit(&self, topics: &ConnectTopics) -> ConnectTopics {
+        ConnectTopics {
+            tenure: self.tenure.clone(),
+            ..topics.clone()
+        }
     }
 
     /// Whose turn it is, as it changes.
@@ -132,6 +233,7 @@ impl Leadership {
 
 impl Drop for Leadership {
     fn drop(&mut self) {
+        self.tenure.end();
         self.stop.store(true, Relaxed);
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             warn!("the thread that waits for a turn on Connect's topics has panicked");

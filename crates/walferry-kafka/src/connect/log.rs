@@ -1,9 +1,12 @@
 //! One of Connect's topics: read to its end, and written record by record.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
     time::{Duration, Instant},
 };
 
@@ -13,13 +16,13 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer as _},
     error::{KafkaError, RDKafkaErrorCode as Code},
     message::{DeliveryResult, Header, Headers as _, OwnedHeaders},
-    producer::{BaseRecord, ProducerContext, ThreadedProducer},
+    producer::{BaseRecord, Producer as _, ProducerContext, PurgeConfig, ThreadedProducer},
 };
 use tokio::sync::oneshot;
 use tracing::info;
 use walferry_engine::{Failure, Kind};
 
-use super::Topic;
+use super::{ConnectTopics, Tenure, Topic};
 use crate::{client::Properties, failure};
 
 /// How long a broker may take for an answer.
@@ -33,14 +36,22 @@ const APPEARS: Duration = Duration::from_secs(20);
 /// A topic of Connect's. All its records fit in memory: it is compacted.
 pub struct Log {
     topic: String,
-    producer: ThreadedProducer<Context>,
+    client: Properties,
+    producer: Arc<ThreadedProducer<Context>>,
+    tenure: Tenure,
     reader: Mutex<Reader>,
+    /// How many readings have begun.
+    begun: AtomicU64,
 }
 
+#[derive(Default)]
 struct Reader {
-    consumer: BaseConsumer,
+    /// Made for the first reading: a topic that is only written needs none.
+    consumer: Option<BaseConsumer>,
     /// The offset behind the last record that was read, by partition.
     next: HashMap<i32, i64>,
+    /// The number of the last reading that came to the end of the topic.
+    complete: u64,
 }
 
 /// A record of a log.
@@ -202,7 +213,8 @@ impl Log {
     ///
     /// # Errors
     /// The clients cannot be made.
-    pub(super) fn open(client: &Properties, topic: &str) -> Result<Self, Failure> {
+    pub(super) fn open(topics: &ConnectTopics, topic: &str) -> Result<Self, Failure> {
+        let (client, tenure) = (&topics.client, &topics.tenure);
         let mut config = client.config();
         for (name, value) in [
             ("acks", "all"),
@@ -216,117 +228,154 @@ impl Log {
         let producer: ThreadedProducer<Context> = config
             .create_with_context(Context)
             .map_err(|error| failure::of_settings(&error))?;
-        client.provide_token(rdkafka::producer::Producer::client(&producer));
-        let mut config = client.config();
+        client.provide_token(producer.client());
+        let producer = Arc::new(producer);
+        let weak = Arc::downgrade(&producer);
+        tenure.at_end(Box::new(move || {
+            if let Some(producer) = weak.upgrade() {
+                producer.purge(PurgeConfig::default().queue().inflight());
+            }
+        }));
+        Ok(Self {
+            topic: topic.to_owned(),
+            client: client.clone(),
+            producer,
+            tenure: tenure.clone(),
+            reader: Mutex::default(),
+            begun: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn tenure(&self) -> Tenure {
+        self.tenure.clone()
+    }
+
+    fn consumer(&self) -> Result<BaseConsumer, Failure> {
+        let mut config = self.client.config();
         for (name, value) in [
             // It is in no group, but the client wants one.
             ("group.id", "walferry"),
             ("enable.auto.commit", "false"),
+            ("auto.offset.reset", "earliest"),
+            // With `exactly.once.source.support`, Connect writes in transactions. What it has taken back was never there.
             ("isolation.level", "read_committed"),
-            ("enable.partition.eof", "false"),
+            ("enable.partition.eof", "true"),
             ("fetch.wait.max.ms", "50"),
             ("queued.max.messages.kbytes", "1024"),
         ] {
             config.set(name, value);
         }
         let consumer: BaseConsumer = config.create().map_err(|error| failure::of_settings(&error))?;
-        client.provide_token(consumer.client());
-        let reader = Reader {
-            consumer,
-            next: HashMap::new(),
-        };
-        Ok(Self {
-            topic: topic.to_owned(),
-            producer,
-            reader: Mutex::new(reader),
-        })
+        self.client.provide_token(consumer.client());
+        Ok(consumer)
     }
 
-    /// Hands over every record between what was read before and the end of the topic. Blocks.
-    pub(super) fn read_to_end(&self, mut take: impl FnMut(Entry)) -> Result<(), Failure> {
-        let unread = |error: KafkaError| {
+    /// Hands over every record between what was read before and the end of the topic, as it is at the time of the call. Several callers
+    /// share one reading, and whichever of them reads hands over the records. Blocks.
+    pub(super) fn read_to_end(&self, take: impl FnMut(Entry)) -> Result<(), Failure> {
+        let before = self.begun.load(SeqCst);
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another caller's reading has begun after this call, and has come to the end.
+        if reader.complete > before {
+            return Ok(());
+        }
+        let number = self.begun.fetch_add(1, SeqCst) + 1;
+        let Reader { consumer, next, .. } = &mut *reader;
+        let consumer = match consumer {
+            Some(consumer) => consumer,
+            None => consumer.insert(self.consumer()?),
+        };
+        let read = self.read_with(consumer, next, take);
+        // Nothing is fetched until the next time.
+        let _ = consumer.unassign();
+        read?;
+        reader.complete = number;
+        Ok(())
+    }
+
+    fn read_with(
+        &self,
+        consumer: &BaseConsumer,
+        next: &mut HashMap<i32, i64>,
+        mut take: impl FnMut(Entry),
+    ) -> Result<(), Failure> {
+        let unread = |error: &dyn fmt::Display| {
             Failure::retry(
                 Kind::ConnectTopic,
                 format!("topic {} cannot be read: {error}", self.topic),
             )
         };
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let metadata = reader
-            .consumer
+        let metadata = consumer
             .fetch_metadata(Some(&self.topic), REQUEST)
-            .map_err(unread)?;
-        let partitions: Vec<i32> = metadata
-            .topics()
-            .iter()
-            .flat_map(|topic| topic.partitions())
-            .map(|partition| partition.id())
-            .collect();
-        let mut ends = HashMap::new();
+            .map_err(|error| unread(&error))?;
+        let described = metadata.topics().iter().find(|topic| topic.name() == self.topic);
+        let partitions = described.map_or(&[][..], |topic| topic.partitions());
+        // A topic that is gone must not be taken for one that is empty: a connector without an offset reads all rows again.
+        if partitions.is_empty() {
+            return Err(unread(&"the brokers show no partition of it"));
+        }
+        let mut left: BTreeSet<i32> = partitions.iter().map(|partition| partition.id()).collect();
         let mut assignment = TopicPartitionList::new();
-        for partition in partitions {
-            let (low, high) = reader
-                .consumer
-                .fetch_watermarks(&self.topic, partition, REQUEST)
-                .map_err(unread)?;
-            let next = reader.next.get(&partition).copied().unwrap_or(low).max(low);
-            if next < high {
-                ends.insert(partition, high);
-                assignment
-                    .add_partition_offset(&self.topic, partition, Offset::Offset(next))
-                    .map_err(unread)?;
-            }
+        for &partition in &left {
+            let from = next
+                .get(&partition)
+                .map_or(Offset::Beginning, |&next| Offset::Offset(next));
+            assignment
+                .add_partition_offset(&self.topic, partition, from)
+                .map_err(|error| unread(&error))?;
         }
-        if ends.is_empty() {
-            return Ok(());
-        }
-        reader.consumer.assign(&assignment).map_err(unread)?;
+        consumer.assign(&assignment).map_err(|error| unread(&error))?;
         let mut last = Instant::now();
-        while !ends.is_empty() {
-            if let Some(polled) = reader.consumer.poll(POLL) {
-                let message = polled.map_err(unread)?;
-                let (partition, next) = (message.partition(), message.offset() + 1);
-                if let Some(key) = message.key() {
-                    let headers = message.headers().map(|headers| {
-                        let headers = headers
-                            .iter()
-                            .filter_map(|header| Some((header.key.to_owned(), header.value?.to_vec())));
-                        headers.collect()
-                    });
-                    take(Entry {
-                        key: key.to_vec(),
-                        value: message.payload().map(<[u8]>::to_vec),
-                        headers: headers.unwrap_or_default(),
-                    });
+        while !left.is_empty() {
+            let Some(polled) = consumer.poll(POLL) else {
+                if last.elapsed() > REQUEST {
+                    return Err(Failure::retry(
+                        Kind::ConnectTopic,
+                        format!("topic {} is not read to its end: no broker answers", self.topic),
+                    ));
                 }
-                drop(message);
-                reader.next.insert(partition, next);
-                last = Instant::now();
-            }
-            // The last offsets may be marks of transactions, which no consumer is given: the position tells that they are passed.
-            if let Ok(positions) = reader.consumer.position() {
-                for position in positions.elements_for_topic(&self.topic) {
-                    if let Offset::Offset(at) = position.offset()
-                        && ends.get(&position.partition()).is_some_and(|end| at >= *end)
-                    {
-                        ends.remove(&position.partition());
-                        reader.next.insert(position.partition(), at);
-                    }
+                continue;
+            };
+            last = Instant::now();
+            let message = match polled {
+                Ok(message) => message,
+                // The last offsets may be marks of transactions, which no consumer is given. So it is the client that tells of the end.
+                Err(KafkaError::PartitionEOF(partition)) => {
+                    left.remove(&partition);
+                    continue;
                 }
-            }
-            if last.elapsed() > REQUEST {
-                return Err(Failure::retry(
-                    Kind::ConnectTopic,
-                    format!("topic {} is not read to its end: no broker answers", self.topic),
-                ));
-            }
+                Err(error) => return Err(unread(&error)),
+            };
+            next.insert(message.partition(), message.offset() + 1);
+            let Some(key) = message.key() else {
+                continue;
+            };
+            let headers = message.headers().map(|headers| {
+                let headers = headers
+                    .iter()
+                    .filter_map(|header| Some((header.key.to_owned(), header.value?.to_vec())));
+                headers.collect()
+            });
+            take(Entry {
+                key: key.to_vec(),
+                value: message.payload().map(<[u8]>::to_vec),
+                headers: headers.unwrap_or_default(),
+            });
         }
-        // Nothing is fetched until the next time.
-        let _ = reader.consumer.unassign();
         Ok(())
     }
 
     /// Writes a record. It is durable when the answer comes.
     pub(super) fn send(&self, entry: &Entry) -> Result<oneshot::Receiver<Result<(), Code>>, Failure> {
+        if !self.tenure.holds() {
+            return Err(Failure::retry(
+                Kind::TurnLost,
+                format!(
+                    "topic {} is not written: another Walferry may work on Connect's topics by now",
+                    self.topic
+                ),
+            ));
+        }
         let (delivery, delivered) = oneshot::channel();
         let mut record = BaseRecord::with_opaque_to(&self.topic, Box::new(delivery)).key(&entry.key);
         if let Some(value) = &entry.value {

@@ -13,7 +13,7 @@ use walferry_config::{Options, Worker};
 use walferry_engine::{Failure, Kind};
 
 pub use book::TopicBook;
-pub use group::{Leadership, Turn};
+pub use group::{Leadership, Tenure, Turn};
 pub use log::Log;
 pub use offsets::{OffsetLog, OffsetRecord};
 pub use states::{StateLog, Subject};
@@ -32,6 +32,8 @@ pub struct ConnectTopics {
     pub offset: Topic,
     /// `status.storage.topic`
     pub status: Topic,
+    /// How long records may be written to them.
+    pub(crate) tenure: Tenure,
 }
 
 /// One of Connect's topics, and how it is created.
@@ -120,6 +122,7 @@ impl ConnectTopics {
             config,
             offset,
             status,
+            tenure: Tenure::default(),
         }))
     }
 

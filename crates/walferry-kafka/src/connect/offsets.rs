@@ -8,7 +8,7 @@ use std::{
 use walferry_engine::Failure;
 
 use super::{
-    ConnectTopics,
+    ConnectTopics, Tenure,
     log::{Entry, Log},
 };
 
@@ -41,11 +41,16 @@ impl OffsetLog {
     /// # Errors
     /// The clients cannot be made.
     pub fn open(topics: &ConnectTopics) -> Result<Self, Failure> {
-        let log = Log::open(&topics.client, &topics.offset.name)?;
+        let log = Log::open(topics, &topics.offset.name)?;
         Ok(Self(Arc::new(Inner {
             log,
             latest: Mutex::default(),
         })))
+    }
+
+    /// How long this process may work for the connectors whose offsets are in the topic.
+    pub fn tenure(&self) -> Tenure {
+        self.0.log.tenure()
     }
 
     fn latest(&self) -> MutexGuard<'_, HashMap<Vec<u8>, OffsetRecord>> {
@@ -79,15 +84,14 @@ impl OffsetLog {
     }
 
     fn catch_up(&self) -> Result<(), Failure> {
-        let mut found = Vec::new();
-        self.0.log.read_to_end(|entry| found.push(entry))?;
-        let mut latest = self.latest();
-        for entry in found {
+        self.0.log.read_to_end(|entry| {
             let additions = entry
                 .headers
                 .into_iter()
                 .find(|(name, _)| name == ADDITIONS)
                 .map(|(_, value)| value);
+            // At once: a reading that fails later does not hand it over again.
+            let mut latest = self.latest();
             match entry.value {
                 Some(value) => {
                     let record = OffsetRecord {
@@ -98,8 +102,7 @@ impl OffsetLog {
                 }
                 None => drop(latest.remove(&entry.key)),
             }
-        }
-        Ok(())
+        })
     }
 
     fn entry(key: &str, record: Option<OffsetRecord>) -> Entry {

@@ -36,7 +36,7 @@ impl StateLog {
     /// # Errors
     /// The clients cannot be made.
     pub fn open(topics: &ConnectTopics) -> Result<Self, Failure> {
-        Log::open(&topics.client, &topics.status.name).map(Self)
+        Log::open(topics, &topics.status.name).map(Self)
     }
 
     /// Writes the state of a connector or a task, given as REST shows it. Blocks.
@@ -61,6 +61,28 @@ impl StateLog {
             &Subject::Topic(name.to_owned(), topic.to_owned()).key(),
             Some(value.to_string()),
         )
+    }
+
+    /// Which worker has a connector, as `host:port` of its REST API. For a connector that the topic does not know, any worker of the
+    /// cluster: it can tell which connectors there are. Blocks.
+    ///
+    /// # Errors
+    /// The topic cannot be read.
+    pub fn worker_of(&self, name: &str) -> Result<Option<String>, Failure> {
+        let key = Subject::Connector(name.to_owned()).key();
+        let (mut worker, mut any) = (None, None);
+        self.0.read_to_end(|entry| {
+            if !entry.key.starts_with(b"status-connector-") {
+                return;
+            }
+            let value: Option<Json> = entry.value.and_then(|value| serde_json::from_slice(&value).ok());
+            let found = value.and_then(|value| Some(value["worker_id"].as_str()?.to_owned()));
+            if entry.key == key.as_bytes() {
+                worker.clone_from(&found);
+            }
+            any = found.or(any.take());
+        })?;
+        Ok(worker.or(any))
     }
 
     /// Takes back what was written. Blocks.

@@ -185,7 +185,16 @@ impl Kafka {
     /// Creates a topic.
     #[track_caller]
     pub fn create_topic(&self, name: &str, partitions: i32) {
+        self.create_topic_with(name, partitions, &[]);
+    }
+
+    /// The same with settings of the topic.
+    #[track_caller]
+    pub fn create_topic_with(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
         let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        let topic = settings
+            .iter()
+            .fold(topic, |topic, (name, value)| topic.set(name, value));
         let (runtime, admin) = self.admin();
         let created = runtime
             .block_on(admin.create_topics([&topic], &AdminOptions::new()))
@@ -270,6 +279,34 @@ impl Kafka {
                 .expect("there is room for it");
         }
         producer.flush(Duration::from_secs(60)).expect("the broker takes them");
+    }
+
+    /// Writes records in one transaction, as another program would, and commits it or takes it back: topics, keys and values. As with
+    /// Java's clients, the key decides about the partition.
+    #[track_caller]
+    pub fn transact(&self, records: &[(&str, &str, &str)], commit: bool) {
+        let producer: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", self.bootstrap())
+            .set("transactional.id", "walferry-test")
+            .set("partitioner", "murmur2_random")
+            .create()
+            .expect("the configuration is valid");
+        let patience = Duration::from_secs(60);
+        producer.init_transactions(patience).expect("the broker answers");
+        producer.begin_transaction().expect("there is no other one");
+        for (topic, key, value) in records {
+            let record = BaseRecord::to(topic).key(*key).payload(*value);
+            producer
+                .send(record)
+                .map_err(|(error, _)| error)
+                .expect("there is room for it");
+        }
+        producer.flush(patience).expect("the broker takes them");
+        match commit {
+            true => producer.commit_transaction(patience),
+            false => producer.abort_transaction(patience),
+        }
+        .expect("the broker ends the transaction");
     }
 
     #[track_caller]

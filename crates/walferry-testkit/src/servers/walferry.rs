@@ -133,6 +133,11 @@ impl Walferry {
         &mut self.options
     }
 
+    /// Further arguments, from the next start on.
+    pub fn take_arguments(&mut self, arguments: Vec<String>) {
+        self.surroundings.arguments = arguments;
+    }
+
     /// Folder of `--data-dir`.
     pub fn data_dir(&self) -> PathBuf {
         self.folder.join("data")
@@ -155,6 +160,16 @@ impl Walferry {
     #[track_caller]
     pub fn kill(&mut self) {
         self.process.end(Signal::KILL);
+    }
+
+    /// Makes the process stand still without closing a connection, until `resume`.
+    pub fn hang(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// Lets a process that stands still go on.
+    pub fn resume(&self) {
+        self.process.signal(Signal::CONT);
     }
 
     /// Asks the process to end, as a service manager does, and returns its exit code.

@@ -15,14 +15,14 @@ use walferry_engine::{
 
 use super::{Connector, Herd, Origin};
 use crate::{
-    beside,
+    beside::{self, SlotLooks},
     load::{Checked, Loaded, load_configuration},
     process::{Run, Tell},
     progress,
 };
 
 /// Starts a connector whenever there is a version of it, and ends it when there is another one or none.
-pub(super) async fn keep(herd: Herd, name: String, mut told: watch::Receiver<Option<u64>>) {
+pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: watch::Receiver<Option<u64>>) {
     loop {
         let version = *told.borrow_and_update();
         let started = match version {
@@ -30,7 +30,7 @@ pub(super) async fn keep(herd: Herd, name: String, mut told: watch::Receiver<Opt
             Some(version) => {
                 let current = herd.find(&name).filter(|connector| connector.version == version);
                 match current {
-                    Some(connector) => start(&herd, &name, &connector).await,
+                    Some(connector) => start(&herd, &slots, &name, &connector).await,
                     None => None,
                 }
             }
@@ -50,7 +50,7 @@ pub(super) async fn keep(herd: Herd, name: String, mut told: watch::Receiver<Opt
 }
 
 /// Begins the runs of a connector. Returns what goes on beside them; `None` if the connector was changed or removed meanwhile.
-async fn start(herd: &Herd, name: &str, connector: &Connector) -> Option<Vec<JoinHandle<()>>> {
+async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector) -> Option<Vec<JoinHandle<()>>> {
     let load = loader(herd, name, connector);
     let first = load.clone();
     // A config provider may wait for a file or for Kubernetes, and must not hold up the other connectors. If this look panics, the
@@ -77,7 +77,7 @@ async fn start(herd: &Herd, name: &str, connector: &Connector) -> Option<Vec<Joi
             beside::tell_tables(loaded.clone()).instrument(span.clone()),
         ));
         beside.push(spawn_local(
-            beside::watch_slots(loaded, status.clone()).instrument(span),
+            beside::watch_slots(loaded, slots.clone(), status.clone()).instrument(span),
         ));
     }
     if herd.0.bars.are_shown() {

@@ -15,10 +15,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use serde_json::Value as Json;
@@ -35,7 +32,7 @@ use walferry_engine::{
     supervisor::Supervisor,
 };
 
-use crate::{assemble::Offsets, error::Error, load::Loaded, progress::Bars};
+use crate::{assemble::Offsets, beside::SlotLooks, error::Error, load::Loaded, progress::Bars};
 
 /// All connectors of the process. Clones are the same one.
 #[derive(Clone)]
@@ -50,7 +47,7 @@ pub(crate) struct Inner {
     connectors: Mutex<BTreeMap<String, Connector>>,
     commands: mpsc::UnboundedSender<Command>,
     /// How many connectors share the memory in flight.
-    pub(crate) share: Arc<AtomicUsize>,
+    pub(crate) share: watch::Sender<usize>,
 }
 
 /// A connector as it is known here.
@@ -151,13 +148,14 @@ impl Herd {
             bootstrap_servers: beginning.bootstrap_servers,
             offsets: beginning.offsets,
             bars: beginning.bars,
-            share: Arc::new(AtomicUsize::new(connectors.len())),
+            share: watch::Sender::new(connectors.len()),
             connectors: Mutex::new(connectors),
             commands,
         }));
         let clerk = Clerk {
             herd: herd.clone(),
             shelf: shelf.map(|book| Arc::new(Mutex::new(book))),
+            slots: SlotLooks::default(),
             keepers: BTreeMap::new(),
             version: 0,
         };
@@ -272,6 +270,7 @@ impl Herder for Herd {
 struct Clerk {
     herd: Herd,
     shelf: Result<Arc<Mutex<Box<dyn Book>>>, String>,
+    slots: SlotLooks,
     /// What the keepers are told: the version that is to run, or none.
     keepers: BTreeMap<String, watch::Sender<Option<u64>>>,
     version: u64,
@@ -336,7 +335,7 @@ impl Clerk {
         {
             let mut connectors = self.herd.lock();
             connectors.insert(name.clone(), connector);
-            self.herd.0.share.store(connectors.len(), Relaxed);
+            self.herd.0.share.send_replace(connectors.len());
         }
         info!(
             connector = name,
@@ -355,7 +354,7 @@ impl Clerk {
         {
             let mut connectors = self.herd.lock();
             connectors.remove(name);
-            self.herd.0.share.store(connectors.len().max(1), Relaxed);
+            self.herd.0.share.send_replace(connectors.len());
         }
         info!(
             connector = name,
@@ -410,7 +409,12 @@ impl Clerk {
             return;
         }
         let told = watch::Sender::new(version);
-        spawn_local(keeper::keep(self.herd.clone(), name.to_owned(), told.subscribe()));
+        spawn_local(keeper::keep(
+            self.herd.clone(),
+            self.slots.clone(),
+            name.to_owned(),
+            told.subscribe(),
+        ));
         self.keepers.insert(name.to_owned(), told);
     }
 }

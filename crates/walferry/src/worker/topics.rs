@@ -9,6 +9,8 @@ use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, To
 
 /// How long workers of Kafka Connect may take to leave their group: a little more than their session lasts.
 const CONNECT_ENDS: Duration = Duration::from_secs(20);
+/// How often is looked whether Kafka Connect was started beside this process.
+const LOOK_FOR_CONNECT: Duration = Duration::from_secs(30);
 /// Pause before Kafka is asked again.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -77,6 +79,31 @@ pub(crate) async fn wait_for_turn(leadership: &Leadership) {
 /// Waits until another process has taken over.
 pub(crate) async fn lost(mut turn: watch::Receiver<Turn>) {
     let _ = turn.wait_for(|turn| *turn == Turn::Lost).await;
+}
+
+/// Warns while workers of Kafka Connect work on the topics, too; for ever. They may have been started by mistake, and do not look for
+/// Walferry.
+pub(crate) async fn tell_of_connect(topics: ConnectTopics) {
+    let mut told = false;
+    loop {
+        sleep(LOOK_FOR_CONNECT).await;
+        let topics = topics.clone();
+        match spawn_blocking(move || topics.refuse_beside_connect()).await {
+            Ok(Err(failure)) if failure.kind == Kind::ConnectRuns => {
+                if !std::mem::replace(&mut told, true) {
+                    warn!(
+                        code = failure.code(),
+                        reason = %failure,
+                        hint = "stop these workers, or stop Walferry: both write to the topics, and only one can read each slot",
+                        "Kafka Connect was started on the topics that Walferry works on"
+                    );
+                }
+            }
+            Ok(Ok(())) => told = false,
+            // Kafka cannot be asked now.
+            _ => {}
+        }
+    }
 }
 
 /// Does what waits for Kafka where that holds nobody up, and again while Kafka cannot be reached.

@@ -1,0 +1,446 @@
+//! `walferry run --take`: single connectors of a Kafka Connect cluster that goes on running.
+//!
+//! The order of the steps matters. The connector is stopped there before its offset is read, and it stands in the book here only when its
+//! offset does. So it never runs in both places, and never here without its offset.
+
+use std::{
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value as Json, json};
+use tracing::{info, warn};
+use ureq::{
+    Agent,
+    tls::{Certificate, RootCerts, TlsConfig},
+};
+use walferry_config::{Connector, shown_address};
+use walferry_diagnosis::Kind;
+use walferry_engine::{
+    Target,
+    book::{self, Book as _, Entry},
+    store::StoredOffset,
+};
+use walferry_kafka::connect::{ConnectTopics, StateLog};
+use walferry_offset::{FileBook, FileStore, import};
+use walferry_postgres::SlotWatch;
+
+use crate::{
+    assemble,
+    cli::RunArgs,
+    error::Error,
+    load::{Configuration, load_configuration},
+    process, signal,
+};
+
+/// How long one request may take.
+const REQUEST: Duration = Duration::from_secs(30);
+/// How long the cluster may take to stop a connector: its workers rebalance, and the task ends.
+const STOPS: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Takes the connectors that the arguments name, unless they were taken before. Blocks.
+pub(crate) fn take(args: &RunArgs, configuration: &Configuration, data_dir: &Path) -> Result<(), Error> {
+    let unusable = |failure| Error::failure("Walferry did not start", failure);
+    let mut book = FileBook::open(data_dir).map_err(|error| unusable(error.for_good()))?;
+    let known = book.entries().map_err(unusable)?;
+    for name in &args.take {
+        if known.iter().any(|entry| entry.name == *name) {
+            info!(
+                connector = name,
+                "the connector was taken over before: it goes on from its offset here"
+            );
+            continue;
+        }
+        let cluster = Cluster::of(args, configuration, name)?;
+        let taking = Taking {
+            name,
+            cluster: &cluster,
+            configuration,
+            data_dir,
+        };
+        taking.take(&mut book)?;
+    }
+    Ok(())
+}
+
+/// One connector that is taken over.
+struct Taking<'a> {
+    name: &'a str,
+    cluster: &'a Cluster,
+    configuration: &'a Configuration,
+    data_dir: &'a Path,
+}
+
+impl Taking<'_> {
+    fn take(&self, book: &mut FileBook) -> Result<(), Error> {
+        let unusable = |failure| Error::failure(format!("connector {:?} was not taken over", self.name), failure);
+        let there = self.target_there()?;
+        let (configuration, connector) = self.configuration_there()?;
+        let partition = assemble::partition(&connector);
+        // Whatever is in the way here is found before anything changes there.
+        let store = FileStore::open(self.data_dir, partition).map_err(|error| unusable(error.for_good()))?;
+        // A process that broke off may have stopped it there already.
+        let noted = book.taking(self.name).map_err(|error| unusable(error.for_good()))?;
+        let target = noted.unwrap_or(there);
+        book.note_taking(self.name, Some(target))
+            .map_err(|error| unusable(error.for_good()))?;
+        info!(connector = self.name, cluster = %self.cluster, "stopping the connector in its Kafka Connect cluster");
+        let offset = self.stop_there().and_then(|()| {
+            self.wait_for_slot(&connector)?;
+            self.offset_there(&connector, &store)
+        });
+        let offset = match offset {
+            Ok(offset) => offset,
+            Err(error) => return Err(self.hand_back(target, book, error)),
+        };
+        if let Some(offset) = &offset {
+            store.replace(offset).map_err(|error| unusable(error.for_good()))?;
+        }
+        let entry = Entry {
+            name: self.name.to_owned(),
+            configuration,
+            target,
+        };
+        book.put(&entry).map_err(unusable)?;
+        book.note_taking(self.name, None)
+            .map_err(|error| unusable(error.for_good()))?;
+        let lsn = offset.as_ref().and_then(StoredOffset::start).map(|lsn| lsn.to_string());
+        info!(
+            connector = self.name,
+            target = ?target,
+            lsn.stored = lsn.as_deref().unwrap_or("none"),
+            "the connector is taken over: it is STOPPED in the Kafka Connect cluster, and its configuration and its offset are in the data \
+             directory"
+        );
+        Ok(())
+    }
+
+    fn refused(&self, what: impl Into<String>, hint: impl Into<String>) -> Error {
+        let error = Error::new(Kind::NotTaken, format!("connector {:?} was not taken over", self.name));
+        error.cause(what, Some(hint.into()))
+    }
+
+    fn path(&self, of: &str) -> String {
+        format!("/connectors/{}{of}", signal::encoded(self.name))
+    }
+
+    /// Asks the cluster, also while its workers agree on who does what. The answer has one of the codes that are expected.
+    fn ask(&self, method: &str, path: &str, expected: &[u16]) -> Result<(u16, Json), Error> {
+        let begun = Instant::now();
+        loop {
+            let (code, body) = self.cluster.ask(method, path).map_err(|error| {
+                self.refused(
+                    format!(
+                        "Kafka Connect at {} does not answer {method} {path}: {error}",
+                        self.cluster
+                    ),
+                    "start one of its workers, or say with --take-from URL where its REST API is",
+                )
+            })?;
+            if expected.contains(&code) {
+                return Ok((code, body));
+            }
+            if code == 409 && begun.elapsed() < STOPS {
+                thread::sleep(PAUSE);
+                continue;
+            }
+            let why = body["message"].as_str().unwrap_or("it gives no reason").to_owned();
+            let hint = match code {
+                401 | 403 => {
+                    "give a user and a password who may stop connectors, as in --take-from http://USER:PASSWORD@HOST:8083"
+                }
+                404 => "compare the name with what GET /connectors lists there",
+                _ => "look at the log of the worker, and try again",
+            };
+            return Err(self.refused(
+                format!(
+                    "Kafka Connect at {} answers {code} to {method} {path}: {why}",
+                    self.cluster
+                ),
+                hint,
+            ));
+        }
+    }
+
+    /// What is wanted of the connector there.
+    fn target_there(&self) -> Result<Target, Error> {
+        let (code, status) = self.ask("GET", &self.path("/status"), &[200, 404])?;
+        if code == 404 {
+            let (_, names) = self.ask("GET", "/connectors", &[200])?;
+            return Err(self.refused(
+                format!(
+                    "Kafka Connect at {} has no such connector; it has {names}",
+                    self.cluster
+                ),
+                "write one of these names",
+            ));
+        }
+        Ok(match status["connector"]["state"].as_str() {
+            Some("PAUSED") => Target::Paused,
+            Some("STOPPED") => Target::Stopped,
+            _ => Target::Running,
+        })
+    }
+
+    fn configuration_there(&self) -> Result<(book::Configuration, Connector), Error> {
+        let (_, config) = self.ask("GET", &self.path("/config"), &[200])?;
+        let pairs = config.as_object().into_iter().flatten();
+        let configuration: book::Configuration = pairs
+            .filter_map(|(name, text)| Some((name.clone(), text.as_str()?.to_owned())))
+            .collect();
+        let class = config["connector.class"].as_str().unwrap_or_default();
+        if !walferry_admin::is_our_class(class) {
+            return Err(self.refused(
+                format!("its class is {class:?}, which Walferry does not have"),
+                "leave it with Kafka Connect: Walferry takes connectors of io.debezium.connector.postgresql.PostgresConnector",
+            ));
+        }
+        let (connector, findings) = load_configuration(self.name, &configuration, &self.configuration.worker);
+        for warning in findings.warnings() {
+            let (code, hint) = (warning.code(), warning.hint.as_deref());
+            warn!(
+                connector = self.name,
+                property = warning.place,
+                code,
+                hint,
+                "{}",
+                warning.sentence()
+            );
+        }
+        match connector {
+            Some(checked) if !findings.has_problems() => Ok((configuration, checked.connector)),
+            _ => Err(Error::new(
+                Kind::Configuration,
+                format!(
+                    "connector {:?} was not taken over, and nothing has changed in Kafka Connect: its configuration has a problem",
+                    self.name
+                ),
+            )
+            .because(findings.problems().cloned())),
+        }
+    }
+
+    /// Stops the connector, and waits until its task has ended.
+    fn stop_there(&self) -> Result<(), Error> {
+        self.ask("PUT", &self.path("/stop"), &[204])?;
+        let begun = Instant::now();
+        loop {
+            let (_, status) = self.ask("GET", &self.path("/status"), &[200, 404])?;
+            let has_task = status["tasks"].as_array().is_some_and(|tasks| !tasks.is_empty());
+            if status["connector"]["state"] == "STOPPED" && !has_task {
+                return Ok(());
+            }
+            if begun.elapsed() > STOPS {
+                return Err(self.refused(
+                    format!("Kafka Connect has not stopped it within {} s", STOPS.as_secs()),
+                    "look at the log of its worker, and try again",
+                ));
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Waits until nothing reads the slot. A task stores its last offset before it closes its connection, so the offset that is read
+    /// afterwards is the last one.
+    fn wait_for_slot(&self, connector: &Connector) -> Result<(), Error> {
+        let did_not_start = |failure| Error::failure("Walferry did not start", failure);
+        let runtime = process::runtime().map_err(did_not_start)?;
+        let mut watch = SlotWatch::new(&connector.postgres, &connector.slot);
+        let begun = Instant::now();
+        loop {
+            let looked = runtime.block_on(watch.look());
+            let why = match looked {
+                Ok(slots) => match slots.slots.iter().find(|slot| slot.ours && slot.active) {
+                    None => return Ok(()),
+                    Some(slot) => format!(
+                        "replication slot {} is still read by process {} of the server",
+                        slot.name,
+                        slot.active_pid.unwrap_or_default()
+                    ),
+                },
+                Err(failure) => failure.to_string(),
+            };
+            if begun.elapsed() > STOPS {
+                return Err(self.refused(
+                    format!("it cannot be seen that nothing reads its replication slot any more: {why}"),
+                    "look at the worker's log, and whether this machine reaches Postgres as the worker does; then try again",
+                ));
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// The last offset, in the form of the data directory; `None` where the connector never stored one.
+    fn offset_there(&self, connector: &Connector, store: &FileStore) -> Result<Option<StoredOffset>, Error> {
+        let (_, offsets) = self.ask("GET", &self.path("/offsets"), &[200])?;
+        let here = store.read().map_err(|error| {
+            Error::failure(
+                format!("connector {:?} was not taken over", self.name),
+                error.for_good(),
+            )
+        })?;
+        let there = match offsets["offsets"].as_array().is_some_and(|all| !all.is_empty()) {
+            false => None,
+            true => {
+                let import = import(&assemble::partition(connector), &offsets.to_string())
+                    .map_err(|error| self.refused(format!("its offset cannot be used: {error}"), error.hint()))?;
+                for warning in import.warnings {
+                    warn!(
+                        connector = self.name,
+                        "the offset of the Kafka Connect cluster: {warning}"
+                    );
+                }
+                Some(import.offset)
+            }
+        };
+        let at = |offset: &StoredOffset| offset.connect.lsn_proc.max(offset.connect.lsn).unwrap_or_default();
+        let there_at = there.as_ref().map(at);
+        match here.as_ref().map(at) {
+            Some(here_at) if there_at.is_none_or(|there_at| there_at < here_at) => {
+                let lsn = |at| walferry_pgoutput::Lsn(at).to_string();
+                let error = Error::new(
+                    Kind::TwoOffsets,
+                    format!("connector {:?} was not taken over", self.name),
+                );
+                Err(error.cause(
+                    format!(
+                        "it has two offsets: {} in {}, and {} in the Kafka Connect cluster, which is behind it",
+                        lsn(here_at),
+                        store.path().display(),
+                        there_at.map_or("none".to_owned(), lsn)
+                    ),
+                    Some("to go on from the cluster's offset, move the file away; to go on from the file, write its offset into the \
+                          cluster with PATCH /connectors/NAME/offsets before".into()),
+                ))
+            }
+            _ => Ok(there),
+        }
+    }
+
+    /// Has the cluster go on with the connector that it was asked to stop.
+    fn hand_back(&self, target: Target, book: &FileBook, error: Error) -> Error {
+        let wanted = match target {
+            Target::Running => "resume",
+            Target::Paused => "pause",
+            Target::Stopped => return error,
+        };
+        match self.ask("PUT", &self.path(&format!("/{wanted}")), &[202, 204]) {
+            Ok(_) => {
+                if let Err(error) = book.note_taking(self.name, None) {
+                    warn!(%error, "it is still noted in the data directory that the connector is being taken over");
+                }
+                info!(
+                    connector = self.name,
+                    "the Kafka Connect cluster goes on with the connector"
+                );
+                error
+            }
+            Err(other) => error.because(other.causes()).cause(
+                "the connector is STOPPED in the Kafka Connect cluster",
+                Some(format!(
+                    "PUT {} there, or start again with --take",
+                    self.path(&format!("/{wanted}"))
+                )),
+            ),
+        }
+    }
+}
+
+/// The REST API of a worker.
+struct Cluster {
+    agent: Agent,
+    url: String,
+    /// The header of a user and a password.
+    authorization: Option<String>,
+}
+
+impl std::fmt::Display for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&shown_address(&self.url))
+    }
+}
+
+impl Cluster {
+    /// The one that the arguments name, or the one that works for the connector, as the status topic says.
+    fn of(args: &RunArgs, configuration: &Configuration, name: &str) -> Result<Self, Error> {
+        let missing = |what: String| {
+            let error = Error::new(Kind::NotTaken, format!("connector {name:?} was not taken over"));
+            error.cause(
+                what,
+                Some(
+                    "say where the REST API of the Kafka Connect cluster is, with --take-from http://HOST:8083".into(),
+                ),
+            )
+        };
+        let url = match &args.take_from {
+            Some(url) => url.clone(),
+            None => {
+                let failed = |failure| Error::failure(format!("connector {name:?} was not taken over"), failure);
+                let topics = ConnectTopics::of(&configuration.worker, &configuration.bootstrap_servers)
+                    .map_err(failed)?
+                    .ok_or_else(|| {
+                        missing("the worker file names no topics of Kafka Connect that would tell where it runs".into())
+                    })?;
+                let states = StateLog::open(&topics).map_err(failed)?;
+                let worker = states.worker_of(name).map_err(failed)?;
+                let worker =
+                    worker.ok_or_else(|| missing("the status topic of Kafka Connect names no worker".to_owned()))?;
+                format!("http://{worker}")
+            }
+        };
+        let (scheme, rest) = url
+            .split_once("://")
+            .filter(|(scheme, _)| ["http", "https"].contains(scheme))
+            .ok_or_else(|| missing(format!("{} is no URL of http or https", shown_address(&url))))?;
+        let (authorization, host) = match rest.rsplit_once('@') {
+            Some((login, host)) => (Some(format!("Basic {}", STANDARD.encode(login))), host),
+            None => (None, rest),
+        };
+        let mut agent = Agent::config_builder()
+            .timeout_global(Some(REQUEST))
+            .http_status_as_error(false)
+            .proxy(None);
+        if scheme == "https" {
+            let system = rustls_native_certs::load_native_certs().certs;
+            let roots = system
+                .iter()
+                .map(|certificate| Certificate::from_der(certificate).to_owned());
+            let roots = RootCerts::Specific(Arc::new(roots.collect()));
+            agent = agent.tls_config(TlsConfig::builder().root_certs(roots).build());
+        }
+        Ok(Self {
+            agent: agent.build().into(),
+            url: format!("{scheme}://{}", host.trim_end_matches('/')),
+            authorization,
+        })
+    }
+
+    /// Code and body of an answer.
+    fn ask(&self, method: &str, path: &str) -> Result<(u16, Json), ureq::Error> {
+        let url = format!("{}{path}", self.url);
+        let mut response = match method {
+            "PUT" => {
+                let mut request = self.agent.put(&url).header("Accept", "application/json");
+                if let Some(authorization) = &self.authorization {
+                    request = request.header("Authorization", authorization);
+                }
+                request.send_empty()?
+            }
+            _ => {
+                let mut request = self.agent.get(&url).header("Accept", "application/json");
+                if let Some(authorization) = &self.authorization {
+                    request = request.header("Authorization", authorization);
+                }
+                request.call()?
+            }
+        };
+        let code = response.status().as_u16();
+        let text = response.body_mut().read_to_string()?;
+        // An answer without a body, or one of a proxy.
+        Ok((code, serde_json::from_str(&text).unwrap_or_else(|_| json!({}))))
+    }
+}
