@@ -27,6 +27,11 @@ pub(crate) fn case(random: &mut Random) -> Json {
             false => step(random),
         })
         .collect();
+    // What is left of an envelope is still one by its name: Debezium drops its deletes, and fails on the rest.
+    if of_outbox {
+        transforms.retain(|step| step["class"] != "org.apache.kafka.connect.transforms.Flatten$Value");
+        transforms.resize_with(transforms.len().max(2), || event_router(random));
+    }
     match of_outbox {
         true if random.percent(80) => {
             let place = random.below(2);
@@ -81,7 +86,11 @@ fn header(random: &mut Random) -> Json {
             typed(schema, value)
         }
         1 => {
-            let schema = random::structure(random, 1);
+            // Without defaults: transforms of geometries write them into a struct, wherever else that stands.
+            let mut schema = random::structure(random, 0);
+            for field in schema["fields"].as_array_mut().into_iter().flatten() {
+                field["schema"].as_object_mut().expect("a schema").remove("default");
+            }
             let value = random::struct_value(random, &schema);
             typed(schema, value)
         }

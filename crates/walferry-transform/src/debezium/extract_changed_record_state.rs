@@ -1,7 +1,7 @@
 //! Debezium's `ExtractChangedRecordState`: headers that list the fields which an update has changed.
 
 use walferry_config::{Group, Property, Reader, properties};
-use walferry_record::{Header, Record, Schema, SchemaRef, Typed, Value};
+use walferry_record::{Header, Plans, Record, Schema, SchemaRef, Typed, Value};
 
 use super::envelope;
 use crate::contract::{HeaderList, Row, Side};
@@ -32,6 +32,21 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 struct ExtractChangedRecordState {
     changed: Option<List>,
     unchanged: Option<List>,
+    plans: Plans<Plan>,
+}
+
+/// Where the rows of an envelope are, and what fields they have.
+struct Plan {
+    before: usize,
+    after: usize,
+    /// The fields of the row after the change.
+    fields: Vec<RowField>,
+}
+
+struct RowField {
+    name: String,
+    /// Its place in the row before the change.
+    before: Option<usize>,
 }
 
 /// A header that lists names.
@@ -51,6 +66,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
     Some(Box::new(ExtractChangedRecordState {
         changed: list(reader.get(&CHANGED)),
         unchanged: list(reader.get(&UNCHANGED)),
+        plans: Plans::default(),
     }))
 }
 
@@ -90,20 +106,27 @@ impl Transform for ExtractChangedRecordState {
         let Some(envelope) = envelope(&record) else {
             return Ok(Outcome::Record(record));
         };
-        let (mut changed, mut unchanged) = (Vec::new(), Vec::new());
-        let row = |name: &'static str| envelope.get(name).map(Value::as_struct).ok_or(NoField(name));
-        if let (Some(before), Some(after)) = (row("before")?, row("after")?) {
-            for (field, value) in after.schema().fields().iter().zip(after.values()) {
-                let name = Value::string(field.name.to_string());
+        let Self {
+            changed,
+            unchanged,
+            plans,
+        } = self;
+        let plan = plans.get_or_make(envelope.schema(), Plan::new)?;
+        let [before, after] = [plan.before, plan.after].map(|place| envelope.get_at(place).as_struct());
+        let mut names = [(changed, Vec::new()), (unchanged, Vec::new())];
+        if let (Some(before), Some(after)) = (before, after) {
+            for (field, value) in plan.fields.iter().zip(after.values()) {
                 // As Java's equals has it: NaN is itself, and 0.0 is not -0.0.
-                match before.get_raw(&field.name) {
-                    None => return Err(NotBefore(field.name.to_string()).into()),
-                    Some(old) if equals(old, value) => unchanged.push(name),
-                    Some(_) => changed.push(name),
+                let list = match field.before {
+                    None => return Err(NotBefore(field.name.clone()).into()),
+                    Some(place) => usize::from(equals(&before.values()[place], value)),
+                };
+                if let (Some(_), names) = &mut names[list] {
+                    names.push(Value::str(&field.name));
                 }
             }
         }
-        for (list, names) in [(&self.changed, changed), (&self.unchanged, unchanged)] {
+        for (list, names) in names {
             if let Some(List { name, schema }) = list {
                 record.headers.push(Header {
                     name: name.as_str().into(),
@@ -112,6 +135,24 @@ impl Transform for ExtractChangedRecordState {
             }
         }
         Ok(Outcome::Record(record))
+    }
+}
+
+impl Plan {
+    fn new(envelope: &SchemaRef) -> Result<Self, NoField> {
+        let row = |name: &'static str| envelope.field_index(name).ok_or(NoField(name));
+        let (before, after) = (row("before")?, row("after")?);
+        let schema = |place: usize| &*envelope.fields()[place].schema;
+        let (old, new) = (schema(before), schema(after));
+        let fields = new.fields().iter().map(|field| RowField {
+            name: field.name.to_string(),
+            before: old.field_index(&field.name),
+        });
+        Ok(Self {
+            before,
+            after,
+            fields: fields.collect(),
+        })
     }
 }
 

@@ -19,11 +19,11 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 
 use walferry_config::{RegexLimit, limited};
-use walferry_record::{Record, Value};
+use walferry_record::{Record, Struct, Value};
 
 use number::{Arithmetic, Number};
 pub(crate) use object::Object;
-use tree::{Block, Kind, Node, Operator, Rewrite, Statement, Variable};
+use tree::{Block, FieldName, Kind, Node, Operator, Rewrite, Statement, Variable};
 
 /// Whose rules hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -366,7 +366,9 @@ impl<'r> Evaluation<'r> {
         })
     }
 
-    fn property(&self, at: usize, of: &Object<'r>, name: &'r str) -> Evaluated<'r> {
+    fn property(&self, at: usize, of: &Object<'r>, field: &'r FieldName) -> Evaluated<'r> {
+        let name = field.text.as_str();
+        let value = |of: &'r Struct<'r>| Some(Object::field_at(of, field.place(of.schema())?));
         let is_groovy = self.language == Language::Groovy;
         match of {
             Object::Null | Object::Undefined => unfit(at, format!("property {name} is asked of {}", of.kind())),
@@ -376,7 +378,7 @@ impl<'r> Evaluation<'r> {
                 at,
                 format!("{name} of a struct is not its field in Groovy: write get('{name}')"),
             ),
-            Object::Struct(of) if is_groovy => match Object::field(of, name) {
+            Object::Struct(of) if is_groovy => match value(of) {
                 Some(value) => Ok(value),
                 None => unfit(
                     at,
@@ -386,7 +388,7 @@ impl<'r> Evaluation<'r> {
                     ),
                 ),
             },
-            Object::Struct(of) => Ok(match Object::field(of, name) {
+            Object::Struct(of) => Ok(match value(of) {
                 Some(Object::Number(Number::Float(number))) => Object::Number(Number::Double(number.into())),
                 Some(value) => value,
                 None => Object::Undefined,

@@ -80,8 +80,12 @@ impl<'r> Object<'r> {
 
     /// A field of a struct as `Struct.get` gives it; `None` where there is no such field.
     pub(super) fn field(of: &'r Struct<'r>, name: &str) -> Option<Self> {
-        let place = of.schema().field_index(name)?;
-        Some(Self::of(of.get_at(place), Some(&of.schema().fields()[place].schema)))
+        Some(Self::field_at(of, of.schema().field_index(name)?))
+    }
+
+    /// The field at a place of a struct.
+    pub(super) fn field_at(of: &'r Struct<'r>, place: usize) -> Self {
+        Self::of(of.get_at(place), Some(&of.schema().fields()[place].schema))
     }
 
     /// The last header of a name, as Debezium's map of headers has it.

@@ -7,7 +7,7 @@ use walferry_config::{JavaRegex, Replacement};
 use super::method::{Function, Method};
 use super::number::Number;
 use super::token::{Piece, Placed, Token, tokens};
-use super::tree::{Block, Kind, Node, Operator, Rewrite, Statement, Variable};
+use super::tree::{Block, FieldName, Kind, Node, Operator, Rewrite, Statement, Variable};
 use super::{Language, Refusal};
 
 /// How deeply expressions may be nested.
@@ -444,7 +444,14 @@ impl Parser {
         }
         if !self.is_sign("(") {
             let of = Box::new(of);
-            return Ok(node(at, Kind::Property { of, name, safe }));
+            return Ok(node(
+                at,
+                Kind::Property {
+                    of,
+                    name: FieldName::new(name),
+                    safe,
+                },
+            ));
         }
         let arguments = self.arguments()?;
         self.call(at, of, &name, arguments, safe)

@@ -1,6 +1,9 @@
 //! An expression, as it is evaluated.
 
+use std::cell::Cell;
+
 use walferry_config::JavaRegex;
+use walferry_record::{Field, Schema};
 
 use super::method::{Function, Method};
 use super::number::Number;
@@ -13,6 +16,32 @@ pub(super) struct Node {
 }
 
 type Boxed = Box<Node>;
+
+/// A name, with the place that it had in the last struct. As a rule the next struct has the same schema, and is not searched.
+#[derive(Debug, Clone)]
+pub(super) struct FieldName {
+    pub(super) text: String,
+    place: Cell<usize>,
+}
+
+impl FieldName {
+    pub(super) const fn new(text: String) -> Self {
+        let place = Cell::new(0);
+        Self { text, place }
+    }
+
+    /// The place of the field in a struct of this schema.
+    pub(super) fn place(&self, schema: &Schema) -> Option<usize> {
+        let last = self.place.get();
+        let is_there = |field: &Field| *field.name == *self.text;
+        if schema.fields().get(last).is_some_and(is_there) {
+            return Some(last);
+        }
+        let place = schema.field_index(&self.text)?;
+        self.place.set(place);
+        Some(place)
+    }
+}
 
 #[derive(Debug, Clone)]
 pub(super) enum Kind {
@@ -28,7 +57,7 @@ pub(super) enum Kind {
     Local(usize),
     Property {
         of: Boxed,
-        name: String,
+        name: FieldName,
         safe: bool,
     },
     Index {
