@@ -1,7 +1,7 @@
 //! What carries a case's changes to Kafka: Debezium on Kafka Connect, or Walferry.
 
 use serde_json::{Map, Value};
-use walferry_testkit::servers::{Connect, Kafka, Task, Walferry, WalferryOptions};
+use walferry_testkit::servers::{Connect, Kafka, Task, Walferry, WalferryOptions, converters_folder};
 
 /// One that runs one connector at a time, on a broker of its own.
 pub(crate) trait Engine {
@@ -35,7 +35,7 @@ impl Debezium {
         let kafka = Kafka::start();
         Self {
             name,
-            connect: Connect::start(&kafka),
+            connect: Connect::start_with(&kafka, &[&format!("plugin.path={}", converters_folder().display())]),
             kafka,
             connector: None,
         }

@@ -3,8 +3,9 @@
 use crate::engine::Engine;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use walferry_testkit::servers::{Database, Postgres, wait_for};
-use walferry_tests::case::Case;
+use walferry_testkit::servers::{Database, Postgres, Record, Registry, wait_for};
+use walferry_tests::avro::Schemas;
+use walferry_tests::case::{Case, REGISTRY};
 use walferry_tests::mask::mask;
 use walferry_tests::plain::PlainRecord;
 
@@ -41,19 +42,33 @@ pub(crate) fn run(
             engine.kafka().create_topic(topic, *partitions);
         }
     }
+    // Each engine has one of its own, so that it registers everything itself.
+    let registries: Vec<Registry> = match case.has_registry() {
+        true => engines.iter().map(|_| Registry::start()).collect(),
+        false => Vec::new(),
+    };
     let database = postgres.database(&case.name);
     database.sql().try_run(&case.setup)?;
     observer.set_up(&database);
     let begin = now_ms();
-    let outcome = play(case, &database, engines, observer);
+    let outcome = play(case, &database, &registries, engines, observer);
     let failures: Vec<String> = engines
         .iter_mut()
         .filter_map(|engine| engine.failure().map(|why| format!("{} failed: {why}", engine.name())))
         .collect();
-    let records: Vec<_> = engines
+    let mut records: Vec<Vec<Record>> = engines
         .iter()
         .map(|engine| engine.kafka().read(&engine.kafka().topics()))
         .collect();
+    for (records, registry) in records.iter_mut().zip(&registries) {
+        let mut schemas = Schemas::of(registry);
+        for part in records
+            .iter_mut()
+            .flat_map(|record| [&mut record.key, &mut record.value])
+        {
+            *part = part.take().map(|bytes| schemas.shown(bytes));
+        }
+    }
     engines.iter_mut().for_each(|engine| engine.remove());
     if !failures.is_empty() {
         return Err(failures.join("\n"));
@@ -70,12 +85,22 @@ pub(crate) fn run(
     Ok(records.into_iter().map(masked).collect())
 }
 
-fn play(case: &Case, database: &Database, engines: &mut Engines, observer: &mut dyn Observer) -> Result<(), String> {
-    for engine in &mut *engines {
-        engine.start(
-            &case.name,
-            &case.connector(engine.name(), database.port(), database.name()),
-        )?;
+fn play(
+    case: &Case,
+    database: &Database,
+    registries: &[Registry],
+    engines: &mut Engines,
+    observer: &mut dyn Observer,
+) -> Result<(), String> {
+    for (index, engine) in engines.iter_mut().enumerate() {
+        let mut config = case.connector(engine.name(), database.port(), database.name());
+        if let Some(registry) = registries.get(index) {
+            for value in config.values_mut() {
+                let text = value.as_str().unwrap_or_default();
+                *value = text.replace(REGISTRY, &registry.base()).into();
+            }
+        }
+        engine.start(&case.name, &config)?;
     }
     // A connector streams only after its snapshot.
     wait_until_all_stream(database, engines)?;
@@ -136,7 +161,8 @@ fn settle(database: &Database, engines: &mut Engines) -> Result<(), String> {
         if now != counts || sql.value(&behind).as_deref() != Some("0") {
             (counts, since) = (now, Instant::now());
         }
-        let equal = counts.windows(2).all(|pair| pair[0] == pair[1]);
+        // Nothing at all may still be on its way: a registry that was just started takes its time.
+        let equal = counts.windows(2).all(|pair| pair[0] == pair[1]) && counts.iter().all(|count| *count > 0);
         thread::sleep(Duration::from_millis(100));
         (since.elapsed() > if equal { QUIET } else { QUIET_WHILE_UNEQUAL }).then_some(Ok(()))
     })

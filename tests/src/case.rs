@@ -38,6 +38,9 @@ pub struct Case {
     pub replay: bool,
 }
 
+/// In a configuration, where the schema registry of the engine is: `http://host:port`.
+pub const REGISTRY: &str = "@registry@";
+
 const fn yes() -> bool {
     true
 }
@@ -77,6 +80,11 @@ pub fn all() -> Vec<Case> {
 }
 
 impl Case {
+    /// Whether its converters use a schema registry.
+    pub fn has_registry(&self) -> bool {
+        self.config.values().any(|value| value.contains(REGISTRY))
+    }
+
     /// Reads a file.
     pub fn load(path: &Path) -> Self {
         let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

@@ -34,5 +34,5 @@ pub use records::Record;
 pub use registry::Registry;
 pub use scratch::folder;
 pub use sql::{Sql, statements};
-pub use tools::{postgres as postgres_folder, walferry as walferry_program};
+pub use tools::{converters as converters_folder, postgres as postgres_folder, walferry as walferry_program};
 pub use walferry::{Checked, Surroundings, Walferry, WalferryOptions};

@@ -42,14 +42,19 @@ impl Registry {
         self.process = run(&self.folder, self.port, self.management);
     }
 
+    /// URL of the server, without a path.
+    pub fn base(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
     /// URL of Confluent's interface.
     pub fn confluent(&self) -> String {
-        format!("http://127.0.0.1:{}/apis/ccompat/v7", self.port)
+        format!("{}/apis/ccompat/v7", self.base())
     }
 
     /// URL of its own interface, of this version.
     pub fn apicurio(&self, version: u8) -> String {
-        format!("http://127.0.0.1:{}/apis/registry/v{version}", self.port)
+        format!("{}/apis/registry/v{version}", self.base())
     }
 
     /// Asks Confluent's interface.

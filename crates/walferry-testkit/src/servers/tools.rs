@@ -18,6 +18,11 @@ pub(super) fn registry() -> PathBuf {
     place("WALFERRY_TEST_REGISTRY")
 }
 
+/// The `plugin.path` with converters that use a schema registry.
+pub fn converters() -> PathBuf {
+    place("WALFERRY_TEST_CONVERTERS")
+}
+
 /// The folder of `initdb` and `postgres`.
 pub fn postgres() -> PathBuf {
     place("WALFERRY_TEST_POSTGRES")

@@ -10,14 +10,25 @@ const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/servers.pom.xml");
 
 /// The folder with all jars of `servers.pom.xml`; another pom gets another folder.
 pub(crate) fn jars() -> Outcome<PathBuf> {
+    of_pom(POM, "jars", "")
+}
+
+const CONVERTERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/converters.pom.xml");
+
+/// The `plugin.path` with the converters of `converters.pom.xml`, which want other versions of libraries than the worker has.
+pub(crate) fn converters() -> Outcome<PathBuf> {
+    of_pom(CONVERTERS, "converters", "apicurio")
+}
+
+fn of_pom(pom: &str, kind: &str, below: &str) -> Outcome<PathBuf> {
     let mut hash = DefaultHasher::new();
-    fs::read_to_string(POM)?.hash(&mut hash);
-    let folder = shell::cache()?.join(format!("jars-{:016x}", hash.finish()));
+    fs::read_to_string(pom)?.hash(&mut hash);
+    let folder = shell::cache()?.join(format!("{kind}-{:016x}", hash.finish()));
     fill(&folder, |partial| {
         shell::run(
             maven()?
-                .args(["-f", POM, "dependency:copy-dependencies"])
-                .arg(format!("-DoutputDirectory={}", partial.display())),
+                .args(["-f", pom, "dependency:copy-dependencies"])
+                .arg(format!("-DoutputDirectory={}", partial.join(below).display())),
         )
     })?;
     Ok(folder)

@@ -20,6 +20,7 @@ pub(crate) struct Servers {
     java: PathBuf,
     jars: PathBuf,
     registry: PathBuf,
+    converters: PathBuf,
     postgres_bin: PathBuf,
 }
 
@@ -30,6 +31,7 @@ impl Servers {
             .env("WALFERRY_TEST_JAVA", &self.java)
             .env("WALFERRY_TEST_JARS", &self.jars)
             .env("WALFERRY_TEST_REGISTRY", &self.registry)
+            .env("WALFERRY_TEST_CONVERTERS", &self.converters)
             .env("WALFERRY_TEST_POSTGRES", &self.postgres_bin);
     }
 }
@@ -41,6 +43,7 @@ pub(crate) fn servers(postgres: Option<u32>) -> Outcome<Servers> {
         java: java::newest()?,
         jars: maven::jars()?,
         registry: maven::registry()?,
+        converters: maven::converters()?,
     })
 }
 
