@@ -7,6 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use crate::world;
 use walferry_testkit::servers::{folder, postgres_folder, wait_for, walferry_program};
 
 fn demo(temporary: &Path) -> Command {
@@ -31,6 +32,27 @@ fn every_row_is_shown_as_a_record_and_nothing_is_left() {
     assert_eq!(said.matches("\n  key       ").count(), 7, "{said}");
     assert!(said.contains("\n7 rows written, 7 records received"), "{said}");
     assert!(is_empty(&temporary));
+}
+
+/// Twice, because the second time the topics have records already.
+#[test]
+fn the_demo_sends_to_a_real_kafka_and_shows_its_own_records_only() {
+    let world = world::shared();
+    for _ in 0..2 {
+        let temporary = folder("demo-kafka");
+        let mut command = demo(&temporary);
+        command.args(["--rows", "7", "--bootstrap-servers", &world.kafka.bootstrap()]);
+        let output = command.output().expect("it can be run");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(said.matches("\n  key       ").count(), 7, "{said}");
+        assert!(said.contains("7 rows written, 7 records received"), "{said}");
+        assert!(
+            said.contains("the topics outbox.event.order and outbox.event.customer stay"),
+            "{said}"
+        );
+    }
+    world.kafka.wait_for_records("outbox.event.order", 1);
 }
 
 #[test]

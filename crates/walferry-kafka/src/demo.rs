@@ -66,9 +66,11 @@ pub struct Received {
     pub headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
-/// Reads every topic of a cluster from its beginning, also topics that come later.
+/// Reads topics of a cluster, also those that come later.
 pub struct Follower {
     consumer: BaseConsumer,
+    /// Empty for all topics.
+    topics: Vec<String>,
     followed: BTreeSet<(String, i32)>,
     look_at: Instant,
 }
@@ -77,11 +79,29 @@ pub struct Follower {
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Follower {
-    /// Follows a cluster.
+    /// Follows all topics of a cluster from their beginning.
     ///
     /// # Errors
     /// The servers are malformed.
     pub fn new(bootstrap_servers: &str) -> Result<Self, KafkaError> {
+        Self::with_topics(bootstrap_servers, Vec::new())
+    }
+
+    /// Follows some topics of a cluster from now on: of those that exist, only new records are read.
+    ///
+    /// # Errors
+    /// The servers are malformed, or none answers.
+    pub fn from_now(bootstrap_servers: &str, topics: &[&str]) -> Result<Self, KafkaError> {
+        let mut follower = Self::with_topics(bootstrap_servers, topics.iter().map(ToString::to_string).collect())?;
+        let ends = |consumer: &BaseConsumer, topic: &str, partition| {
+            let (_, end) = consumer.fetch_watermarks(topic, partition, Duration::from_secs(10))?;
+            Ok(Offset::Offset(end))
+        };
+        follower.look(ends)?;
+        Ok(follower)
+    }
+
+    fn with_topics(bootstrap_servers: &str, topics: Vec<String>) -> Result<Self, KafkaError> {
         let consumer = ClientConfig::new()
             .set("bootstrap.servers", bootstrap_servers)
             .set("group.id", "walferry-demo")
@@ -90,6 +110,7 @@ impl Follower {
             .create()?;
         Ok(Self {
             consumer,
+            topics,
             followed: BTreeSet::new(),
             look_at: Instant::now(),
         })
@@ -103,7 +124,7 @@ impl Follower {
         let until = Instant::now() + wait;
         loop {
             if Instant::now() >= self.look_at {
-                self.look()?;
+                self.look(|_, _, _| Ok(Offset::Beginning))?;
                 self.look_at = Instant::now() + LOOK_INTERVAL;
             }
             let pause = until.min(self.look_at).saturating_duration_since(Instant::now());
@@ -115,13 +136,19 @@ impl Follower {
         }
     }
 
-    fn look(&mut self) -> KafkaResult<()> {
+    /// Adds the partitions that are new, each from the offset that `from` says.
+    fn look(&mut self, from: impl Fn(&BaseConsumer, &str, i32) -> KafkaResult<Offset>) -> KafkaResult<()> {
         let metadata = self.consumer.fetch_metadata(None, Duration::from_secs(5))?;
         let mut new = TopicPartitionList::new();
-        for topic in metadata.topics().iter().filter(|topic| !topic.name().starts_with("__")) {
+        let is_wanted = |name: &str| match self.topics.as_slice() {
+            [] => !name.starts_with("__"),
+            topics => topics.iter().any(|topic| topic == name),
+        };
+        for topic in metadata.topics().iter().filter(|topic| is_wanted(topic.name())) {
             for partition in topic.partitions() {
                 if self.followed.insert((topic.name().to_owned(), partition.id())) {
-                    new.add_partition_offset(topic.name(), partition.id(), Offset::Beginning)?;
+                    let offset = from(&self.consumer, topic.name(), partition.id())?;
+                    new.add_partition_offset(topic.name(), partition.id(), offset)?;
                 }
             }
         }

@@ -135,6 +135,10 @@ pub(crate) struct DemoArgs {
     /// Stop after this number of rows instead of at Ctrl-C
     #[arg(long, value_name = "ROWS")]
     pub(crate) rows: Option<u64>,
+    /// Send to these Kafka brokers, as host:port,host:port, instead of to the demo's own. The demo writes to the topics
+    /// outbox.event.order and outbox.event.customer there, and leaves them
+    #[arg(long, value_name = "HOSTS")]
+    pub(crate) bootstrap_servers: Option<String>,
     /// Address of the admin endpoint; if its port is in use, another one is chosen
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
     pub(crate) admin: SocketAddr,

@@ -45,26 +45,27 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Error> {
         &format!("{} from {}", programs.version, programs.folder().display()),
     ))?;
 
-    let cluster = DemoCluster::start(1).and_then(|cluster| {
-        shop::TOPICS
-            .iter()
-            .try_for_each(|topic| cluster.create_topic(topic, PARTITIONS))?;
-        Ok(cluster)
-    });
-    let cluster = cluster
-        .map_err(|error| Error::new(Kind::Demo, "the demo's Kafka did not start").cause(error.to_string(), None))?;
+    // The user's brokers, or some of the demo's own.
+    let cluster = match &args.bootstrap_servers {
+        Some(_) => None,
+        None => Some(own_cluster()?),
+    };
+    let bootstrap_servers = match (&args.bootstrap_servers, &cluster) {
+        (Some(servers), _) => servers.clone(),
+        (None, cluster) => cluster.as_ref().map(DemoCluster::bootstrap_servers).unwrap_or_default(),
+    };
     let mut scratch = Scratch::new(programs.account()).map_err(|error| {
         Error::new(Kind::Demo, "the demo has no folder for its files").cause(error.to_string(), None)
     })?;
     let server = Server::start(&programs, &mut scratch)?;
-    let configuration = configuration(&server);
+    let configuration = configuration(&server, cluster.is_none());
     let file = scratch
         .write("connector.json", &configuration)
         .map_err(|error| Error::new(Kind::Demo, "the demo cannot write its files").cause(error.to_string(), None))?;
     let loaded = load(&ConnectorArgs {
         config: vec![file],
         worker: None,
-        bootstrap_servers: Some(cluster.bootstrap_servers()),
+        bootstrap_servers: Some(bootstrap_servers),
     })?
     .connectors
     .remove(0);
@@ -79,9 +80,20 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Error> {
     play.goodbye()
 }
 
-/// What a user would write.
-fn configuration(server: &Server) -> String {
-    let configuration = json!({
+/// librdkafka's mock cluster, with the topics of the shop.
+fn own_cluster() -> Result<DemoCluster, Error> {
+    let cluster = DemoCluster::start(1).and_then(|cluster| {
+        shop::TOPICS
+            .iter()
+            .try_for_each(|topic| cluster.create_topic(topic, PARTITIONS))?;
+        Ok(cluster)
+    });
+    cluster.map_err(|error| Error::new(Kind::Demo, "the demo's Kafka did not start").cause(error.to_string(), None))
+}
+
+/// What a user would write. A real cluster may leave it to the connector to create the topics.
+fn configuration(server: &Server, creates_topics: bool) -> String {
+    let mut configuration = json!({
         "name": "shop",
         "config": {
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -105,6 +117,10 @@ fn configuration(server: &Server) -> String {
             "transforms.outbox.table.fields.additional.placement": "type:header:eventType"
         }
     });
+    if creates_topics {
+        configuration["config"]["topic.creation.default.replication.factor"] = json!("-1");
+        configuration["config"]["topic.creation.default.partitions"] = json!(PARTITIONS.to_string());
+    }
     serde_json::to_string_pretty(&configuration).unwrap_or_default()
 }
 

@@ -91,6 +91,17 @@ impl<'a> Play<'a> {
         let endpoint = Endpoint::new(self.loaded.connector.postgres.clone());
         let sql = open_shop(&endpoint).await?;
         let (listener, page, moved) = listen(self.args.admin).await?;
+        // Before the first row, so that of a real cluster just the demo's records are shown.
+        let servers = &self.loaded.bootstrap_servers;
+        let follower = match &self.args.bootstrap_servers {
+            Some(_) => Follower::from_now(servers, &shop::TOPICS),
+            None => Follower::new(servers),
+        };
+        let follower = follower.map_err(|error| {
+            let hint =
+                "look whether the brokers of --bootstrap-servers answer, or leave it out: the demo then has its own";
+            Error::new(Kind::Demo, "the demo cannot read from Kafka").cause(error.to_string(), Some(hint.to_owned()))
+        })?;
         shown(self.introduce(server, configuration, &page, moved))?;
 
         let supervisor = process::start(std::slice::from_ref(&self.loaded), offsets, Tell::Never);
@@ -104,8 +115,7 @@ impl<'a> Play<'a> {
         let (status, written, args) = (self.status.clone(), self.written.clone(), self.args);
         let mut writing = spawn_local(keep_shop(sql, status, args.rate, args.rows, written));
         let (records, mut received) = mpsc::channel(256);
-        let servers = self.loaded.bootstrap_servers.clone();
-        let following = thread::spawn(move || follow(&servers, &records));
+        let following = thread::spawn(move || follow(follower, &records));
 
         let mut ticks = interval(STATUS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -155,10 +165,11 @@ impl<'a> Play<'a> {
             &format!("psql postgresql://{user}:{password}@127.0.0.1:{port}/{database}"),
         )?;
         let kafka = &self.loaded.bootstrap_servers;
-        screen.entry(
-            "Kafka",
-            &format!("{kafka}, librdkafka's mock cluster inside this process"),
-        )?;
+        let what = match self.args.bootstrap_servers {
+            Some(_) => "your brokers",
+            None => "librdkafka's mock cluster inside this process; --bootstrap-servers takes a real one",
+        };
+        screen.entry("Kafka", &format!("{kafka}, {what}"))?;
         let note = if moved {
             format!("  (port {} is taken)", self.args.admin.port())
         } else {
@@ -224,8 +235,15 @@ impl<'a> Play<'a> {
         let median = self.latencies_ms.get(self.latencies_ms.len() / 2);
         let median = median.map_or_else(String::new, |ms| format!(", half of them within {ms} ms of the commit"));
         let (written, received) = (self.written.get(), self.received);
+        let left = match self.args.bootstrap_servers {
+            Some(_) => format!(
+                "Postgres and files are gone; the topics {} stay.",
+                shop::TOPICS.join(" and ")
+            ),
+            None => "Servers and files are gone.".to_owned(),
+        };
         shown(self.screen.line(&format!(
-            "{written} rows written, {received} records received{median}. Servers and files are gone."
+            "{written} rows written, {received} records received{median}. {left}"
         )))
     }
 }
@@ -277,10 +295,7 @@ async fn keep_shop(
 }
 
 /// Hands on what a consumer gets, until nobody listens.
-fn follow(servers: &str, records: &mpsc::Sender<Received>) {
-    let Ok(mut follower) = Follower::new(servers) else {
-        return;
-    };
+fn follow(mut follower: Follower, records: &mpsc::Sender<Received>) {
     while !records.is_closed() {
         if let Ok(Some(record)) = follower.next(Duration::from_millis(100))
             && records.blocking_send(record).is_err()

@@ -30,7 +30,7 @@ pub(super) fn write(release: &Release) -> Outcome<PathBuf> {
         copy(&from.join(file), &root.join("etc/walferry").join(file), mode)?;
     }
     let doc = root.join("usr/share/doc/walferry");
-    copy(&shell::root().join("LICENSE"), &doc.join("copyright"), 0o644)?;
+    copy(&from.join("copyright"), &doc.join("copyright"), 0o644)?;
     for (folder, name) in [
         ("config", "config"),
         ("deploy/prometheus", "prometheus"),

@@ -215,8 +215,9 @@ fn blob(blobs: &Path, file: &Path, media_type: &str) -> Outcome<Value> {
 /// Runs the program as the image's user, in the image's files.
 pub(super) fn check(release: &Release) -> Outcome {
     let root = release.dist.join("stage").join(format!("image-{}", release.machine));
+    let chroot = shell::find("chroot").ok_or("`chroot` is not in PATH")?;
     let run = |arguments: &[&str]| {
-        let mut command = Command::new("chroot");
+        let mut command = Command::new(&chroot);
         command
             .arg(format!("--userspec={USER}:{USER}"))
             .arg(&root)
