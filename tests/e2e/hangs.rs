@@ -35,10 +35,7 @@ fn a_walsender_that_hangs_is_told_of_and_given_up() {
     });
     wait_for("the connection to be given up", || {
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
-        walferry
-            .output()
-            .contains("Postgres sent nothing for")
-            .then_some(())
+        walferry.output().contains("Postgres sent nothing for").then_some(())
     });
     // The process that hangs holds the slot.
     wait_for("who holds the slot to be named", || {
