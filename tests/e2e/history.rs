@@ -108,7 +108,7 @@ impl<'w> Scene<'w> {
     /// The log, `/ready` and a metric tell what the server lacks.
     #[track_caller]
     fn assert_told(&self) {
-        let says = "were delivered, and the server does not have them: its timeline 2 has forked at";
+        let says = "were delivered, but the server does not have them: its timeline 2 forked at";
         assert!(self.walferry.output().contains(says), "{}", self.walferry.output());
         let ready = wait_for("the news to be told", || {
             self.ready().filter(|text| text.contains(says))
@@ -174,7 +174,9 @@ fn a_standby_is_waited_for_and_read_from_the_fork_once_it_is_promoted() {
     scene.write_anew(1, old_end);
     let slots = "select count(*) from pg_replication_slots";
     let reason = wait_for(&format!("it to wait for the slot ({reason})"), || {
-        scene.ready().filter(|text| text.contains("the slot is not there yet"))
+        scene
+            .ready()
+            .filter(|text| text.contains("the slot does not exist there yet"))
     });
     assert_eq!(
         scene.outbox.database.sql().value(slots).as_deref(),
@@ -249,7 +251,7 @@ fn a_slot_past_the_fork_is_refused_with_all_positions() {
     );
     let confirmed = sql.value(&ahead).expect("it is moved");
     scene.walferry.start_again();
-    scene.assert_refused(&["has forked at", &confirmed, "walferry offsets accept-history", "hint:"]);
+    scene.assert_refused(&["forked at", &confirmed, "walferry offsets accept-history", "hint:"]);
     assert_eq!(scene.numbers("new").len(), 0);
 }
 

@@ -185,7 +185,7 @@ fn rows_that_move_while_their_updates_are_dropped_by_the_connector_arrive() {
             before: "alter table items replica identity full; create publication items for table items",
             properties: &[("skipped.operations", "u"), OF_ITSELF],
             change: "update items set n = n + 1 WHERE",
-            told: Some("the snapshot reads the table again as a whole"),
+            told: Some("the snapshot reads the whole table again"),
         },
         Case {
             name: "filter",

@@ -429,7 +429,7 @@ fn errors_retry_timeout_ends_the_wait_for_the_registry() {
     assert_eq!(stopping.wait(), Some(3), "{}", stopping.output());
     let output = stopping.output();
     assert!(
-        output.contains("did not come within errors.retry.timeout=400"),
+        output.contains("did not arrive within errors.retry.timeout=400"),
         "{output}"
     );
     assert!(output.contains("does not answer"), "the reason is told: {output}");

@@ -285,7 +285,7 @@ fn rows_are_made_up_where_none_is_there_or_may_be_read() {
         &checked.stdout,
         &[
             "table public.fourth, with a row that is made up",
-            "`--table` names \"public.fifth\", which is no captured table",
+            "`--table` is \"public.fifth\", which is not a captured table",
         ],
     );
     database.sql().run("drop owned by shower; drop role shower");
@@ -328,7 +328,7 @@ fn a_row_that_would_stop_the_connector_is_shown_with_its_hint_and_is_an_obstacle
     let checked = shown(&world.kafka, &database, tolerant, &[]);
     assert_has(
         section(&checked.stdout, "      insert: not sent"),
-        &["set aside, and told to topic dead: transform number cannot handle"],
+        &["set aside, and sent to topic dead: transform number cannot process"],
     );
     // It is not really set aside, and the log does not say so.
     assert!(!checked.stderr.contains("set aside"), "{}", checked.stderr);

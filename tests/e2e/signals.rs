@@ -237,8 +237,8 @@ fn signals_come_from_the_table_a_file_a_topic_and_the_endpoint() {
         "by the file",
         "by the topic",
         "\"reboot\"",
-        "a line is no signal",
-        "a record is no signal",
+        "a line is not a signal",
+        "a record is not a signal",
     ] {
         wait_for_log(&mut walferry, said, 1);
     }
@@ -256,14 +256,14 @@ fn signals_come_from_the_table_a_file_a_topic_and_the_endpoint() {
     let given = walferry.command_at(["snapshot", name, "--table", "public.items", "--admin", &admin]);
     let said = String::from_utf8_lossy(&given.stdout).into_owned();
     assert!(
-        given.status.success() && said.contains("is asked for a snapshot of public.items"),
+        given.status.success() && said.contains("was asked for a snapshot of public.items"),
         "{given:?}"
     );
     wait_for_log(&mut walferry, "the incremental snapshot is complete", 1);
     let refused = walferry.command_at(["signal", name, "reboot", "--admin", &admin]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
-        !refused.status.success() && said.contains("none of execute-snapshot"),
+        !refused.status.success() && said.contains("not one of execute-snapshot"),
         "{said}"
     );
 

@@ -158,7 +158,7 @@ fn a_connector_goes_from_connect_to_walferry_and_back_three_times_while_rows_are
         let so_far = kafka.read(&[one.topic("order")]).len() as i64;
         moved(so_far + 50);
         let output = walferry.output();
-        assert!(output.contains("going on from the stored offset"), "{output}");
+        assert!(output.contains("continuing from the stored offset"), "{output}");
         assert!(!output.contains("reading existing rows"), "{output}");
         if hard {
             walferry.kill();
@@ -419,7 +419,7 @@ fn a_second_walferry_on_the_same_topics_waits_and_takes_over_when_the_first_is_g
     for path in ["/ready", "/connectors"] {
         let answer = second.get(path).expect("an answer");
         assert_eq!(answer.status, 503, "{path}: {}", answer.body);
-        assert!(answer.body.contains("This Walferry waits"), "{}", answer.body);
+        assert!(answer.body.contains("This process is waiting"), "{}", answer.body);
     }
     // In Connect's form: keys, states, the offset behind the acknowledgements.
     one.wait_until_confirmed();

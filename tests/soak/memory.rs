@@ -26,7 +26,7 @@ pub(crate) fn run(rows: u64, outage_s: u64) -> Vec<String> {
         test.world.kafka.start_again();
     });
     let output = test.world.walferry.output();
-    for again in ["trying again after a pause", "connecting again after a pause"] {
+    for again in ["retrying after a pause", "connecting again after a pause"] {
         let count = output.matches(again).count();
         if count > 0 {
             test.problems.push(format!("{count} times: {again}"));

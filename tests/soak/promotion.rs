@@ -89,7 +89,7 @@ pub(crate) fn run(rows: u64, promotions: u32, seed: u64) -> Vec<String> {
     let told = world
         .walferry
         .output()
-        .matches("were delivered, and the server does not have them")
+        .matches("were delivered, but the server does not have them")
         .count();
     println!("rows committed              {:>9}", verdict.rows);
     println!("records in Kafka            {:>9}", verdict.records);

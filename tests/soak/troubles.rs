@@ -139,7 +139,7 @@ pub(crate) fn run(rows: u64, kills: u32, seed: u64, networks: bool) -> Vec<Strin
     );
     println!(
         "sessions begun anew         {:>9}",
-        output.matches("trying again after a pause").count()
+        output.matches("retrying after a pause").count()
     );
     println!("resident at most            {:>9} KiB", counts.most_resident_kib);
     println!("problems                    {:>9}", verdict.problem_count);

@@ -98,7 +98,7 @@ const STATES: &[State] = &[
         name: "slot-lost",
         begin: |status| {
             let what =
-                "slot dbz_orders is lost: Postgres has removed WAL that was not read yet (max_slot_wal_keep_size)";
+                "slot dbz_orders is lost: Postgres has removed WAL that had not been read yet (max_slot_wal_keep_size)";
             let hint =
                 "set `snapshot.mode=when_needed` and start again: a new slot is made and all rows are read once more";
             status.set_phase(Phase::Failed(Failure::stop(Kind::SlotLost, what, hint)));

@@ -197,10 +197,10 @@ mod tests {
                 Some("no process reads it, and the server keeps 1.0 GiB of WAL for it"),
             ),
             (slot("read_here", false, Some(1e6), 1 << 40), None),
-            (lost, Some("lost: Postgres has removed WAL that was not read yet")),
+            (lost, Some("lost: Postgres has removed WAL that had not been read yet")),
             (
                 idle,
-                Some("lost: nothing read it for longer than `idle_replication_slot_timeout`"),
+                Some("lost: no process read it for longer than `idle_replication_slot_timeout`"),
             ),
         ];
         let own = BTreeSet::from(["read_here".to_owned()]);

@@ -124,13 +124,13 @@ impl Missing {
         } = self;
         if timeline == server_timeline {
             return format!(
-                "changes up to {to} were delivered from another history of timeline {timeline}, and the server may not have \
-                 those after {from}"
+                "changes up to {to} were delivered from another history of timeline {timeline}, and the server may not have those after \
+                 {from}"
             );
         }
         format!(
-            "changes between {from} and {to} of timeline {timeline} were delivered, and the server does not have them: its \
-             timeline {server_timeline} has forked at {from}"
+            "changes between {from} and {to} of timeline {timeline} were delivered, but the server does not have them: its timeline \
+             {server_timeline} forked at {from}"
         )
     }
 }

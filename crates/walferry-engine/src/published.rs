@@ -80,7 +80,7 @@ mod pairs {
                 Some((of.parse().ok()?, membership.parse().ok()?))
             })
             .collect::<Option<_>>()
-            .ok_or_else(|| D::Error::custom(format!("{text:?} is no list of pairs")))
+            .ok_or_else(|| D::Error::custom(format!("{text:?} is not a list of pairs")))
     }
 }
 

@@ -68,7 +68,7 @@ impl Batching {
             Disposition::Replay,
             Kind::BatchTooLarge,
             format!(
-                "a batch of {records} records is larger than topic {topic} takes; smaller ones are sent from now on"
+                "a batch of {records} records is larger than topic {topic} accepts; from now on smaller batches are sent"
             ),
             Some("set `producer.override.batch.size` below the smallest `max.message.bytes` of the topics".into()),
         ))

@@ -169,14 +169,15 @@ impl Look<'_> {
             if let (Some(takes), Some(limit)) = (takes, limit)
                 && takes < limit
             {
-                remarks.push(Diagnosis::warning(Kind::KafkaDoubtful, format!("topic {name} takes records of {takes} bytes, less than the producer's limit of {limit}")).with_hint(format!(
+                remarks.push(Diagnosis::warning(Kind::KafkaDoubtful, format!("topic {name} accepts records of up to {takes} bytes, which \
+                                                                              is less than the producer's limit of {limit}")).with_hint(format!(
                         "kafka-configs --alter --entity-type topics --entity-name {name} --add-config max.message.bytes={limit}"
                     )));
             }
             if entry("cleanup.policy").is_some_and(|policy| policy.contains("compact")) {
                 remarks.push(Diagnosis::warning(
                     Kind::KafkaDoubtful,
-                    format!("topic {name} is compacted: it takes no record without a key"),
+                    format!("topic {name} is compacted: it accepts no records without a key"),
                 ));
             }
         }
@@ -208,7 +209,7 @@ impl Look<'_> {
             )),
             Err(error) => Diagnosis::warning(
                 Kind::KafkaDoubtful,
-                format!("whether topic {name} can be created is not known: {error}"),
+                format!("it is unknown whether topic {name} can be created: {error}"),
             ),
         }
     }
@@ -233,12 +234,12 @@ impl Look<'_> {
             )),
             Some(_) => Diagnosis::error(
                 Kind::TopicMissing,
-                format!("topic {name} does not exist, and the brokers create none (auto.create.topics.enable=false)"),
+                format!("topic {name} does not exist, and the brokers do not create topics (auto.create.topics.enable=false)"),
             )
             .with_hint(remedy),
             None => Diagnosis::warning(
                 Kind::KafkaDoubtful,
-                format!("topic {name} does not exist, and whether the brokers create it is not known"),
+                format!("topic {name} does not exist, and it is unknown whether the brokers create it"),
             )
             .with_hint(remedy),
         }
@@ -310,7 +311,7 @@ mod tests {
                 (Severity::Good, "topic there exists, with 3 partition(s)"),
                 (
                     Severity::Warning,
-                    "topic missing does not exist, and whether the brokers create it is not known",
+                    "topic missing does not exist, and it is unknown whether the brokers create it",
                 ),
                 (
                     Severity::Change,

@@ -65,39 +65,40 @@ pub(crate) fn of_record(code: Code, culprit: &Culprit<'_>) -> Verdict {
     match code {
         Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidMessageSize => stop(
             Kind::RecordTooLarge,
-            "is larger than Kafka takes",
-            "raise `max.message.bytes` of the topic and `producer.override.max.request.size` of the connector above its size, \
-             or set `errors.tolerance=all` and `errors.deadletterqueue.topic.name` to set such records aside"
+            "is larger than Kafka accepts",
+            "raise the topic's `max.message.bytes` and the connector's `producer.override.max.request.size` above its size, or set \
+             `errors.tolerance=all` and `errors.deadletterqueue.topic.name` to set such records aside"
                 .into(),
         ),
         Code::InvalidRecord => stop(
             Kind::RecordRefused,
-            "was refused by the broker as invalid",
-            "a compacted topic takes no record without a key: give the table a primary key or set `message.key.columns`, or \
-             take `compact` out of the topic's `cleanup.policy`"
+            "was rejected by the broker as invalid",
+            "a compacted topic accepts no records without a key: give the table a primary key, set `message.key.columns`, or remove \
+             `compact` from the topic's `cleanup.policy`"
                 .into(),
         ),
         Code::InvalidTimestamp => stop(
             Kind::RecordRefused,
-            "has a timestamp that the broker refuses",
-            "look at the topic's `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`".into(),
+            "has a timestamp that the broker rejects",
+            "check the topic's `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`".into(),
         ),
         Code::UnknownPartition => stop(
             Kind::PartitionMissing,
-            "is meant for a partition that the topic does not have",
-            "add partitions to the topic, or correct what chooses the partition".into(),
+            "is assigned to a partition that the topic does not have",
+            "add partitions to the topic, or correct the transform or setting that assigns the partition".into(),
         ),
         Code::TopicAuthorizationFailed => Verdict::Producer(topic_denied(culprit.topic)),
         Code::InvalidTopic => stop(
             Kind::TopicInvalid,
-            "has a topic name that Kafka refuses",
-            "a name has at most 249 letters, digits, dots, underscores and hyphens: look at what makes it".into(),
+            "has a topic name that Kafka rejects",
+            "a topic name has at most 249 characters: letters, digits, dots, underscores and hyphens; correct the transform or setting \
+             that produces it".into(),
         ),
         Code::UnsupportedCompressionType | Code::UnsupportedForMessageFormat | Code::InvalidRequiredAcks => {
             Verdict::Producer(Failure::stop(
                 Kind::KafkaUnsupported,
-                format!("the broker does not support what the producer is set to: {code}"),
-                "look at `producer.override.compression.type` and `producer.override.acks`, and at the broker's version",
+                format!("the broker does not support a setting of the producer: {code}"),
+                "check `producer.override.compression.type`, `producer.override.acks` and the broker's version",
             ))
         }
         _ => Verdict::Producer(culprit.add_to(Failure::new(
@@ -114,14 +115,14 @@ pub(crate) fn of_producer(code: Code, reason: &str) -> Failure {
     match code {
         Code::ClusterAuthorizationFailed => Failure::stop(
             Kind::KafkaDenied,
-            format!("the Kafka user may not use an idempotent producer: {reason}"),
-            "grant it IdempotentWrite on the cluster (`kafka-acls --add --operation IdempotentWrite --cluster …`), or set \
+            format!("the Kafka user is not allowed to use an idempotent producer: {reason}"),
+            "grant the user IdempotentWrite on the cluster (`kafka-acls --add --operation IdempotentWrite --cluster …`), or set \
              `producer.override.enable.idempotence=false`",
         ),
         Code::UnsupportedVersion | Code::UnsupportedFeature => Failure::stop(
             Kind::KafkaUnsupported,
             format!("the broker does not support an idempotent producer: {reason}"),
-            "Kafka 0.11 or later is needed, or `producer.override.enable.idempotence=false`",
+            "use Kafka 0.11 or later, or set `producer.override.enable.idempotence=false`",
         ),
         _ => Failure::new(
             Disposition::Replay,
@@ -142,7 +143,8 @@ pub(crate) fn unreachable(servers: &str, reason: &str) -> Failure {
             shown_text(servers),
             shown_text(gist(reason))
         ),
-        Some("look whether Kafka runs, whether `bootstrap.servers` and the brokers' advertised listeners can be reached, and whether `security.protocol` is that of the listener".into()),
+        Some("check that Kafka is running, that `bootstrap.servers` and the brokers' advertised listeners are reachable, and that \
+              `security.protocol` matches the listener".into()),
     )
 }
 
@@ -150,13 +152,13 @@ pub(crate) fn unreachable(servers: &str, reason: &str) -> Failure {
 pub(crate) fn not_authenticated(reason: &str) -> Failure {
     let (what, hint) = if is_without_token(reason) {
         (
-            "no log-in to Kafka",
-            "look at `sasl.oauthbearer.token.endpoint.url`, and at client id and secret",
+            "Kafka login failed",
+            "check `sasl.oauthbearer.token.endpoint.url`, the client id and the client secret",
         )
     } else {
         (
-            "Kafka refuses the log-in",
-            "look at user and password in `sasl.jaas.config` and at `sasl.mechanism`",
+            "Kafka rejects the login",
+            "check the user and the password in `sasl.jaas.config`, and `sasl.mechanism`",
         )
     };
     Failure::new(
@@ -184,8 +186,8 @@ pub(crate) fn no_tls(reason: &str) -> Failure {
         Kind::KafkaTls,
         format!("the TLS connection to Kafka fails: {}", gist(reason)),
         Some(
-            "look at `ssl.truststore.location` (the authority that signed the broker's certificate), at the host name in \
-             `bootstrap.servers` and at `security.protocol`"
+            "check `ssl.truststore.location` (the authority that signed the broker's certificate), the host name in `bootstrap.servers`, \
+             and `security.protocol`"
                 .into(),
         ),
     )
@@ -212,8 +214,9 @@ fn gist(reason: &str) -> &str {
 pub(crate) fn of_topic(topic: &str, code: Code) -> Failure {
     Failure::stop(
         Kind::TopicInvalid,
-        format!("{topic:?} cannot be the name of a topic: {code}"),
-        "a name has at most 249 letters, digits, dots, underscores and hyphens: look at what makes it",
+        format!("{topic:?} is not a valid topic name: {code}"),
+        "a topic name has at most 249 characters: letters, digits, dots, underscores and hyphens; correct the transform or setting that \
+         produces it",
     )
 }
 
@@ -226,9 +229,9 @@ pub(crate) fn of_expression(limit: &RegexLimit) -> Failure {
 pub(crate) fn topic_denied(topic: &str) -> Failure {
     Failure::stop(
         Kind::KafkaDenied,
-        format!("the Kafka user may not write to topic {topic}"),
+        format!("the Kafka user is not allowed to write to topic {topic}"),
         format!(
-            "grant it Write and Describe (`kafka-acls --add --operation Write --operation Describe --topic {topic} …`)"
+            "grant the user Write and Describe (`kafka-acls --add --operation Write --operation Describe --topic {topic} …`)"
         ),
     )
 }
@@ -238,7 +241,7 @@ pub(crate) fn of_settings(error: &KafkaError) -> Failure {
     Failure::stop(
         Kind::KafkaSettings,
         format!("the Kafka producer could not be created: {error}"),
-        "look at the `producer.override.*` properties of the connector and the `producer.*` properties of the worker",
+        "check the `producer.override.*` properties of the connector and the `producer.*` properties of the worker",
     )
 }
 

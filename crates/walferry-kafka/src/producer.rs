@@ -255,7 +255,7 @@ impl Producer {
         }
         debug!(
             topics = self.targets.len(),
-            "the producer has met very many topics, and its client is replaced"
+            "the producer has used very many topics, so its client is replaced"
         );
         *self = self.producers.clone().open(self.acks.clone())?;
         Ok(true)
@@ -293,7 +293,7 @@ impl Drop for Producer {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread that takes Kafka's reports has panicked");
+            tracing::error!("the thread that handles Kafka's delivery reports has panicked");
         }
     }
 }

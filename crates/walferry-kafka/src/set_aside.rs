@@ -151,7 +151,7 @@ impl DeadLetters {
         failure.causes.extend(
             Failure::retry(
                 Kind::DeadLetter,
-                format!("nor can it go to the dead-letter topic {name}: {last}"),
+                format!("and it could not be sent to the dead-letter topic {name}: {last}"),
             )
             .causes,
         );

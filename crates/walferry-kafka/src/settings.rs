@@ -55,37 +55,37 @@ pub(crate) const DEFAULTS: &[Preset] = &[
     preset(
         "message.timeout.ms",
         "0",
-        "no record is given up because it is old, as with Connect's `delivery.timeout.ms`",
+        "no record is dropped because of its age, as with Connect's `delivery.timeout.ms`",
     ),
     preset("partitioner", "murmur2_random", "Java's partitions"),
     preset("message.max.bytes", "1048576", "Java's `max.request.size`"),
     preset(
         "batch.size",
         "131072",
-        "larger batches gain nothing; smaller ones fit into topics with a small `max.message.bytes`",
+        "larger batches bring no benefit; smaller ones fit into topics with a small `max.message.bytes`",
     ),
     preset("linger.ms", "1", "Java's is 5"),
     preset(
         "queue.buffering.max.kbytes",
         "2147483647",
-        "what is under way is bounded by `walferry.in.flight.max.bytes`",
+        "`walferry.in.flight.max.bytes` limits the bytes in flight",
     ),
     preset("queue.buffering.max.messages", "2147483647", "as above"),
     preset(
         "topic.metadata.propagation.max.ms",
         "3600000",
-        "a topic that is gone is waited for, as Connect does",
+        "Walferry waits for a topic that does not exist, as Connect does",
     ),
     preset(
         "connections.max.idle.ms",
         "540000",
-        "Java's: before the broker closes an idle connection",
+        "as in Java's client: before the broker closes an idle connection",
     ),
     preset("reconnect.backoff.ms", "50", "Java's"),
     preset(
         "reconnect.backoff.max.ms",
         "1000",
-        "Java's: a broker that is back is found soon",
+        "as in Java's client: a broker that is back is found soon",
     ),
     preset("enable.metrics.push", "false", "metrics are at /metrics"),
 ];

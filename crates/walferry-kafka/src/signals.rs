@@ -74,14 +74,14 @@ impl Signals {
             let _span = span.entered();
             while !follower.over.load(Relaxed) {
                 if let Err(error) = follower.read(&properties) {
-                    warn!(code = Kind::SignalsUnread.code(), topic = follower.topic, %error, "signals cannot be read from Kafka; this is tried again");
+                    warn!(code = Kind::SignalsUnread.code(), topic = follower.topic, %error, "signals cannot be read from Kafka; retrying");
                     follower.status.count_error(Kind::SignalsUnread);
                     follower.pause();
                 }
             }
         };
         if let Err(error) = thread::Builder::new().name("signals".into()).spawn(run) {
-            warn!(%error, "signals are not read from Kafka: no thread can be had");
+            warn!(%error, "signals cannot be read from Kafka, because a thread could not be started");
         }
         Self { over }
     }
@@ -132,7 +132,7 @@ impl Follower {
         if message.key() != Some(self.key.as_bytes()) {
             info!(
                 topic = self.topic,
-                offset, "a signal is passed over: its key is not the connector's topic.prefix"
+                offset, "a signal is ignored: its key is not the connector's topic.prefix"
             );
             return None;
         }
@@ -140,7 +140,7 @@ impl Follower {
         if signal.is_none() {
             warn!(
                 topic = self.topic,
-                offset, "a record is no signal: its value must be a JSON object of id, type and data"
+                offset, "a record is not a signal: its value must be a JSON object with id, type and data"
             );
         }
         signal

@@ -253,7 +253,7 @@ fn a_record_above_the_clients_limit_stops_with_table_key_lsn_and_size() {
     );
     assert_eq!(
         failure.for_log(),
-        "the record of 1502 bytes for topic t, from table public.orders, LSN 1/1 is larger than Kafka takes; the record's key is k1"
+        "the record of 1502 bytes for topic t, from table public.orders, LSN 1/1 is larger than Kafka accepts; the record's key is k1"
     );
 }
 
@@ -287,7 +287,7 @@ fn a_refused_record_goes_to_the_dead_letter_topic_where_one_is_named() {
     assert!(
         header("__connect.errors.exception.message")
             .unwrap()
-            .contains("larger than Kafka takes")
+            .contains("larger than Kafka accepts")
     );
 }
 

@@ -148,7 +148,7 @@ impl Topics {
             Err(error @ KafkaError::AdminOpCreation(_)) => Err(Failure::stop(
                 Kind::TopicNotCreated,
                 format!("topic {name} could not be created: {error}"),
-                "look at `topic.creation.*`",
+                "check `topic.creation.*`",
             )),
             Err(error @ (KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_))) => {
                 Err(failure::of_settings(&error))
@@ -161,13 +161,13 @@ impl Topics {
     }
 
     fn tell_missing(&self, name: &str, has_rule: bool) {
-        let what = format!("topic {name} does not exist, and nobody creates it");
+        let what = format!("topic {name} does not exist, and nothing creates it");
         let hint = if has_rule {
-            format!("it was created, but no broker shows it: look at the brokers' logs for {name}")
+            format!("it was created, but no broker shows it: check the brokers' logs for {name}")
         } else {
             format!(
                 "create it (`kafka-topics --create --topic {name} …`), set `topic.creation.default.partitions` and \
-                 `topic.creation.default.replication.factor`, or let the brokers do it (`auto.create.topics.enable`)"
+                 `topic.creation.default.replication.factor`, or enable automatic creation on the brokers (`auto.create.topics.enable`)"
             )
         };
         let failure = Failure::new(Disposition::Retry, Kind::TopicMissing, what, Some(hint));
@@ -202,14 +202,15 @@ const fn is_for_good(code: Code) -> bool {
 pub(crate) fn not_created(name: &str, rule: &TopicSettings, code: Code) -> Failure {
     let hint = match code {
         Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => format!(
-            "grant the Kafka user Create (`kafka-acls --add --operation Create --topic {name} …`), or create the topic yourself"
+            "grant the Kafka user the permission Create (`kafka-acls --add --operation Create --topic {name} …`), or create the topic \
+             yourself"
         ),
         Code::InvalidReplicationFactor => format!(
-            "there are fewer than {} brokers: lower `topic.creation.default.replication.factor`, or -1 for the brokers' default",
+            "there are fewer than {} brokers: lower `topic.creation.default.replication.factor`, or set it to -1 for the brokers' default",
             rule.replication_factor
         ),
         Code::PolicyViolation => "a policy of the cluster forbids it: change `topic.creation.*`, or create the topic yourself".into(),
-        _ => "look at `topic.creation.*`: the partitions, the replication factor, and the names and values of its other settings".into(),
+        _ => "check `topic.creation.*`: the partitions, the replication factor, and the names and values of the other settings".into(),
     };
     Failure::stop(
         Kind::TopicNotCreated,

@@ -153,23 +153,23 @@ impl FileBook {
             Failure::stop(
                 Kind::BookDamaged,
                 format!(
-                    "{} does not hold the connectors that were written to it: {why}",
+                    "{} does not contain the connectors that were written to it: {why}",
                     path.display()
                 ),
-                "restore it from a copy; to begin without the connectors that came by the REST API, move it away",
+                "restore it from a copy; to start without the connectors that were created through the REST API, move it away",
             )
         };
         let content: Content = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if content.format != FORMAT {
             return Err(damaged(format!(
-                "its format is {}, and {FORMAT} is known here",
+                "its format is {}, but this version supports {FORMAT}",
                 content.format
             )));
         }
         let entries = content.connectors.into_iter().map(|kept| {
             let configuration = kept.config.into_iter().map(|(name, text)| match text {
                 Json::String(text) => Ok((name, text)),
-                _ => Err(damaged(format!("{name} of {:?} is not a text", kept.name))),
+                _ => Err(damaged(format!("{name} of {:?} is not a string", kept.name))),
             });
             Ok(Entry {
                 configuration: configuration.collect::<Result<_, Failure>>()?,

@@ -26,7 +26,7 @@ pub enum Error {
         why: String,
     },
     /// The file holds another connector's offset.
-    #[error("{} holds the offset of {found}, not of {expected}", .file.display())]
+    #[error("{} contains the offset of {found}, not of {expected}", .file.display())]
     Foreign {
         /// The offset file.
         file: PathBuf,
@@ -36,7 +36,7 @@ pub enum Error {
         expected: String,
     },
     /// A later version of Walferry has written the file.
-    #[error("{} has format {found}, and this version of Walferry reads formats up to {known}", .file.display())]
+    #[error("{} has format {found}, but this version of Walferry supports formats up to {known}", .file.display())]
     Newer {
         /// The offset file.
         file: PathBuf,
@@ -66,18 +66,18 @@ impl Error {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
-            Self::Locked { .. } => "stop the other process, or give this one another `--data-dir`".into(),
+            Self::Locked { .. } => "stop the other process, or use another `--data-dir` for this one".into(),
             Self::Damaged { file, .. } => format!(
-                "restore {} from a copy, or write a known position with `walferry offsets import`; only if a new snapshot is \
-                 wanted, move the file away",
+                "restore {} from a copy, or write a known position with `walferry offsets import`; move the file away only if you want a \
+                 new snapshot",
                 file.display()
             ),
             Self::Foreign { .. } => {
-                "put back the `name` and `topic.prefix` that the connector had, or use another `--data-dir`; to carry the position \
-                 over to the new name, use `walferry offsets export` under the old one and `import` under the new one"
+                "change `name` and `topic.prefix` back to their previous values, or use another `--data-dir`; to keep the position under \
+                 the new name, use `walferry offsets export` with the old name and `import` with the new one"
                     .into()
             }
-            Self::Newer { .. } => "run the later version again, or `walferry offsets export` with it and `import` with this one".into(),
+            Self::Newer { .. } => "run the newer version again, or run `walferry offsets export` with it and `import` with this one".into(),
             Self::Io { path, source, .. } => match source.kind() {
                 _ if is_full(source) => format!("free space on the file system of {}", path.display()),
                 io::ErrorKind::PermissionDenied => format!(
@@ -85,12 +85,12 @@ impl Error {
                     path.display()
                 ),
                 io::ErrorKind::ReadOnlyFilesystem => {
-                    "mount the file system for writing, or use another `--data-dir`".into()
+                    "mount the file system as writable, or use another `--data-dir`".into()
                 }
                 _ if self.is_without_descriptors() => {
                     "raise the limit of open files (`LimitNOFILE=` of a systemd unit, `ulimit -n` in a shell)".into()
                 }
-                _ => "look at the disk and the system's log, or use another `--data-dir`".into(),
+                _ => "check the disk and the system log, or use another `--data-dir`".into(),
             },
         }
     }

@@ -36,10 +36,10 @@ pub enum ImportError {
     #[error("it is not JSON: {0}")]
     NotJson(String),
     /// The text is JSON, but not in a known form.
-    #[error("it is neither an answer of Connect's REST API, nor key and value of its offset topic, nor an offset")]
+    #[error("it is neither a response of Connect's REST API, nor a key and a value of its offset topic, nor an offset")]
     UnknownForm,
     /// The text has offsets, but none for this connector.
-    #[error("it holds no offset for {expected}, only for {}", .found.join(", "))]
+    #[error("it contains no offset for {expected}, only for {}", .found.join(", "))]
     NotOurs {
         /// The connector's key or partition.
         expected: String,
@@ -47,7 +47,7 @@ pub enum ImportError {
         found: Vec<String>,
     },
     /// The text says that there is no offset.
-    #[error("it holds no offset: the offset has been reset")]
+    #[error("it contains no offset: the offset has been reset")]
     Empty,
     /// A member has a wrong type or value, or is missing.
     #[error("{0}")]
@@ -59,14 +59,14 @@ impl ImportError {
     pub fn hint(&self) -> String {
         match self {
             Self::NotJson(_) | Self::UnknownForm => {
-                "take what `GET /connectors/<name>/offsets` answers, or a line of Connect's offset topic with its key"
+                "use the response of `GET /connectors/<name>/offsets`, or a line of Connect's offset topic with its key"
                     .into()
             }
-            Self::NotOurs { .. } => {
-                "look at `name` and `topic.prefix` of the connector: both must be what they were".into()
-            }
+            Self::NotOurs { .. } => "check `name` and `topic.prefix` of the connector: both must be unchanged".into(),
             Self::Empty => "to start without an offset, use `walferry offsets reset`".into(),
-            Self::Member(_) => "`lsn` and its kin are whole numbers, not text such as 0/16E9058".into(),
+            Self::Member(_) => {
+                "write `lsn` and the other positions as whole numbers, not as text such as 0/16E9058".into()
+            }
         }
     }
 }
@@ -122,7 +122,7 @@ fn from_rest(
         offset: Option<Map<String, Json>>,
     }
     let entries: Vec<Entry> = serde_json::from_value(body["offsets"].clone())
-        .map_err(|error| ImportError::Member(format!("its offsets are not as Connect has them: {error}")))?;
+        .map_err(|error| ImportError::Member(format!("its offsets do not have Connect's form: {error}")))?;
     let ours = json!({ "server": partition.server });
     let expected = ours.to_string();
     let entries = entries
@@ -211,7 +211,7 @@ fn check(offset: Map<String, Json>, warnings: &mut Vec<String>) -> Result<Source
     }
     for name in connect.other.keys() {
         if !KNOWN.iter().any(|known| name.starts_with(known)) {
-            warnings.push(format!("{name} is not known; it is kept as it is"));
+            warnings.push(format!("{name} is unknown; it is kept unchanged"));
         }
     }
     Ok(connect)
@@ -277,22 +277,22 @@ mod tests {
             ("hello", "it is not JSON"),
             ("[1]", "it is neither"),
             ("{}", "it is neither"),
-            (r#"{"offsets":[]}"#, "it holds no offset: the offset has been reset"),
+            (r#"{"offsets":[]}"#, "it contains no offset: the offset has been reset"),
             (
                 r#"{"offsets":[{"partition":{"server":"tp"},"offset":null}]}"#,
-                "it holds no offset: the offset",
+                "it contains no offset: the offset",
             ),
             (
                 r#"{"offsets":[{"partition":{"server":"x"},"offset":{"lsn":1}}]}"#,
-                r#"it holds no offset for {"server":"tp"}, only for {"server":"x"}"#,
+                r#"it contains no offset for {"server":"tp"}, only for {"server":"x"}"#,
             ),
             (
                 "[\"c\",{\"server\":\"tp\"}]\t{\"lsn\":1}",
-                r#"it holds no offset for ["c 1",{"server":"tp"}], only for ["c",{"server":"tp"}]"#,
+                r#"it contains no offset for ["c 1",{"server":"tp"}], only for ["c",{"server":"tp"}]"#,
             ),
             (
                 "[\"c 1\",{\"server\":\"tp\"}]\t{\"lsn\":1}\n[\"c 1\",{\"server\":\"tp\"}]\tnull",
-                "it holds no offset: the offset has been reset",
+                "it contains no offset: the offset has been reset",
             ),
             (
                 r#"{"lsn":"0/16E9058"}"#,
@@ -317,7 +317,7 @@ mod tests {
                 r#"{"lsn":5,"snapshot":"INITIAL","snapshot_completed":false}"#,
                 "it was written during a snapshot",
             ),
-            (r#"{"lsn":5,"colour":1}"#, "colour is not known"),
+            (r#"{"lsn":5,"colour":1}"#, "colour is unknown"),
             (
                 r#"{"offsets":[{"partition":{"server":"x"},"offset":{}},{"partition":{"server":"tp"},"offset":{"lsn":5}}]}"#,
                 r#"the offset for {"server":"x"} is not imported"#,

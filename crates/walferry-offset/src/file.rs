@@ -145,7 +145,7 @@ impl FileStore {
             tracing::warn!(
                 file = %path.display(),
                 why,
-                "the last write of the offset was interrupted: going on from the one before it"
+                "the last write of the offset was interrupted; continuing with the previous one"
             );
         }
         *self.known() = layout.map(|layout| Known::new(&found.metadata, layout));

@@ -158,7 +158,7 @@ pub fn with_additions(connect: &str, additions: Option<&str>) -> Result<StoredOf
     decode_content(&partition, &Json::Object(content).to_string()).map_err(|fault| match fault {
         Fault::Damaged(why) => why,
         Fault::Foreign { found } => format!("it is of {found}"),
-        Fault::Newer { found } => format!("a later version of Walferry has written it, in format {found}"),
+        Fault::Newer { found } => format!("a newer version of Walferry wrote it, in format {found}"),
     })
 }
 
@@ -176,10 +176,10 @@ pub(crate) fn decode(partition: &SourcePartition, bytes: &[u8]) -> Result<Read, 
         });
     }
     let envelope: Envelope<'_> =
-        serde_json::from_slice(bytes).map_err(|error| Fault::Damaged(format!("it is no offset file ({error})")))?;
+        serde_json::from_slice(bytes).map_err(|error| Fault::Damaged(format!("it is not an offset file ({error})")))?;
     let content = envelope.content.get();
     if envelope.crc32 != format!("{:08x}", crc32fast::hash(content.as_bytes())) {
-        return Err(Fault::Damaged("its checksum does not fit its content".into()));
+        return Err(Fault::Damaged("its checksum does not match its content".into()));
     }
     Ok(Read {
         offset: decode_content(partition, content)?,
@@ -190,7 +190,7 @@ pub(crate) fn decode(partition: &SourcePartition, bytes: &[u8]) -> Result<Read, 
 
 fn decode_content(partition: &SourcePartition, content: &str) -> Result<StoredOffset, Fault> {
     let damaged = |why: String| Fault::Damaged(why);
-    let incomplete = |error: serde_json::Error| damaged(format!("its content is not complete ({error})"));
+    let incomplete = |error: serde_json::Error| damaged(format!("its content is incomplete ({error})"));
     let Version { format } = serde_json::from_str(content).map_err(incomplete)?;
     if format > FORMAT {
         return Err(Fault::Newer { found: format });

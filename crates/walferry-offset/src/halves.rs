@@ -108,12 +108,12 @@ impl Half {
     fn read(self, bytes: &[u8]) -> Result<Option<Entry<'_>>, String> {
         let text = bytes.strip_prefix(self.begin());
         let text = text.and_then(|text| text.strip_suffix(self.end()));
-        let text = text.ok_or("a half does not begin and end as it should")?;
+        let text = text.ok_or("a half does not have the expected begin and end")?;
         let entry: Option<Entry<'_>> =
             serde_json::from_slice(text).map_err(|error| format!("a half cannot be read ({error})"))?;
         match entry {
             Some(entry) if entry.crc32 != checksum(entry.write, entry.content.get()) => {
-                Err("the checksum of a half does not fit its content".into())
+                Err("the checksum of a half does not match its content".into())
             }
             entry => Ok(entry),
         }
@@ -187,7 +187,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Found<'_>, Fault> {
         || !bytes.ends_with(TAIL)
     {
         return Err(damaged(
-            "its length does not fit its beginning, or its beginning is not as it was written",
+            "its length does not match its header, or its header was altered",
         ));
     }
     let entry = |half: Half| {

@@ -129,7 +129,7 @@ pub(crate) fn unknown_converters(worker: &Worker) -> Findings {
         let (found, of_options) = converter(&plugin.class, role, &plugin.options);
         if let Some(problem) = of_options.problems().next().filter(|_| found.is_none()) {
             let message = format!(
-                "{}; connectors that name no {property} of their own do not start",
+                "{}; connectors that do not set {property} themselves do not start",
                 problem.text
             );
             findings.warning(property, message).hint = problem.hint.clone();

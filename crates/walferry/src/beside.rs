@@ -70,7 +70,7 @@ pub(crate) async fn watch_slots(loaded: Loaded, looks: SlotLooks, status: Arc<St
     loop {
         match look(&mut *shared.lock().await, || SlotWatch::new(postgres, slot), &ours).await {
             Ok(slots) => status.set_slots(slots),
-            Err(failure) => debug!(error = %failure, "slots could not be looked at"),
+            Err(failure) => debug!(error = %failure, "the replication slots could not be read"),
         }
         sleep(SLOTS_INTERVAL).await;
     }
@@ -106,14 +106,14 @@ pub(crate) async fn tell_tables(loaded: Loaded) {
         // As for an outbox of messages.
         [] if let Some(property) = config.filters.excludes_every_table() => info!(
             tables = 0,
-            "{property} excludes every table: only messages of pg_logical_emit_message are sent"
+            "{property} excludes every table, so only messages of pg_logical_emit_message are sent"
         ),
         [] => warn!(
             hint = format!(
                 "compare `{}` with the tables in the database; patterns match SCHEMA.TABLE",
                 config.filters.list_of_tables()
             ),
-            "no table of the database passes the filters: no change of a row is captured until one does"
+            "no table in the database matches the filters, so no row changes are captured until one does"
         ),
         [only] => info!(tables = 1, "1 table is captured: {only}"),
         [first, ..] => {
@@ -154,7 +154,7 @@ pub(crate) async fn read_signal_file(loaded: Loaded, status: Arc<Status>) {
         return;
     }
     let file = Path::new(&section.file);
-    info!(file = %file.display(), "signals are read from a file");
+    info!(file = %file.display(), "reading signals from a file");
     loop {
         sleep(section.poll_interval.max(SHORTEST)).await;
         if status.counters.connected.load(Relaxed) == 0 {
@@ -163,7 +163,7 @@ pub(crate) async fn read_signal_file(loaded: Loaded, status: Arc<Status>) {
         let lines = match take_lines(file) {
             Ok(lines) => lines,
             Err(error) => {
-                warn!(file = %file.display(), %error, "the file of signals cannot be read and emptied");
+                warn!(file = %file.display(), %error, "the signal file cannot be read and emptied");
                 continue;
             }
         };
@@ -174,12 +174,12 @@ pub(crate) async fn read_signal_file(loaded: Loaded, status: Arc<Status>) {
             else {
                 warn!(
                     file = %file.display(),
-                    "a line is no signal: it must be a JSON object of id, type and data"
+                    "a line is not a signal: it must be a JSON object with id, type and data"
                 );
                 continue;
             };
             if let Err(error) = status.signals.put(signal) {
-                warn!(file = %file.display(), %error, "a signal is lost: write it again");
+                warn!(file = %file.display(), %error, "a signal was lost: write it again");
             }
         }
     }

@@ -35,7 +35,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
         ..
     } = load(&args.connector)?;
     if connectors.is_empty() {
-        let hint = "give a connector with `--config`; those that came by the REST API were looked at when they came";
+        let hint = "specify a connector with `--config`; connectors created through the REST API were checked when they were created";
         return Err(Error::new(Kind::NothingToRun, "there is nothing to check")
             .cause("no connector is given", Some(hint.into())));
     }
@@ -54,7 +54,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
             (postgres, kafka.join())
         });
         let kafka =
-            kafka.map_err(|_| Error::new(Kind::Panic, "the look at Kafka was broken off by a fault in Walferry"))??;
+            kafka.map_err(|_| Error::new(Kind::Panic, "the check of Kafka failed because of a bug in Walferry"))??;
         obstacles += tell(offset.into_iter().chain(postgres).chain(kafka));
         if args.show_records {
             let found = runtime.block_on(show(loaded, &args.table));
@@ -68,16 +68,16 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     repeat(&warnings);
     match obstacles {
         0 => {
-            say!("nothing stands in the way of a start");
+            say!("nothing prevents a start");
             Ok(())
         }
         1 => Err(Error::new(
             Kind::CheckRefused,
-            "one thing stands in the way of a start: see above",
+            "one problem prevents a start: see above",
         )),
         n => Err(Error::new(
             Kind::CheckRefused,
-            format!("{n} things stand in the way of a start: see above"),
+            format!("{n} problems prevent a start: see above"),
         )),
     }
 }
@@ -87,9 +87,9 @@ fn not_captured(asked: &[String], shown: &[String]) -> Vec<Diagnosis> {
     let missing = asked.iter().filter(|table| !shown.contains(table));
     missing
         .map(|table| {
-            let text = format!("`--table` names {table:?}, which is no captured table: its records cannot be shown");
+            let text = format!("`--table` is {table:?}, which is not a captured table, so its records cannot be shown");
             Diagnosis::error(Kind::ShowRecords, text)
-                .with_hint("write SCHEMA.TABLE as it stands in the list of captured tables above, in the same case")
+                .with_hint("write SCHEMA.TABLE as in the list of captured tables above, in the same case")
         })
         .collect()
 }
@@ -146,12 +146,12 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> (Vec<Diagnosis>, bool) {
         Err(error) => (obstacles(error.for_good()), false),
         // It reads existing rows, as a first start does.
         Ok(Some(stored)) if stored.connect.is_unfinished_snapshot() => {
-            let text = "a snapshot was interrupted: a start goes on with it";
+            let text = "a snapshot was interrupted; a start continues it";
             (vec![Diagnosis::change(text)], true)
         }
         Ok(stored) => match stored.as_ref().and_then(|stored| stored.start()) {
             Some(from) => {
-                let text = format!("a start goes on from the stored offset {from}");
+                let text = format!("a start continues from the stored offset {from}");
                 (vec![Diagnosis::good(text)], false)
             }
             None => {
@@ -166,7 +166,7 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> (Vec<Diagnosis>, bool) {
         // As with the slot: whoever looks at a connector that runs has no obstacle to remove.
         Err(error @ walferry_offset::Error::Locked { .. }) => remarks.push(
             Diagnosis::warning(Kind::DataDirLocked, format!("{error}, perhaps by this connector"))
-                .with_hint("stop that process before the start, or give this one another `--data-dir`"),
+                .with_hint("stop that process before the start, or use another `--data-dir` for this one"),
         ),
         Err(error) => remarks.extend(obstacles(error.for_good())),
     }
@@ -235,7 +235,7 @@ fn admin(args: &CheckArgs, worker: &Worker, runtime: &Runtime) -> Vec<Diagnosis>
     for wanted in wanted {
         let address = wanted.address;
         remarks.push(match runtime.block_on(walferry_admin::bind(address)) {
-            Ok(_) => Diagnosis::good(format!("the admin endpoint would listen at {address}")),
+            Ok(_) => Diagnosis::good(format!("the admin endpoint would listen on {address}")),
             Err(error) => {
                 // A connector that runs already listens there.
                 let tell = match error.source.kind() {

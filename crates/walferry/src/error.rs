@@ -12,7 +12,7 @@ use crate::logging;
 /// error: connector "orders" did not start
 ///   cause: replication slot dbz_orders is read by process 4711
 ///   hint:  stop process 4711, or set `slot.name`
-///   code:  WF0301 (`walferry explain WF0301` tells more)
+///   code:  WF0301 (for details: `walferry explain WF0301`)
 /// ```
 #[derive(Debug)]
 pub(crate) struct Error {
@@ -129,9 +129,9 @@ impl fmt::Display for Error {
         }
         let code = self.code();
         match self.causes.len() {
-            0 => write!(f, "\n  code:  {code} (`walferry explain {code}` tells more)"),
-            1 => write!(f, " (`walferry explain {code}` tells more)"),
-            _ => write!(f, "\n`walferry explain {code}` tells more of a code"),
+            0 => write!(f, "\n  code:  {code} (for details: `walferry explain {code}`)"),
+            1 => write!(f, " (for details: `walferry explain {code}`)"),
+            _ => write!(f, "\nfor details of a code: `walferry explain {code}`"),
         }
     }
 }
@@ -176,17 +176,17 @@ mod tests {
                      hint:  stop process 7, or set `slot.name`\n  code:  WF0301";
         assert_eq!(
             error.to_string(),
-            format!("{first} (`walferry explain WF0301` tells more)")
+            format!("{first} (for details: `walferry explain WF0301`)")
         );
         assert_eq!(
             error.cause("two\nlines", None).to_string(),
             format!(
-                "{first}\n  cause: two\n         lines\n  code:  WF0301\n`walferry explain WF0301` tells more of a code"
+                "{first}\n  cause: two\n         lines\n  code:  WF0301\nfor details of a code: `walferry explain WF0301`"
             )
         );
         assert_eq!(
             Error::new(Kind::CheckRefused, "see above").to_string(),
-            "error: see above\n  code:  WF0710 (`walferry explain WF0710` tells more)"
+            "error: see above\n  code:  WF0710 (for details: `walferry explain WF0710`)"
         );
     }
 

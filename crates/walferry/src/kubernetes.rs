@@ -77,7 +77,7 @@ impl Cluster {
                     .decode(text)
                     .map_err(|_| io::Error::other("the secret's value is not base64"))?;
                 let text =
-                    String::from_utf8(bytes).map_err(|_| io::Error::other("the secret's value is no text in UTF-8"));
+                    String::from_utf8(bytes).map_err(|_| io::Error::other("the secret's value is not UTF-8 text"));
                 text.map(Some)
             }
         }
@@ -125,7 +125,7 @@ impl Cluster {
             404 => return Err(io::Error::other(format!("Kubernetes has no {what}"))),
             403 => {
                 return Err(io::Error::other(format!(
-                    "the pod's service account may not get {what}: give it a Role with the verb get, and a RoleBinding"
+                    "the pod's service account is not allowed to get {what}: give it a Role with the verb get, and a RoleBinding"
                 )));
             }
             code => {
@@ -135,7 +135,7 @@ impl Cluster {
             }
         }
         let body = response.body_mut().read_to_string();
-        let body = body.map_err(|error| io::Error::other(format!("the API server's answer breaks off: {error}")))?;
+        let body = body.map_err(|error| io::Error::other(format!("the API server's answer is incomplete: {error}")))?;
         // What is wrong with it is not told: it holds secrets.
         serde_json::from_str(&body).map_err(|_| io::Error::other("the API server's answer is not JSON"))
     }
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(map.unwrap().as_deref(), Some("db-1"));
         let cases = [
             ("shop/nothing", "has no"),
-            ("shop/hidden", "may not get"),
+            ("shop/hidden", "is not allowed to get"),
             ("shop/../pods", "NAMESPACE/NAME"),
         ];
         for (resource, expected) in cases {

@@ -92,15 +92,16 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
         (None, Some(submitted)) => {
             info!(
                 properties = submitted.properties.len(),
-                "the environment describes a worker, as that of Kafka Connect's images"
+                "the environment variables define a worker, as in Kafka Connect's images"
             );
             read(&submitted, Path::new("the environment"), &mut problems)
         }
         (None, None) if args.config.is_empty() => {
-            let hint = "give a connector with `--config FILE`, or a worker with `--worker FILE`; the variables of Kafka Connect's images \
-                        (BOOTSTRAP_SERVERS, CONFIG_STORAGE_TOPIC and OFFSET_STORAGE_TOPIC, or CONNECT_…) describe a worker, too";
+            let hint = "specify a connector with `--config FILE`, or a worker with `--worker FILE`; the environment variables of Kafka \
+                        Connect's images (BOOTSTRAP_SERVERS, CONFIG_STORAGE_TOPIC and OFFSET_STORAGE_TOPIC, or CONNECT_…) also define a \
+                        worker";
             let error = Error::new(Kind::NothingToRun, "there is nothing to run");
-            return Err(error.cause("neither a connector nor a worker is given", Some(hint.into())));
+            return Err(error.cause("neither a connector nor a worker was given", Some(hint.into())));
         }
         (None, None) => Some(Worker::default()),
     };
@@ -111,8 +112,8 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
     if servers.is_none() && worker.is_some() {
         problems.push(
             Kind::ServersMissing,
-            "bootstrap.servers is missing: nothing says where Kafka is".into(),
-            "give `--bootstrap-servers host:port`, or a worker file that has it with `--worker FILE`",
+            "bootstrap.servers is missing, so the address of Kafka is unknown".into(),
+            "use `--bootstrap-servers host:port`, or a worker file with this property (`--worker FILE`)",
         );
     }
     // Anything but a list of hosts may have credentials in it, which every error about the brokers would repeat.
@@ -121,7 +122,7 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
         problems.push(
             Kind::PropertyValue,
             format!(
-                "bootstrap.servers is {}, which is no list of hosts with ports",
+                "bootstrap.servers is {}, which is not a list of hosts with ports",
                 shown_address(servers)
             ),
             "write host:port,host:port; user and password belong into sasl.jaas.config",
@@ -143,7 +144,7 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
             problems.push(
                 Kind::ConnectorsClash,
                 format!("two connectors are named {:?}", connector.name),
-                "give each its own `name`: offsets are kept under it",
+                "give each its own `name`: offsets are stored by name",
             );
         }
     }
@@ -176,12 +177,12 @@ fn one_slot_each(connectors: &[&Connector], problems: &mut Problems) {
             problems.push(
                 Kind::ConnectorsClash,
                 format!(
-                    "connectors {:?} and {:?} have one slot.name, {:?}, on one server: one of them would wait for ever",
+                    "connectors {:?} and {:?} use the same slot.name, {:?}, on the same server: one of them would wait forever",
                     other.name,
                     connector.name,
                     connector.slot.name.as_str()
                 ),
-                "give each connector its own `slot.name`: a slot feeds one connector",
+                "give each connector its own `slot.name`: only one connector can read a slot",
             );
         }
     }
@@ -236,7 +237,7 @@ fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(C
     if submitted.name.is_none()
         && let Some(stem) = stem
     {
-        info!(file = %path.display(), name = stem, "the file has no `name`: the connector is named after it");
+        info!(file = %path.display(), name = stem, "the file has no `name`, so the connector is named after the file");
     }
     let (checked, findings) = Checked::read(&submitted, stem, worker);
     problems.add(path, &findings);
@@ -345,12 +346,12 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound if path.is_relative() => {
             let here = env::current_dir().unwrap_or_default();
-            format!("mend the path: it is looked for in {}", here.display())
+            format!("correct the path: it is relative to {}", here.display())
         }
         io::ErrorKind::NotFound => "correct the path, or mount the file there".into(),
         io::ErrorKind::PermissionDenied => "allow the user that runs Walferry to read it".into(),
-        io::ErrorKind::IsADirectory => "name a file in that folder".into(),
-        io::ErrorKind::InvalidData => "save it in UTF-8: it holds bytes that are none".into(),
+        io::ErrorKind::IsADirectory => "specify a file in that folder".into(),
+        io::ErrorKind::InvalidData => "save it as UTF-8: it contains bytes that are not valid UTF-8".into(),
         _ => "check the file on the machine that runs Walferry".into(),
     }
 }
@@ -363,11 +364,11 @@ fn misplaced(submitted: &Submitted, role: Role) -> Option<(&'static str, &'stati
     match role {
         Role::Connector if worker && !connector => Some((
             "is a worker file, not a connector",
-            "give it with `--worker`, and the connector with `--config`",
+            "use it with `--worker`, and the connector with `--config`",
         )),
         Role::Worker if connector => Some((
             "is a connector, not a worker file",
-            "give it with `--config`; a worker file is Kafka Connect's connect-distributed.properties or connect-standalone.properties",
+            "use it with `--config`; a worker file is Kafka Connect's connect-distributed.properties or connect-standalone.properties",
         )),
         Role::Connector | Role::Worker => None,
     }

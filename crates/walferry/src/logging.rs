@@ -56,7 +56,7 @@ pub(crate) fn init(filter: Option<&str>, json: bool, bars: &Bars) {
         reload,
     });
     if let Some(error) = misunderstood {
-        warn!(filter = directives, %error, "the log filter is not understood; logging at info");
+        warn!(filter = directives, %error, "the log filter is invalid; logging at level info");
     }
 }
 
@@ -129,7 +129,8 @@ impl Loggers for Levels {
         }
         warn!(
             logger,
-            level, "the level of a logger was changed over REST, until it is changed again or the process ends"
+            level,
+            "the level of a logger was changed through the REST API, until it is changed again or the process ends"
         );
         Some(changed)
     }

@@ -58,13 +58,13 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
     lsn(
         "processed",
         offset.lsn_proc,
-        "everything up to here is dealt with; the slot may move to it",
+        "everything up to here is processed; the slot may move to this position",
     );
     lsn("last commit", offset.lsn_commit, "the last commit seen in the stream");
     lsn("last change", offset.lsn, "the last change that was delivered");
     if let Some(position) = stored.position {
         say!(
-            "  {:<14} change {} with that LSN, in the transaction that commits at {}",
+            "  {:<14} change {} with this LSN, in the transaction that commits at {}",
             "",
             position.ordinal,
             position.unit
@@ -75,7 +75,7 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
     }
     if offset.is_unfinished_snapshot() {
         let (complete, begun) = stored.snapshot.as_ref().map_or((0, 0), Done::tables);
-        let words = format!("not all are read yet: {complete} tables are complete, {begun} more are begun");
+        let words = format!("not all are read yet: {complete} tables are complete, {begun} more are started");
         say!("  {:<14} {words}", "existing rows");
     }
     if let Some(gap) = walferry_offset::gap::gap(&data_dir(&which.data), &connector.name)
@@ -104,7 +104,7 @@ fn show_history(history: &History) {
     }
     if let Some(commit) = history.commit {
         say!(
-            "  {:<14} {:<12} the end of transaction {}; where the slot still has it, it must come again",
+            "  {:<14} {:<12} the end of transaction {}; if the slot still has it, the server must send it again",
             "proof",
             commit.end.to_string(),
             commit.mark.xid
@@ -114,7 +114,7 @@ fn show_history(history: &History) {
         say!("  {:<14} {}", "not there", missing.sentence());
     }
     if history.accepted {
-        say!("  {:<14} the next start goes on from the slot's position", "accepted");
+        say!("  {:<14} the next start continues from the slot's position", "accepted");
     }
 }
 
@@ -124,7 +124,7 @@ fn accept_history(which: &OffsetArgs) -> Result<(), Error> {
     let refuse = || {
         Error::new(
             Kind::OffsetUnchanged,
-            format!("connector {:?} is as it was", connector.name),
+            format!("connector {:?} was not changed", connector.name),
         )
     };
     let stored = store.read().map_err(|error| unusable(&connector, error))?;
@@ -134,8 +134,8 @@ fn accept_history(which: &OffsetArgs) -> Result<(), Error> {
     stored.history.get_or_insert_default().accepted = true;
     store.replace(&stored).map_err(|error| unusable(&connector, error))?;
     say!(
-        "accepted: the next start goes on from the slot's position. What the slot still has is sent, also what was sent before; \
-         changes that were delivered and that the server does not have stay in the topics"
+        "accepted: the next start continues from the slot's position. Everything that the slot still has is sent, including what was sent \
+         before; changes that were delivered but that the server does not have stay in the topics"
     );
     Ok(())
 }
@@ -166,7 +166,7 @@ fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> 
         .map_err(|error| refuse().cause(format!("{}: {error}", file.display()), Some(error.hint())))?;
     let store = open(&connector, which)?;
     if !force && store.read().map_err(|error| unusable(&connector, error))?.is_some() {
-        let there = Diagnosis::error(Kind::OffsetUnchanged, "there is an offset already");
+        let there = Diagnosis::error(Kind::OffsetUnchanged, "an offset already exists");
         return Err(refuse().because([there.with_hint("replace it with `--force`")]));
     }
     store
@@ -177,7 +177,7 @@ fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> 
         warn!("{warning}");
     }
     say!(
-        "imported: the next start goes on from {}",
+        "imported: the next start continues from {}",
         import.offset.start().unwrap_or_default()
     );
     Ok(())
@@ -211,7 +211,7 @@ fn unusable(connector: &Connector, error: walferry_offset::Error) -> Error {
             || "the process that runs it".to_owned(),
             |pid| format!("process {pid}, which runs it"),
         );
-        let hint = format!("stop the connector first ({process}), and do this while it is stopped");
+        let hint = format!("stop the connector first ({process}), and run the command while it is stopped");
         return Error::new(Kind::DataDirLocked, what).cause(error.to_string(), Some(hint));
     }
     Error::failure(what, error.for_good())

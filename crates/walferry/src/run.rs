@@ -199,7 +199,7 @@ impl Process<'_> {
                 Ending::Over(Err(Error::failure("a connector has stopped", failure).already_told()))
             }
             failure = turn_is_lost(leadership.as_ref()) => {
-                Error::failure("another Walferry may work on Connect's topics now", failure).tell();
+                Error::failure("another Walferry process may use Connect's topics now", failure).tell();
                 Ending::TurnLost
             }
         };
@@ -239,7 +239,7 @@ impl Process<'_> {
         let stop = watch::Sender::new(false);
         let settings = Settings {
             standby: Some(format!(
-                "This Walferry waits: it works on Connect's topics of group {:?} as soon as no other Walferry does.",
+                "This process is waiting: it uses Connect's topics of group {:?} as soon as no other Walferry process does.",
                 topics.group
             )),
             ..self.settings.clone()
@@ -285,9 +285,9 @@ async fn ask_for_cluster(worker: Worker, servers: String, told: Arc<ClusterId>) 
 async fn hold(topics: &ConnectTopics) -> Result<Held, Failure> {
     topics::prepare(topics).await?;
     let leadership = Leadership::seek(topics)?;
-    info!(group = topics.group, "waiting for the turn to work on Connect's topics");
+    info!(group = topics.group, "waiting for its turn to use Connect's topics");
     topics::wait_for_turn(&leadership).await;
-    info!(group = topics.group, "working on Connect's topics");
+    info!(group = topics.group, "using Connect's topics");
     let topics = leadership.limit(topics);
     let opened = topics::open(&topics, walferry_admin::is_our_class).await?;
     Ok(Held {
@@ -302,10 +302,10 @@ async fn turn_is_lost(leadership: Option<&Leadership>) -> Failure {
         Some(leadership) => topics::lost(leadership.turn()).await,
         None => pending().await,
     }
-    let what = "the brokers and this process have not heard of each other for longer than 10 s, so another one may have its turn: the \
-                connectors have ended at once, and nothing more of them is stored or confirmed";
-    let hint = "nothing has to be done: this process waits until it is its turn again. Look at what held it up: Kafka, the network, or a \
-                machine without time for it";
+    let what = "the brokers and this process have not heard from each other for more than 10 s, so another process may have taken over: \
+                the connectors have stopped at once, and nothing more of them is stored or confirmed";
+    let hint = "nothing has to be done: this process waits until it is its turn again. Check what delayed it, such as Kafka, the network or \
+                an overloaded machine";
     Failure::stop(Kind::TurnLost, what, hint)
 }
 
@@ -340,10 +340,10 @@ async fn open_doors(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Door
         if !address.ip().to_canonical().is_loopback() && !asks_who {
             warn!(
                 %address,
-                hint = "listen on 127.0.0.1, name users in walferry.rest.users.file, set ssl.client.auth=required, or let a firewall or a \
-                        proxy with a login decide who reaches it",
-                "the admin endpoint has no login, and other machines may reach it: they see names of topics, tables and slots, and can \
-                 create, change, pause, stop and remove connectors"
+                hint = "listen on 127.0.0.1, add users with walferry.rest.users.file, set ssl.client.auth=required, or restrict access \
+                        with a firewall or a proxy with a login",
+                "the admin endpoint has no login and may be reachable from other machines: they can see names of topics, tables and \
+                 slots, and can create, change, pause, stop and remove connectors"
             );
         }
         doors.push(Door {
@@ -366,7 +366,7 @@ async fn signalled() {
     };
     info!(
         signal = name,
-        "stopping: what is under way is delivered, stored and confirmed"
+        "stopping: delivering, storing and confirming what is in flight"
     );
 }
 

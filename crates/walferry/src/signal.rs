@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) fn signal(args: &SignalArgs) -> Result<(), Error> {
     let data: Value = serde_json::from_str(&args.data).map_err(|error| {
         failed(
-            format!("the data is no JSON: {error}"),
+            format!("the data is not valid JSON: {error}"),
             "write it as in --data '{\"data-collections\": [\"public.orders\"]}'",
         )
     })?;
@@ -28,7 +28,7 @@ pub(crate) fn signal(args: &SignalArgs) -> Result<(), Error> {
         body["id"] = json!(id);
     }
     let id = give(args.admin, &args.name, &body)?;
-    println!("{} is given to connector {} (id {id})", args.kind, args.name);
+    println!("{} was sent to connector {} (id {id})", args.kind, args.name);
     Ok(())
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn snapshot(args: &SnapshotArgs) -> Result<(), Error> {
         &json!({"type": "execute-snapshot", "data": data}),
     )?;
     println!(
-        "connector {} is asked for a snapshot of {} (id {id}); its log tells how far it is",
+        "connector {} was asked for a snapshot of {} (id {id}); its log shows the progress",
         args.name,
         args.table.join(", ")
     );
@@ -65,15 +65,15 @@ fn give(admin: SocketAddr, name: &str, body: &Value) -> Result<String, Error> {
     let (code, answer) = post(admin, &path, &body.to_string()).map_err(|error| {
         failed(
             format!("the admin endpoint at {admin} does not answer: {error}"),
-            "start the connector, or say with --admin where its endpoint is",
+            "start the connector, or set the address of its endpoint with --admin",
         )
     })?;
     let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
     if code != 202 {
-        let message = answer["message"].as_str().unwrap_or("it gives no reason");
+        let message = answer["message"].as_str().unwrap_or("without a reason");
         return Err(failed(
-            format!("the admin endpoint at {admin} refuses it ({code}): {message}"),
-            "compare the name with what GET /connectors lists, and the signal with `walferry signal --help`",
+            format!("the admin endpoint at {admin} rejects it ({code}): {message}"),
+            "compare the name with the list of GET /connectors, and the signal with `walferry signal --help`",
         ));
     }
     Ok(answer["id"].as_str().unwrap_or_default().to_owned())
@@ -93,7 +93,7 @@ fn post(address: SocketAddr, path: &str, body: &str) -> io::Result<(u16, String)
     let mut answer = String::new();
     socket.read_to_string(&mut answer)?;
     let code = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
-    let code = code.ok_or_else(|| io::Error::other("it speaks no HTTP"))?;
+    let code = code.ok_or_else(|| io::Error::other("the answer is not HTTP"))?;
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     Ok((code, body.to_owned()))
 }

@@ -260,7 +260,7 @@ fn check_finds_whatever_ends_a_run_at_its_start() {
     for command in ["check", "run"] {
         let told = scene.run(&[&[command], &arguments[..]].concat());
         told.has(&[
-            "connectors \"orders\" and \"two\" have one slot.name, \"debezium\"",
+            "connectors \"orders\" and \"two\" use the same slot.name, \"debezium\"",
             "give each connector its own",
         ]);
         assert_eq!(told.code, Some(2), "{command}");
@@ -308,7 +308,7 @@ fn a_file_of_another_kind_is_told_with_its_path() {
     }
     scene
         .run(&["check", "--config", "nowhere.json", "--bootstrap-servers", "k:1"])
-        .has(&["nowhere.json cannot be read", "mend the path: it is looked for in"]);
+        .has(&["nowhere.json cannot be read", "correct the path: it is relative to"]);
 }
 
 #[test]
@@ -499,7 +499,7 @@ fn no_place_that_prints_shows_a_secret() {
     for servers in ["u%3Ahunter2%40127.0.0.1:1", "u:hunter2@127.0.0.1:1"] {
         for config in ["connector.json", "bare.properties"] {
             let told = scene.run(&["check", "--config", config, "--bootstrap-servers", servers]);
-            told.has(&["bootstrap.servers is ********, which is no list of hosts with ports"]);
+            told.has(&["bootstrap.servers is ********, which is not a list of hosts with ports"]);
         }
     }
     let told = scene.run(&[

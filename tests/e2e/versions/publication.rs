@@ -41,7 +41,7 @@ fn wait_for_end(walferry: &Walferry, name: &str) -> String {
     wait_for("the end of the gap to be known", || {
         let output = walferry.command(["offsets", "skip-gap", name, "--show"]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        (output.status.success() && !text.contains("does not send changes yet")).then_some(text)
+        (output.status.success() && !text.contains("does not send the changes yet")).then_some(text)
     })
 }
 
@@ -57,7 +57,7 @@ fn skip_once_shown(walferry: &Walferry, name: &str) {
     wait_for("the choice to be taken", || {
         let output = walferry.command(["offsets", "skip-gap", name]);
         let told = String::from_utf8_lossy(&output.stderr);
-        let is_refused = told.contains("choose once more");
+        let is_refused = told.contains("choose again");
         assert!(
             output.status.success() || is_refused,
             "{output:?}\n{}",

@@ -176,7 +176,7 @@ impl<L: Listener> Keeper<'_, L> {
             error.kind = failure.kind.as_str(),
             error = %failure,
             pause_ms = pause.as_millis() as u64,
-            "the offset could not be stored: trying again after a pause, delivery goes on"
+            "the offset could not be stored; retrying after a pause while delivery continues"
         );
         Ok(())
     }
@@ -215,7 +215,7 @@ impl<L: Listener> Keeper<'_, L> {
         if self.listener.stored(stored, tells_of_slot)
             && let Err(failure) = store.tell_gap(None).await
         {
-            warn!(error = %failure, "what was told of the gap cannot be removed");
+            warn!(error = %failure, "the file with the gap cannot be removed");
         }
         self.stored.send_replace(Some(stored));
         self.confirm();

@@ -70,10 +70,10 @@ pub(crate) fn not_there_yet(slot: &str, found: &Found, stored: &StoredOffset) ->
     }
     if found.standby {
         return Some(waits(
-            format!("the server is a standby, and replication slot {slot} is not on it"),
+            format!("the server is a standby, and replication slot {slot} does not exist on it"),
             format!(
-                "this ends by itself once the standby is promoted and has the slot, or the address leads to the primary again; \
-                 no other slot is made meanwhile. {}",
+                "this resolves itself when the standby is promoted and has the slot, or when the address leads to the primary again; \
+                 meanwhile no other slot is created. {}",
                 bring(slot)
             ),
         ));
@@ -83,11 +83,11 @@ pub(crate) fn not_there_yet(slot: &str, found: &Found, stored: &StoredOffset) ->
     (history.lineage.parts_from(&found.lineage) != Parting::Same).then(|| {
         waits(
             format!(
-                "replication slot {slot} is not on this server, which is on timeline {now}; the offset was stored on timeline \
-                 {before}: another server was promoted, or a backup restored, and the slot is not there yet"
+                "replication slot {slot} does not exist on this server, which is on timeline {now}; the offset was stored on timeline \
+                 {before}: another server was promoted, or a backup was restored, and the slot does not exist there yet"
             ),
             format!(
-                "{} If it will not come, changes after the stored offset cannot be read any more: `walferry offsets reset`, and \
+                "{} If that is not possible, changes after the stored offset can no longer be read: run `walferry offsets reset`, and \
                  read all rows again with `snapshot.mode=initial`",
                 bring(slot)
             ),
@@ -103,8 +103,8 @@ fn waits(what: String, hint: String) -> Failure {
 
 fn bring(slot: &str) -> String {
     format!(
-        "Bring slot {slot} there as your failover does it: a synchronised slot (Postgres 17, `slot.failover=true` and \
-         `sync_replication_slots`), or a copy of the slot that the former primary had."
+        "Create slot {slot} there as part of your failover: use a synchronized slot (Postgres 17, `slot.failover=true` and \
+         `sync_replication_slots`), or a copy of the former primary's slot."
     )
 }
 
@@ -115,22 +115,22 @@ pub(crate) fn went_back(furthest: Lsn, found: &Found) -> Option<Failure> {
         if found.standby {
             return Failure::retry(
                 Kind::StandbyBehind,
-                format!("the server is a standby that has WAL up to {end}, and {furthest} has been read before"),
+                format!("the server is a standby that has WAL up to {end}, but WAL up to {furthest} was read before"),
             );
         }
         Failure::stop(
             Kind::OffsetBeyondServer,
-            format!("the server has been read up to {furthest}, and its WAL ends at {end}"),
+            format!("WAL up to {furthest} was read before, but the server's WAL ends at {end}"),
             format!(
-                "the server was restored from a backup, or is another one: rows that were delivered may not exist there. With \
-                 the right server nothing needs doing. {CHOICES}"
+                "the server was restored from a backup, or is a different server: rows that were delivered may not exist there. If this \
+                 is the wrong server, connect to the right one; nothing else is needed. {CHOICES}"
             ),
         )
     })
 }
 
-const CHOICES: &str = "Otherwise read all rows again (`walferry offsets reset`, `snapshot.mode=initial`), or accept this server: \
-                       `walferry offsets accept-history` lets the next start go on from the slot's position";
+const CHOICES: &str = "Otherwise read all rows again (`walferry offsets reset`, `snapshot.mode=initial`), or accept this server: after \
+                       `walferry offsets accept-history`, the next start continues from the slot's position";
 
 /// A transaction that had to come in the stream has not.
 pub(crate) fn missed(missed: &Missed, stored: &Positions) -> Failure {
@@ -149,21 +149,21 @@ pub(crate) fn missed(missed: &Missed, stored: &Positions) -> Failure {
     };
     let there = match instead {
         Some(came) => format!("the server has {} instead", told(came)),
-        None => format!("the stream has come to {at} without it"),
+        None => format!("the stream reached {at} without it"),
     };
     let Positions { from, processed } = stored;
     Failure::stop(
         Kind::AnotherHistory,
         format!(
-            "the server has another history than the one that was read: {} was delivered, and {there}. The stored offset is \
-             {processed}, the stream began at {from}; the histories part somewhere before {}",
+            "the server's history differs from the one that was read: {} was delivered, but {there}. The stored offset is {processed}, \
+             the stream started at {from}; the histories diverge somewhere before {}",
             told(expected),
             expected.lsn,
         ),
         format!(
-            "nothing of this server was sent, and the slot was not moved. The server is a copy or a restored backup, or \
-             another one; or its publication was changed such that it leaves out that transaction now. With the right server \
-             nothing needs doing. {CHOICES}: no change of this server after that is left out, and some may be sent twice"
+            "nothing from this server was sent, and the slot was not moved. The server is a copy, a restored backup or a different \
+             server; or its publication was changed so that it now excludes that transaction. If this is the wrong server, connect to the \
+             right one; nothing else is needed. {CHOICES}: no later change of this server is skipped, and some may be sent twice"
         ),
     )
 }
@@ -222,8 +222,8 @@ impl Offset<'_> {
         }
         Err(self.refuse(
             format!(
-                "the server is on timeline {}, the offset was stored on timeline {}, and the server has no history file that \
-                 says where they part",
+                "the server is on timeline {}, the offset was stored on timeline {}, and the server has no history file that says where \
+                 they diverge",
                 self.found.lineage.now, self.history.lineage.now
             ),
             "Changes may be missing between the fork and the slot's position",
@@ -249,11 +249,11 @@ impl Offset<'_> {
             let (before, now) = (self.history.lineage.now, self.found.lineage.now);
             return Err(self.refuse(
                 format!(
-                    "the server is on timeline {now}, which has forked at {fork} from timeline {before}, and changes up to \
-                     {delivered} were delivered"
+                    "the server is on timeline {now}, which forked at {fork} from timeline {before}, and changes up to {delivered} were \
+                     delivered"
                 ),
                 &format!(
-                    "What this server has committed between {fork} and {} cannot be read any more",
+                    "Changes that this server committed between {fork} and {} can no longer be read",
                     self.confirmed
                 ),
             ));
@@ -344,11 +344,11 @@ impl Offset<'_> {
         Failure::stop(
             Kind::AnotherHistory,
             format!(
-                "{what}. The stored offset is {}, replication slot {slot} stands at {confirmed}, and the server's WAL ends at {}",
+                "{what}. The stored offset is {}, replication slot {slot} is at {confirmed}, and the server's WAL ends at {}",
                 self.processed(),
                 found.wal_end
             ),
-            format!("{cost}. With the right server nothing needs doing. {CHOICES}"),
+            format!("{cost}. If this is the wrong server, connect to the right one; nothing else is needed. {CHOICES}"),
         )
     }
 }

@@ -42,7 +42,7 @@ impl Gaps {
     pub(crate) fn forget(&self, stored: Lsn, status: &status::Status) -> bool {
         let is_none = self.told().is_some_and(|gap| stored > gap.seen && !gap.stays);
         if is_none {
-            info!("the publication is what it was, and no change was missing: going on");
+            info!("the publication is as before, and no change was missing; continuing");
             self.tell(None, status);
         }
         is_none
@@ -85,7 +85,7 @@ where
         let told = match self.store.told_gap().await {
             Ok(told) => told.map(|gap| Gap { refused: None, ..gap }),
             Err(failure) => {
-                warn!(error = %failure, "what was told of a gap cannot be read; it is told again if it is still there");
+                warn!(error = %failure, "the file with the gap cannot be read; it is written again if the gap still exists");
                 None
             }
         };
@@ -103,7 +103,7 @@ where
             let finding = match self.find_gap(&failure, gaps).await {
                 Ok(finding) => finding,
                 Err(other) => {
-                    warn!(code = other.code(), error.kind = other.kind.as_str(), error = %other, "the gap cannot be looked at; trying again");
+                    warn!(code = other.code(), error.kind = other.kind.as_str(), error = %other, "the gap could not be examined; retrying");
                     self.status.set_phase(status::Phase::Waiting(failure));
                     self.wait_for_choice(pause).await;
                     return Ok(());
@@ -227,13 +227,13 @@ where
                 code = failure.code(),
                 mend = gap.mend,
                 decide = %format_args!("walferry offsets skip-gap {name}"),
-                "changes may be missing, and nothing behind them is delivered until somebody decides: {}", gap.what
+                "changes may be missing, and nothing after them is delivered until you decide: {}", gap.what
             );
         }
         self.status.set_phase(status::Phase::Waiting(failure.clone()));
         gaps.tell(Some(gap.clone()), &self.status);
         if let Err(failure) = self.store.tell_gap(Some(gap)).await {
-            warn!(error = %failure, "what is known of the gap cannot be written where `walferry offsets skip-gap` finds it");
+            warn!(error = %failure, "the file that tells `walferry offsets skip-gap` about the gap cannot be written");
         }
     }
 
@@ -278,19 +278,19 @@ where
         let lost = self.lost_since(&choice).await?;
         let refused = match (choice.way, gap.to) {
             _ if (choice.after_commit, choice.compared_with) != (gap.after_commit, gap.compared_with) => {
-                Some("it was meant for another gap than the one that the connector is at now".to_owned())
+                Some("it was made for a different gap than the one at which the connector waits now".to_owned())
             }
             // It may have been there when the gap's end was found, and be gone again.
             (_, to) if to.is_none() || !sends => Some(match &gap.mend {
-                Some(mend) => format!("{}: changes would go on missing. Make it first: {mend}", gap.what),
-                None => "the server does not send changes yet".to_owned(),
+                Some(mend) => format!("{}, so more changes would be missing. Correct this first: {mend}", gap.what),
+                None => "the server does not send the changes yet".to_owned(),
             }),
             (Way::Snapshot, _) if !policy.at_first_start && !policy.at_every_start => Some(
-                "`snapshot.mode` reads no existing rows: set it to `initial` or `when_needed`, start again, and choose once more"
+                "`snapshot.mode` does not read existing rows: set it to `initial` or `when_needed`, start again, and choose again"
                     .to_owned(),
             ),
             _ => lost.map(|what| {
-                format!("{what}: that was after the gap was shown. Look at the gap as it is now, and choose once more")
+                format!("{what}: this happened after the gap was shown. Show the gap again, and choose again")
             }),
         };
         if let Some(why) = refused {
@@ -303,7 +303,7 @@ where
         let to = gap.to.unwrap_or(gap.from);
         let offset = match choice.way {
             Way::Skip => {
-                warn!(lsn.from = %gap.from, lsn.to = %to, "the gap is skipped, as `walferry offsets skip-gap` said");
+                warn!(lsn.from = %gap.from, lsn.to = %to, "skipping the gap, as chosen with `walferry offsets skip-gap`");
                 let mut offset = stored.unwrap_or_default();
                 offset.connect.lsn_proc = Some(to.into());
                 offset.connect.lsn.get_or_insert(to.into());
@@ -318,7 +318,7 @@ where
                 offset
             }
             Way::Snapshot => {
-                warn!(lsn.from = %gap.from, lsn.to = %to, "all existing rows are read again, as `walferry offsets skip-gap` said");
+                warn!(lsn.from = %gap.from, lsn.to = %to, "reading all existing rows again, as chosen with `walferry offsets skip-gap`");
                 // As that of a snapshot that has been interrupted before it had read a row.
                 StoredOffset::default().interrupted()
             }

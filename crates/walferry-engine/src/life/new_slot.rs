@@ -40,16 +40,16 @@ impl NewSlot {
             Ok(Ok(())) => {
                 info!(
                     slot,
-                    "the replication slot that this start has made is dropped again, as nothing of what it holds was stored"
+                    "dropped the replication slot that this start created, because no offset was stored for it"
                 );
                 return failure;
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} s", DROP.as_secs()),
         };
-        let what = format!("replication slot {slot}, which this start has made, could not be dropped: {why}");
+        let what = format!("replication slot {slot}, which this start created, could not be dropped: {why}");
         let mend = format!(
-            "if the connector is not started again, `SELECT pg_drop_replication_slot('{slot}')`: until then the server keeps WAL \
+            "if you do not start the connector again, run `SELECT pg_drop_replication_slot('{slot}')`: until then the server keeps WAL \
              for it"
         );
         failure

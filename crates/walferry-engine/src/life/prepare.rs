@@ -75,7 +75,7 @@ fn go_on(mut offset: StoredOffset, from: Lsn, again: &Again) -> Beginning {
         warn!(
             table.oid = table.0,
             "changes of the table were not sent, or not with all their values, and their rows were not read again before the \
-             interruption: the table is read from its beginning"
+             interruption: the table is read from the beginning"
         );
     }
     let plan = SnapshotPlan {
@@ -208,7 +208,7 @@ where
                 ..Beginning::default()
             }),
             Plan::Rest => {
-                info!("all existing rows have been read, and no stream is asked for: there is nothing to do");
+                info!("all existing rows have been read, and streaming is off: there is nothing to do");
                 Ok(Beginning {
                     offset: stored.unwrap_or_default(),
                     ..Beginning::default()
@@ -320,7 +320,7 @@ where
                 timeline = new.timeline,
                 server.timeline = new.server_timeline,
                 slot = s.slot,
-                "{}; the stream goes on from there",
+                "{}; streaming continues from there",
                 new.sentence()
             );
             let slot = found.slot.as_ref().and_then(|slot| slot.confirmed).unwrap_or_default();
@@ -329,7 +329,7 @@ where
                     lsn.fork = %new.from,
                     lsn.confirmed = %slot,
                     slot = s.slot,
-                    "the slot stands past the fork: what this server has committed between them is not read, as was accepted"
+                    "the slot is past the fork: as accepted, changes that this server committed between the fork and the slot are not read"
                 );
             }
             // What is shown of the way so far are positions of another history.
@@ -345,7 +345,7 @@ where
             info!(
                 slot = s.slot,
                 server.timeline = found.lineage.now,
-                "the server is on another timeline, and has everything that was delivered"
+                "the server is on another timeline and has everything that was delivered"
             );
         }
         self.store.write(&moved).await?;
@@ -354,7 +354,7 @@ where
 
     /// From the stored offset; with `snapshot`, existing rows are read once more before.
     async fn resume(&mut self, mut offset: StoredOffset, from: Lsn, snapshot: bool) -> Result<Beginning, Failure> {
-        info!(lsn.stored = %from, slot = self.settings.slot, "going on from the stored offset");
+        info!(lsn.stored = %from, slot = self.settings.slot, "continuing from the stored offset");
         let (from, rows) = self.existing_rows(snapshot, from).await?;
         if rows.is_some() {
             // Of what was committed before the rows are read, the stream knows nothing.
@@ -367,9 +367,9 @@ where
     async fn adopt(&mut self, from: Lsn, snapshot: bool, stored: Option<StoredOffset>) -> Result<Beginning, Failure> {
         let slot = &self.settings.slot;
         if snapshot {
-            warn!(lsn.confirmed = %from, slot, "the slot is there but no offset: going on behind the existing rows");
+            warn!(lsn.confirmed = %from, slot, "the slot exists but there is no offset: continuing after the existing rows");
         } else {
-            warn!(lsn.confirmed = %from, slot, "the slot is there but no offset: going on from the slot's position");
+            warn!(lsn.confirmed = %from, slot, "the slot exists but there is no offset: continuing from the slot's position");
         }
         let (from, rows) = self.existing_rows(snapshot, from).await?;
         // What the topics have and the server has not stays so.
@@ -397,7 +397,7 @@ where
             if !old.is_beginning() {
                 warn!(
                     slot = self.settings.slot,
-                    "the slot is gone: all existing rows are read again, and rows that were deleted meanwhile stay in the topics"
+                    "the slot no longer exists: reading all existing rows again; rows that were deleted meanwhile stay in the topics"
                 );
             }
             // It says nothing of the new slot; nor must it after a crash, until all rows are read.

@@ -170,7 +170,7 @@ impl<S: Source> Reader<'_, S> {
     /// Brings the topics to the watermark of the snapshot that goes on.
     async fn catch_up(&mut self, plan: &mut SnapshotPlan) -> Result<(), Failure> {
         let watermark = self.control.watermark().await?;
-        info!(lsn.watermark = %watermark, "a snapshot was interrupted: reading the stream up to where it goes on");
+        info!(lsn.watermark = %watermark, "a snapshot was interrupted: reading the stream up to the position where it continues");
         self.port.until = Some(watermark);
         let caught_up = self.follow().await;
         self.port.until = None;
@@ -251,16 +251,13 @@ impl<S: Source> Reader<'_, S> {
             blocking: true,
             ..SnapshotPlan::default()
         };
-        info!(
-            tables = plan.tables.len(),
-            "the stream stands still for a blocking snapshot"
-        );
+        info!(tables = plan.tables.len(), "streaming pauses for a blocking snapshot");
         match self.snapshot(plan).await {
             Ok(()) => Ok(()),
             Err(failure) if failure.disposition == Disposition::Retry => Err(failure),
             Err(failure) => {
                 let hint = failure.causes.iter().find_map(|cause| cause.hint.as_deref());
-                warn!(error = %failure, hint, "the blocking snapshot is given up; the stream goes on");
+                warn!(error = %failure, hint, "the blocking snapshot was cancelled; streaming continues");
                 let _ = self.port.chunks.send(end(true)).await;
                 Ok(())
             }
@@ -344,7 +341,7 @@ impl<S: Source> Reader<'_, S> {
             self.port.until = None;
             self.port.is_news = true;
             if let Err(failure) = ended {
-                debug!(error = %failure, "what was committed before the gap has still to come");
+                debug!(error = %failure, "changes committed before the gap have not arrived yet");
             } else {
                 self.port.chunks.emptied().await;
             }
@@ -377,7 +374,7 @@ impl<S: Source> Reader<'_, S> {
                     Disposition::Replay,
                     Kind::TimelineChanged,
                     format!(
-                        "the server is on timeline {} now, and was on timeline {}: the stored offset is compared with it",
+                        "the server is now on timeline {}, and was on timeline {}: comparing the stored offset with it",
                         found.lineage.now, lineage.now
                     ),
                     None,
@@ -405,7 +402,7 @@ impl<S: Source> Reader<'_, S> {
             _ => Err(Failure::new(
                 Disposition::Replay,
                 Kind::SlotLost,
-                format!("replication slot {} is lost: existing rows are read again", s.slot),
+                format!("replication slot {} is lost: reading existing rows again", s.slot),
                 None,
             )),
         }
@@ -447,7 +444,7 @@ async fn tell_of_silence(status: &Status, chunks: &ChunkSender) -> Infallible {
         }
         silent_looks += 1;
         if silent_looks == SILENT_LOOKS {
-            let what = "Postgres does not answer: it sends none of the existing rows";
+            let what = "Postgres does not answer: it does not send the existing rows";
             status.set_wait(Some(Failure::retry(Kind::Silent, what)));
         }
     }
@@ -468,7 +465,7 @@ async fn watch_publication(control: &mut impl Control, wires: &Wires, wanted: &T
             Ok(Some(Look { published: None, .. })) => {}
             Ok(Some(Look { published, .. })) => drop(wires.published.send_replace(published)),
             // The stream goes on; the next look compares with the last that succeeded.
-            Err(error) => debug!(error = %error, "the publication could not be looked at"),
+            Err(error) => debug!(error = %error, "the publication could not be read"),
         }
         sleep(PUBLICATION_LOOK).await;
     }

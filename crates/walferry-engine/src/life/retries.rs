@@ -64,7 +64,7 @@ impl Retries {
             error.kind = failure.kind.as_str(),
             error = failure.for_log(),
             pause_ms = pause.as_millis() as u64,
-            "trying again after a pause"
+            "retrying after a pause"
         );
         status.set_phase(Phase::Waiting(failure));
         Ok(pause)

@@ -158,11 +158,11 @@ fn is_on_server(found: &Found, stored: &StoredOffset, from: Lsn) -> Result<(), F
         return Err(Failure::stop(
             Kind::OtherServer,
             format!(
-                "the stored offset belongs to the server with system identifier {system_id}, this one is {}",
+                "the stored offset belongs to the server with system identifier {system_id}, but this server has {}",
                 found.system_id
             ),
-            "point `database.hostname` at the server that the offset comes from; for a new server start with another \
-             `--data-dir`, or remove the offset with `walferry offsets reset` and choose a `snapshot.mode`",
+            "set `database.hostname` to the server that the offset belongs to; for a new server, start with another `--data-dir`, or \
+             remove the offset with `walferry offsets reset` and choose a `snapshot.mode`",
         ));
     }
     went_back(from, found).map_or(Ok(()), Err)
@@ -192,12 +192,11 @@ fn with_offset(
         return Err(Failure::stop(
             Kind::SlotAheadOfOffset,
             format!(
-                "replication slot {slot} stands at {confirmed}, ahead of the stored offset {from}: something else has moved it"
+                "replication slot {slot} is at {confirmed}, ahead of the stored offset {from}: something else has advanced it"
             ),
             format!(
-                "changes between {from} and {confirmed} may be missing from the topics; take a snapshot again \
-                 (`walferry offsets reset`, `snapshot.mode=initial`), or accept the gap with \
-                 `offset.mismatch.strategy=trust_slot`"
+                "changes between {from} and {confirmed} may be missing from the topics; take a new snapshot (`walferry offsets reset`, \
+                 `snapshot.mode=initial`), or accept the gap with `offset.mismatch.strategy=trust_slot`"
             ),
         ));
     }
@@ -216,15 +215,15 @@ fn latest(stored: &StoredOffset, from: Lsn) -> Lsn {
 
 fn lost(slot: &str, how: &str, from: Option<Lsn>) -> Failure {
     let at = from
-        .map(|lsn| format!(", and the stored offset {lsn} needs it"))
+        .map(|lsn| format!(", but the stored offset {lsn} needs it"))
         .unwrap_or_default();
     Failure::stop(
         Kind::SlotLost,
-        format!("replication slot {slot} {how}{at}: changes since then cannot be read any more"),
+        format!("replication slot {slot} {how}{at}: changes since then can no longer be read"),
         format!(
-            "read all rows again: set `snapshot.mode=when_needed`, or `SELECT pg_drop_replication_slot('{slot}')` (where it \
-             exists), `walferry offsets reset` and `snapshot.mode=initial`; to go on with what comes from now and accept the \
-             gap, the same with `snapshot.mode=no_data`. To keep it from happening again, raise `max_slot_wal_keep_size`"
+            "read all rows again: set `snapshot.mode=when_needed`, or run `SELECT pg_drop_replication_slot('{slot}')` (if the slot \
+             exists) and `walferry offsets reset`, and set `snapshot.mode=initial`; to accept the gap and continue with new changes, do \
+             the same with `snapshot.mode=no_data`. To prevent this in future, raise `max_slot_wal_keep_size`"
         ),
     )
 }

@@ -313,7 +313,7 @@ fn panicked() -> Failure {
         Disposition::Stop(Exit::GaveUp),
         Kind::Panic,
         "the connector's thread has panicked",
-        Some("this is a bug: please report it with the log's last lines".into()),
+        Some("this is a bug: please report it with the last lines of the log".into()),
     )
 }
 

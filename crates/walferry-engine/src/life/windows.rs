@@ -127,7 +127,7 @@ async fn until_it_may_be_read(
             info!(
                 lag.bytes = lag,
                 lag.most = most,
-                "the incremental snapshot waits until the slot is nearer to the server's position"
+                "the incremental snapshot waits until the slot is closer to the server's position"
             );
         }
         let waited = asks.wait(LAG_LOOK, ask).await;
@@ -204,7 +204,7 @@ async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, stat
         let failure = match windows.ask(ask, again).await {
             Ok(read) => {
                 if again {
-                    info!("the incremental snapshot goes on");
+                    info!("the incremental snapshot continues");
                 }
                 return read;
             }
@@ -212,7 +212,8 @@ async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, stat
         };
         again = true;
         let hint = failure.causes.iter().find_map(|cause| cause.hint.as_deref());
-        warn!(code = walferry_diagnosis::Kind::IncrementalSnapshotWaits.code(), error = %failure, hint, "the incremental snapshot waits; the stream goes on");
+        warn!(code = walferry_diagnosis::Kind::IncrementalSnapshotWaits.code(), error = %failure, hint, "the incremental snapshot waits; \
+                                                                                                         streaming continues");
         status.count_error(walferry_diagnosis::Kind::IncrementalSnapshotWaits);
         // Also what needs a person: the stream is worth more than the snapshot.
         let failure = Failure {

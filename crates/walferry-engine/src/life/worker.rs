@@ -156,7 +156,7 @@ impl<K: Sink> Work<K> {
         };
         if self.status.awaited().is_some() {
             self.status.set_awaited(None);
-            info!("what was waited for has come");
+            info!("the record that was waiting can now be sent");
         }
         Ok(goes_on)
     }
@@ -183,7 +183,7 @@ impl<K: Sink> Work<K> {
             let failure = awaited(wait);
             let known = self.status.awaited().map(|trouble| trouble.failure);
             if known.as_ref() != Some(&failure) {
-                warn!(code = failure.code(), reason = %failure, "a record waits, and everything behind it");
+                warn!(code = failure.code(), reason = %failure, "a record and everything after it are waiting");
             }
             self.status.set_awaited(Some(failure));
         }
@@ -246,6 +246,6 @@ fn panicked() -> Failure {
         Disposition::Replay,
         Kind::Panic,
         "the pipeline's thread has panicked",
-        Some("this is a bug: please report it with the log's last lines".into()),
+        Some("this is a bug: please report it with the last lines of the log".into()),
     )
 }

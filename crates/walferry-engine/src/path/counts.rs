@@ -92,7 +92,7 @@ impl Counts {
                     column.r#type = failure.type_name,
                     reason = %failure.reason,
                     code = walferry_diagnosis::Kind::UnconvertedValue.code(),
-                    "a value could not be converted and is sent as null; further ones of this column are only counted"
+                    "a value could not be converted and is sent as null; further values of this column are only counted"
                 );
             }
         }
@@ -105,7 +105,7 @@ impl Counts {
             warn!(
                 table,
                 reason = why,
-                "an event is sent as it came, without the columns that were to be read again; further ones are only counted"
+                "an event is sent unchanged, because its columns could not be read again; further events are only counted"
             );
         }
     }

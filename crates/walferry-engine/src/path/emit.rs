@@ -73,13 +73,13 @@ fn gave_up(wait: &Wait, limit: Duration) -> Diagnosis {
         .as_ref()
         .map_or_else(String::new, |trouble| format!(": {}", trouble.sentence()));
     let what = format!(
-        "{} did not come within errors.retry.timeout={}{why}",
+        "{} did not arrive within errors.retry.timeout={}{why}",
         wait.need(),
         limit.as_millis()
     );
     let hint = trouble
         .and_then(|trouble| trouble.hint)
-        .unwrap_or_else(|| "set `errors.retry.timeout=-1` to wait as long as it takes".into());
+        .unwrap_or_else(|| "set `errors.retry.timeout=-1` to wait without a limit".into());
     Diagnosis::error(Kind::SchemaRegistry, what).with_hint(hint)
 }
 
@@ -116,7 +116,7 @@ impl Provenance<'_> {
             ("", "HEARTBEAT") => "a heartbeat".into(),
             ("", "MESSAGE") => "a logical message".into(),
             ("", "NOTIFICATION") => "a notification".into(),
-            ("", "TRANSACTION") => "a record of a transaction's edge".into(),
+            ("", "TRANSACTION") => "a record for the begin or end of a transaction".into(),
             ("", _) => "a record of no table".into(),
             (table, _) => format!("a row of {table}").into(),
         }
@@ -381,13 +381,14 @@ impl Emit {
                 return Ok(());
             }
             Some(Answer::Gone) => (
-                "the row is gone, whose columns were to be read again".to_owned(),
-                "set `reselect.error.handling.mode=warn` to send such events as they come".to_owned(),
+                "columns of the row cannot be read again, because it no longer exists".to_owned(),
+                "set `reselect.error.handling.mode=warn` to send such events unchanged".to_owned(),
             ),
             Some(Answer::Refused { what, hint }) => (
                 format!("columns of the row cannot be read again: {what}"),
                 hint.clone().unwrap_or_else(|| {
-                    "mend what the server complains of, or leave the columns out of the post-processor".to_owned()
+                    "correct the problem that the server reports, or exclude the columns from the post-processor"
+                        .to_owned()
                 }),
             ),
             // It has been asked for again by now, and waited for.
@@ -479,8 +480,8 @@ impl Emit {
             let place = format!("{} at LSN {at}", from.subject());
             let text = format!("cannot be sent: {}", failed.told.text);
             let hint = failed.told.hint.unwrap_or_else(|| {
-                "mend the row's configuration, or set `errors.tolerance=all` (with `errors.deadletterqueue.topic.name` to keep \
-                 what is set aside)"
+                "correct the configuration of the table, or set `errors.tolerance=all` (with `errors.deadletterqueue.topic.name` to keep \
+                 the records that are set aside)"
                     .into()
             });
             // The cause says which step has failed; metrics and retries go by the failure.
@@ -662,7 +663,7 @@ mod tests {
             ("public.orders", "INSERT", "a row of public.orders"),
             ("", "MESSAGE", "a logical message"),
             ("", "HEARTBEAT", "a heartbeat"),
-            ("", "TRANSACTION", "a record of a transaction's edge"),
+            ("", "TRANSACTION", "a record for the begin or end of a transaction"),
         ];
         for (table, message, expected) in cases {
             let position = Position::default();

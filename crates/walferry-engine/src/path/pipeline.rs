@@ -679,14 +679,14 @@ fn too_many(tables: usize, most: u32, action: GuardrailAction) -> Result<(), Fai
             warn!(
                 tables,
                 guardrail.collections.max = most,
-                "more tables are captured than `guardrail.collections.max` says"
+                "more tables are captured than `guardrail.collections.max` allows"
             );
             Ok(())
         }
         GuardrailAction::Fail => Err(Failure::stop(
             Kind::TooManyTables,
             format!("{tables} tables are captured, but `guardrail.collections.max` is {most}"),
-            "name fewer tables in `table.include.list`, raise `guardrail.collections.max`, or set `guardrail.collections.limit.action` \
+            "include fewer tables in `table.include.list`, raise `guardrail.collections.max`, or set `guardrail.collections.limit.action` \
              to warn",
         )),
     }
@@ -696,10 +696,10 @@ fn malformed(lsn: Lsn, error: &pgoutput::DecodeError) -> Failure {
     Failure::stop(
         Kind::MalformedMessage,
         format!(
-            "a message of the stream at LSN {lsn} cannot be read: {}",
+            "a message of the stream at LSN {lsn} cannot be decoded: {}",
             Failure::chain(error)
         ),
-        "the server speaks another version of pgoutput, or something between here and it changes bytes; nothing was skipped",
+        "the server uses another version of pgoutput, or something between Walferry and the server alters the data; nothing was skipped",
     )
 }
 

@@ -201,7 +201,7 @@ impl Plans {
     fn fetch(&mut self, oid: Oid) -> Result<(), Failure> {
         let Some(kept) = self.away.get(&oid) else { return Ok(()) };
         let bytes = self.shelf.get(kept).map_err(|error| lost(oid, &error.to_string()))?;
-        let (relation, facts) = kept::read(&bytes).ok_or_else(|| lost(oid, "it is not what was written"))?;
+        let (relation, facts) = kept::read(&bytes).ok_or_else(|| lost(oid, "it differs from what was written"))?;
         let plan = TablePlan::new(&self.settings, &relation, facts.as_ref()).map_err(|error| refused(&error))?;
         let kept = self.away.remove(&oid);
         self.insert(
@@ -314,7 +314,7 @@ fn lost(relation: Oid, why: &str) -> Failure {
     Failure::retry(
         Kind::DescriptionLost,
         format!(
-            "the description of relation {} cannot be read back from the disk: {why}",
+            "the description of relation {} cannot be read from disk: {why}",
             relation.0
         ),
     )
@@ -335,7 +335,7 @@ fn tell_left_out(plan: &TablePlan) {
             column = column.column,
             column.r#type = column.type_name,
             code = Kind::ColumnLeftOut.code(),
-            "column is left out: Debezium has no schema for its type; `include.unknown.datatypes=true` sends it as bytes"
+            "the column is left out, because Debezium has no schema for its type; `include.unknown.datatypes=true` sends it as bytes"
         );
     }
 }

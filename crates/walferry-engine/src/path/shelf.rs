@@ -43,7 +43,7 @@ impl Shelf {
                 warn!(
                     %error,
                     folder = %self.folder.take().unwrap_or_default().display(),
-                    "descriptions of tables that are not in use cannot be put on the disk; they stay in memory until the next connection"
+                    "descriptions of unused tables cannot be written to disk; they stay in memory until the next connection"
                 );
                 Kept::Memory(bytes)
             }

@@ -259,7 +259,7 @@ impl Signals {
         let Some(mut signal) = signal(tuple) else {
             warn!(
                 columns = tuple.column_count(),
-                "a row of the signal table is no signal: the table must have three columns, an id, a type and data"
+                "a row of the signal table is not a signal: the table must have three columns, an id, a type and data"
             );
             return Ok(());
         };
@@ -271,7 +271,7 @@ impl Signals {
         if !is_window && !self.settings.source {
             info!(
                 signal.id,
-                "a signal in the signal table is passed over: signal.enabled.channels does not name source"
+                "a signal in the signal table is ignored, because signal.enabled.channels does not contain source"
             );
             return Ok(());
         }
@@ -292,8 +292,8 @@ impl Signals {
         {
             warn!(
                 signal.id,
-                "a signal is not followed: an incremental snapshot needs a signal table. Create one and name it in \
-                 signal.data.collection, set read.only, or ask for a blocking snapshot"
+                "a signal is ignored: an incremental snapshot needs a signal table. Create one and set signal.data.collection, set \
+                 read.only, or request a blocking snapshot"
             );
             return Ok(());
         }
@@ -336,9 +336,10 @@ impl Signals {
             warn!(
                 table,
                 times = self.repeats,
-                hint = "ask for a blocking snapshot of the table, choose a smaller incremental.snapshot.chunk.size, or give the table \
-                        a primary key that its replica identity has",
-                "a chunk of the incremental snapshot is read again and again, as the stream brings changes of rows that cannot be told apart"
+                hint = "request a blocking snapshot of the table, set a smaller incremental.snapshot.chunk.size, or give the table a \
+                        primary key that its replica identity contains",
+                "a chunk of the incremental snapshot is read again and again, because the stream contains changes of rows that cannot be \
+                 told apart"
             );
         }
     }
@@ -354,7 +355,7 @@ impl Signals {
         if let Some(xid) = unseen {
             info!(
                 xid,
-                "the chunk was read before the server showed a transaction that the stream has brought: it is read again"
+                "the chunk was read before a transaction that the stream contains was visible; it is read again"
             );
         }
         unseen.is_some()
@@ -627,7 +628,7 @@ fn new_id() -> String {
 pub(crate) fn malformed(table: &str, error: &walferry_pgoutput::DecodeError) -> Failure {
     Failure::stop(
         walferry_diagnosis::Kind::MalformedSnapshot,
-        format!("a row of {table} cannot be read: {error}"),
+        format!("a row of {table} cannot be decoded: {error}"),
         "this is a bug: please report it",
     )
 }

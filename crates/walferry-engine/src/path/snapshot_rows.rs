@@ -164,7 +164,7 @@ impl Held {
             message: "READ",
         };
         let tuple = Tuple::parse(&self.tuple).map_err(|error| {
-            let what = format!("a row of {} cannot be read: {error}", plan.name());
+            let what = format!("a row of {} cannot be decoded: {error}", plan.name());
             Failure::stop(Kind::MalformedSnapshot, what, "this is a bug: please report it")
         })?;
         match plan.snapshot_row(tuple.columns(), &context) {

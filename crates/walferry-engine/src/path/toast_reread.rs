@@ -108,8 +108,8 @@ impl ToastReread {
         if whole {
             info!(
                 table,
-                "changes of the table were not sent, or not with all their values, and there are too many to remember their rows, or \
-                 the rows have no key: the snapshot reads the table again as a whole"
+                "changes of the table were not sent, or not with all their values, and there are too many rows to remember, or the rows \
+                 have no key: the snapshot reads the whole table again"
             );
             out.step(progress::Step::Snapshot(Step::Restart(oid)));
         }

@@ -20,7 +20,7 @@ pub struct Inbox {
 
 /// Too many signals wait already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many signals wait already")]
+#[error("too many signals are already waiting")]
 pub struct Full;
 
 impl Inbox {

@@ -15,16 +15,16 @@ impl Invalidation {
     pub fn of(reason: Option<&str>) -> Self {
         match reason {
             None | Some("wal_removed") => Self {
-                why: "Postgres has removed WAL that was not read yet",
+                why: "Postgres has removed WAL that had not been read yet",
                 prevention: "raise `max_slot_wal_keep_size`",
             },
             Some("idle_timeout") => Self {
-                why: "nothing read it for longer than `idle_replication_slot_timeout`",
+                why: "no process read it for longer than `idle_replication_slot_timeout`",
                 prevention: "raise `idle_replication_slot_timeout`",
             },
             Some("wal_level_insufficient") => Self {
                 why: "`wal_level` of the primary was lowered",
-                prevention: "keep `wal_level` at logical on the primary",
+                prevention: "keep `wal_level` set to logical on the primary",
             },
             Some("rows_removed" | "conflict") => Self {
                 why: "the primary has removed catalog rows that the standby needs for decoding",

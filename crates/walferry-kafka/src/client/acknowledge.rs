@@ -45,16 +45,16 @@ fn acknowledgement(t: &mut Translation) {
             "max.in.flight.requests.per.connection",
             format!("is above {MOST_IN_FLIGHT}, which enable.idempotence=true does not allow"),
         )
-        .hint("leave it out");
+        .hint("remove it");
     }
     match acks {
         "1" => t.weakens(
             "acks",
-            "is 1: a record is lost if the leader of its partition dies before the others have it",
+            "is 1: a record is lost if the leader of its partition fails before the replicas have it",
         ),
         "0" => t.weakens(
             "acks",
-            "is 0: records count as delivered before any broker has them, and are lost when a broker restarts",
+            "is 0: records count as delivered before any broker has them, and are lost if a broker restarts",
         ),
         _ => {}
     }
@@ -62,13 +62,13 @@ fn acknowledgement(t: &mut Translation) {
     if !idempotent && in_flight > 1 {
         t.weakens(
             "max.in.flight.requests.per.connection",
-            "is above 1 without enable.idempotence: records of one key may change their order when a request is repeated",
+            "is above 1 without enable.idempotence: a retry may change the order of records with the same key",
         );
     }
     if wanted == Some(false) {
         t.weakens(
             "enable.idempotence",
-            "is false: records may arrive twice when a connection breaks",
+            "is false: records may be duplicated when a connection breaks",
         );
     }
     t.set("acks", acks);
@@ -109,7 +109,10 @@ fn compression(t: &mut Translation) {
         if level != level.clamp(-1, MOST) {
             t.note(
                 name,
-                format!("is taken as {}: librdkafka has no other levels", level.clamp(-1, MOST)),
+                format!(
+                    "is treated as {}: librdkafka has no other levels",
+                    level.clamp(-1, MOST)
+                ),
             );
         }
         t.set("compression.level", level.clamp(-1, MOST).to_string());

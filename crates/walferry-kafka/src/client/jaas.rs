@@ -23,7 +23,7 @@ impl Jaas {
         let class = tokens
             .next()?
             .word()
-            .ok_or(JaasError("it does not begin with a class"))?;
+            .ok_or(JaasError("it does not start with a class"))?;
         let flag = tokens
             .next()?
             .word()
@@ -47,7 +47,7 @@ impl Jaas {
             }
         }
         if tokens.next()? != Token::End {
-            return Err(JaasError("something follows the semicolon"));
+            return Err(JaasError("there is text after the semicolon"));
         }
         Ok(Self {
             module: class.rsplit(['.', '$']).next().unwrap_or_default().to_owned(),
@@ -88,7 +88,7 @@ impl Tokens<'_> {
             self.0 = self.0.trim_start();
             match self.0.get(..2) {
                 Some("//") => self.0 = self.0.split_once('\n').map_or("", |(_, rest)| rest),
-                Some("/*") => self.0 = self.0.split_once("*/").ok_or(JaasError("a comment does not end"))?.1,
+                Some("/*") => self.0 = self.0.split_once("*/").ok_or(JaasError("a comment is not closed"))?.1,
                 _ => break,
             }
         }
@@ -111,7 +111,7 @@ impl Tokens<'_> {
     }
 
     fn quoted(&mut self, quote: char, text: &'_ str) -> Result<String, JaasError> {
-        const OPEN: JaasError = JaasError("a quoted text does not end");
+        const OPEN: JaasError = JaasError("a quoted text is not closed");
         let mut value = String::new();
         let mut chars = text.char_indices();
         while let Some((at, c)) = chars.next() {
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn what_is_malformed_is_told_without_showing_it() {
         let cases = [
-            ("", "it does not begin with a class"),
+            ("", "it does not start with a class"),
             ("a.B username=\"hunter2\";", "no `required` follows the class"),
             (
                 "a.B required username=\"hunter2\"",
@@ -178,8 +178,8 @@ mod tests {
             ),
             ("a.B required username \"hunter2\";", "an option has no `=`"),
             ("a.B required username=;", "an option has no value"),
-            ("a.B required username=\"hunter2;", "a quoted text does not end"),
-            ("a.B required; more", "something follows the semicolon"),
+            ("a.B required username=\"hunter2;", "a quoted text is not closed"),
+            ("a.B required; more", "there is text after the semicolon"),
         ];
         for (text, why) in cases {
             let error = Jaas::parse(text).err().unwrap();

@@ -47,11 +47,11 @@ const fn same(name: &'static str) -> Entry {
     entry(name, Rule::As(name), "")
 }
 
-const JAVA_CLASS: &str = "Java classes cannot be loaded; leave it out";
-const OPENSSL: Rule = Rule::Accepted("OpenSSL does the TLS here, TLS 1.2 or later as it is configured");
-const WAITS: Rule = Rule::Accepted("records wait until Kafka takes them, however long that lasts");
+const JAVA_CLASS: &str = "Walferry cannot load Java classes; remove it";
+const OPENSSL: Rule = Rule::Accepted("Walferry uses OpenSSL, with TLS 1.2 or later as configured");
+const WAITS: Rule = Rule::Accepted("records wait until Kafka accepts them, without a time limit");
 const JMX: Rule = Rule::Accepted("metrics are at /metrics");
-const NULL_KEYS: Rule = Rule::Accepted("it concerns records without a key only, which go to any partition");
+const NULL_KEYS: Rule = Rule::Accepted("it applies only to records without a key, which go to any partition");
 const LOGIN: Rule = Rule::Accepted("tokens are renewed when four fifths of their time are over");
 const KERBEROS: Rule = Rule::Accepted("it belongs to GSSAPI");
 const BROKER_CHECKS: Rule = Rule::Accepted("the broker checks the token");
@@ -383,7 +383,7 @@ fn recovery_strategy(text: &str) -> Result<Converted, ValueError> {
 fn partitioner_class(text: &str) -> Result<Converted, ValueError> {
     match text.trim() {
         "" | "org.apache.kafka.clients.producer.internals.DefaultPartitioner" => Ok(Converted::default()),
-        _ => Err(ValueError::new("Kafka's own partitioner").hint("Java classes cannot be loaded; leave it out")),
+        _ => Err(ValueError::new("Kafka's own partitioner").hint("Walferry cannot load Java classes; remove it")),
     }
 }
 
@@ -393,7 +393,7 @@ fn ignore_keys(text: &str) -> Result<Converted, ValueError> {
     }
     Ok(Converted {
         properties: vec![("partitioner", "random".into())],
-        warning: Some("sends the records of one key to any partition: their order is lost".into()),
+        warning: Some("sends records with the same key to any partition, so their order is lost".into()),
     })
 }
 

@@ -229,7 +229,8 @@ impl Translation {
             _ => format!("is empty, which {error}"),
         };
         let hint = error.hint.filter(|_| entry.is_none_or(|entry| !entry.secret));
-        self.problem(name, message).hint = hint.or_else(|| Some("mend it, or leave it out for its default".to_owned()));
+        self.problem(name, message).hint =
+            hint.or_else(|| Some("correct it, or remove it to use the default".to_owned()));
     }
 
     /// Whether a value of librdkafka's comes from a text that must not be shown.
@@ -269,7 +270,7 @@ impl Translation {
                     self.findings
                         .warning(
                             name,
-                            format!("names Java classes, which Walferry does not load, and has no effect: {why}"),
+                            format!("refers to Java classes, which Walferry cannot load, and has no effect: {why}"),
                         )
                         .hint("remove it");
                 }

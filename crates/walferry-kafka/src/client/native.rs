@@ -9,14 +9,14 @@ use super::{Translation, java};
 const REFUSED: &[(&str, &str)] = &[
     (
         "delivery.report.only.error",
-        "every record's delivery has to be reported",
+        "the delivery of every record must be reported",
     ),
-    ("enabled_events", "every record's delivery has to be reported"),
-    ("queuing.strategy", "records have to keep their order"),
+    ("enabled_events", "the delivery of every record must be reported"),
+    ("queuing.strategy", "records must keep their order"),
     ("plugin.library.paths", "libraries cannot be loaded"),
-    ("test.mock.num.brokers", "`walferry demo` has a broker of its own"),
-    ("opaque", "it is no setting"),
-    ("default_topic_conf", "it is no setting"),
+    ("test.mock.num.brokers", "`walferry demo` has its own broker"),
+    ("opaque", "it is not a setting"),
+    ("default_topic_conf", "it is not a setting"),
     ("log.queue", "librdkafka's log is part of Walferry's"),
 ];
 
@@ -37,20 +37,23 @@ pub(super) fn pass_on(t: &mut Translation) {
             if matches!(name.as_str(), "message.timeout.ms" | "message.send.max.retries") {
                 t.note(
                     &name,
-                    "has no effect: records wait until Kafka takes them, however long that lasts",
+                    "has no effect: records wait until Kafka accepts them, without a time limit",
                 );
                 continue;
             }
             if name == "partitioner" && !value.starts_with("murmur2") {
                 t.weakens(
                     &name,
-                    "is not murmur2_random: records of one key go to other partitions than Java's clients send them to",
+                    "is not murmur2_random: records with the same key go to other partitions than with Java clients",
                 );
             }
             if name == "enable.ssl.certificate.verification" && value == "false" {
-                t.weakens(&name, "is false: anybody may pass for a broker");
+                t.weakens(&name, "is false: an attacker can impersonate a broker");
             }
-            t.note(&name, "is one of librdkafka's own properties and passed on as it is");
+            t.note(
+                &name,
+                "is one of librdkafka's own properties and is passed on unchanged",
+            );
             t.set(&name, value);
         } else {
             unknown(t, &name);
@@ -65,7 +68,7 @@ fn unknown(t: &mut Translation, name: &str) {
     t.findings
         .warning(
             written_as,
-            "is not a property of Kafka clients that Walferry knows; it has no effect",
+            "is not a Kafka client property that Walferry knows; it has no effect",
         )
         .hint = hint;
 }
@@ -84,11 +87,11 @@ pub(super) fn check(t: &mut Translation) {
     }
     for (name, description) in wrong {
         let message = match description {
-            None => "has a value that librdkafka refuses".to_owned(),
-            Some(description) => format!("is refused by librdkafka: {description}"),
+            None => "has a value that librdkafka rejects".to_owned(),
+            Some(description) => format!("is rejected by librdkafka: {description}"),
         };
         t.problem(&name, message)
-            .hint("mend the value, or leave the property out for its default");
+            .hint("correct the value, or remove the property to use the default");
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn translate(t: &mut Translation, protocol: Protocol) {
         if t.get_filled(JAAS).is_some() {
             let name = t.written_as(JAAS);
             t.findings
-                .warning(name, "has no effect while security.protocol has no SASL")
+                .warning(name, "has no effect while security.protocol does not use SASL")
                 .hint("set security.protocol=SASL_SSL or SASL_PLAINTEXT");
         }
         return;
@@ -42,12 +42,12 @@ pub(super) fn translate(t: &mut Translation, protocol: Protocol) {
         "OAUTHBEARER" => oauth(t),
         "GSSAPI" => {
             t.problem(MECHANISM, "is GSSAPI (Kerberos), which Walferry does not support")
-                .hint("let the brokers take SCRAM-SHA-512 or a client certificate beside it");
+                .hint("enable SCRAM-SHA-512 or client certificates on the brokers");
             return;
         }
         "AWS_MSK_IAM" => {
             t.problem(MECHANISM, "is AWS_MSK_IAM, which Walferry does not support")
-                .hint("let the cluster take SASL/SCRAM beside it");
+                .hint("enable SASL/SCRAM on the cluster");
             return;
         }
         other => {
@@ -66,11 +66,11 @@ fn jaas(t: &mut Translation, module: &str) -> Option<Jaas> {
         Ok(jaas) => {
             // What stands in the place of the class may be anything.
             let message = match jaas.module.ends_with("LoginModule") {
-                true => format!("names {}, which does not fit sasl.mechanism", jaas.module),
-                false => "names a class that does not fit sasl.mechanism".to_owned(),
+                true => format!("contains {}, which does not match sasl.mechanism", jaas.module),
+                false => "contains a class that does not match sasl.mechanism".to_owned(),
             };
             t.problem(JAAS, message)
-                .hint(format!("the module that fits is {module}"));
+                .hint(format!("the matching module is {module}"));
             None
         }
         Err(error) => {
@@ -95,15 +95,15 @@ fn password(t: &mut Translation, module: &str) {
         return;
     };
     if jaas.options.get("tokenauth").is_some_and(|text| text == "true") {
-        t.problem(JAAS, "has a delegation token, which Walferry does not support")
-            .hint("use user name and password");
+        t.problem(JAAS, "contains a delegation token, which Walferry does not support")
+            .hint("use a user name and a password");
     }
     for (option, native) in [("username", "sasl.username"), ("password", "sasl.password")] {
         match jaas.required(option) {
             Ok(value) => t.set(native, value),
             Err(why) => {
                 t.problem(JAAS, why)
-                    .hint("write username=\"…\" and password=\"…\" behind required");
+                    .hint("write username=\"…\" and password=\"…\" after required");
             }
         }
     }
@@ -119,7 +119,7 @@ fn oauth(t: &mut Translation) {
         Some("JaasClientOauthLoginCallbackHandler") => true,
         Some(_) => {
             t.problem(HANDLER, "is not supported by Walferry").hint(
-                "tokens can be had with client id and secret: sasl.oauthbearer.token.endpoint.url, \
+                "obtain tokens with a client id and a secret: sasl.oauthbearer.token.endpoint.url, \
                  sasl.oauthbearer.client.credentials.client.id and .secret",
             );
             return;
@@ -130,8 +130,8 @@ fn oauth(t: &mut Translation) {
         (_, jaas) => jaas.map(|jaas| jaas.options).unwrap_or_default(),
     };
     if options.keys().any(|name| name.starts_with("unsecuredLogin")) {
-        t.problem(JAAS, "asks for unsecured tokens, which Walferry does not support")
-            .hint("name a token endpoint");
+        t.problem(JAAS, "requests unsecured tokens, which Walferry does not support")
+            .hint("set a token endpoint");
         return;
     }
     let option = |property: &str, kafka: &str, other: &str| {

@@ -88,7 +88,7 @@ fn every_name_is_told_of_that_is_not_translated() {
             "retries",
             "5",
             &[
-                "Note: producer.override.retries has no effect: records wait until Kafka takes them, however long that lasts",
+                "Note: producer.override.retries has no effect: records wait until Kafka accepts them, without a time limit",
             ],
         ),
         (
@@ -102,29 +102,27 @@ fn every_name_is_told_of_that_is_not_translated() {
             "compresion.type",
             "lz4",
             &[
-                "Warning: producer.override.compresion.type is not a property of Kafka clients that Walferry knows; it has no effect (did you mean compression.type?)",
+                "Warning: producer.override.compresion.type is not a Kafka client property that Walferry knows; it has no effect (did you mean compression.type?)",
             ],
         ),
         (
             "socket.keepalive.enable",
             "true",
             &[
-                "Note: producer.override.socket.keepalive.enable is one of librdkafka's own properties and passed on as it is",
+                "Note: producer.override.socket.keepalive.enable is one of librdkafka's own properties and is passed on unchanged",
             ],
         ),
         (
             "queuing.strategy",
             "lifo",
-            &[
-                "Error: producer.override.queuing.strategy is not supported by Walferry (records have to keep their order)",
-            ],
+            &["Error: producer.override.queuing.strategy is not supported by Walferry (records must keep their order)"],
         ),
         ("linger.ms", "5", &[]),
         (
             "partitioner.class",
             "org.apache.kafka.clients.producer.RoundRobinPartitioner",
             &[
-                "Error: producer.override.partitioner.class is \"org.apache.kafka.clients.producer.RoundRobinPartitioner\", which is not Kafka's own partitioner (Java classes cannot be loaded; leave it out)",
+                "Error: producer.override.partitioner.class is \"org.apache.kafka.clients.producer.RoundRobinPartitioner\", which is not Kafka's own partitioner (Walferry cannot load Java classes; remove it)",
             ],
         ),
     ];
@@ -133,7 +131,7 @@ fn every_name_is_told_of_that_is_not_translated() {
     }
     let (_, findings) = overrides(&[("linger.ms", "soon")]);
     assert!(
-        texts(&findings)[0].starts_with("Error: producer.override.linger.ms is refused by librdkafka: "),
+        texts(&findings)[0].starts_with("Error: producer.override.linger.ms is rejected by librdkafka: "),
         "{findings:?}"
     );
 }

@@ -119,7 +119,7 @@ fn unusable(t: &mut Translation, name: &str, error: &StoreError) {
             .hint(error.hint(&path));
     } else {
         t.problem(name, error.to_string()).hint(
-            "write it in PEM, with its line ends (\\n in JSON and .properties), or name a file with ssl.keystore.location or \
+            "write it as PEM, with its line breaks (\\n in JSON and .properties), or set a file with ssl.keystore.location or \
              ssl.truststore.location",
         );
     }
@@ -132,7 +132,7 @@ fn host_name(t: &mut Translation) {
         Some("") => {
             t.weakens(
                 NAME,
-                "is empty: any server with a trusted certificate is taken for a broker",
+                "is empty: any server with a trusted certificate is accepted as a broker",
             );
             t.set(NAME, "none");
         }
@@ -157,8 +157,8 @@ fn ciphers(t: &mut Translation) {
         }
         match cipher_name(suite) {
             "(NONE)" => t
-                .problem(NAME, format!("has {suite}, which OpenSSL does not know"))
-                .hint("take it out"),
+                .problem(NAME, format!("contains {suite}, which OpenSSL does not support"))
+                .hint("remove it"),
             name => names.push(name),
         }
     }

@@ -190,7 +190,7 @@ impl Leadership {
             while !stopping.load(Relaxed) {
                 // What the records say is read elsewhere: polling shows that this process lives.
                 if let Some(Err(error)) = consumer.poll(POLL) {
-                    debug!(%error, "the group of Walferrys on Connect's topics");
+                    debug!(%error, "the group of Walferry processes on Connect's topics");
                 }
                 let now = Instant::now();
                 if now - last > STILL {
@@ -268,12 +268,12 @@ impl ConnectTopics {
         Err(Failure::stop(
             Kind::ConnectRuns,
             format!(
-                "Kafka Connect still works on the topics of group {:?}, with {} worker(s): {}",
+                "Kafka Connect is still using the topics of group {:?}, with {} worker(s): {}",
                 self.group,
                 members.len(),
                 members.join(", ")
             ),
-            "stop these workers first; one that was killed leaves the group after its session.timeout.ms, 10 s",
+            "stop these workers first; a worker that was killed leaves the group after its session.timeout.ms, 10 s",
         ))
     }
 }

@@ -115,10 +115,10 @@ impl Topic {
                     return Err(Failure::stop(
                         Kind::ConnectTopic,
                         format!(
-                            "topic {} has {partitions} partitions, and config.storage.topic must have one",
+                            "topic {} has {partitions} partitions, but the topic of config.storage.topic must have one",
                             self.name
                         ),
-                        "name a topic with one partition, or one that is not there yet",
+                        "use a topic with one partition, or one that does not exist yet",
                     ));
                 }
                 break;
@@ -151,8 +151,8 @@ impl Topic {
                     self.name, self.property, self.purpose
                 ),
                 format!(
-                    "`kafka-configs --alter --entity-type topics --entity-name {} --add-config cleanup.policy=compact`, or name another \
-                     topic; with another policy Kafka would remove what is still needed",
+                    "run `kafka-configs --alter --entity-type topics --entity-name {} --add-config cleanup.policy=compact`, or use \
+                     another topic; with another policy, Kafka would remove data that is still needed",
                     self.name
                 ),
             )),
@@ -188,14 +188,15 @@ impl Topic {
             }
             Some(Code::TopicAlreadyExists) => return Ok(()),
             Some(Code::InvalidReplicationFactor) => format!(
-                "there are fewer than {} brokers: set {}.replication.factor, to -1 for the brokers' default",
+                "there are fewer than {} brokers: lower {}.replication.factor, or set it to -1 for the brokers' default",
                 self.replication, self.property
             ),
             Some(Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed) => {
-                "grant the Kafka user Create, or create the topic yourself with cleanup.policy=compact".to_owned()
+                "grant the Kafka user the permission Create, or create the topic yourself with cleanup.policy=compact"
+                    .to_owned()
             }
             Some(_) => format!(
-                "look at {}.*, or create the topic yourself with cleanup.policy=compact",
+                "check {}.*, or create the topic yourself with cleanup.policy=compact",
                 self.property
             ),
         };
@@ -371,7 +372,7 @@ impl Log {
             return Err(Failure::retry(
                 Kind::TurnLost,
                 format!(
-                    "topic {} is not written: another Walferry may work on Connect's topics by now",
+                    "topic {} is not written: another Walferry process may use Connect's topics by now",
                     self.topic
                 ),
             ));
@@ -395,7 +396,7 @@ impl Log {
             Ok(()) => Ok(delivered),
             Err((error, _)) => Err(Failure::retry(
                 Kind::ConnectTopic,
-                format!("topic {} takes no record: {error}", self.topic),
+                format!("topic {} does not accept records: {error}", self.topic),
             )),
         }
     }
@@ -409,7 +410,7 @@ impl Log {
             Ok(Ok(())) => Ok(()),
             Ok(Err(code)) => Err(Failure::retry(
                 Kind::ConnectTopic,
-                format!("topic {} did not take a record: {code}", self.topic),
+                format!("topic {} did not accept a record: {code}", self.topic),
             )),
             Err(_) => Err(Failure::retry(
                 Kind::ConnectTopic,

@@ -72,7 +72,7 @@ impl ConnectTopics {
         }
         let Some(group) = worker.group_id.clone().filter(|group| !group.trim().is_empty()) else {
             return Err(wrong(
-                "group.id is missing: it names the group of workers that the topics belong to",
+                "group.id is missing: it is the name of the group of workers that use the topics",
                 "set group.id",
             ));
         };
@@ -98,8 +98,8 @@ impl ConnectTopics {
         names.sort();
         if names.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(wrong(
-                "two of config.storage.topic, offset.storage.topic and status.storage.topic name one topic",
-                "give each a topic of its own",
+                "two of config.storage.topic, offset.storage.topic and status.storage.topic are the same topic",
+                "use a different topic for each",
             ));
         }
         let (mut client, findings) = client::internal(worker);
@@ -107,7 +107,7 @@ impl ConnectTopics {
             let hint = problem
                 .hint
                 .clone()
-                .unwrap_or_else(|| "mend it in the worker file".into());
+                .unwrap_or_else(|| "correct it in the worker file".into());
             return Err(wrong(format!("{} {}", problem.place, problem.text), hint));
         }
         for (name, value) in [
@@ -167,7 +167,7 @@ fn topic(
     let Some(name) = options.get("topic").map(str::trim).filter(|name| !name.is_empty()) else {
         return Err(wrong(
             format!(
-                "{property}.topic is missing: the worker file names another of Connect's three topics, and not this one"
+                "{property}.topic is missing: the worker file sets another of Connect's three topics, but not this one"
             ),
             format!("set {property}.topic, or keep state in files with --data-dir"),
         ));
@@ -177,8 +177,8 @@ fn topic(
         Some(text) => match text.parse::<i32>() {
             Ok(number) if number > 0 || number == -1 => Ok(number),
             _ => Err(wrong(
-                format!("{property}.{setting} is {text:?}, which is neither a number from 1 nor -1"),
-                "write a number, or -1 for what the brokers have as their default",
+                format!("{property}.{setting} is {text:?}, which is neither -1 nor a number of at least 1"),
+                "write a number, or -1 for the brokers' default",
             )),
         },
     };

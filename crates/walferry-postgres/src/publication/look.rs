@@ -293,7 +293,7 @@ fn difference(
     if !missing.is_empty() {
         changes.push(format!(
             "publication {publication:?} no longer publishes {}",
-            missing.join(", no ")
+            missing.join(", ")
         ));
     }
     (!changes.is_empty()).then(|| changes.join("; "))
@@ -402,7 +402,10 @@ mod tests {
             ..suspect("parted", &[])
         };
         let cases = [
-            (told(|now| now.oid = 2, &[]), "dropped and created again (oid 2, before 1)"),
+            (
+                told(|now| now.oid = 2, &[]),
+                "dropped and created again (oid 2, before 1)",
+            ),
             (
                 told(
                     |now| {
@@ -447,7 +450,7 @@ mod tests {
             ),
             (
                 told(|now| now.operations = String::new(), &[]),
-                "sends no inserts, no updates, no deletes",
+                "no longer publishes inserts, updates, deletes",
             ),
         ];
         for (told, expected) in cases {

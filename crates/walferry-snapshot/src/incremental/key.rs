@@ -93,7 +93,7 @@ impl Key {
 
     /// Reads what Debezium has kept. `Ok(None)` where there was no key.
     pub(super) fn read(text: &str) -> Result<Option<Self>, String> {
-        let bytes = unhex(text).ok_or("it is no hexadecimal text")?;
+        let bytes = unhex(text).ok_or("it is not hexadecimal text")?;
         let objects = serial::read(&bytes).map_err(|error| error.to_string())?;
         let part = |object: Object| Part {
             text: text_of(&object),

@@ -223,8 +223,8 @@ impl Incremental {
             Ok(queue) => snapshot.queue = queue,
             Err(error) => {
                 let told = format!(
-                    "the offset tells of an incremental snapshot that is under way, and its list of tables cannot be read \
-                     ({error}): ask for the snapshot again"
+                    "the offset contains a running incremental snapshot, but its list of tables cannot be read ({error}): request the \
+                     snapshot again"
                 );
                 snapshot.has_changed = true;
                 return (snapshot, Some(told));
@@ -245,8 +245,8 @@ impl Incremental {
             (None, Err(why), _) | (None, _, Err(why)) => {
                 let table = snapshot.queue.front().map_or("", |table| &table.id);
                 Some(format!(
-                    "the offset tells of an incremental snapshot of {table} that is under way, and the key that it goes on behind \
-                     cannot be read ({why}): the table is read from its beginning"
+                    "the offset contains a running incremental snapshot of {table}, but the key after which it continues cannot be read \
+                     ({why}): the table is read from the beginning"
                 ))
             }
         };
@@ -342,12 +342,12 @@ impl Incremental {
         let mut effects: Vec<Effect> = self.blocking.iter().cloned().map(Effect::Block).collect();
         if self.is_running() && !reads_chunks {
             effects.push(Effect::Warn(format!(
-                "an incremental snapshot is under way and cannot go on with {}: name a signal table in signal.data.collection",
+                "a running incremental snapshot cannot continue with {}: set a signal table in signal.data.collection",
                 self.queue[0].id
             )));
         } else if self.is_running() && self.chunk.is_none() {
             effects.push(Effect::Info(format!(
-                "an incremental snapshot is under way and goes on with {}",
+                "a running incremental snapshot continues with {}",
                 self.queue[0].id
             )));
             self.read(id, &mut effects);
@@ -360,8 +360,8 @@ impl Incremental {
             if self.waiting.len() < count {
                 self.has_changed = true;
                 effects.push(Effect::Warn(
-                    "a signal that asked for an incremental snapshot is not followed: name a signal table in signal.data.collection, \
-                     and send it again"
+                    "a signal that requested an incremental snapshot is ignored: set a signal table in signal.data.collection, and send \
+                     the signal again"
                         .to_owned(),
                 ));
             }
@@ -463,7 +463,7 @@ impl Incremental {
             Ok(action) => action,
             Err(why) => {
                 let Signal { id, .. } = signal;
-                effects.push(Effect::Warn(format!("signal {id:?} is not followed: {why}")));
+                effects.push(Effect::Warn(format!("signal {id:?} is ignored: {why}")));
                 return;
             }
         };
@@ -472,7 +472,7 @@ impl Incremental {
             Action::Close => self.close(&signal.id, id, effects),
             Action::Execute(execute) if execute.blocking => {
                 effects.push(Effect::Info(format!(
-                    "signal {:?} asks for a blocking snapshot of {}",
+                    "signal {:?} requests a blocking snapshot of {}",
                     signal.id,
                     execute.tables.join(", ")
                 )));
@@ -482,7 +482,7 @@ impl Incremental {
             }
             Action::Execute(execute) => {
                 effects.push(Effect::Info(format!(
-                    "signal {:?} asks for an incremental snapshot of {}",
+                    "signal {:?} requests an incremental snapshot of {}",
                     signal.id,
                     execute.tables.join(", ")
                 )));
@@ -491,11 +491,11 @@ impl Incremental {
                 self.has_changed = true;
             }
             Action::Stop(None) => effects.push(Effect::Warn(format!(
-                "signal {:?} is not followed: a blocking snapshot cannot be stopped",
+                "signal {:?} is ignored: a blocking snapshot cannot be stopped",
                 signal.id
             ))),
             Action::Stop(Some(_)) if !self.is_running() => effects.push(Effect::Warn(format!(
-                "signal {:?} is not followed: there is no incremental snapshot to stop",
+                "signal {:?} is ignored: no incremental snapshot is running",
                 signal.id
             ))),
             Action::Stop(Some(tables)) => {
@@ -514,24 +514,24 @@ impl Incremental {
     fn pause(&mut self, of: &str, effects: &mut Vec<Effect>) {
         if !self.is_running() || self.is_paused {
             effects.push(Effect::Warn(format!(
-                "signal {of:?} is not followed: there is no incremental snapshot to pause"
+                "signal {of:?} is ignored: there is no incremental snapshot to pause"
             )));
             return;
         }
         self.is_paused = true;
-        effects.push(Effect::Info("the incremental snapshot pauses".to_owned()));
+        effects.push(Effect::Info("the incremental snapshot is paused".to_owned()));
         self.notify(effects, Notification::paused);
     }
 
     fn resume(&mut self, of: &str, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
         if !self.is_running() || !self.is_paused {
             effects.push(Effect::Warn(format!(
-                "signal {of:?} is not followed: there is no incremental snapshot that pauses"
+                "signal {of:?} is ignored: no incremental snapshot is paused"
             )));
             return;
         }
         self.is_paused = false;
-        effects.push(Effect::Info("the incremental snapshot goes on".to_owned()));
+        effects.push(Effect::Info("the incremental snapshot continues".to_owned()));
         self.notify(effects, Notification::resumed);
         self.read(id, effects);
     }
@@ -570,8 +570,8 @@ impl Incremental {
 
     fn not_expected(&self, of: &str) -> Effect {
         Effect::Info(match &self.chunk {
-            Some(chunk) => format!("the window {of} is passed over: that of chunk {chunk} is awaited"),
-            None => format!("the window {of} is passed over: no chunk is being read"),
+            Some(chunk) => format!("the window {of} is ignored: the window of chunk {chunk} is expected"),
+            None => format!("the window {of} is ignored: no chunk is being read"),
         })
     }
 
@@ -659,7 +659,7 @@ impl Incremental {
             Answer::Empty => Scan::Empty,
             Answer::Failed(why) => {
                 effects.push(Effect::Warn(format!(
-                    "the incremental snapshot of {table} is given up, as it cannot be read: {why}"
+                    "the incremental snapshot of {table} is cancelled, because the table cannot be read: {why}"
                 )));
                 Scan::SqlException
             }
@@ -751,7 +751,7 @@ impl Incremental {
                 .collect();
             if found.is_empty() {
                 effects.push(Effect::Warn(format!(
-                    "{stop} cannot be stopped: the incremental snapshot has no such table"
+                    "{stop} cannot be stopped: the incremental snapshot does not contain this table"
                 )));
             }
             for table in found {

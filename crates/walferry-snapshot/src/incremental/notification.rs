@@ -45,14 +45,14 @@ impl Scan {
     pub(super) fn told(self, table: &str) -> Option<Effect> {
         match self {
             Self::Empty => Some(Effect::Info(format!(
-                "the incremental snapshot of {table} finds no row"
+                "the incremental snapshot of {table} found no rows"
             ))),
             Self::NoPrimaryKey => Some(Effect::Warn(format!(
-                "the incremental snapshot of {table} is given up: the table has neither a primary key nor a unique index to read it \
-                 by; name a column in \"surrogate-key\", or ask for a blocking snapshot"
+                "the incremental snapshot of {table} is cancelled: the table has neither a primary key nor a unique index; set a column \
+                 in \"surrogate-key\", or request a blocking snapshot"
             ))),
             Self::UnknownSchema => Some(Effect::Warn(format!(
-                "the incremental snapshot of {table} is given up: there is no such table"
+                "the incremental snapshot of {table} is cancelled: the table does not exist"
             ))),
             Self::SqlException | Self::Succeeded => None,
         }

@@ -103,7 +103,7 @@ impl Signal {
             "execute-snapshot" | "stop-snapshot" | "pause-snapshot" | "resume-snapshot" | "log" => {}
             other => {
                 return Err(format!(
-                    "its type {other:?} is none of execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot and log"
+                    "its type {other:?} is not one of execute-snapshot, stop-snapshot, pause-snapshot, resume-snapshot and log"
                 ));
             }
         }
@@ -135,9 +135,9 @@ impl FromJson for Map<String, Json> {
     fn from_json(text: &str) -> Result<Self, String> {
         match Json::from_str(text) {
             Ok(Json::Object(data)) => Ok(data),
-            Ok(_) => Err("its data is no JSON object".to_owned()),
+            Ok(_) => Err("its data is not a JSON object".to_owned()),
             // The position tells enough; the data may be long.
-            Err(error) => Err(format!("its data is no JSON: {error}")),
+            Err(error) => Err(format!("its data is not valid JSON: {error}")),
         }
     }
 }
@@ -145,12 +145,12 @@ impl FromJson for Map<String, Json> {
 fn execute(data: &Map<String, Json>) -> Result<Execute, String> {
     let tables = tables(data)?;
     if tables.is_empty() {
-        return Err("its data names no \"data-collections\"".to_owned());
+        return Err("its data has no \"data-collections\"".to_owned());
     }
     let conditions = match data.get("additional-conditions") {
         None | Some(Json::Null) => Vec::new(),
         Some(Json::Array(conditions)) => conditions.iter().map(condition).collect::<Result<_, _>>()?,
-        Some(_) => return Err("\"additional-conditions\" is no list".to_owned()),
+        Some(_) => return Err("\"additional-conditions\" is not a list".to_owned()),
     };
     let surrogate = data.get("surrogate-key").and_then(Json::as_str).unwrap_or_default();
     Ok(Execute {
@@ -167,7 +167,7 @@ fn condition(json: &Json) -> Result<Condition, String> {
         text.ok_or_else(|| format!("an element of \"additional-conditions\" has no {name:?}"))
     };
     let (tables, filter) = (text("data-collection")?, text("filter")?);
-    JavaRegex::ignoring_case(tables).map_err(|error| format!("{tables:?} is no regular expression: {error}"))?;
+    JavaRegex::ignoring_case(tables).map_err(|error| format!("{tables:?} is not a regular expression: {error}"))?;
     Ok(Condition {
         tables: tables.to_owned(),
         filter: filter.to_owned(),
@@ -178,7 +178,7 @@ fn is_blocking(data: &Map<String, Json>) -> Result<bool, String> {
     match data.get("type").and_then(Json::as_str).unwrap_or("incremental") {
         word if word.eq_ignore_ascii_case("incremental") => Ok(false),
         word if word.eq_ignore_ascii_case("blocking") => Ok(true),
-        other => Err(format!("\"type\" is {other:?}, and may be incremental or blocking")),
+        other => Err(format!("\"type\" is {other:?}, but must be incremental or blocking")),
     }
 }
 
@@ -188,9 +188,9 @@ fn tables(data: &Map<String, Json>) -> Result<Vec<String>, String> {
         Some(Json::Array(tables)) => {
             let name = |table: &Json| table.as_str().map(|table| table.trim().to_owned());
             let names: Option<Vec<String>> = tables.iter().map(name).collect();
-            names.ok_or_else(|| "\"data-collections\" holds something else than texts".to_owned())
+            names.ok_or_else(|| "\"data-collections\" contains values that are not strings".to_owned())
         }
-        Some(_) => Err("\"data-collections\" is no list".to_owned()),
+        Some(_) => Err("\"data-collections\" is not a list".to_owned()),
     }
 }
 
@@ -232,13 +232,13 @@ mod tests {
     #[test]
     fn what_cannot_be_followed_says_why() {
         let cases = [
-            ("reboot", "", "none of"),
+            ("reboot", "", "not one of"),
             ("log", "{}", "no \"message\""),
-            ("log", "{", "no JSON"),
-            ("log", "[]", "no JSON object"),
-            ("execute-snapshot", "", "names no"),
-            ("execute-snapshot", r#"{"data-collections": []}"#, "names no"),
-            ("execute-snapshot", r#"{"data-collections": [1]}"#, "than texts"),
+            ("log", "{", "not valid JSON"),
+            ("log", "[]", "not a JSON object"),
+            ("execute-snapshot", "", "has no"),
+            ("execute-snapshot", r#"{"data-collections": []}"#, "has no"),
+            ("execute-snapshot", r#"{"data-collections": [1]}"#, "not strings"),
             (
                 "execute-snapshot",
                 r#"{"data-collections": ["a"], "type": "full"}"#,

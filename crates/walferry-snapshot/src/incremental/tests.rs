@@ -472,9 +472,9 @@ fn an_offset_that_cannot_be_read_says_what_becomes_of_the_snapshot() {
         json.as_object().cloned().unwrap()
     };
     let (snapshot, told) = Incremental::from_offset(&members("zz"));
-    assert!(snapshot.is_running() && told.unwrap().contains("no hexadecimal text"));
+    assert!(snapshot.is_running() && told.unwrap().contains("not hexadecimal text"));
     let (_, told) = Incremental::from_offset(&members("aced0005"));
-    assert!(told.unwrap().contains("the table is read from its beginning"));
+    assert!(told.unwrap().contains("the table is read from the beginning"));
     assert!(!Incremental::from_offset(&Map::new()).0.is_running());
 }
 

@@ -75,7 +75,7 @@ impl Programs {
                     });
                 }
                 Ok(version) => problems.push(format!(
-                    "{} has Postgres {version}, and {OLDEST} is the oldest that will do",
+                    "{} is Postgres {version}, but the demo needs at least {OLDEST}",
                     folder.display()
                 )),
                 Err(problem) => problems.push(problem),
@@ -83,8 +83,8 @@ impl Programs {
         }
         if problems.is_empty() {
             problems.push(match env::var_os(OVERRIDE) {
-                Some(folder) => format!("{OVERRIDE} is {folder:?}, and there is no initdb and postgres"),
-                None => "there is no initdb and postgres in PATH, nor where packages put them".into(),
+                Some(folder) => format!("{OVERRIDE} is {folder:?}, which does not contain initdb and postgres"),
+                None => "initdb and postgres are neither in PATH nor where packages install them".into(),
             });
         }
         let last = problems.pop().unwrap_or_default();
@@ -93,7 +93,7 @@ impl Programs {
             .fold(
                 Error::new(
                     Kind::Demo,
-                    "the demo starts a Postgres of its own, and this machine has none that it can start",
+                    "the demo starts its own Postgres, but this machine has no Postgres that it can start",
                 ),
                 |error, problem| error.cause(problem, None),
             )
@@ -165,7 +165,7 @@ fn version(folder: &Path, account: Option<Account>) -> Result<String, String> {
         None => format!("{} cannot be run: {why}", program.display()),
         Some(Account { uid, .. }) => {
             format!(
-                "{} cannot be run under user id {uid}, and Postgres refuses root: {why}",
+                "{} cannot be run under user id {uid}, and Postgres does not run as root: {why}",
                 program.display()
             )
         }
@@ -197,8 +197,8 @@ fn account() -> Result<Option<Account>, Error> {
     match ACCOUNTS.iter().find_map(|name| find_account(&passwd, name)) {
         Some(account) => Ok(Some(account)),
         None => Err(Error::new(Kind::Demo, "the demo cannot run Postgres as root").cause(
-            format!("Postgres refuses root, and there is no account of {ACCOUNTS:?} to run it under"),
-            Some("call the demo as an ordinary user".into()),
+            format!("Postgres does not run as root, and none of the accounts {ACCOUNTS:?} exists"),
+            Some("run the demo as an ordinary user".into()),
         )),
     }
 }

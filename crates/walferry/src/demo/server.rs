@@ -81,7 +81,7 @@ impl Server {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(Error::new(Kind::Demo, "the demo's Postgres did not start").cause(
                 format!("initdb failed\n{}", said.trim()),
-                Some("set TMPDIR to a folder that every user may enter and that has 100 MB of room".into()),
+                Some("set TMPDIR to a folder that every user may enter and that has 100 MB of free space".into()),
             ));
         }
         Ok(data)

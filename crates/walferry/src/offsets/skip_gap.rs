@@ -34,11 +34,11 @@ pub(super) fn skip_gap(which: &GapArgs, snapshot: bool, show_only: bool) -> Resu
     };
     let folder = data_dir(&which.data);
     let Some(gap) = told(&folder, &name)? else {
-        return Err(Error::new(Kind::OffsetUnchanged, format!("connector {name:?} waits at no gap")).cause(
-            format!("{} holds nothing of one", Folder::path_of(&folder, &name).display()),
+        return Err(Error::new(Kind::OffsetUnchanged, format!("connector {name:?} is not waiting at a gap")).cause(
+            format!("{} contains no gap", Folder::path_of(&folder, &name).display()),
             Some(
-                "a gap is noted by the connector that meets it: start it, and look at its log or at /ready; give the `--data-dir` \
-                 that it is run with"
+                "the connector that finds a gap records it: start the connector, and check its log or /ready; use the `--data-dir` that \
+                 it runs with"
                     .into(),
             ),
         ));
@@ -51,7 +51,7 @@ pub(super) fn skip_gap(which: &GapArgs, snapshot: bool, show_only: bool) -> Resu
     gap::choose(&folder, &name, &gap.choose(way)).map_err(|error| unusable(&name, error))?;
     say!("");
     if !is_running(&folder, &name) {
-        say!("The connector is not running. It does so when it starts.");
+        say!("The connector is not running. The choice takes effect when it starts.");
         return Ok(());
     }
     wait(&folder, &name, way)
@@ -66,22 +66,22 @@ fn show(name: &str, gap: &Gap) {
     );
     match gap.to {
         Some(to) => say!(
-            "  {:<14} {:<12} from here on the server sends changes again",
+            "  {:<14} {:<12} from here on, the server sends changes again",
             "to",
             to.to_string()
         ),
-        None => say!("  {:<14} {:<12} the server does not send changes yet", "to", "-"),
+        None => say!("  {:<14} {:<12} the server does not send the changes yet", "to", "-"),
     }
     if let Some(mend) = &gap.mend {
         say!("  {:<14} {mend}", "first run");
     }
     say!(
-        "Changes of captured tables between these positions may be missing. The server cannot send them any more. The choices:"
+        "Changes of captured tables between these positions may be missing. The server can no longer send them. The choices:"
     );
     let skip = format!("walferry offsets skip-gap {name}");
     let snapshot = format!("{skip} --snapshot");
     let width = snapshot.len();
-    say!("  {skip:<width$}  go on without them");
+    say!("  {skip:<width$}  continue without them");
     say!("  {snapshot:<width$}  read all existing rows again; rows that were deleted in the gap stay in the topics");
 }
 
@@ -90,7 +90,7 @@ fn wait(folder: &Path, name: &str, way: Way) -> Result<(), Error> {
     while gap::is_chosen(folder, name) {
         if Instant::now() >= end {
             say!(
-                "The connector has not taken it up yet; it does so as soon as it reaches the server. See its log or /ready."
+                "The connector has not applied the choice yet; it does so as soon as it reaches the server. See its log or /ready."
             );
             return Ok(());
         }
@@ -104,8 +104,8 @@ fn wait(folder: &Path, name: &str, way: Way) -> Result<(), Error> {
         .cause(why, None)),
         None => {
             match way {
-                Way::Skip => say!("Skipped: the connector goes on behind the gap."),
-                Way::Snapshot => say!("The connector reads all existing rows again, and goes on behind them."),
+                Way::Skip => say!("Skipped: the connector continues after the gap."),
+                Way::Snapshot => say!("The connector reads all existing rows again and then continues."),
             }
             Ok(())
         }
@@ -122,8 +122,5 @@ fn is_running(folder: &Path, name: &str) -> bool {
 }
 
 fn unusable(name: &str, error: walferry_offset::Error) -> Error {
-    Error::failure(
-        format!("the gap of connector {name:?} cannot be looked at"),
-        error.into(),
-    )
+    Error::failure(format!("the gap of connector {name:?} cannot be read"), error.into())
 }

@@ -269,7 +269,7 @@ impl Witness for Shared {
                 dead_letters,
             } => {
                 let what = match dead_letters {
-                    Some(topic) => format!("set aside, and told to topic {topic}: {what}"),
+                    Some(topic) => format!("set aside, and sent to topic {topic}: {what}"),
                     None => format!("set aside: {what}"),
                 };
                 (what, hint.map(str::to_owned), dead_letters.is_some())
@@ -282,10 +282,10 @@ impl Witness for Shared {
 /// What a word of the metrics says to a reader.
 fn left_out(reason: &'static str) -> &'static str {
     match reason {
-        "table_filter" => "left out by the lists of schemas and tables",
-        "skipped_operation" => "left out by `skipped.operations`",
-        "unchanged" => "left out by `skip.messages.without.change`: no column that records have has changed",
-        "message_prefix" => "left out by the lists of message prefixes",
+        "table_filter" => "excluded by the lists of schemas and tables",
+        "skipped_operation" => "excluded by `skipped.operations`",
+        "unchanged" => "excluded by `skip.messages.without.change`: no column of the records has changed",
+        "message_prefix" => "excluded by the lists of message prefixes",
         other => other,
     }
 }

@@ -125,11 +125,12 @@ impl Herd {
             }) = connectors.get(&entry.name)
             {
                 let what = format!(
-                    "{} has a connector {:?}, and so have those that came by the REST API",
+                    "{} contains a connector {:?}, but a connector with this name was also created through the REST API",
                     file.display(),
                     entry.name
                 );
-                let hint = "leave the file out, or start once without it and remove the other one with DELETE /connectors/NAME";
+                let hint = "remove the file from --config, or start once without it and remove the other connector with DELETE \
+                            /connectors/NAME";
                 return Err(
                     Error::new(Kind::ConnectorsClash, "the configuration has a problem").cause(what, Some(hint.into()))
                 );
@@ -215,7 +216,7 @@ impl Herd {
         let (reply, answer) = oneshot::channel();
         let sent = self.0.commands.send(command(reply));
         Box::pin(async move {
-            let ends = || Refused::new(503, "Walferry is about to end.");
+            let ends = || Refused::new(503, "Walferry is shutting down.");
             sent.map_err(|_| ends())?;
             answer.await.map_err(|_| ends())?
         })
@@ -340,7 +341,7 @@ impl Clerk {
         info!(
             connector = name,
             new = known.is_none(),
-            "the connector's configuration came by the REST API"
+            "the connector's configuration was set through the REST API"
         );
         self.tell_keeper(&name, Some(self.version));
         Ok(known.is_none())
@@ -358,7 +359,7 @@ impl Clerk {
         }
         info!(
             connector = name,
-            "the connector is removed by the REST API; its offset, slot and topics stay"
+            "the connector was removed through the REST API; its offset, slot and topics stay"
         );
         self.tell_keeper(name, None);
         Ok(())
@@ -389,7 +390,7 @@ impl Clerk {
             Err(why) => {
                 return Err(Refused::new(
                     403,
-                    format!("Connectors cannot be changed over REST: {why}"),
+                    format!("Connectors cannot be changed through the REST API: {why}"),
                 ));
             }
         };
@@ -432,7 +433,7 @@ fn from_book(name: &str, connector: &Connector) -> Result<(), Refused> {
         Origin::File(file, _) => Err(Refused::new(
             403,
             format!(
-                "Connector {name} comes from the file {}, which is given with --config, and can only be read here. Change the file and \
+                "Connector {name} comes from the file {} given with --config, so the REST API can only read it. Change the file and \
                  restart Walferry.",
                 file.display()
             ),

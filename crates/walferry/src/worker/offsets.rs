@@ -57,7 +57,7 @@ impl Herd {
         while self.supervisor().runs(name) {
             if begun.elapsed() > PATIENCE {
                 let message = format!(
-                    "Connector {name} is still about to stop: what is under way is delivered. Ask again later."
+                    "Connector {name} is still stopping: records in flight are being delivered. Try again later."
                 );
                 return Err(Refused::new(409, message));
             }

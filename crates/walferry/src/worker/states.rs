@@ -57,8 +57,8 @@ pub(crate) async fn tell(herd: Herd, log: StateLog, worker_id: String) {
                     Some(state) => drop(told.insert(subject, state)),
                     None => drop(told.remove(&subject)),
                 },
-                Ok(Err(failure)) => debug!(error = %failure, "a state was not written to the status topic"),
-                Err(error) => debug!(%error, "a state was not written to the status topic"),
+                Ok(Err(failure)) => debug!(error = %failure, "a state could not be written to the status topic"),
+                Err(error) => debug!(%error, "a state could not be written to the status topic"),
             }
         }
         sleep(INTERVAL).await;

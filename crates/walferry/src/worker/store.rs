@@ -37,8 +37,8 @@ impl TopicStore {
         let folder = folder.inspect_err(|error| {
             warn!(
                 %error,
-                "the connector has no folder in the data directory: `walferry offsets skip-gap` cannot reach it; its offset is in the \
-                 offset topic all the same"
+                "the connector has no folder in the data directory, so `walferry offsets skip-gap` cannot reach it; its offset is still \
+                 in the offset topic"
             );
         });
         Self {
@@ -62,7 +62,7 @@ pub(super) fn offset(key: &str, record: &OffsetRecord) -> Result<StoredOffset, F
     with_additions(&record.value, record.additions.as_deref()).map_err(|why| {
         Failure::stop(
             Kind::OffsetDamaged,
-            format!("the offset topic holds no usable offset for {key}: {why}"),
+            format!("the offset topic contains no usable offset for {key}: {why}"),
             "write a known position with PATCH /connectors/NAME/offsets while the connector is stopped",
         )
     })
@@ -93,8 +93,8 @@ fn refuse_newer_file(
             store.path().display(),
         ),
         format!(
-            "to go on from the file, start with `--data-dir` once more, or write its offset into the topic with PATCH \
-             /connectors/{}/offsets; to go on from the topic, move the file away",
+            "to continue from the file, start with `--data-dir` again, or write its offset into the topic with PATCH \
+             /connectors/{}/offsets; to continue from the topic, move the file away",
             partition.connector
         ),
     ))

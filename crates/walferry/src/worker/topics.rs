@@ -63,7 +63,7 @@ pub(crate) async fn open(topics: &ConnectTopics, is_ours: fn(&str) -> bool) -> R
     for (name, class) in opened.book.others() {
         warn!(
             connector = name,
-            class, "a connector of another class stands in Connect's topics: it is left as it is and does not run here"
+            class, "Connect's topics contain a connector of another class: it is not changed and does not run here"
         );
     }
     Ok(opened)
@@ -127,7 +127,7 @@ where
             Err(failure) if failure.disposition != Disposition::Retry => return Err(failure),
             Err(failure) => {
                 if !std::mem::replace(&mut told, true) {
-                    warn!(error = %failure, "Connect's topics cannot be used yet: trying again until they can");
+                    warn!(error = %failure, "Connect's topics cannot be used yet; retrying");
                 }
             }
         }
