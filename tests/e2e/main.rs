@@ -22,6 +22,7 @@ mod servers;
 mod show;
 mod signals;
 mod snapshot;
+mod standalone;
 mod start;
 mod takeover;
 mod timescale;

@@ -308,18 +308,14 @@ pub(crate) fn of_names(properties: &[(String, String)]) -> Option<Foreign> {
             .iter()
             .find(|(name, _)| name == "debezium.sink.type")
             .map(|(_, sink)| sink.trim());
-        return Some(match sink {
-            Some(sink) if sink != "kafka" => Foreign::new(
+        return match sink {
+            Some(sink) if sink != "kafka" => Some(Foreign::new(
                 format!("configures Debezium Server to write to {sink}, but Walferry writes only to Kafka"),
                 "keep it on Debezium Server, or change the consumers to read from Kafka",
-            ),
-            _ => Foreign::new(
-                "is an application.properties of Debezium Server",
-                "turn it into a connector: sed -n '/offset\\.\\(storage\\|flush\\)/d; s/^debezium\\.source\\.//p; \
-                 s/^debezium\\.sink\\.kafka\\.producer\\./producer.override./p; s/^debezium\\.\\(transforms\\|predicates\\)/\\1/p' FILE > \
-                 connector.properties; add name=…, and key.converter and value.converter where debezium.format.* is set",
-            ),
-        });
+            )),
+            // `ServerFile` takes it apart.
+            _ => None,
+        };
     }
     let variables = |prefix: &str| count(prefix) * 2 > properties.len();
     if variables("DEBEZIUM_SOURCE_") || variables("DEBEZIUM_") {
@@ -482,11 +478,6 @@ mod tests {
                 "name: orders\ndatabase.port: \"5432\"\n",
                 "is YAML, but Walferry reads JSON and .properties",
                 "yq -o=json . FILE",
-            ),
-            (
-                "debezium.sink.type=kafka\ndebezium.source.database.hostname=db\nquarkus.log.level=INFO\n",
-                "is an application.properties of Debezium Server",
-                "s/^debezium\\.source\\.//p",
             ),
             (
                 "debezium.sink.type=kinesis\ndebezium.source.database.hostname=db\n",

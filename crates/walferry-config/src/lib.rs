@@ -21,6 +21,7 @@ mod reference;
 mod regex;
 mod sanitize;
 mod secret;
+mod server;
 mod value;
 mod worker;
 
@@ -36,5 +37,6 @@ pub use reference::{options_markdown, reference_markdown};
 pub use regex::{JavaRegex, RegexError, RegexLimit, RegexList, Replacement, limited};
 pub use sanitize::{Sanitizer, shown_address, shown_answer, shown_class, shown_expression, shown_name, shown_text};
 pub use secret::Secret;
+pub use server::ServerFile;
 pub use value::{ByteCount, Count, Value, ValueError};
 pub use worker::{OverridePolicy, RestSection, WORKER_GROUPS, Worker};

@@ -12,6 +12,7 @@ mod folder;
 mod format;
 pub mod gap;
 mod halves;
+mod java_file;
 mod memory;
 mod recognition;
 
@@ -21,4 +22,5 @@ pub use exchange::{Import, ImportError, export_key_value, export_rest, import};
 pub use file::FileStore;
 pub use folder::Folder;
 pub use format::{additions, with_additions};
+pub use java_file::{JavaFileError, is_java_file, java_offsets};
 pub use memory::MemoryStore;

@@ -1,12 +1,14 @@
 //! From a checked configuration to the parts of a running connector.
 
 use std::{
+    fs, io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use walferry_diagnosis::Kind;
 
 use tokio::sync::watch;
+use tracing::info;
 use uuid::Uuid;
 use walferry_config::{
     Connector as Config, Findings, Worker,
@@ -31,7 +33,7 @@ use walferry_engine::{
 use walferry_event::Settings as EventSettings;
 use walferry_event::reselect::RowReader;
 use walferry_kafka::{Producers, connect::OffsetLog};
-use walferry_offset::FileStore;
+use walferry_offset::{FileStore, ImportError, import, java_offsets};
 use walferry_postgres::{Postgres, Rows, TimescaleCatalog};
 use walferry_record::SourcePartition;
 use walferry_registry::Registries;
@@ -191,6 +193,7 @@ pub(crate) fn connector(
         .map(|(_, topic)| topic.trim())
         .filter(|topic| !topic.is_empty());
     let store = offsets.open(partition(config), own_topic)?;
+    take_over_standalone(&store, loaded)?;
     let folder = store.path();
     let kafka = kafka(loaded).map_err(|error| {
         Failure::of(
@@ -218,6 +221,57 @@ pub(crate) fn connector(
         ),
         status,
     })
+}
+
+/// Takes the offset over that a standalone worker of Connect or Debezium Server has left in its file, if there is none here. That happens
+/// once: an offset that is reset later stays so.
+fn take_over_standalone(store: &Store, loaded: &Loaded) -> Result<(), Failure> {
+    let file = loaded.worker.offset_storage.get("file.filename").map(str::trim);
+    let (Store::File(store), Some(file)) = (store, file.filter(|file| !file.is_empty())) else {
+        return Ok(());
+    };
+    let marker = store.path().with_file_name("standalone-offset");
+    let unusable = |error: walferry_offset::Error| error.for_good();
+    if marker.exists() || store.read().map_err(unusable)?.is_some() {
+        return Ok(());
+    }
+    let stop = |what: String| {
+        let hint = "look at the path of offset.storage.file.filename, or leave that property out: the first start then goes by \
+                    `snapshot.mode`";
+        Failure::stop(
+            Kind::OffsetImport,
+            format!("the offset file {file} cannot be taken over: {what}"),
+            hint,
+        )
+    };
+    let bytes = match fs::read(file) {
+        Ok(bytes) if bytes.is_empty() => return Ok(()),
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(stop(error.to_string())),
+    };
+    let text = java_offsets(&bytes).map_err(|error| stop(error.to_string()))?;
+    let partition = partition(&loaded.connector);
+    match import(&partition, &text) {
+        Ok(found) => {
+            store.replace(&found.offset).map_err(unusable)?;
+            let lsn = found.offset.start().unwrap_or_default();
+            info!(file, lsn.stored = %lsn, "the offset of a standalone worker is taken over");
+        }
+        Err(ImportError::NotOurs { .. } | ImportError::Empty) => {
+            info!(
+                file,
+                "the offset file of a standalone worker has no offset for this connector"
+            );
+            return Ok(());
+        }
+        Err(error) => return Err(stop(error.to_string())),
+    }
+    let marked = fs::write(
+        &marker,
+        "The offset of a standalone worker was taken over. It is not taken over again while this file is here.\n",
+    );
+    marked.map_err(|error| stop(format!("{}: {error}", marker.display())))
 }
 
 /// What the Kafka clients of a connector need to know.

@@ -54,8 +54,12 @@ impl Cluster {
             Some((namespace, name)) => (namespace.to_owned(), name),
             None => (self.read("namespace")?.trim().to_owned(), resource),
         };
-        let plain =
-            |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+        // As Kubernetes names its objects; `..` would be another path.
+        let plain = |part: &str| {
+            let ends = [part.bytes().next(), part.bytes().next_back()];
+            let is_sign = |b: u8| b.is_ascii_alphanumeric();
+            ends.iter().all(|end| end.is_some_and(is_sign)) && part.bytes().all(|b| is_sign(b) || b"-.".contains(&b))
+        };
         if !plain(&namespace) || !plain(name) {
             return Err(io::Error::other(format!(
                 "{resource:?} is not of the form NAMESPACE/NAME"
@@ -229,6 +233,8 @@ mod tests {
             ("shop/nothing", "has no"),
             ("shop/hidden", "is not allowed to get"),
             ("shop/../pods", "NAMESPACE/NAME"),
+            ("../..", "NAMESPACE/NAME"),
+            ("shop/", "NAMESPACE/NAME"),
         ];
         for (resource, expected) in cases {
             let error = secret(resource, "x").unwrap_err().to_string();

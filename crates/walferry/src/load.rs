@@ -2,13 +2,14 @@
 
 use std::{
     cell::Cell,
+    collections::BTreeMap,
     env, fmt, fs, io,
     path::{Path, PathBuf},
 };
 
 use tracing::{info, warn};
 use walferry_config::{
-    Connector, FileError, Findings, KubernetesKind, Lookup, Submitted, Worker, shown_address, shown_text,
+    Connector, FileError, Findings, KubernetesKind, Lookup, ServerFile, Submitted, Worker, shown_address, shown_text,
 };
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_engine::book;
@@ -103,7 +104,7 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
             let error = Error::new(Kind::NothingToRun, "there is nothing to run");
             return Err(error.cause("neither a connector nor a worker was given", Some(hint.into())));
         }
-        (None, None) => Some(Worker::default()),
+        (None, None) => Some(of_debezium_server(&args.config, &read, &mut problems).unwrap_or_default()),
     };
     let servers = args
         .bootstrap_servers
@@ -166,6 +167,46 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
         bootstrap_servers,
         warnings,
     })
+}
+
+/// The worker that is in the files of Debezium Server, if there is one among these. What is wrong with the files is told elsewhere.
+fn of_debezium_server(
+    paths: &[PathBuf],
+    read: &dyn Fn(&Submitted, &Path, &mut Problems) -> Option<Worker>,
+    problems: &mut Problems,
+) -> Option<Worker> {
+    let mut found: Option<(&PathBuf, Submitted)> = None;
+    for path in paths {
+        let Ok(text) = fs::read_to_string(path) else { continue };
+        let Ok((submitted, _)) = Submitted::read(&text) else {
+            continue;
+        };
+        if !submitted.is_of_debezium_server() {
+            continue;
+        }
+        let (file, _) = ServerFile::read(&submitted, &variables());
+        match &found {
+            Some((first, worker)) if worker.properties != file.worker.properties => problems.push(
+                Kind::ConnectorsClash,
+                format!(
+                    "{} and {} are of Debezium Server, and have other brokers or another file of offsets",
+                    first.display(),
+                    path.display()
+                ),
+                "run a process for each",
+            ),
+            Some(_) => {}
+            None => found = Some((path, file.worker)),
+        }
+    }
+    let (path, worker) = found?;
+    read(&worker, path, problems)
+}
+
+fn variables() -> BTreeMap<String, String> {
+    let variables =
+        env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    variables.collect()
 }
 
 /// A slot feeds one connector; its name is unique on a server, whatever the database.
@@ -232,7 +273,13 @@ pub(crate) fn load_configuration(
 }
 
 fn connector(path: &Path, worker: &Worker, problems: &mut Problems) -> Option<(Checked, book::Configuration)> {
-    let submitted = problems.read(path, Role::Connector)?;
+    let mut submitted = problems.read(path, Role::Connector)?;
+    if submitted.is_of_debezium_server() {
+        info!(file = %path.display(), "the file is Debezium Server's: its connector runs here");
+        let (file, findings) = ServerFile::read(&submitted, &variables());
+        problems.add(path, &findings);
+        submitted = file.connector;
+    }
     let stem = path.file_stem().and_then(|stem| stem.to_str());
     if submitted.name.is_none()
         && let Some(stem) = stem

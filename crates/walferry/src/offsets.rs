@@ -8,7 +8,7 @@ use walferry_diagnosis::Kind;
 use tracing::warn;
 use walferry_config::Connector;
 use walferry_engine::{Diagnosis, history::History};
-use walferry_offset::{FileStore, export_rest, import};
+use walferry_offset::{FileStore, export_rest, import, is_java_file, java_offsets};
 use walferry_pgoutput::Lsn;
 use walferry_snapshot::Done;
 
@@ -160,8 +160,13 @@ fn take_over(which: &OffsetArgs, file: &Path, force: bool) -> Result<(), Error> 
             format!("the offset of connector {:?} was not imported", connector.name),
         )
     };
-    let text =
-        fs::read_to_string(file).map_err(|error| refuse().cause(format!("{}: {error}", file.display()), None))?;
+    let unreadable = |error: &dyn std::fmt::Display| refuse().cause(format!("{}: {error}", file.display()), None);
+    let bytes = fs::read(file).map_err(|error| unreadable(&error))?;
+    // As Connect's standalone worker and Debezium Server keep it.
+    let text = match is_java_file(&bytes) {
+        true => java_offsets(&bytes).map_err(|error| unreadable(&error))?,
+        false => String::from_utf8(bytes).map_err(|error| unreadable(&error))?,
+    };
     let import = import(&partition, &text)
         .map_err(|error| refuse().cause(format!("{}: {error}", file.display()), Some(error.hint())))?;
     let store = open(&connector, which)?;

@@ -110,12 +110,10 @@ pub(super) fn offsets(body: &[u8]) -> Result<Vec<(Json, Json)>, Refused> {
 
 /// Reads the body of `PUT /admin/loggers/{logger}`.
 pub(super) fn level(body: &[u8]) -> Result<String, Refused> {
-    let texts = if is_null(body) {
-        Texts::new()
-    } else {
-        texts(body, "java.util.LinkedHashMap")?
-    };
-    let level = texts
+    if is_null(body) {
+        return Err(null("java.util.Map.get(Object)", "levelMap"));
+    }
+    let level = texts(body, "java.util.LinkedHashMap")?
         .into_iter()
         .find(|(name, _)| name == "level")
         .and_then(|(_, level)| level);
@@ -219,7 +217,7 @@ fn null(called: &str, variable: &str) -> Refused {
     )
 }
 
-fn is_null(body: &[u8]) -> bool {
+pub(super) fn is_null(body: &[u8]) -> bool {
     let body = body.trim_ascii();
     body.is_empty() || body == b"null"
 }

@@ -18,6 +18,20 @@ const OF_CONNECT: [&str; 4] = [
     "transaction.boundary",
 ];
 
+/// Properties that have no effect here, whose values Kafka Connect checks nevertheless.
+const CHOICES: [(&str, &[&str], &str); 2] = [
+    (
+        "config.action.reload",
+        &["none", "restart"],
+        "String must be one of: none, restart",
+    ),
+    (
+        "transaction.boundary",
+        &["interval", "poll", "connector"],
+        "String must be one of (case insensitive): INTERVAL, POLL, CONNECTOR",
+    ),
+];
+
 impl Herd {
     /// Reads the configuration, and where nothing is wrong with it connects to Postgres, as Debezium does.
     pub(super) async fn find_errors(&self, configuration: Configuration) -> Validation {
@@ -53,6 +67,13 @@ impl Herd {
             validation.errors.push(("name".into(), message));
         }
         validation.errors.extend(tasks_max(get("tasks.max")));
+        for (property, values, words) in CHOICES {
+            let is_one = |text: &str| values.iter().any(|value| value.eq_ignore_ascii_case(text.trim()));
+            if let Some(text) = get(property).filter(|text| !text.contains("${") && !is_one(text)) {
+                let message = format!("Invalid value {text} for configuration {property}: {words}");
+                validation.errors.push((property.to_owned(), message));
+            }
+        }
         let problems = findings
             .problems()
             .filter(|problem| problem.place != "name" || !name.trim().is_empty());
