@@ -21,11 +21,11 @@ pub(crate) struct Root<'a> {
 }
 
 impl<'a> Root<'a> {
-    pub(crate) fn new(admin: &'a Admin) -> Self {
+    pub(crate) async fn of(admin: &'a Admin) -> Self {
         Self {
             version: KAFKA_VERSION,
             commit: format!("walferry-{}", admin.version),
-            kafka_cluster_id: admin.kafka_cluster_id.get().map(String::as_str),
+            kafka_cluster_id: admin.kafka_cluster_id.get().await,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Every answer is made from the status of each connector, which others write. Connectors are paused, resumed, stopped and restarted
 //! through one trait, [`Connectors`]. Paths and bodies that Kafka Connect has too are Connect's; the rest is Walferry's own.
 
+mod cluster;
 mod connect;
 mod connections;
 mod data;
@@ -27,7 +28,7 @@ use std::{
     future::Future,
     io,
     net::SocketAddr,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -40,15 +41,16 @@ use tokio::{
 };
 use walferry_engine::{status::Status, supervisor::Connectors};
 
+pub use crate::{
+    cluster::ClusterId,
+    doors::{Digested, Doors, User},
+    settings::{HeaderRule, Settings},
+    tls::{Tls, TlsError, without_effect},
+};
 use crate::{
     connections::Limits,
     herder::{Herder, Loggers, ReadOnly},
     routes::{Place, Shown},
-};
-pub use crate::{
-    doors::{Digested, Doors, User},
-    settings::{HeaderRule, Settings},
-    tls::{Tls, TlsError, without_effect},
 };
 
 /// What the endpoint shows.
@@ -58,8 +60,8 @@ pub struct Admin {
     pub connectors: Arc<dyn Connectors>,
     /// Walferry's version.
     pub version: &'static str,
-    /// Id of the Kafka cluster, once it is known.
-    pub kafka_cluster_id: Arc<OnceLock<String>>,
+    /// Id of the Kafka cluster.
+    pub kafka_cluster_id: Arc<ClusterId>,
     /// When the process began.
     pub started: SystemTime,
     /// Their configurations, and what becomes of them.

@@ -155,7 +155,7 @@ async fn open_api() -> Response {
 }
 
 async fn root(State(shown): Seen) -> Response {
-    json(StatusCode::OK, &Root::new(&shown.admin))
+    json(StatusCode::OK, &Root::of(&shown.admin).await)
 }
 
 async fn health() -> Response {

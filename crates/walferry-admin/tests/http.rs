@@ -1,9 +1,6 @@
 //! The endpoint over real HTTP.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, OnceLock},
-};
+use std::{net::SocketAddr, sync::Arc};
 use walferry_diagnosis::Kind;
 
 use tokio::{
@@ -11,7 +8,7 @@ use tokio::{
     net::TcpStream,
     sync::oneshot,
 };
-use walferry_admin::{Admin, Door, bind, serve};
+use walferry_admin::{Admin, ClusterId, Door, bind, serve};
 use walferry_engine::{
     Failure,
     status::{Phase, Status},
@@ -54,7 +51,7 @@ async fn shown() -> (
 ) {
     let status = Arc::new(Status::new("orders 1", "shop"));
     let admin = Admin {
-        kafka_cluster_id: Arc::new(OnceLock::from("cluster".to_owned())),
+        kafka_cluster_id: Arc::new(ClusterId::of("cluster")),
         ..Admin::read_only(Arc::new(Fixed(vec![status.clone()])), "1.2.3")
     };
     let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();

@@ -245,7 +245,7 @@ macro_rules! properties {
         $($(#[$meta])* $vis const $name: $crate::Property<$type> = $value;)*
         /// Every property of this module, in the order of the reference page.
         #[allow(unreachable_pub)] // the module may be private
-        pub const DECLARATIONS: &[$crate::Declaration] = &[$($name.declare()),*];
+        pub static DECLARATIONS: &[$crate::Declaration] = &[$($name.declare()),*];
     };
 }
 

@@ -287,7 +287,7 @@ properties! {
 }
 
 /// The sections of the reference page for worker files.
-pub const WORKER_GROUPS: &[Group] = &[Group {
+pub static WORKER_GROUPS: &[Group] = &[Group {
     title: "Worker",
     text: "What stands in a worker file, such as Connect's `connect-distributed.properties`.",
     prefix: "",

@@ -44,7 +44,7 @@ impl Writes {
 }
 
 /// Where simple names are ambiguous, the first is meant.
-const CONVERTERS: &[Row] = &[
+static CONVERTERS: &[Row] = &[
     Row {
         class: "org.apache.kafka.connect.json.JsonConverter",
         writes: Writes::Everything,
@@ -178,7 +178,7 @@ const ABSENT: &[Absent] = &[Absent {
 
 /// The options of all converters, for the reference page. They stand behind `key.converter.`, `value.converter.` or
 /// `header.converter.`.
-pub const GROUPS: &[Group] = &[
+pub static GROUPS: &[Group] = &[
     JSON,
     STRING,
     BINARY_DATA,

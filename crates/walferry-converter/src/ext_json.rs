@@ -26,7 +26,7 @@ struct Entry {
 }
 
 /// The options of JsonConverter that count, too.
-pub(crate) const DECLARATIONS: &[Declaration] = &[
+pub(crate) static DECLARATIONS: &[Declaration] = &[
     json::options::DECIMAL_FORMAT.declare(),
     json::options::REPLACE_NULL_WITH_DEFAULT.declare(),
 ];

@@ -17,14 +17,14 @@ const fn registry(name: &'static str) -> Declaration {
     Property::<Option<String>>::new(name).support(REGISTRY).declare()
 }
 
-const OF_JSON: &[Declaration] = &[
+static OF_JSON: &[Declaration] = &[
     json("schemas.enable"),
     json("schemas.cache.size"),
     json("decimal.format"),
     json("replace.null.with.default"),
 ];
 
-const OF_REGISTRIES: &[Declaration] = &[
+static OF_REGISTRIES: &[Declaration] = &[
     registry("schema.registry.<option>"),
     registry("auto.register.schemas"),
     registry("use.latest.version"),

@@ -14,7 +14,8 @@ macro_rules! kinds {
             $(#[doc = $title] $name,)*
         }
 
-        pub(crate) const PAGES: &[Page] = &[$(Page {
+        // A constant would be there once for each part of the program that looks something up.
+        pub(crate) static PAGES: &[Page] = &[$(Page {
             kind: Kind::$name,
             code: $code,
             word: $word,

@@ -10,7 +10,7 @@ pub const STREAMING: &str = "streaming";
 pub const SNAPSHOT: &str = "snapshot";
 
 /// All metrics.
-pub const METRICS: &[Metric] = &[
+pub static METRICS: &[Metric] = &[
     CONNECTED,
     BEHIND,
     SINCE_LAST,

@@ -3,7 +3,7 @@
 use crate::metric::{Kind, Metric};
 
 /// All metrics, grouped under the headings of the reference page.
-pub const GROUPS: &[(&str, &[Metric])] = &[
+pub static GROUPS: &[(&str, &[Metric])] = &[
     ("Lag", &[LAG_SECONDS, LAG_BYTES, LATENCY, LAST_CHANGE, POSITION]),
     (
         "The connector's slot",

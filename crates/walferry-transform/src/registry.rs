@@ -5,7 +5,7 @@ use walferry_config::Group;
 use crate::contract::{Predicate, Row, Side, Transform};
 use crate::{confluent, debezium, event_router, kafka, predicates};
 
-pub(crate) const TRANSFORMS: &[Row<dyn Transform>] = &[
+pub(crate) static TRANSFORMS: &[Row<dyn Transform>] = &[
     event_router::ROW,
     confluent::drop::ROW,
     confluent::extract_topic::ROW,
@@ -49,7 +49,7 @@ pub(crate) const TRANSFORMS: &[Row<dyn Transform>] = &[
     debezium::filter::ROW,
 ];
 
-pub(crate) const PREDICATES: &[Row<dyn Predicate>] = &[
+pub(crate) static PREDICATES: &[Row<dyn Predicate>] = &[
     predicates::topic_name_matches::ROW,
     predicates::has_header_key::ROW,
     predicates::record_is_tombstone::ROW,
@@ -83,7 +83,7 @@ pub(crate) const ABSENT: &[Absent] = &[
 ];
 
 /// The options of every transform and predicate, for the reference page.
-pub const GROUPS: &[Group] = &groups();
+pub static GROUPS: &[Group] = &groups();
 
 const fn groups() -> [Group; TRANSFORMS.len() + PREDICATES.len()] {
     let mut groups = [TRANSFORMS[0].options; TRANSFORMS.len() + PREDICATES.len()];

@@ -3,7 +3,7 @@
 use std::{
     future::pending,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,7 +15,7 @@ use tokio::{
     time::sleep,
 };
 use tracing::{info, warn};
-use walferry_admin::{Admin, Door, Resources, Settings, Tls};
+use walferry_admin::{Admin, ClusterId, Door, Resources, Settings, Tls};
 use walferry_config::Worker;
 use walferry_diagnosis::Kind;
 use walferry_engine::{
@@ -117,7 +117,7 @@ impl Process<'_> {
             data_dir: self.data_dir,
             topic,
         };
-        let cluster = Arc::new(OnceLock::new());
+        let cluster = Arc::new(ClusterId::default());
         spawn_local(ask_for_cluster(
             configuration.worker.clone(),
             configuration.bootstrap_servers.clone(),
@@ -195,15 +195,14 @@ impl Process<'_> {
     }
 }
 
-/// Learns the id of the Kafka cluster, which `GET /` tells.
-async fn ask_for_cluster(worker: Worker, servers: String, told: Arc<OnceLock<String>>) {
+/// Learns the id of the Kafka cluster when somebody first wants to know it.
+async fn ask_for_cluster(worker: Worker, servers: String, told: Arc<ClusterId>) {
+    told.wanted().await;
     loop {
         let (worker, servers) = (worker.clone(), servers.clone());
         let found = spawn_blocking(move || cluster_id(&worker, &servers)).await;
         if let Ok(Some(id)) = found {
-            // Nobody else sets it.
-            let _ = told.set(id);
-            return;
+            return told.tell(id);
         }
         sleep(CLUSTER_PAUSE).await;
     }

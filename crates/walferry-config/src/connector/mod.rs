@@ -84,7 +84,7 @@ pub struct Connector {
 }
 
 /// The sections of the reference page that a connector has of its own.
-pub const CONNECTOR_GROUPS: &[Group] = &[
+pub static CONNECTOR_GROUPS: &[Group] = &[
     framework::GROUP,
     postgres::GROUP,
     slot::GROUP,

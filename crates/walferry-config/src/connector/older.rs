@@ -13,7 +13,7 @@ const fn renamed(from: &'static str, to: &'static str) -> Renamed {
     Renamed { from, to }
 }
 
-const RENAMED: &[Renamed] = &[
+static RENAMED: &[Renamed] = &[
     // Before 2.0.
     renamed("database.server.name", "topic.prefix"),
     renamed("transaction.topic.name", "topic.transaction"),
@@ -42,7 +42,7 @@ struct Replaced {
     to: &'static str,
 }
 
-const REPLACED: &[Replaced] = &[
+static REPLACED: &[Replaced] = &[
     Replaced {
         property: "snapshot.mode",
         from: "never",

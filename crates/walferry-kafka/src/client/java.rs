@@ -59,7 +59,7 @@ const ASSERTION: Rule = Rule::Refused("only a client id with a secret can ask fo
 const NO_TRANSACTIONS: Rule = Rule::Accepted("there are no transactions");
 
 /// In alphabetical order.
-pub(super) const TABLE: &[Entry] = &[
+pub(super) static TABLE: &[Entry] = &[
     entry(
         "acks",
         Rule::Together,

@@ -13,7 +13,7 @@ const EXPRESSION: Property<String> = Property::new("topic.expression").required(
      topic. It can use `value`, `key`, `topic`, `header`, `valueSchema` and `keySchema`.",
 );
 
-const DECLARATIONS: &[Declaration] = &[EXPRESSION.declare(), OPTIONS[0], OPTIONS[1], OPTIONS[2]];
+static DECLARATIONS: &[Declaration] = &[EXPRESSION.declare(), OPTIONS[0], OPTIONS[1], OPTIONS[2]];
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
     class: "io.debezium.transforms.ContentBasedRouter",

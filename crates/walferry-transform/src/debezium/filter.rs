@@ -13,7 +13,7 @@ const CONDITION: Property<String> = Property::new("condition").required().text(
      `key`, `topic`, `header`, `valueSchema` and `keySchema`.",
 );
 
-const DECLARATIONS: &[Declaration] = &[CONDITION.declare(), OPTIONS[0], OPTIONS[1], OPTIONS[2]];
+static DECLARATIONS: &[Declaration] = &[CONDITION.declare(), OPTIONS[0], OPTIONS[1], OPTIONS[2]];
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
     class: "io.debezium.transforms.Filter",

@@ -19,7 +19,7 @@ properties! {
 }
 
 /// The options beside the expression itself.
-pub(super) const OPTIONS: &[walferry_config::Declaration] = DECLARATIONS;
+pub(super) static OPTIONS: &[walferry_config::Declaration] = DECLARATIONS;
 
 /// An expression and the records that it is asked about.
 #[derive(Clone)]

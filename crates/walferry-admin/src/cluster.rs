@@ -1,0 +1,93 @@
+//! The id of the Kafka cluster, which `GET /` shows.
+
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::timeout};
+
+/// How long the first request waits for the id.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+
+/// The id of the Kafka cluster. Brokers are asked for it when somebody first wants to know it: this takes a Kafka client of its own, with
+/// a connection, four threads and a megabyte, and most processes are never asked.
+#[derive(Debug, Default)]
+pub struct ClusterId {
+    id: OnceLock<String>,
+    is_wanted: AtomicBool,
+    wanted: Notify,
+    told: Notify,
+}
+
+impl ClusterId {
+    /// An id that is known.
+    pub fn of(id: &str) -> Self {
+        Self {
+            id: OnceLock::from(id.to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// Waits until somebody wants to know the id. For one task alone.
+    pub async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// Takes the id.
+    pub fn tell(&self, id: String) {
+        // Nobody else has told another one.
+        let _ = self.id.set(id);
+        self.told.notify_waiters();
+    }
+
+    /// The id; `None` while it is not known. Only the first request waits for it, since clients look here to see whether the process lives.
+    pub(crate) async fn get(&self) -> Option<&str> {
+        if self.id.get().is_none() && !self.is_wanted.swap(true, Relaxed) {
+            let told = self.told.notified();
+            self.wanted.notify_one();
+            let _ = timeout(FIRST_WAIT, told).await;
+        }
+        self.id.get().map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_id_is_asked_for_when_it_is_first_wanted_and_only_the_first_waits() {
+        let id = Arc::new(ClusterId::default());
+        let asker = id.clone();
+        let asked = tokio::spawn(async move {
+            asker.wanted().await;
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            asker.tell("c".to_owned());
+        });
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(!asked.is_finished(), "nobody has wanted it");
+        assert_eq!(id.get().await, None, "Kafka takes its time");
+        let begin = tokio::time::Instant::now();
+        assert_eq!((id.get().await, begin.elapsed()), (None, Duration::ZERO));
+        asked.await.unwrap();
+        assert_eq!(id.get().await, Some("c"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_request_is_answered_as_soon_as_the_id_is_there() {
+        let id = Arc::new(ClusterId::default());
+        let asker = id.clone();
+        tokio::spawn(async move {
+            asker.wanted().await;
+            asker.tell("c".to_owned());
+        });
+        let begin = tokio::time::Instant::now();
+        assert_eq!((id.get().await, begin.elapsed()), (Some("c"), Duration::ZERO));
+    }
+}
