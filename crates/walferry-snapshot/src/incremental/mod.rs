@@ -159,8 +159,8 @@ pub struct Incremental {
     repeats: bool,
     /// The table that was read last.
     current: Option<String>,
-    /// A signal whose tables are being looked up.
-    looks_up: Option<(Signal, Execute)>,
+    /// Signals whose tables are being looked up, in order.
+    looks_up: VecDeque<(Signal, Execute)>,
     /// Whether a chunk is being read.
     reads: bool,
     /// Signals that came while an answer is awaited.
@@ -410,7 +410,7 @@ impl Incremental {
         let mut effects = Vec::new();
         match answer {
             Answer::Tables(found) => {
-                if let Some((signal, execute)) = self.looks_up.take() {
+                if let Some((signal, execute)) = self.looks_up.pop_front() {
                     self.add(signal.id, execute, found, id, &mut effects);
                 }
             }
@@ -429,13 +429,16 @@ impl Incremental {
     }
 
     /// Whether something is asked for and not answered yet.
-    const fn is_busy(&self) -> bool {
-        self.reads || self.looks_up.is_some()
+    fn is_busy(&self) -> bool {
+        self.reads || !self.looks_up.is_empty()
     }
 
-    /// Follows the signals that have waited, as far as that can be done now.
+    /// Follows the signals that have waited, as far as that can be done now. Tables of several are looked up one after another before the
+    /// next chunk, as Debezium would have added them all.
     fn follow_waiting(&mut self, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
-        while !self.is_busy()
+        let looks_up = |signal: &Signal| matches!(signal.action(), Ok(Action::Execute(execute)) if !execute.blocking);
+        while !self.reads
+            && (self.looks_up.is_empty() || self.waiting.front().is_some_and(looks_up))
             && let Some(signal) = self.waiting.pop_front()
         {
             self.has_changed = true;
@@ -487,7 +490,7 @@ impl Incremental {
                     execute.tables.join(", ")
                 )));
                 effects.push(Effect::Ask(Ask::Tables(execute.tables.clone())));
-                self.looks_up = Some((signal, execute));
+                self.looks_up.push_back((signal, execute));
                 self.has_changed = true;
             }
             Action::Stop(None) => effects.push(Effect::Warn(format!(

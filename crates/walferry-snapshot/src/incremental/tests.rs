@@ -341,6 +341,30 @@ fn a_signal_for_more_tables_does_not_disturb_the_chunk_that_is_read() {
     assert_eq!((driven.sent, driven.chunk().table.id.as_str()), (2, "public.a"));
 }
 
+/// Debezium adds the tables of all of them before it reads the next chunk.
+#[test]
+fn signals_that_have_waited_are_looked_up_together() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a"]);
+    driven.signal("execute-snapshot", r#"{"data-collections": ["public.b"]}"#);
+    driven.signal("execute-snapshot", r#"{"data-collections": ["public.c"]}"#);
+    driven.signal("pause-snapshot", "");
+    driven.rows(10, 10);
+    let tables = |name: &str| Ask::Tables(vec![name.to_owned()]);
+    assert_eq!(driven.asked.split_off(1), [tables("public.b"), tables("public.c")]);
+    for _ in 0..2 {
+        let effects = driven
+            .snapshot
+            .answer(Answer::Tables(vec![Vec::new()]), &mut next_id(&mut 0));
+        driven.take(effects);
+    }
+    assert_eq!(
+        driven.snapshot.tables().collect::<Vec<_>>(),
+        ["public.a", "public.b", "public.c"]
+    );
+    assert!(driven.snapshot.is_paused(), "what came after them waits for them");
+}
+
 /// Connect takes an offset for damaged that holds anything but texts, numbers and booleans.
 #[test]
 fn members_of_an_offset_are_plain_values() {
