@@ -230,12 +230,23 @@ fn unreachable_at(url: &str, error: &ureq::Error) -> Diagnosis {
              (…ssl.keystore.location), and the registry's log"
         }
         Some(_) => "check the registry's certificate and the truststore of the converter (…ssl.truststore.location)",
+        // The registry may end the connection before its objection is read.
+        None if url.starts_with("https:") && is_cut_off(error) => {
+            "check the registry's log: it ended the connection. If it refuses the client's certificate, check the keystore of the converter \
+             (…ssl.keystore.location)"
+        }
         None => "start the schema registry, or check its URL; nothing is lost meanwhile",
     };
     trouble(
         format!("the schema registry at {} does not answer: {error}", shown_text(url)),
         Some(hint.to_owned()),
     )
+}
+
+/// Whether the other end closed the connection.
+fn is_cut_off(error: &ureq::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error, ureq::Error::Io(error) if matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof))
 }
 
 /// What TLS objects to. It may come as an error of reading or writing.
