@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{
@@ -284,7 +284,22 @@ pub struct Chunk {
     /// Frames in order.
     pub frames: Vec<Frame>,
     /// Its part of the memory that frames may hold; free when the chunk is dropped.
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Room>,
+}
+
+/// Some of the memory that frames may hold. Whoever waits until all of it is free is woken when it is dropped.
+#[derive(Debug)]
+struct Room {
+    permit: Option<OwnedSemaphorePermit>,
+    freed: Arc<Notify>,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // First the room, then the news of it. A sender that waits for room gets it before anybody finds the channel empty.
+        drop(self.permit.take());
+        self.freed.notify_one();
+    }
 }
 
 impl Chunk {
@@ -399,6 +414,8 @@ pub struct ChunkSender {
     chunks: mpsc::Sender<Chunk>,
     room: Arc<Semaphore>,
     most: u32,
+    /// Signalled when a chunk has been dealt with. One task waits for it: the end of a session.
+    freed: Arc<Notify>,
     /// How many connections have begun.
     begun: watch::Sender<u64>,
     /// Of how many the beginning was handed over: a connection may fail while it waits for room.
@@ -420,6 +437,7 @@ pub fn chunks(bytes: usize) -> (ChunkSender, ChunkReceiver) {
             chunks: sender,
             room: Arc::new(Semaphore::new(most as usize)),
             most,
+            freed: Arc::default(),
             begun: watch::Sender::new(0),
             handed_over: Arc::default(),
             bytes: Arc::default(),
@@ -438,6 +456,12 @@ impl ChunkSender {
     pub(crate) async fn emptied(&self) {
         // All the room is free again. What is sent meanwhile waits behind this.
         let _ = self.room.acquire_many(self.most).await;
+    }
+
+    /// Waits until the pipeline has dealt with a chunk, if it has not since this was called last. Unlike [`emptied`](Self::emptied) it
+    /// does not hold up what is sent meanwhile.
+    pub(crate) async fn freed(&self) {
+        self.freed.notified().await;
     }
 
     /// How many bytes were handed over so far.
@@ -468,13 +492,11 @@ impl ChunkSender {
             self.begun.send_modify(|begun| *begun += 1);
         }
         let bytes = u32::try_from(chunk.bytes.len()).unwrap_or(u32::MAX).clamp(1, self.most);
-        chunk.room = Some(
-            self.room
-                .clone()
-                .acquire_many_owned(bytes)
-                .await
-                .map_err(|_| PipelineEnded)?,
-        );
+        let permit = self.room.clone().acquire_many_owned(bytes).await;
+        chunk.room = Some(Room {
+            permit: Some(permit.map_err(|_| PipelineEnded)?),
+            freed: self.freed.clone(),
+        });
         // Counted with the chunk, not before: dropping the future hands nothing over.
         let place = self.chunks.reserve().await.map_err(|_| PipelineEnded)?;
         if begins {

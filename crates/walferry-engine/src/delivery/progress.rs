@@ -104,6 +104,8 @@ pub struct Progress {
     room: Condvar,
     /// Signalled when there is something to store that was not there before, or when something has failed.
     pub(crate) changed: Notify,
+    /// Signalled when nothing is under way any more, or when waiting is over. One task waits for it: the end of a session.
+    pub(crate) emptied: Notify,
     /// Commit in Postgres to acknowledgement by Kafka.
     latency: Arc<Latency>,
 }
@@ -132,6 +134,7 @@ impl Progress {
             }),
             room: Condvar::new(),
             changed: Notify::new(),
+            emptied: Notify::new(),
             latency: Arc::default(),
         }
     }
@@ -224,6 +227,13 @@ impl Progress {
         if state.ledger.in_flight_bytes() <= state.window.enough() {
             self.room.notify_one();
         }
+        self.tell_emptied(&state);
+    }
+
+    fn tell_emptied(&self, state: &State) {
+        if state.ledger.in_flight() == 0 {
+            self.emptied.notify_one();
+        }
     }
 
     /// Place of the change that an unsettled record comes from.
@@ -237,6 +247,7 @@ impl Progress {
         let mut state = self.lock();
         state.ledger.withdraw(sequence);
         state.window.withdrawn(sequence);
+        self.tell_emptied(&state);
     }
 
     /// A record will not be delivered; neither will what is behind it, by this producer.
@@ -246,6 +257,7 @@ impl Progress {
         state.failure.get_or_insert(failure);
         self.room.notify_one();
         self.changed.notify_one();
+        self.emptied.notify_one();
     }
 
     /// Ends all waiting.
@@ -253,6 +265,7 @@ impl Progress {
         self.lock().stopping = true;
         self.room.notify_one();
         self.changed.notify_one();
+        self.emptied.notify_one();
     }
 
     /// Whether waiting is over.
@@ -473,6 +486,68 @@ mod tests {
         progress.settle(stuck);
         assert_eq!(progress.in_flight(), (0, 0));
         assert!(progress.wait_for_room());
+    }
+
+    /// Transaction `xid` has so many records, and commits at `100 * xid`.
+    fn transaction(xid: u32, records: u32) -> Vec<Step> {
+        let end = Lsn(100 * u64::from(xid));
+        let mut steps = vec![Step::Begin(Transaction {
+            xid,
+            time_us: i64::from(xid),
+        })];
+        steps.extend((0..records).map(|record| Step::Record {
+            position: Position {
+                unit: end,
+                lsn: Lsn(end.0 - 50 + u64::from(record)),
+                ordinal: 0,
+            },
+            message: "INSERT",
+            last: true,
+            bytes: 300,
+        }));
+        steps.push(Step::Commit {
+            end,
+            time_us: i64::from(xid),
+            sent: records > 0,
+            seen: None,
+        });
+        steps
+    }
+
+    /// A sink that commits records and their offset in one Kafka transaction, before anything is acknowledged: wherever it ends a
+    /// transaction, the offset is the one that would be stored once exactly these records are delivered.
+    #[test]
+    fn an_offset_that_is_committed_with_its_records_is_the_one_that_is_stored_behind_them() {
+        let steps: Vec<Step> = [(1, 2), (2, 0), (3, 5), (4, 1)]
+            .into_iter()
+            .flat_map(|(xid, records)| transaction(xid, records))
+            .chain([Step::Idle(Lsn(900))])
+            .collect();
+        for size in 1..=steps.len() {
+            let (before, behind) = (
+                Progress::new(StoredOffset::default(), 100_000),
+                Progress::new(StoredOffset::default(), 100_000),
+            );
+            let mut stored = StoredOffset::default();
+            let mut furthest = None;
+            for kafka_transaction in steps.chunks(size) {
+                before.push(kafka_transaction.iter().cloned());
+                let committed = before.ahead();
+
+                let first = behind.push(kafka_transaction.iter().cloned());
+                let is_record = |step: &&Step| matches!(step, Step::Record { .. });
+                let records = kafka_transaction.iter().filter(is_record).count() as u64;
+                (first..first + records).for_each(|sequence| behind.settle(sequence));
+                stored = behind.delivered().map_or(stored, |delivered| delivered.offset);
+                assert_eq!(committed, stored, "{size} steps a transaction");
+
+                assert!(committed.connect.lsn >= furthest, "it never goes back");
+                furthest = committed.connect.lsn;
+            }
+            let delivered = before.delivered().and_then(|delivered| delivered.offset.connect.lsn);
+            assert_eq!(delivered, None, "Kafka has acknowledged nothing");
+            assert_eq!(before.ahead().connect.lsn_proc, Some(900));
+        }
     }
 
     /// A copy of the server was behind: what it commits before the position that the offset tells of is still to be delivered.

@@ -60,8 +60,6 @@ use crate::{
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long the last status update may take, and how long an orderly stop waits for the producer to be closed.
 const CLOSE: Duration = Duration::from_secs(5);
-/// How often the end of a session looks whether everything is delivered.
-const LOOK: Duration = Duration::from_millis(2);
 
 /// What the tasks of a session tell each other.
 pub(super) struct Wires {
@@ -403,6 +401,10 @@ impl<F: Future> Task<F> {
 /// Everything read is delivered; or nothing will be any more.
 async fn drained(progress: &Progress, chunks: &ChunkSender) {
     while !progress.is_over() && (progress.in_flight().0 > 0 || !chunks.is_empty()) {
-        sleep(LOOK).await;
+        // The news of one may be old. And both are looked at anew: what a chunk brings is under way before the chunk is dropped.
+        tokio::select! {
+            () = progress.emptied.notified() => {}
+            () = chunks.freed() => {}
+        }
     }
 }
