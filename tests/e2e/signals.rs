@@ -612,7 +612,7 @@ fn an_incremental_snapshot_goes_from_connect_to_walferry_and_back() {
         takeover::wait_for_turn(&mut walferry);
         wait_for_log(
             &mut walferry,
-            "an incremental snapshot is under way and goes on with public.items",
+            "a running incremental snapshot continues with public.items",
             1,
         );
         so_far = kafka.read(&[topic.clone()]).len() + 400;
