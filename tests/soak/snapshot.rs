@@ -46,6 +46,10 @@ pub(crate) fn run_again(rows: u64, kills: u32, seed: u64) -> Vec<String> {
             "insert into signals values ('{kind} ' || clock_timestamp(), '{kind}', '{data}')"
         ));
     };
+    // What is committed before the slot is there never comes, and `/ready` says only that nothing is wrong.
+    wait(&mut world.walferry, |walferry| {
+        walferry.output().contains("streaming slot.name").then_some(())
+    });
     signal(
         &world.sql,
         "execute-snapshot",
