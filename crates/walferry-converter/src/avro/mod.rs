@@ -12,8 +12,10 @@ pub(crate) mod style;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use walferry_config::{Findings, Options};
-use walferry_record::{Plans, SchemaRef, Shape, Typed, Value};
+use walferry_record::{Plans, Schema, SchemaRef, Shape, Typed, Value};
 
 use crate::error::{Failure, Problem};
 use crate::registry::{self, Described, Kind, Link, Linked, Slots, TypeName};
@@ -133,9 +135,12 @@ impl Linked for AvroConverter {
                 false => Err(Problem::AvroNull.into()),
             };
         }
-        let style = self.style;
+        let (family, style) = (self.family, self.style);
         let entry = self.plans.get(schema, |schema| Entry {
-            avro: Avro::new(schema, style),
+            avro: match family {
+                Family::Apicurio if is_optional_record(schema) => Avro::of_record(schema, style),
+                _ => Avro::new(schema, style),
+            },
             slots: Slots::default(),
         });
         let avro = entry.avro.as_ref().map_err(Clone::clone)?;
@@ -153,6 +158,10 @@ impl Linked for AvroConverter {
     }
 }
 
+fn is_optional_record(schema: &Schema) -> bool {
+    schema.optional && matches!(schema.shape, Shape::Struct(_)) && !style::is_union(schema)
+}
+
 impl Avro {
     fn new(schema: &SchemaRef, style: Style) -> Result<Self, Box<Failure>> {
         let avro = derive::derive(schema, style)?;
@@ -168,6 +177,19 @@ impl Avro {
             name,
             plan: Plan::new(schema, style),
             bare: style.bare_bytes && schema.shape == Shape::Bytes && !schema.optional,
+        })
+    }
+
+    /// The same for an optional record that is not null. Apicurio's serializer registers the schema that the Avro record carries,
+    /// which is never a union with null. Confluent's registers the schema that was derived.
+    fn of_record(schema: &SchemaRef, style: Style) -> Result<Self, Box<Failure>> {
+        let required = Schema {
+            optional: false,
+            ..Schema::clone(schema)
+        };
+        Ok(Self {
+            plan: Plan::new(schema, style).without_null(),
+            ..Self::new(&Arc::new(required), style)?
         })
     }
 

@@ -86,6 +86,14 @@ impl Plan {
         }
     }
 
+    /// The same for values that are not null: they are written without the number of a branch.
+    pub(super) fn without_null(self) -> Self {
+        Self {
+            null: Null::Refused,
+            ..self
+        }
+    }
+
     /// Appends the bytes of a value.
     pub(super) fn write(&self, value: &Value<'_>, out: &mut Vec<u8>) -> Written {
         match (self.null, value) {

@@ -272,6 +272,34 @@ mod with_a_registry {
     }
 
     #[test]
+    fn an_optional_record_alone_is_a_union_for_confluent_and_a_record_for_apicurio() {
+        let fields = vec![Field::new("id", Schema::int32().build())];
+        let schema = Schema::structure(fields).named("shop.Created").optional().build();
+        let value = Value::Struct(Struct::new(schema.clone(), vec![Value::Int32(3)]));
+        let created = Typed::new(schema, value);
+        let v3 = ("apicurio.registry.url", "http://r:8080/apis/registry/v3");
+        let by_record = (
+            "apicurio.registry.artifact-resolver-strategy",
+            "io.apicurio.registry.serde.avro.strategy.RecordIdStrategy",
+        );
+        let cases = [
+            (confluent(), "t-value", &[2, 6][..]),
+            (converter(Family::Apicurio, Role::Value, &[v3]), "t-value", &[6]),
+            (
+                converter(Family::Apicurio, Role::Value, &[v3, by_record]),
+                "shop/Created",
+                &[6],
+            ),
+        ];
+        for ((mut avro, fake), subject, expected) in cases {
+            fake.ids.lock().unwrap().insert(subject.to_owned(), 7);
+            let mut out = Vec::new();
+            avro.encode("t", Part::Value, &created, &mut out).unwrap();
+            assert_eq!(&out[5..], expected, "{subject}");
+        }
+    }
+
+    #[test]
     fn options_that_cannot_be_used_are_refused_with_their_names() {
         let refused = |family, entries: &[(&str, &str)]| {
             let entries = entries
