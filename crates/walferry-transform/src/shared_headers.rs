@@ -38,7 +38,7 @@ impl SharedHeaders {
             return;
         }
         match record.value.is_null() {
-            true => record.headers.extend(self.added.drain(..)),
+            true => record.headers.extend(std::mem::take(&mut self.added)),
             false => self.added.clear(),
         }
         let operation = envelope(record).and_then(|event| event.get("op"));

@@ -89,15 +89,15 @@ pub(crate) async fn tell_of_connect(topics: ConnectTopics) {
         sleep(LOOK_FOR_CONNECT).await;
         let topics = topics.clone();
         match spawn_blocking(move || topics.refuse_beside_connect()).await {
+            Ok(Err(failure)) if failure.kind == Kind::ConnectRuns && told => {}
             Ok(Err(failure)) if failure.kind == Kind::ConnectRuns => {
-                if !std::mem::replace(&mut told, true) {
-                    warn!(
-                        code = failure.code(),
-                        reason = %failure,
-                        hint = "stop these workers, or stop Walferry: both write to the topics, and only one can read each slot",
-                        "Kafka Connect was started on the topics that Walferry works on"
-                    );
-                }
+                told = true;
+                warn!(
+                    code = failure.code(),
+                    reason = %failure,
+                    hint = "stop these workers, or stop Walferry: both write to the topics, and only one can read each slot",
+                    "Kafka Connect was started on the topics that Walferry uses"
+                );
             }
             Ok(Ok(())) => told = false,
             // Kafka cannot be asked now.
