@@ -70,7 +70,7 @@ fn origin_none_leaves_out_what_was_replicated_or_stops_where_the_server_does_not
             walferry.output()
         );
         let (text, code) = check(&outbox, &world.kafka.bootstrap(), config);
-        assert!(text.contains("does not know") && code == Some(2), "{text}");
+        assert!(text.contains("does not support") && code == Some(2), "{text}");
         return;
     }
     let _walferry = outbox.start_with(config);
