@@ -311,7 +311,11 @@ fn copied(world: &World, name: &str, stopped: bool) {
     if stopped {
         scene.walferry.start_again();
     }
-    scene.assert_refused(&["the server's history differs", "walferry offsets accept-history", "hint:"]);
+    scene.assert_refused(&[
+        "the server's history differs",
+        "walferry offsets accept-history",
+        "hint:",
+    ]);
     assert_eq!(
         scene.numbers("new").len(),
         0,

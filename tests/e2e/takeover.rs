@@ -256,7 +256,11 @@ fn single_connectors_are_taken_from_a_cluster_that_runs_on_while_rows_are_writte
     one.wait_until_streaming(&mut walferry);
     let output = walferry.output();
     assert!(output.contains("was taken over before"), "{output}");
-    assert_eq!(output.matches("continuing from the stored offset").count(), 2, "{output}");
+    assert_eq!(
+        output.matches("continuing from the stored offset").count(),
+        2,
+        "{output}"
+    );
     assert!(!output.contains("reading existing rows"), "{output}");
     let written = writes.end();
     wait_for("the last row", || {

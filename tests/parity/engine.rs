@@ -24,7 +24,8 @@ pub(crate) trait Engine {
 /// The original.
 pub(crate) struct Debezium {
     name: &'static str,
-    connect: Connect,
+    connect: Option<Connect>,
+    has_converters: bool,
     kafka: Kafka,
     connector: Option<String>,
 }
@@ -35,10 +36,33 @@ impl Debezium {
         let kafka = Kafka::start();
         Self {
             name,
-            connect: Connect::start_with(&kafka, &[&format!("plugin.path={}", converters_folder().display())]),
+            connect: Some(Connect::start(&kafka)),
+            has_converters: false,
             kafka,
             connector: None,
         }
+    }
+
+    fn connect(&self) -> &Connect {
+        self.connect.as_ref().expect("a worker runs")
+    }
+
+    /// Starts another worker if a case needs the converters of `plugin.path`, or no longer needs them. A worker that has looked for
+    /// plugins draws other identity hashes, and with them Debezium orders the fields of expanded payloads differently.
+    fn change_worker(&mut self, needs_converters: bool) {
+        if needs_converters == self.has_converters {
+            return;
+        }
+        if let Some(connect) = self.connect.take() {
+            connect.end(false);
+        }
+        let path = format!("plugin.path={}", converters_folder().display());
+        let lines: &[&str] = match needs_converters {
+            true => &[&path],
+            false => &[],
+        };
+        self.connect = Some(Connect::start_with(&self.kafka, lines));
+        self.has_converters = needs_converters;
     }
 }
 
@@ -52,29 +76,31 @@ impl Engine for Debezium {
     }
 
     fn start(&mut self, connector: &str, config: &Map<String, Value>) -> Result<(), String> {
+        let is_of_apicurio = |value: &Value| value.as_str().is_some_and(|class| class.starts_with("io.apicurio."));
+        self.change_worker(config.values().any(is_of_apicurio));
         self.connector = Some(connector.into());
-        running(self.connect.create(connector, config))
+        running(self.connect().create(connector, config))
     }
 
     fn stop(&mut self) {
         if let Some(connector) = &self.connector {
-            self.connect.stop(connector);
+            self.connect().stop(connector);
         }
     }
 
     fn resume(&mut self) -> Result<(), String> {
         self.connector
             .as_ref()
-            .map_or(Ok(()), |connector| running(self.connect.resume(connector)))
+            .map_or(Ok(()), |connector| running(self.connect().resume(connector)))
     }
 
     fn failure(&mut self) -> Option<String> {
-        running(self.connect.task(self.connector.as_ref()?)).err()
+        running(self.connect().task(self.connector.as_ref()?)).err()
     }
 
     fn remove(&mut self) {
         if let Some(connector) = self.connector.take() {
-            self.connect.remove(&connector);
+            self.connect().remove(&connector);
         }
     }
 }
