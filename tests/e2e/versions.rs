@@ -148,7 +148,7 @@ fn a_slot_that_the_server_has_given_up_is_told_of_with_the_reason() {
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("is lost") && text.contains(remark), "{text}");
     assert_eq!(
-        text.contains("gives up slots that nothing reads for 1 s"),
+        text.contains("invalidates slots that have not been read for 1 s"),
         idle,
         "{text}"
     );
