@@ -3,10 +3,11 @@
 use std::{fmt, sync::Arc};
 
 use rustls::{
-    RootCertStore, ServerConfig, SupportedProtocolVersion,
+    InconsistentKeys, RootCertStore, ServerConfig, SupportedProtocolVersion,
     crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier},
+    sign::{CertifiedKey, SingleCertAndKey},
     version::{TLS12, TLS13},
 };
 use tokio_rustls::TlsAcceptor;
@@ -77,12 +78,17 @@ impl Tls {
         let certificates = certificates(&identity.chain);
         let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())
             .map_err(|_| unusable(rustls::Error::General("the key cannot be read".into())))?;
+        // `with_single_cert` would refuse certificates of version 1, which Java takes.
+        let key = provider.key_provider.load_private_key(key).map_err(unusable)?;
+        let certified = CertifiedKey::new(certificates, key);
+        if let Err(error @ rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) = certified.keys_match() {
+            return Err(unusable(error));
+        }
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&protocols)
             .map_err(unusable)?
             .with_client_cert_verifier(clients)
-            .with_single_cert(certificates, key)
-            .map_err(unusable)?;
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let required = get(options, "ssl.client.auth").is_some_and(|text| text.eq_ignore_ascii_case("required"));
         Ok(Self {
@@ -267,7 +273,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_its_property_and_what_to_do() {
         let store = file("identity.pem");
-        let with = |name, text| options(&[("ssl.keystore.location", &store), (name, text)]);
+        let with = |name, text| {
+            options(&[
+                ("ssl.keystore.location", &store),
+                ("ssl.key.password", "key-pw-1"),
+                (name, text),
+            ])
+        };
         let cases = [
             (options(&[]), "ssl.keystore.location is missing"),
             (

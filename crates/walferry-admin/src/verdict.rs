@@ -760,7 +760,7 @@ mod tests {
                 found_us: NOW_US - days * 24 * 3600 * S,
             }));
             let verdict = Verdict::of(&Look::at(&status, NOW_US));
-            let says = "between 0/400 and 0/500 of timeline 1 were delivered, and the server does not have them";
+            let says = "between 0/400 and 0/500 of timeline 1 were delivered, but the server does not have them";
             assert_eq!(verdict.reason.contains(says), told, "{}", verdict.reason);
             assert!(verdict.ready && (verdict.level == Level::Note) == told, "{verdict:?}");
         }
