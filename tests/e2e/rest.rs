@@ -1,6 +1,7 @@
 //! The REST API, as Kafka Connect's clients use it.
 
 use serde_json::{Value, json};
+use std::{fs::OpenOptions, io::Write};
 use walferry_testkit::servers::{Surroundings, Walferry, WalferryOptions, wait_for};
 use walferry_tests::rest::{self, Compare, Exchange};
 
@@ -424,16 +425,19 @@ fn a_config_provider_that_hangs_holds_up_only_its_own_connector() {
     let (stopped, written) = (stop.clone(), fifo.clone());
     let writer = std::thread::spawn(move || {
         while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
-            // Whoever reads may be gone before everything is written.
-            let _ = std::fs::write(&written, "password=secret\n");
+            // Opened for both, a FIFO waits for nobody: the last reader may have been served.
+            let mut fifo = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(&written)
+                .expect("the FIFO");
+            fifo.write_all(b"password=secret\n").expect("there is room in it");
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     });
     assert_eq!(asks.join().expect("an answer").status, 201);
     hanging.wait_until_streaming(&mut walferry);
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    // The writer waits for a reader.
-    let _ = std::fs::read_to_string(&fifo);
     writer.join().unwrap();
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }
