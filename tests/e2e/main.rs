@@ -26,5 +26,6 @@ mod standalone;
 mod start;
 mod takeover;
 mod timescale;
+mod unseen;
 mod versions;
 mod world;

@@ -8,7 +8,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 use walferry_testkit::servers::{Connect, Database, Kafka, Record, Walferry, WalferryOptions, wait_for};
 
-fn config(name: &str, database: &Database, properties: &[(&str, &str)]) -> Map<String, Value> {
+pub(crate) fn config(name: &str, database: &Database, properties: &[(&str, &str)]) -> Map<String, Value> {
     let config = json!({
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "database.hostname": "127.0.0.1",
@@ -59,7 +59,7 @@ fn execute(tables: &str) -> String {
 }
 
 /// Waits until the log has said something so often.
-fn wait_for_log(walferry: &mut Walferry, text: &str, times: usize) {
+pub(crate) fn wait_for_log(walferry: &mut Walferry, text: &str, times: usize) {
     wait_for(text, || {
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
         (walferry.output().matches(text).count() >= times).then_some(())
@@ -67,7 +67,7 @@ fn wait_for_log(walferry: &mut Walferry, text: &str, times: usize) {
 }
 
 /// The rows that a consumer has after reading a topic from its beginning: the column `v` by the text of the key.
-fn rebuilt(records: &[Record]) -> BTreeMap<String, String> {
+pub(crate) fn rebuilt(records: &[Record]) -> BTreeMap<String, String> {
     let mut rows = BTreeMap::new();
     for record in records {
         let key: Value = serde_json::from_slice(record.key.as_deref().expect("rows have keys")).expect("JSON");

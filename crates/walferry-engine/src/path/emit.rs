@@ -83,6 +83,17 @@ fn gave_up(wait: &Wait, limit: Duration) -> Diagnosis {
     Diagnosis::error(Kind::SchemaRegistry, what).with_hint(hint)
 }
 
+/// What became of records so far. Who compares two of these knows what became of a change.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Account {
+    /// Records that were not sent, for whatever reason, or of which that is not known yet.
+    pub(crate) withheld: u64,
+    /// Records that failed.
+    pub(crate) set_aside: u64,
+    /// Records that wait for a converter, and will be set aside if it fails.
+    pub(crate) undecided: u64,
+}
+
 /// Where records go on, from the stream's changes, a snapshot's rows and heartbeats alike.
 pub(crate) struct Emit {
     /// Where in the stream the pipeline is: the first record of a transaction tells the batch that it begins.
@@ -91,8 +102,7 @@ pub(crate) struct Emit {
     pub(crate) chain: Chain,
     converters: Converters,
     tolerance: Tolerance,
-    /// Records that were not sent, for whatever reason.
-    withheld: u64,
+    account: Account,
     /// Who watches the records; nobody while a connector runs.
     pub(crate) witness: Option<Box<dyn Witness>>,
     /// Who reads rows that are wanted again; nobody where events shall stay as they come.
@@ -131,15 +141,15 @@ impl Emit {
             chain,
             converters,
             tolerance,
-            withheld: 0,
+            account: Account::default(),
             witness: None,
             rows: None,
         }
     }
 
-    /// How many records were not sent so far, also such as were set aside.
-    pub(crate) const fn withheld(&self) -> u64 {
-        self.withheld
+    /// What became of the records so far.
+    pub(crate) const fn account(&self) -> Account {
+        self.account
     }
 
     /// Puts all records of a change through transforms and converters, and to the batch.
@@ -152,7 +162,7 @@ impl Emit {
         if let Some(reason) = outcome.skipped {
             self.skip(reason.as_str());
         }
-        self.withheld += u64::from(outcome.left_out);
+        self.account.withheld += u64::from(outcome.left_out);
         self.counts.unconverted(from.table, &outcome.failures);
         let mut rows = match outcome.lookups.is_empty() {
             true => Vec::new(),
@@ -195,8 +205,9 @@ impl Emit {
         from: Provenance<'_>,
         out: &mut Batch,
     ) {
-        // What becomes of it in the chain is not known yet: it may not be sent.
-        self.withheld += u64::from(step.is_some());
+        // What becomes of it is not known yet: it may not be sent.
+        self.account.withheld += 1;
+        self.account.undecided += u64::from(step.is_none() && self.tolerance.all);
         begin_transaction(&mut self.cursor, out);
         out.hold(from.table, from.position, from.message, |place| Held {
             place,
@@ -463,7 +474,7 @@ impl Emit {
     }
 
     fn count_skipped(&mut self, reason: &'static str) {
-        self.withheld += 1;
+        self.account.withheld += 1;
         self.counts.skip(reason);
     }
 
@@ -493,7 +504,8 @@ impl Emit {
                 vec![cause],
             ));
         };
-        self.withheld += 1;
+        self.account.withheld += 1;
+        self.account.set_aside += 1;
         self.counts.set_aside += 1;
         let Failed { stage, told } = &failed;
         let (what, code, hint) = (&told.text, told.code(), told.hint.as_deref());

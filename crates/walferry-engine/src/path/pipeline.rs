@@ -315,11 +315,12 @@ impl Pipeline {
                 self.on_transaction_edge(lsn, now_ns, out, is_delivered, Transaction::end)?;
                 let dealt_with = self.emit.cursor.is_dealt_with();
                 let open = self.emit.cursor.commit(commit.end_lsn);
+                if let (Some(signals), Some(open)) = (&mut self.signals, &open) {
+                    // Also what was delivered in an earlier connection may not be visible yet.
+                    signals.committed(open.transaction.xid);
+                }
                 if dealt_with {
                     return Ok(());
-                }
-                if let (Some(signals), Some(open)) = (&mut self.signals, &open) {
-                    signals.committed(open.transaction.xid);
                 }
                 let seen = open
                     .as_ref()
@@ -365,6 +366,12 @@ impl Pipeline {
             return Ok(());
         };
         let met = self.emit.cursor.advance(lsn);
+        let xid = self.emit.cursor.open().map(|open| open.transaction.xid);
+        if let Some(signals) = &mut self.signals
+            && met.is_delivered()
+        {
+            signals.doubt_rows_of(plan.name(), xid);
+        }
         if met.is_delivered() && self.metadata.is_none() {
             return Ok(());
         }
@@ -396,21 +403,25 @@ impl Pipeline {
                 signals.watches(plan.name()) && outcome.as_ref().is_ok_and(|outcome| !outcome.records.is_empty());
         }
         let before = out.records();
-        let withheld = self.emit.withheld();
+        let account = self.emit.account();
         match outcome {
             Ok(outcome) => self.emit.send_all(outcome, from, out)?,
             Err(error) => self.emit.reject(&error, from, out)?,
         }
         out.end_change(before);
+        let after = self.emit.account();
         if let Some(signals) = &mut self.signals {
-            // A row whose change a transform has dropped is still sent, unless it is gone.
-            if may_evict && (out.records() > before || matches!(change.operation, Operation::Delete { .. })) {
-                signals.evict(plan, change, context.xid.map(|xid| xid.0));
+            // A row whose change was dropped or set aside is still sent, unless it is gone.
+            let is_sent = out.records() > before && after.set_aside == account.set_aside;
+            if may_evict && after.undecided > account.undecided {
+                signals.doubt_rows_of(plan.name(), xid);
+            } else if may_evict && (is_sent || matches!(change.operation, Operation::Delete { .. })) {
+                signals.evict(plan, change, xid);
             }
             signals.keep(Some((met.position(), message)), &mut self.emit, out);
         }
         if let Some(reread) = &mut self.toast_reread {
-            reread.note(plan.name(), change, self.emit.withheld() > withheld, out);
+            reread.note(plan.name(), change, after.withheld > account.withheld, out);
         }
         counted.for_each(|step| out.step(step));
         Ok(())
@@ -437,11 +448,11 @@ impl Pipeline {
             let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
             let outcome = plan.truncate(&context, self.metadata.as_mut());
             let counted = counted(self.metadata.as_mut(), context.xid);
+            if let Some(signals) = &mut self.signals {
+                signals.truncated(plan.name(), context.xid.map(|xid| xid.0));
+            }
             if !met.is_delivered() {
                 self.emit.counts.change("TRUNCATE", lsn, now_ns);
-                if let Some(signals) = &mut self.signals {
-                    signals.truncated(plan.name(), context.xid.map(|xid| xid.0));
-                }
                 let before = out.records();
                 self.emit.send_all(outcome, from, out)?;
                 out.end_change(before);

@@ -112,14 +112,17 @@ impl Signals {
     pub(crate) fn new(settings: SignalSettings, after: &StoredOffset) -> Self {
         let (snapshot, unreadable) = Incremental::from_offset(&after.connect.other);
         let settings_table = settings.table.clone();
+        // What was delivered last may not be visible yet.
+        let last = after.history.as_ref().and_then(|history| history.commit);
+        let commits: VecDeque<u32> = last.map(|commit| commit.mark.xid).into_iter().collect();
         Self {
             notifications: settings.topic.as_deref().map(Notifications::new),
             settings,
             snapshot,
             window: Window::default(),
             asks: None,
-            commits: VecDeque::new(),
-            commits_total: 0,
+            commits_total: commits.len() as u64,
+            commits,
             opened_at: 0,
             opened_in: None,
             seen: None,
@@ -175,11 +178,7 @@ impl Signals {
         }
         let effects = match is_first {
             true => self.snapshot.begin(self.can_read_chunks(), &mut new_id),
-            false => {
-                // They may be those of another server.
-                self.commits.clear();
-                self.snapshot.reconnected(&mut new_id)
-            }
+            false => self.snapshot.reconnected(&mut new_id),
         };
         self.take(effects, here, emit, out)
     }
@@ -373,10 +372,14 @@ impl Signals {
         }
     }
 
-    /// All rows of a table are gone.
+    /// All rows of a table are gone. Rows that are written after this come with the stream.
     pub(crate) fn truncated(&mut self, table: &str, xid: Option<u32>) {
+        self.doubt_rows_of(table, xid);
+    }
+
+    /// A change of this table takes no row's place: it was delivered before, or whether it will be sent is not known yet.
+    pub(crate) fn doubt_rows_of(&mut self, table: &str, xid: Option<u32>) {
         if self.watches(table) {
-            // Rows that are written after this come with the stream.
             self.doubt(xid);
         }
     }
