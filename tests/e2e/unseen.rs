@@ -22,6 +22,22 @@ fn have_commits_wait(sql: &Sql, waits: bool) {
     });
 }
 
+/// However the test ends: the server would not stop while a commit waits.
+struct Waiting<'a>(&'a Sql);
+
+impl<'a> Waiting<'a> {
+    fn new(sql: &'a Sql) -> Self {
+        have_commits_wait(sql, true);
+        Self(sql)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        have_commits_wait(self.0, false);
+    }
+}
+
 /// A snapshot beside the stream sends no row as it was before a change that was sent, also if it begins in a later connection than
 /// that change.
 #[test]
@@ -49,7 +65,7 @@ fn no_row_is_sent_as_it_was_before_a_change_that_was_sent() {
         &|_| sql.run("select pg_terminate_backend(active_pid) from pg_replication_slots where active"),
     ];
     for (round, begin_anew) in begins_anew.into_iter().enumerate() {
-        have_commits_wait(sql, true);
+        let waiting = Waiting::new(sql);
         let other = postgres.in_database(database.name());
         let update = format!("update items set v = 'new{round}' where id = 1");
         let commits = thread::spawn(move || other.run(&update));
@@ -73,7 +89,7 @@ fn no_row_is_sent_as_it_was_before_a_change_that_was_sent() {
             "before a transaction that the stream contains was visible",
             round + 1,
         );
-        have_commits_wait(sql, false);
+        drop(waiting);
         commits.join().expect("it commits");
         signals::wait_for_log(&mut walferry, "the incremental snapshot is complete", round + 1);
         let rows = signals::rebuilt(&world.kafka.wait_for_records(TOPIC, round * 3 + 3));
