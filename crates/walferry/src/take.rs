@@ -42,8 +42,12 @@ const REQUEST: Duration = Duration::from_secs(30);
 const STOPS: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Takes the connectors that the arguments name, unless they were taken before. Blocks.
+/// Takes the connectors that the arguments name, unless they were taken before. Without any, it touches nothing. Blocks.
 pub(crate) fn take(args: &RunArgs, configuration: &Configuration, data_dir: &Path) -> Result<(), Error> {
+    // A process that takes nothing may have no folder that it can write, or share one with a process that holds the book.
+    if args.take.is_empty() {
+        return Ok(());
+    }
     let unusable = |failure| Error::failure("Walferry did not start", failure);
     let mut book = FileBook::open(data_dir).map_err(|error| unusable(error.for_good()))?;
     let known = book.entries().map_err(unusable)?;
