@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
@@ -34,14 +34,17 @@ const NOTICES: Duration = Duration::from_secs(3);
 #[derive(Clone)]
 pub struct Tenure(Arc<Mutex<Held>>);
 
-/// What is to be done when a tenure is over: queued records are given up.
-type AtEnd = Box<dyn Fn() + Send>;
+/// A client with records that are queued for Kafka.
+pub(crate) trait Queue: Send + Sync {
+    /// Gives up all of them: another process may be about to send the same ones.
+    fn give_up(&self);
+}
 
 struct Held {
     over: bool,
     /// When the process was last known to be in its group; `None` where nobody looks.
     seen: Option<Instant>,
-    at_end: Vec<AtEnd>,
+    queues: Vec<Weak<dyn Queue>>,
 }
 
 impl Default for Tenure {
@@ -50,7 +53,7 @@ impl Default for Tenure {
         Self(Arc::new(Mutex::new(Held {
             over: false,
             seen: None,
-            at_end: Vec::new(),
+            queues: Vec::new(),
         })))
     }
 }
@@ -75,15 +78,29 @@ impl Tenure {
 
     /// Another process may work on the topics from now on.
     fn end(&self) {
-        self.with(|held| {
-            held.over = true;
-            held.at_end.drain(..).for_each(|work| work());
-        });
+        self.with(|held| held.over = true);
+        self.give_up();
     }
 
-    /// Has something done when the tenure ends.
-    pub(super) fn at_end(&self, work: AtEnd) {
-        self.with(|held| held.at_end.push(work));
+    /// What is queued for Kafka is sent no more: another process may work on the topics, or may soon.
+    pub(crate) fn give_up(&self) {
+        let queues = self.with(|held| held.queues.clone());
+        // Not under the lock: a client may take its time, and others ask meanwhile whether they may write.
+        for queue in queues.iter().filter_map(Weak::upgrade) {
+            queue.give_up();
+        }
+    }
+
+    /// Has a client give up what it has queued when the tenure is over or in doubt, for as long as the client lives.
+    pub(crate) fn include(&self, queue: Weak<dyn Queue>) {
+        let is_over = self.with(|held| {
+            held.queues.retain(|queue| queue.strong_count() > 0);
+            held.queues.push(queue.clone());
+            held.over
+        });
+        if is_over && let Some(queue) = queue.upgrade() {
+            queue.give_up();
+        }
     }
 
     /// Whether a record may be written now.
@@ -198,6 +215,8 @@ impl Leadership {
                         seconds = (now - last).as_secs(),
                         "this process has stood still: nothing is written to Connect's topics until it is known whether it is still its turn"
                     );
+                    // What was queued before would be sent at once, and another process may be further by now.
+                    seen.give_up();
                     doubtful_until = now + NOTICES;
                 }
                 last = now;

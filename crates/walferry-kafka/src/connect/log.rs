@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
     time::{Duration, Instant},
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use tracing::info;
 use walferry_engine::{Failure, Kind};
 
-use super::{ConnectTopics, Tenure, Topic};
+use super::{ConnectTopics, Queue, Tenure, Topic};
 use crate::{client::Properties, failure};
 
 /// How long a broker may take for an answer.
@@ -79,6 +79,12 @@ impl ProducerContext for Context {
         };
         // Whoever waited for it may be gone.
         let _ = delivery.send(result);
+    }
+}
+
+impl Queue for ThreadedProducer<Context> {
+    fn give_up(&self) {
+        self.purge(PurgeConfig::default().queue().inflight());
     }
 }
 
@@ -231,12 +237,8 @@ impl Log {
             .map_err(|error| failure::of_settings(&error))?;
         client.provide_token(producer.client());
         let producer = Arc::new(producer);
-        let weak = Arc::downgrade(&producer);
-        tenure.at_end(Box::new(move || {
-            if let Some(producer) = weak.upgrade() {
-                producer.purge(PurgeConfig::default().queue().inflight());
-            }
-        }));
+        let queue: Weak<dyn Queue> = Arc::<ThreadedProducer<Context>>::downgrade(&producer);
+        tenure.include(queue);
         Ok(Self {
             topic: topic.to_owned(),
             client: client.clone(),

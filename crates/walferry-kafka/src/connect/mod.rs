@@ -13,6 +13,7 @@ use walferry_config::{Options, Worker};
 use walferry_engine::{Failure, Kind};
 
 pub use book::TopicBook;
+pub(crate) use group::Queue;
 pub use group::{Leadership, Tenure, Turn};
 pub use log::Log;
 pub use offsets::{OffsetLog, OffsetRecord};
