@@ -328,27 +328,32 @@ impl Log {
                 .map_err(|error| unread(&error))?;
         }
         consumer.assign(&assignment).map_err(|error| unread(&error))?;
-        let mut last = Instant::now();
+        let (mut last, mut trouble) = (Instant::now(), None);
         while !left.is_empty() {
-            let Some(polled) = consumer.poll(POLL) else {
-                if last.elapsed() > REQUEST {
-                    return Err(Failure::retry(
-                        Kind::ConnectTopic,
-                        format!("topic {} is not read to its end: no broker answers", self.topic),
-                    ));
-                }
-                continue;
-            };
-            last = Instant::now();
+            let polled = consumer.poll(POLL);
             let message = match polled {
-                Ok(message) => message,
+                Some(Ok(message)) => message,
                 // The last offsets may be marks of transactions, which no consumer is given. So it is the client that tells of the end.
-                Err(KafkaError::PartitionEOF(partition)) => {
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    last = Instant::now();
                     left.remove(&partition);
                     continue;
                 }
-                Err(error) => return Err(unread(&error)),
+                Some(Err(error)) if !error.rdkafka_error_code().is_some_and(may_pass) => return Err(unread(&error)),
+                nothing => {
+                    // Nobody polls this client between two readings. What it tells now may be long over, so only time decides.
+                    trouble = nothing.and_then(Result::err).or(trouble);
+                    if last.elapsed() > REQUEST {
+                        let why = trouble.map_or_else(|| "no broker answers".to_owned(), |error| error.to_string());
+                        return Err(Failure::retry(
+                            Kind::ConnectTopic,
+                            format!("topic {} is not read to its end: {why}", self.topic),
+                        ));
+                    }
+                    continue;
+                }
             };
+            last = Instant::now();
             next.insert(message.partition(), message.offset() + 1);
             let Some(key) = message.key() else {
                 continue;
@@ -431,6 +436,19 @@ impl Log {
         let delivered = self.send(&entry)?;
         self.settled(delivered.blocking_recv())
     }
+}
+
+/// Whether an error is of a connection, which the client makes again by itself.
+fn may_pass(code: Code) -> bool {
+    matches!(
+        code,
+        Code::BrokerTransportFailure
+            | Code::AllBrokersDown
+            | Code::Resolve
+            | Code::OperationTimedOut
+            | Code::Authentication
+            | Code::SSL
+    )
 }
 
 fn unreachable(client: &Properties, error: &KafkaError) -> Failure {
