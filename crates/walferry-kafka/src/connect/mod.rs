@@ -6,6 +6,8 @@ mod group;
 mod log;
 mod offsets;
 mod states;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
