@@ -169,8 +169,8 @@ impl Process<'_> {
             loaded: configuration.connectors.clone(),
             bars: self.bars.clone(),
         };
-        let herd = match Herd::start(beginning, shelf) {
-            Ok(herd) => herd,
+        let (herd, mut clerk) = match Herd::start(beginning, shelf) {
+            Ok(started) => started,
             Err(error) => return Ending::Over(Err(error)),
         };
         let served: Vec<Door> = match doors.iter().map(Door::again).collect() {
@@ -198,6 +198,7 @@ impl Process<'_> {
                 // What has failed is told already.
                 Ending::Over(Err(Error::failure("a connector has stopped", failure).already_told()))
             }
+            failure = clerk.ended() => Ending::Over(Err(Error::failure("Walferry has stopped", failure))),
             failure = turn_is_lost(leadership.as_ref()) => {
                 Error::failure("another Walferry process may use Connect's topics now", failure).tell();
                 Ending::TurnLost

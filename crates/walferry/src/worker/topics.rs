@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::{sync::watch, task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
-use walferry_engine::{Disposition, Failure, Kind};
+use walferry_engine::{Disposition, Failure, Kind, book::Book as _};
 use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, TopicBook, Turn};
 
 /// How long workers of Kafka Connect may take to leave their group: a little more than their session lasts.
