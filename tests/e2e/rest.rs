@@ -439,5 +439,19 @@ fn a_config_provider_that_hangs_holds_up_only_its_own_connector() {
     hanging.wait_until_streaming(&mut walferry);
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     writer.join().unwrap();
+
+    // A run that waits for the provider ends when it is told to, and so does the process.
+    let answer = walferry.ask("POST", "/connectors/hanging/restart?includeTasks=true");
+    assert_eq!(answer.expect("an answer").status, 202);
+    wait_for("the run to end", || (hanging.database.streams() == 0).then_some(()));
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+
+    // After a restart of the process, the connector hangs before its first run. A corrected configuration starts it.
+    walferry.start_again();
+    good.wait_until_streaming(&mut walferry);
+    let answer = walferry.send("PUT", "/connectors/hanging/config", &Value::Object(hanging.config()));
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    hanging.wait_until_streaming(&mut walferry);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
 }

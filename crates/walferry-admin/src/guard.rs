@@ -60,7 +60,7 @@ pub(crate) async fn guard(
             }
             Entry::Open | Entry::Unknown => match &settings.standby {
                 Some(why) if !matches!(request.uri().path().trim_end_matches('/'), "/health" | "/metrics") => {
-                    error(StatusCode::SERVICE_UNAVAILABLE, why)
+                    error(StatusCode::SERVICE_UNAVAILABLE, &why.text())
                 }
                 _ => {
                     let base = Base::of(place, &request);

@@ -33,18 +33,31 @@ impl Refused {
     pub fn not_found(name: &str) -> Self {
         Self::new(404, format!("Connector {name} not found"))
     }
+
+    /// The offsets of a connector are changed only while it is stopped.
+    pub fn not_stopped(name: &str) -> Self {
+        Self::new(
+            400,
+            format!(
+                "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the specified connector \
+                 by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint"
+            ),
+        )
+    }
 }
 
 /// An answer that takes its time.
 pub type Promise<T> = Pin<Box<dyn Future<Output = Result<T, Refused>> + Send>>;
 
 /// How a configuration comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Put {
     /// For a connector that must not be there yet, of which this is wanted.
     New(Target),
     /// For one that may be there: what is wanted of it stays.
     Any,
+    /// For one that still has this configuration: the new one was made from it.
+    Over(Configuration),
 }
 
 /// A class that connectors may name.

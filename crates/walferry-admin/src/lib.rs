@@ -44,7 +44,7 @@ use walferry_engine::{status::Status, supervisor::Connectors};
 pub use crate::{
     cluster::ClusterId,
     doors::{Digested, Doors, User},
-    settings::{HeaderRule, Settings},
+    settings::{HeaderRule, Settings, Standby},
     tls::{Tls, TlsError, without_effect},
 };
 use crate::{

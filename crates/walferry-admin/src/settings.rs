@@ -1,5 +1,7 @@
 //! How the REST API behaves: what stands in a worker file.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use axum::http::{HeaderName, HeaderValue};
 
 use crate::doors::Doors;
@@ -22,7 +24,27 @@ pub struct Settings {
     /// Who may ask.
     pub doors: Doors,
     /// Why this process only waits: everything but `/health` and `/metrics` is answered with it, and it is not ready.
-    pub standby: Option<String>,
+    pub standby: Option<Standby>,
+}
+
+/// Why a process only waits. The reason may change meanwhile. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Standby(Arc<Mutex<String>>);
+
+impl Standby {
+    /// It waits for this reason.
+    pub fn new(why: impl Into<String>) -> Self {
+        Self(Arc::new(Mutex::new(why.into())))
+    }
+
+    /// From now on it waits for this reason.
+    pub fn say(&self, why: impl Into<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = why.into();
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Default for Settings {

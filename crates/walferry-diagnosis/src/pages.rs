@@ -446,7 +446,8 @@ kinds! {
         "Check `ssl.truststore.location`, the host name in `bootstrap.servers`, and `security.protocol`.";
     "WF0504" KafkaDenied "kafka_denied" SETUP,
         "The Kafka user lacks a permission",
-        "The ACLs of the brokers do not allow the user to write to the topic, or to use an idempotent producer.",
+        "The ACLs of the brokers do not allow the user to write to the topic, to use an idempotent producer, or to join the consumer \
+         group of the Walferry processes that use the same topics of Connect.",
         "Grant the permission that the hint names, with `kafka-acls`.";
     "WF0505" KafkaUnsupported "kafka_unsupported" SETUP,
         "The broker does not support a setting of the producer",

@@ -469,6 +469,11 @@ impl ChunkSender {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Wakes a pipeline that waits for a chunk, so that it notices that it is to end. If the channel is full, it is not waiting.
+    pub(crate) fn wake(&self) {
+        let _ = self.chunks.try_send(Chunk::new(Bytes::new(), Vec::new()));
+    }
+
     /// Whether the pipeline has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.chunks.is_closed()

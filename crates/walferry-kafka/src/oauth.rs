@@ -52,17 +52,21 @@ pub(crate) fn fetch(oauth: &OAuth, now_ms: i64) -> Result<Token, String> {
         .ok_or_else(|| failed("its answer has no access_token".into()))?;
     let claims = claims(value);
     let expires_ms = match (claims["exp"].as_i64(), body["expires_in"].as_i64()) {
-        (Some(at), _) => at * 1_000,
-        (None, Some(seconds)) => now_ms + seconds * 1_000,
+        (Some(at), _) => at.saturating_mul(1_000),
+        (None, Some(seconds)) => now_ms.saturating_add(seconds.saturating_mul(1_000)),
         (None, None) => return Err(failed("its answer does not say how long the token lives".into())),
     };
     Ok(Token {
         value: value.to_owned(),
         principal: claims["sub"].as_str().unwrap_or(&oauth.client_id).to_owned(),
-        expires_ms,
+        // The client reckons with it. A number that is absurd would overflow there.
+        expires_ms: expires_ms.min(now_ms + LONGEST_MS),
         extensions: oauth.extensions.clone().into_iter().collect(),
     })
 }
+
+/// How long a token is used at most: a day.
+const LONGEST_MS: i64 = 24 * 60 * 60 * 1_000;
 
 fn credentials(oauth: &OAuth) -> String {
     let (id, secret) = (oauth.client_id.as_str(), oauth.client_secret.expose());
@@ -187,11 +191,17 @@ mod tests {
 
     #[test]
     fn a_token_that_says_nothing_lives_as_long_as_the_endpoint_says() {
-        let (url, served) =
-            endpoint("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"access_token\":\"opaque\",\"expires_in\":5}");
-        let token = fetch(&oauth(url), 1_000).unwrap();
-        assert_eq!((token.principal.as_str(), token.expires_ms), ("me", 6_000));
-        served.join().unwrap();
+        let ok = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
+        let absurd = format!("{ok}{{\"access_token\":\"opaque\",\"expires_in\":{}}}", i64::MAX);
+        for (answer, expires_ms) in [
+            (format!("{ok}{{\"access_token\":\"opaque\",\"expires_in\":5}}"), 6_000),
+            (absurd, 86_401_000),
+        ] {
+            let (url, served) = endpoint(answer.leak());
+            let token = fetch(&oauth(url), 1_000).unwrap();
+            assert_eq!((token.principal.as_str(), token.expires_ms), ("me", expires_ms));
+            served.join().unwrap();
+        }
     }
 
     #[test]

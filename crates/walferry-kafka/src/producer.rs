@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
@@ -11,16 +11,19 @@ use std::{
 };
 use walferry_diagnosis::Kind;
 
-use rdkafka::{error::RDKafkaErrorCode as Code, producer::Producer as _};
+use rdkafka::{
+    error::RDKafkaErrorCode as Code,
+    producer::{Producer as _, PurgeConfig},
+};
 use tracing::debug;
 use walferry_engine::{
-    Failure,
+    Disposition, Failure,
     sink::{Acks, Outgoing, Sink, Sinks},
 };
 
 use crate::{
     batching::Batching,
-    connect::Tenure,
+    connect::{Queue, Tenure},
     failure::{self, Culprit, Verdict},
     health::Health,
     native::{Client, Topic},
@@ -127,6 +130,12 @@ impl Sinks for Producers {
                     )
                 })?
         };
+        let queued = Arc::new(Queued {
+            client: Arc::clone(&client),
+            acks: acks.clone(),
+        });
+        let queue: Weak<dyn Queue> = Arc::<Queued>::downgrade(&queued);
+        self.tenure.include(queue);
         Ok(Producer {
             targets: Vec::new(),
             by_topic: HashMap::new(),
@@ -140,6 +149,7 @@ impl Sinks for Producers {
             dead_letters,
             stop,
             thread: Some(thread),
+            _queued: queued,
         })
     }
 }
@@ -160,6 +170,31 @@ pub struct Producer {
     dead_letters: Arc<DeadLetters>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// Gives up what is queued while this lives.
+    _queued: Arc<Queued>,
+}
+
+/// The records of one producer that Kafka has not acknowledged.
+struct Queued {
+    client: Arc<Client>,
+    acks: Acks,
+}
+
+impl Queue for Queued {
+    fn give_up(&self) {
+        // First of all, so that the pipeline adds nothing more. If it is still the turn of this process, the next session sends these
+        // records again.
+        self.acks.failed(Failure::new(
+            Disposition::Replay,
+            Kind::TurnLost,
+            "records that were queued for Kafka are given up: another Walferry process may use Connect's topics by now, and may have sent \
+             them",
+            None,
+        ));
+        self.client
+            .producer()
+            .purge(PurgeConfig::default().queue().inflight());
+    }
 }
 
 /// A topic that has been written to, and the table that its last record came from.

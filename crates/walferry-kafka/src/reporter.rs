@@ -133,7 +133,7 @@ impl Reporter {
             }
         }
         for &(code, report) in refused {
-            // Purged records are those of a producer that is being closed.
+            // Purged records are those of a producer that is being closed, or that gives up because its turn may be over.
             if !matches!(code, Code::PurgeQueue | Code::PurgeInflight)
                 && let Err(failure) = self.undelivered_record(code, report)
             {

@@ -355,6 +355,35 @@ fn a_partition_that_the_topic_does_not_have_is_the_records_fault() {
 }
 
 #[test]
+fn records_that_are_queued_when_the_turn_is_in_doubt_are_never_sent() {
+    let mut world = World::new(|settings| settings.set("topic.metadata.refresh.interval.ms", "100"));
+    let tenure = crate::connect::Tenure::default();
+    world.producers = world.producers.clone().within(tenure.clone());
+    world.open();
+    world.send(&record("t", Some(b"k"), Some(b"0"))).unwrap();
+    world.settled().unwrap();
+    // What is queued now would be sent as soon as the broker is there again.
+    world.cluster.mock().broker_down(1).unwrap();
+    for _ in 0..10 {
+        world.send(&record("t", Some(b"k"), Some(b"given up"))).unwrap();
+    }
+    tenure.give_up();
+    let failure = world.progress.failure().expect("the session ends");
+    assert_eq!(
+        (failure.kind, failure.disposition),
+        (Kind::TurnLost, Disposition::Replay)
+    );
+    world.cluster.mock().broker_up(1).unwrap();
+    // The old producer still lives while the next one sends.
+    let _old = world.producer.take();
+    world.open();
+    world.send(&record("t", Some(b"k"), Some(b"1"))).unwrap();
+    world.settled().unwrap();
+    let values: Vec<_> = world.received(2).into_iter().map(|record| record.value.unwrap()).collect();
+    assert_eq!(values, [b"0", b"1"]);
+}
+
+#[test]
 fn waiting_ends_when_the_producer_is_to_stop() {
     let mut world = World::new(|settings| settings.set("bootstrap.servers", "127.0.0.1:1"));
     let progress = Arc::clone(&world.progress);

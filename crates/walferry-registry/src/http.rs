@@ -17,6 +17,8 @@ use walferry_keystore::{self as keystore, StoreError};
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
 /// How long a token lives that does not say so.
 const TOKEN_LIFE: Duration = Duration::from_secs(60);
+/// How long a token is used at most.
+const LONGEST_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Sends requests.
 pub(crate) struct Http {
@@ -216,7 +218,8 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagno
         let sent = [oauth.client_secret.clone(), Secret::new(pair)];
         return Err(failed(shown_answer(words.trim_end(), &sent)));
     }
-    let life = body["expires_in"].as_u64().map_or(TOKEN_LIFE, Duration::from_secs);
+    // A number that is absurd would leave the range of times. To ask once a day costs nothing.
+    let life = body["expires_in"].as_u64().map_or(TOKEN_LIFE, Duration::from_secs).min(LONGEST_LIFE);
     match text("access_token") {
         "" => Err(failed("its answer has no access_token".to_owned())),
         token => Ok((Secret::new(token), Instant::now() + life.saturating_sub(TOKEN_MARGIN))),

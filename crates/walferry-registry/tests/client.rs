@@ -236,6 +236,25 @@ fn the_latest_version_must_give_the_same_bytes() {
 }
 
 #[test]
+fn a_token_that_claims_to_live_for_ever_is_used() {
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 200, r#"{"id":7}"#);
+    let token = format!(r#"{{"access_token":"abc","expires_in":{}}}"#, u64::MAX);
+    fake.answer("POST /token", 200, &token);
+    let settings = Settings {
+        auth: Auth::OAuth(OAuth {
+            token_url: format!("{url}/token"),
+            client_id: "id".to_owned(),
+            client_secret: Secret::new("secret"),
+            scope: None,
+        }),
+        ..settings(Api::Confluent, vec![url])
+    };
+    settled(&*Registries::default().of(&settings), &register()).unwrap();
+    assert_eq!(fake.asked().last().unwrap().1, "Bearer abc");
+}
+
+#[test]
 fn name_and_password_and_tokens_are_sent() {
     let (fake, url) = Fake::start();
     fake.answer(REGISTER, 200, r#"{"id":7}"#);

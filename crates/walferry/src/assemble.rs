@@ -8,7 +8,7 @@ use std::{
 use walferry_diagnosis::Kind;
 
 use tokio::sync::watch;
-use tracing::info;
+use tracing::{info, warn};
 use uuid::Uuid;
 use walferry_config::{
     Connector as Config, Findings, Worker,
@@ -232,7 +232,24 @@ fn take_over_standalone(store: &Store, loaded: &Loaded) -> Result<(), Failure> {
     };
     let marker = store.path().with_file_name("standalone-offset");
     let unusable = |error: walferry_offset::Error| error.for_good();
-    if marker.exists() || store.read().map_err(unusable)?.is_some() {
+    let mark = || {
+        let text = "The offset of a standalone worker is not taken over while this file is here: it was taken over before, or there was \
+                    another offset.\n";
+        fs::write(&marker, text)
+    };
+    if marker.exists() {
+        return Ok(());
+    }
+    if store.read().map_err(unusable)?.is_some() {
+        // Once that offset is reset, the older one of the standalone worker must not come back.
+        if let Err(error) = mark() {
+            // A disk that is full must not keep the connector from its start. The next start tries again.
+            warn!(
+                path = %marker.display(),
+                %error,
+                "it could not be noted that the offset file of a standalone worker is not needed any more"
+            );
+        }
         return Ok(());
     }
     let stop = |what: String| {
@@ -267,10 +284,7 @@ fn take_over_standalone(store: &Store, loaded: &Loaded) -> Result<(), Failure> {
         }
         Err(error) => return Err(stop(error.to_string())),
     }
-    let marked = fs::write(
-        &marker,
-        "The offset of a standalone worker was taken over. It is not taken over again while this file is here.\n",
-    );
+    let marked = mark();
     marked.map_err(|error| stop(format!("{}: {error}", marker.display())))
 }
 
@@ -609,6 +623,46 @@ mod tests {
 
     fn worker_of(properties: Vec<(String, String)>) -> (Option<Worker>, Findings) {
         Worker::read(&Submitted { name: None, properties }, &Nowhere)
+    }
+
+    #[test]
+    fn an_offset_that_was_reset_does_not_come_back_from_a_standalone_workers_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("connect.offsets");
+        // Reading it would be an error.
+        fs::write(&file, "no map of Java").expect("the folder can be written");
+        let properties = vec![("offset.storage.file.filename".to_owned(), file.display().to_string())];
+        let worker = worker_of(properties).0.expect("it is a worker");
+        let configuration = [
+            ("name", "c"),
+            ("connector.class", "io.debezium.connector.postgresql.PostgresConnector"),
+            ("plugin.name", "pgoutput"),
+            ("database.hostname", "db"),
+            ("database.user", "u"),
+            ("database.dbname", "db"),
+            ("topic.prefix", "t"),
+        ];
+        let configuration: Vec<_> = configuration
+            .map(|(name, text)| (name.to_owned(), text.to_owned()))
+            .into();
+        let (checked, findings) = crate::load::load_configuration("c", &configuration, &worker);
+        let checked = checked.unwrap_or_else(|| panic!("{findings:?}"));
+        let loaded = Loaded {
+            connector: checked.connector,
+            built: checked.built,
+            worker,
+            bootstrap_servers: "127.0.0.1:1".into(),
+            configuration,
+            file: "c.json".into(),
+        };
+        let store = FileStore::open(&folder.path().join("data"), partition(&loaded.connector)).expect("it opens");
+        store.replace(&StoredOffset::default()).expect("it is written");
+        let store = Store::File(store);
+        take_over_standalone(&store, &loaded).expect("there is an offset");
+        let Store::File(files) = &store else { unreachable!() };
+        files.remove().expect("it is removed");
+        take_over_standalone(&store, &loaded).expect("the file is not read");
+        assert_eq!(files.read().expect("it is readable"), None);
     }
 
     fn policy(mode: &str) -> SnapshotPolicy {

@@ -1,11 +1,11 @@
 //! The connectors of a process: each is put together from its configuration, on a thread of its own, whenever it starts.
 
-use std::{path::Path, sync::Arc};
+use std::{panic::resume_unwind, path::Path, sync::Arc, thread};
 use walferry_diagnosis::Kind;
 
 use tokio::{
     runtime::{self, Runtime},
-    sync::watch,
+    sync::{oneshot, watch},
     task::{LocalSet, spawn_local},
 };
 use tracing::{Instrument, error_span, info};
@@ -87,7 +87,12 @@ impl Run {
         Arc::new(move |target| {
             let name = &self.status.name;
             let share = self.share.subscribe();
-            let assembled = (self.load)().and_then(|loaded| {
+            let Some(loaded) = self.loaded(target.clone()) else {
+                self.status.set_phase(Phase::Stopped);
+                info!("connector stopped while its configuration was being read");
+                return Ok(());
+            };
+            let assembled = loaded.and_then(|loaded| {
                 let connector = assemble::connector(&loaded, &self.offsets, share, self.status.clone())?;
                 Ok((loaded, connector))
             });
@@ -115,6 +120,46 @@ impl Run {
             }
             ended
         })
+    }
+
+    /// Makes the configuration, on a thread of its own: a config provider may hang, such as a file on a server that is gone. `None` where
+    /// the run is to end before. The thread is left alone then, and ends when the provider answers.
+    fn loaded(&self, mut target: watch::Receiver<Target>) -> Option<Result<Loaded, Failure>> {
+        let runtime = match runtime() {
+            Ok(runtime) => runtime,
+            Err(failure) => return Some(Err(failure)),
+        };
+        let (told, loaded) = oneshot::channel();
+        let (load, span) = (self.load.clone(), tracing::Span::current());
+        let loading = thread::Builder::new().name("configuration".into()).spawn(move || {
+            let _span = span.entered();
+            // Nobody may wait for it any more.
+            drop(told.send(load()));
+        });
+        let loading = match loading {
+            Ok(loading) => loading,
+            Err(error) => {
+                let what = format!("the thread that reads the configuration could not be started: {error}");
+                let hint = "raise the limit of threads (`ulimit -u`, or the container's limit of processes)";
+                return Some(Err(Failure::stop(Kind::NoThread, what, hint)));
+            }
+        };
+        let loaded = runtime.block_on(async {
+            tokio::select! {
+                biased;
+                loaded = loaded => Some(loaded),
+                // A closed channel is an end too: nobody is left who could tell the run anything.
+                _ = target.wait_for(|target| *target == Target::Stopped) => None,
+            }
+        })?;
+        match loaded {
+            Ok(loaded) => Some(loaded),
+            // It has panicked, and so does the run, which the supervisor tells of.
+            Err(_) => match loading.join() {
+                Err(panic) => resume_unwind(panic),
+                Ok(()) => unreachable!("it tells before it ends"),
+            },
+        }
     }
 
     /// From the start to the end of a run, with what goes on beside it.

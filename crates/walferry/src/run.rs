@@ -15,7 +15,7 @@ use tokio::{
     time::sleep,
 };
 use tracing::{info, warn};
-use walferry_admin::{Admin, ClusterId, Door, Resources, Settings, Tls};
+use walferry_admin::{Admin, ClusterId, Door, Resources, Settings, Standby, Tls};
 use walferry_config::Worker;
 use walferry_diagnosis::Kind;
 use walferry_engine::{
@@ -169,8 +169,8 @@ impl Process<'_> {
             loaded: configuration.connectors.clone(),
             bars: self.bars.clone(),
         };
-        let herd = match Herd::start(beginning, shelf) {
-            Ok(herd) => herd,
+        let (herd, mut clerk) = match Herd::start(beginning, shelf) {
+            Ok(started) => started,
             Err(error) => return Ending::Over(Err(error)),
         };
         let served: Vec<Door> = match doors.iter().map(Door::again).collect() {
@@ -198,6 +198,7 @@ impl Process<'_> {
                 // What has failed is told already.
                 Ending::Over(Err(Error::failure("a connector has stopped", failure).already_told()))
             }
+            failure = clerk.ended() => Ending::Over(Err(Error::failure("Walferry has stopped", failure))),
             failure = turn_is_lost(leadership.as_ref()) => {
                 Error::failure("another Walferry process may use Connect's topics now", failure).tell();
                 Ending::TurnLost
@@ -237,11 +238,9 @@ impl Process<'_> {
     /// to end.
     async fn wait_for_turn(&self, doors: &[Door], topics: &ConnectTopics) -> Option<Result<Held, Failure>> {
         let stop = watch::Sender::new(false);
+        let standby = Standby::new(topics::why_waiting(topics, None));
         let settings = Settings {
-            standby: Some(format!(
-                "This process is waiting: it uses Connect's topics of group {:?} as soon as no other Walferry process does.",
-                topics.group
-            )),
+            standby: Some(standby.clone()),
             ..self.settings.clone()
         };
         let nobody: Arc<dyn Connectors> = Arc::new(Supervisor::default());
@@ -256,7 +255,7 @@ impl Process<'_> {
         let served = spawn_local(walferry_admin::serve(doors, admin, stopped(stop.subscribe())));
         let held = tokio::select! {
             () = signalled() => None,
-            held = hold(topics) => Some(held),
+            held = hold(topics, &standby) => Some(held),
         };
         stop.send_replace(true);
         let _ = served.await;
@@ -282,11 +281,22 @@ async fn ask_for_cluster(worker: Worker, servers: String, told: Arc<ClusterId>) 
     }
 }
 
-async fn hold(topics: &ConnectTopics) -> Result<Held, Failure> {
+async fn hold(topics: &ConnectTopics, standby: &Standby) -> Result<Held, Failure> {
     topics::prepare(topics).await?;
     let leadership = Leadership::seek(topics)?;
     info!(group = topics.group, "waiting for its turn to use Connect's topics");
-    topics::wait_for_turn(&leadership).await;
+    let mut denied = leadership.denied();
+    let tell = async {
+        // The sender lives as long as the leadership.
+        while denied.changed().await.is_ok() {
+            standby.say(topics::why_waiting(topics, denied.borrow_and_update().as_ref()));
+        }
+        pending::<()>().await;
+    };
+    tokio::select! {
+        () = topics::wait_for_turn(&leadership) => {}
+        () = tell => {}
+    }
     info!(group = topics.group, "using Connect's topics");
     let topics = leadership.limit(topics);
     let opened = topics::open(&topics, walferry_admin::is_our_class).await?;

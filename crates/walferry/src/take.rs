@@ -42,8 +42,12 @@ const REQUEST: Duration = Duration::from_secs(30);
 const STOPS: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Takes the connectors that the arguments name, unless they were taken before. Blocks.
+/// Takes the connectors that the arguments name, unless they were taken before. Without any, it touches nothing. Blocks.
 pub(crate) fn take(args: &RunArgs, configuration: &Configuration, data_dir: &Path) -> Result<(), Error> {
+    // A process that takes nothing may have no folder that it can write, or share one with a process that holds the book.
+    if args.take.is_empty() {
+        return Ok(());
+    }
     let unusable = |failure| Error::failure("Walferry did not start", failure);
     let mut book = FileBook::open(data_dir).map_err(|error| unusable(error.for_good()))?;
     let known = book.entries().map_err(unusable)?;
@@ -133,12 +137,19 @@ impl Taking<'_> {
         let begun = Instant::now();
         loop {
             let (code, body) = self.cluster.ask(method, path).map_err(|error| {
+                let hint = match (&error, self.cluster.url.starts_with("https:")) {
+                    (ureq::Error::Rustls(_) | ureq::Error::Tls(_) | ureq::Error::Io(_), true) => {
+                        "check that it is started. If its certificate is signed by an authority of your own, name a file with the \
+                         authority's certificate, in PEM, in the environment variable SSL_CERT_FILE"
+                    }
+                    _ => "start one of its workers, or say with --take-from URL where its REST API is",
+                };
                 self.refused(
                     format!(
                         "Kafka Connect at {} does not answer {method} {path}: {error}",
                         self.cluster
                     ),
-                    "start one of its workers, or say with --take-from URL where its REST API is",
+                    hint,
                 )
             })?;
             if expected.contains(&code) {
@@ -350,6 +361,24 @@ impl Taking<'_> {
     }
 }
 
+/// The user and the password of a URL, in which a percent sign and two digits stand for a byte.
+fn decoded(login: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut rest = login.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        rest = behind;
+        if first != b'%' {
+            bytes.push(first);
+            continue;
+        }
+        let (digits, behind) = rest.split_at_checked(2)?;
+        let digits = str::from_utf8(digits).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?);
+        rest = behind;
+    }
+    Some(bytes)
+}
+
 /// The REST API of a worker.
 struct Cluster {
     agent: Agent,
@@ -397,7 +426,16 @@ impl Cluster {
             .filter(|(scheme, _)| ["http", "https"].contains(scheme))
             .ok_or_else(|| missing(format!("{} is no URL of http or https", shown_address(&url))))?;
         let (authorization, host) = match rest.rsplit_once('@') {
-            Some((login, host)) => (Some(format!("Basic {}", STANDARD.encode(login))), host),
+            Some((login, host)) => {
+                let login = decoded(login).ok_or_else(|| {
+                    let error = Error::new(Kind::NotTaken, format!("connector {name:?} was not taken over"));
+                    error.cause(
+                        "the login in --take-from contains a percent sign that is not followed by two hexadecimal digits",
+                        Some("write %25 for a percent sign, %40 for @ and %2F for a slash".into()),
+                    )
+                })?;
+                (Some(format!("Basic {}", STANDARD.encode(login))), host)
+            }
             None => (None, rest),
         };
         let mut agent = Agent::config_builder()
@@ -442,5 +480,25 @@ impl Cluster {
         let text = response.body_mut().read_to_string()?;
         // An answer without a body, or one of a proxy.
         Ok((code, serde_json::from_str(&text).unwrap_or_else(|_| json!({}))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_written_as_in_other_urls() {
+        let cases = [
+            ("ops:secret", Some("ops:secret")),
+            ("ops:a%40b%2Fc%25d%3a", Some("ops:a@b/c%d:")),
+            ("ops:p%C3%A9", Some("ops:pé")),
+            ("ops:100%", None),
+            ("ops:%zz", None),
+            ("ops:%+1", None),
+        ];
+        for (written, meant) in cases {
+            assert_eq!(decoded(written).as_deref(), meant.map(str::as_bytes), "{written}");
+        }
     }
 }

@@ -264,7 +264,8 @@ async fn patch_config(
         shown.configuration(&name)?;
     }
     let patch = body::config(&body)?;
-    let mut configuration = shown.configuration(&name)?;
+    let before = shown.configuration(&name)?;
+    let mut configuration = before.clone();
     for (property, text) in patch {
         match text {
             None => configuration.retain(|(known, _)| *known != property),
@@ -276,7 +277,8 @@ async fn patch_config(
     }
     let texts = configuration.into_iter().map(|(property, text)| (property, Some(text)));
     let configuration = named(&name, texts.collect())?;
-    let mut response = put_it(&shown, &base, &name, configuration, Put::Any).await?;
+    // Checking it takes a while. What another request changes meanwhile must not be undone.
+    let mut response = put_it(&shown, &base, &name, configuration, Put::Over(before)).await?;
     *response.status_mut() = StatusCode::OK;
     Ok(response)
 }
@@ -573,13 +575,7 @@ fn must_be_stopped(shown: &Shown, name: &str) -> Result<(), Refused> {
     if shown.admin.herder.target(name) == Some(Target::Stopped) {
         return Ok(());
     }
-    Err(Refused::new(
-        400,
-        format!(
-            "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the specified connector by \
-             issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint"
-        ),
-    ))
+    Err(Refused::not_stopped(name))
 }
 
 fn changed_offsets(how: &str) -> Json {

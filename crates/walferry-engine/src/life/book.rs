@@ -38,6 +38,11 @@ pub trait Book: fmt::Debug + Send {
     /// The book cannot be read, or is damaged.
     fn entries(&mut self) -> Result<Vec<Entry>, Failure>;
 
+    /// Names and classes of connectors that stand in the book and are not for this program to run or to change.
+    fn others(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// Writes a connector in the place of the one that has its name.
     ///
     /// # Errors

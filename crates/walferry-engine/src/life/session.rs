@@ -208,6 +208,9 @@ where
             wires.end();
             wires.confirmable.send_replace(None);
             drop(keeping);
+            // Another process may read the slot as soon as the stream is closed. By then, this one must have nothing queued for Kafka.
+            wires.chunks.wake();
+            let _ = timeout(CLOSE, worker.gone()).await;
             Ok(())
         } else {
             wires.drain(&mut reading, &mut keeping).await;

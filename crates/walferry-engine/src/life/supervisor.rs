@@ -7,7 +7,10 @@ use std::{
     collections::BTreeSet,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
 };
 use walferry_diagnosis::Kind;
@@ -72,6 +75,8 @@ pub struct Supervisor(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     connectors: Mutex<Vec<Supervised>>,
+    /// All connectors are ending for good, so no run begins any more. It is read and set under the lock of the connectors.
+    closed: AtomicBool,
     /// How many runs have ended: whoever waits for an end looks again.
     ends: watch::Sender<u64>,
 }
@@ -97,7 +102,8 @@ impl Supervisor {
         self.add_as(status, body, Target::Running);
     }
 
-    /// Adds a connector of which this is wanted: one that is to be stopped begins no run.
+    /// Adds a connector of which this is wanted. A connector that is to be stopped begins no run. After [`stop_all`](Self::stop_all) or
+    /// [`abandon_all`](Self::abandon_all), no connector does.
     pub fn add_as(&self, status: Arc<Status>, body: Body, wanted: Target) {
         let name = status.name.clone();
         self.lock().push(Supervised {
@@ -106,7 +112,7 @@ impl Supervisor {
             machine: Machine::default(),
             target: watch::Sender::new(Target::Running),
         });
-        let _ = self.change(&name, |machine| machine.want(wanted));
+        let _ = self.want(&name, wanted);
     }
 
     /// Whether a run of a connector is under way; one that ends still is.
@@ -140,18 +146,19 @@ impl Supervisor {
         .await
     }
 
-    /// Stops all connectors, and waits for their ends. Returns what has failed in these.
+    /// Stops all connectors, and waits for their ends. Returns what has failed in these. From the call on, no run begins, whatever is
+    /// wanted of a connector.
     pub async fn stop_all(&self) -> Result<(), Failure> {
         let mut ending = BTreeSet::new();
-        for status in self.statuses() {
-            let _ = self.change(&status.name, |machine| {
-                if machine.runs() {
-                    ending.insert(status.name.clone());
-                    return machine.want(Target::Stopped);
-                }
-                // One that has failed before stays so.
-                Action::Nothing
-            });
+        {
+            let mut connectors = self.lock();
+            self.0.closed.store(true, Relaxed);
+            // A connector that has failed before stays failed.
+            for connector in connectors.iter_mut().filter(|connector| connector.machine.runs()) {
+                ending.insert(connector.status.name.clone());
+                let action = connector.machine.want(Target::Stopped);
+                self.act(connector, action);
+            }
         }
         self.wait(|connectors| {
             connectors
@@ -170,12 +177,17 @@ impl Supervisor {
     }
 
     /// Ends all runs at once, and waits for their ends: this process has lost the right to work for the connectors, and another one may
-    /// have it already. Nothing more is delivered, stored or confirmed; whoever goes on sends again what was under way.
+    /// have it already. Nothing more is delivered, stored or confirmed; whoever goes on sends again what was under way. From the call on,
+    /// no run begins, whatever is wanted of a connector.
     pub async fn abandon_all(&self) {
-        for connector in self.lock().iter_mut() {
-            let _ = connector.machine.want(Target::Stopped);
-            // A run whose target nobody can set any more is abandoned.
-            connector.target = watch::Sender::new(Target::Stopped);
+        {
+            let mut connectors = self.lock();
+            self.0.closed.store(true, Relaxed);
+            for connector in connectors.iter_mut() {
+                let _ = connector.machine.want(Target::Stopped);
+                // A run whose target nobody can set any more is abandoned.
+                connector.target = watch::Sender::new(Target::Stopped);
+            }
         }
         self.wait(|connectors| {
             connectors
@@ -209,7 +221,26 @@ impl Supervisor {
         let Some(connector) = connectors.iter_mut().find(|connector| connector.status.name == name) else {
             return Err(UnknownConnector(name.to_owned()));
         };
-        match change(&mut connector.machine) {
+        let action = change(&mut connector.machine);
+        self.act(connector, action);
+        Ok(())
+    }
+
+    /// The same for what somebody wants. Once all connectors are ending, only a stop counts.
+    fn want(&self, name: &str, target: Target) -> Result<(), UnknownConnector> {
+        self.change(name, |machine| match self.is_closed() && target != Target::Stopped {
+            true => Action::Nothing,
+            false => machine.want(target),
+        })
+    }
+
+    /// To be asked under the lock of the connectors.
+    fn is_closed(&self) -> bool {
+        self.0.closed.load(Relaxed)
+    }
+
+    fn act(&self, connector: &mut Supervised, action: Action) {
+        match action {
             Action::Nothing => {}
             Action::Begin => self.begin(connector),
             Action::Tell(target) => drop(connector.target.send_replace(target)),
@@ -219,7 +250,6 @@ impl Supervisor {
                 connector.target.send_replace(Target::Stopped);
             }
         }
-        Ok(())
     }
 
     /// Begins a run on a thread of its own.
@@ -260,19 +290,20 @@ impl Connectors for Supervisor {
     }
 
     fn pause(&self, name: &str) -> Result<(), UnknownConnector> {
-        self.change(name, |machine| machine.want(Target::Paused))
+        self.want(name, Target::Paused)
     }
 
     fn resume(&self, name: &str) -> Result<(), UnknownConnector> {
-        self.change(name, |machine| machine.want(Target::Running))
+        self.want(name, Target::Running)
     }
 
     fn stop(&self, name: &str) -> Result<(), UnknownConnector> {
-        self.change(name, |machine| machine.want(Target::Stopped))
+        self.want(name, Target::Stopped)
     }
 
     fn restart(&self, name: &str, only_failed: bool) -> Result<(), UnknownConnector> {
         self.change(name, |machine| match machine.failure() {
+            _ if self.is_closed() => Action::Nothing,
             None if only_failed => Action::Nothing,
             _ => machine.restart(),
         })
@@ -458,6 +489,56 @@ mod tests {
         });
         supervisor.add(Arc::new(Status::new("deep", "s")), body);
         assert_eq!(supervisor.stop_all().await, Ok(()));
+    }
+
+    /// A connector whose run, once it is told to end, ends when the test says so.
+    fn lingering(name: &str) -> (Arc<Status>, Body, Arc<AtomicU64>, watch::Sender<bool>) {
+        let (runs, may_end) = (Arc::new(AtomicU64::new(0)), watch::Sender::new(false));
+        let (counts, ends) = (runs.clone(), may_end.subscribe());
+        let body: Body = Arc::new(move |mut target| {
+            counts.fetch_add(1, Relaxed);
+            // A run that is abandoned is told to end too: nobody can set its target any more.
+            while *target.borrow_and_update() != Target::Stopped && target.has_changed().is_ok() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            while !*ends.borrow() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        });
+        (Arc::new(Status::new(name, "s")), body, runs, may_end)
+    }
+
+    #[tokio::test]
+    async fn no_run_begins_once_all_are_ending_whatever_is_wanted() {
+        for abandoned in [false, true] {
+            let supervisor = Supervisor::default();
+            let (status, body, runs, may_end) = lingering("a");
+            supervisor.add(status, body);
+            let (late_status, late_body, late_runs, _) = lingering("late");
+            let ending = async {
+                match abandoned {
+                    true => supervisor.abandon_all().await,
+                    false => assert_eq!(supervisor.stop_all().await, Ok(())),
+                }
+            };
+            // What others want while the run is on its way out: the keeper of a connector with a new configuration, and requests.
+            let meanwhile = async {
+                tokio::task::yield_now().await;
+                supervisor.resume("a").unwrap();
+                supervisor.restart("a", false).unwrap();
+                supervisor.pause("a").unwrap();
+                supervisor.resume("a").unwrap();
+                supervisor.add_as(late_status, late_body, Target::Running);
+                supervisor.restart("late", false).unwrap();
+                supervisor.resume("late").unwrap();
+                may_end.send_replace(true);
+            };
+            let ended = tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(ending, meanwhile) }).await;
+            assert!(ended.is_ok(), "abandoned: {abandoned}: a run begins that nobody ends");
+            assert!(!supervisor.runs("a") && !supervisor.runs("late"));
+            assert_eq!((runs.load(Relaxed), late_runs.load(Relaxed)), (1, 0));
+        }
     }
 
     #[tokio::test]

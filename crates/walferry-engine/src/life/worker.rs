@@ -34,7 +34,8 @@ pub(crate) struct Work<K> {
 /// The thread as others see it.
 pub(crate) struct Worker {
     end: oneshot::Receiver<Result<(), Failure>>,
-    gone: oneshot::Receiver<()>,
+    /// `None` once it is gone.
+    gone: Option<oneshot::Receiver<()>>,
     progress: Arc<Progress>,
 }
 
@@ -60,7 +61,7 @@ impl Worker {
             })?;
         Ok(Self {
             end: ended,
-            gone,
+            gone: Some(gone),
             progress,
         })
     }
@@ -70,10 +71,14 @@ impl Worker {
         (&mut self.end).await.unwrap_or_else(|_| Err(panicked()))
     }
 
-    /// Waits until its producer is closed. Only after [`Progress::stop`], and when no chunk can come any more.
+    /// Waits until its producer is closed. Only after [`Progress::stop`], and when no chunk can come any more or the thread was woken.
+    /// May be asked again.
     pub(crate) async fn gone(&mut self) {
-        // It sends nothing: that the other half is dropped is the news.
-        let _ = (&mut self.gone).await;
+        if let Some(gone) = &mut self.gone {
+            // It sends nothing: that the other half is dropped is the news.
+            let _ = gone.await;
+            self.gone = None;
+        }
     }
 }
 

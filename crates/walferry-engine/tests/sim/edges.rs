@@ -64,6 +64,8 @@ pub(crate) struct State {
     pub(crate) broker: BrokerIs,
     /// Producers that are open now, and have been at most.
     pub(crate) producers: (usize, usize),
+    /// How many producers were open when the last stream was closed.
+    pub(crate) producers_behind_stream: Option<usize>,
     // The store.
     pub(crate) offset: Option<StoredOffset>,
     pub(crate) store_fails: bool,
@@ -271,8 +273,19 @@ impl Rows for Edges {
     }
 }
 
+/// Notes when a stream is closed, however that happens.
+struct OpenStream(Edges);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.producers_behind_stream = Some(state.producers.0);
+    }
+}
+
 impl Stream for Edges {
     async fn stream(&mut self, from: Lsn, port: &mut Port) -> Result<(), Failure> {
+        let _open = OpenStream(self.clone());
         self.hang(Hang::Stream).await;
         // Postgres never goes back behind the slot, and says nothing.
         let from = self.lock().slot.unwrap_or_default().max(from);

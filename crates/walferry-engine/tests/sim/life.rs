@@ -179,6 +179,12 @@ fn a_run_that_is_abandoned_stores_and_confirms_nothing_more() {
         assert_eq!((state.slot, state.log.clone()), (slot, all()));
         let stored = state.offset.as_ref().and_then(|offset| offset.connect.lsn_proc);
         assert!(stored < Some(3008), "{stored:?}");
+        // Whoever reads the slot next sends these rows again. Nothing of this run may come behind them.
+        assert_eq!(
+            state.producers_behind_stream,
+            Some(0),
+            "the producer is closed before the slot is free"
+        );
     });
 }
 

@@ -45,18 +45,6 @@ impl TopicBook {
         Ok(book)
     }
 
-    /// Names and classes of connectors that stay with Connect.
-    pub fn others(&self) -> Vec<(String, String)> {
-        let others = self
-            .known
-            .configurations
-            .iter()
-            .filter(|(_, configuration)| !self.has_our_class(configuration));
-        others
-            .map(|(name, configuration)| (name.clone(), class(configuration).to_owned()))
-            .collect()
-    }
-
     fn has_our_class(&self, configuration: &Configuration) -> bool {
         (self.is_ours)(class(configuration))
     }
@@ -157,6 +145,18 @@ impl Book for TopicBook {
             target: self.known.targets.get(name).copied().unwrap_or_default(),
         });
         Ok(entries.collect())
+    }
+
+    /// Those of classes that stay with Connect.
+    fn others(&self) -> Vec<(String, String)> {
+        let others = self
+            .known
+            .configurations
+            .iter()
+            .filter(|(_, configuration)| !self.has_our_class(configuration));
+        others
+            .map(|(name, configuration)| (name.clone(), class(configuration).to_owned()))
+            .collect()
     }
 
     /// As Connect: what is wanted of a new connector stands before its configuration, and the tasks count from their commit on.

@@ -1,9 +1,10 @@
 //! Who works on Connect's topics: one Walferry at a time, and no Connect beside it.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
@@ -13,10 +14,11 @@ use std::{
 use rdkafka::{
     ClientContext,
     consumer::{BaseConsumer, Consumer as _, ConsumerContext, Rebalance},
+    error::{KafkaError, RDKafkaErrorCode as Code},
 };
 use tokio::sync::watch;
 use tracing::{debug, warn};
-use walferry_engine::{Failure, Kind};
+use walferry_engine::{Disposition, Failure, Kind};
 
 use super::ConnectTopics;
 use crate::failure;
@@ -34,14 +36,17 @@ const NOTICES: Duration = Duration::from_secs(3);
 #[derive(Clone)]
 pub struct Tenure(Arc<Mutex<Held>>);
 
-/// What is to be done when a tenure is over: queued records are given up.
-type AtEnd = Box<dyn Fn() + Send>;
+/// A client with records that are queued for Kafka.
+pub(crate) trait Queue: Send + Sync {
+    /// Gives up all of them: another process may be about to send the same ones.
+    fn give_up(&self);
+}
 
 struct Held {
     over: bool,
     /// When the process was last known to be in its group; `None` where nobody looks.
     seen: Option<Instant>,
-    at_end: Vec<AtEnd>,
+    queues: Vec<Weak<dyn Queue>>,
 }
 
 impl Default for Tenure {
@@ -50,7 +55,7 @@ impl Default for Tenure {
         Self(Arc::new(Mutex::new(Held {
             over: false,
             seen: None,
-            at_end: Vec::new(),
+            queues: Vec::new(),
         })))
     }
 }
@@ -75,15 +80,29 @@ impl Tenure {
 
     /// Another process may work on the topics from now on.
     fn end(&self) {
-        self.with(|held| {
-            held.over = true;
-            held.at_end.drain(..).for_each(|work| work());
-        });
+        self.with(|held| held.over = true);
+        self.give_up();
     }
 
-    /// Has something done when the tenure ends.
-    pub(super) fn at_end(&self, work: AtEnd) {
-        self.with(|held| held.at_end.push(work));
+    /// What is queued for Kafka is sent no more: another process may work on the topics, or may soon.
+    pub(crate) fn give_up(&self) {
+        let queues = self.with(|held| held.queues.clone());
+        // Not under the lock: a client may take its time, and others ask meanwhile whether they may write.
+        for queue in queues.iter().filter_map(Weak::upgrade) {
+            queue.give_up();
+        }
+    }
+
+    /// Has a client give up what it has queued when the tenure is over or in doubt, for as long as the client lives.
+    pub(crate) fn include(&self, queue: Weak<dyn Queue>) {
+        let is_over = self.with(|held| {
+            held.queues.retain(|queue| queue.strong_count() > 0);
+            held.queues.push(queue.clone());
+            held.over
+        });
+        if is_over && let Some(queue) = queue.upgrade() {
+            queue.give_up();
+        }
     }
 
     /// Whether a record may be written now.
@@ -108,6 +127,7 @@ pub enum Turn {
 #[derive(Debug)]
 pub struct Leadership {
     turn: watch::Receiver<Turn>,
+    denied: watch::Receiver<Option<Failure>>,
     tenure: Tenure,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -116,6 +136,7 @@ pub struct Leadership {
 struct Context {
     told: watch::Sender<Turn>,
     tenure: Tenure,
+    denied: watch::Sender<Option<Failure>>,
 }
 
 impl ClientContext for Context {}
@@ -135,9 +156,12 @@ impl ConsumerContext for Context {
     }
 
     fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        if let Rebalance::Assign(partitions) = rebalance
-            && partitions.count() > 0
-        {
+        let Rebalance::Assign(partitions) = rebalance else {
+            return;
+        };
+        // The brokers have taken this process into the group.
+        self.denied.send_if_modified(|denied| denied.take().is_some());
+        if partitions.count() > 0 {
             self.told.send_if_modified(|turn| {
                 let is_news = *turn == Turn::Another;
                 if is_news {
@@ -172,9 +196,11 @@ impl Leadership {
         let told = watch::Sender::new(Turn::Another);
         let (turn, tenure) = (told.subscribe(), Tenure::default());
         tenure.see(Instant::now());
+        let denied = watch::Sender::new(None);
         let context = Context {
             told,
             tenure: tenure.clone(),
+            denied: denied.clone(),
         };
         let consumer: BaseConsumer<Context> = config
             .create_with_context(context)
@@ -184,13 +210,19 @@ impl Leadership {
             .subscribe(&[&topics.config.name])
             .map_err(|error| failure::of_settings(&error))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopping, seen) = (stop.clone(), tenure.clone());
+        let (stopping, seen, told_denied) = (stop.clone(), tenure.clone(), denied.subscribe());
+        let mut troubles = Troubles {
+            group,
+            topic: topics.config.name.clone(),
+            denied,
+            told: BTreeSet::new(),
+        };
         let thread = thread::Builder::new().name("turn".into()).spawn(move || {
             let (mut last, mut doubtful_until) = (Instant::now(), Instant::now());
             while !stopping.load(Relaxed) {
                 // What the records say is read elsewhere: polling shows that this process lives.
                 if let Some(Err(error)) = consumer.poll(POLL) {
-                    debug!(%error, "the group of Walferry processes on Connect's topics");
+                    troubles.tell(&error);
                 }
                 let now = Instant::now();
                 if now - last > STILL {
@@ -198,6 +230,8 @@ impl Leadership {
                         seconds = (now - last).as_secs(),
                         "this process has stood still: nothing is written to Connect's topics until it is known whether it is still its turn"
                     );
+                    // What was queued before would be sent at once, and another process may be further by now.
+                    seen.give_up();
                     doubtful_until = now + NOTICES;
                 }
                 last = now;
@@ -211,6 +245,7 @@ impl Leadership {
         let thread = thread.map_err(|error| Failure::retry(Kind::NoThread, error.to_string()))?;
         Ok(Self {
             turn,
+            denied: told_denied,
             tenure,
             stop,
             thread: Some(thread),
@@ -228,6 +263,58 @@ impl Leadership {
     /// Whose turn it is, as it changes.
     pub fn turn(&self) -> watch::Receiver<Turn> {
         self.turn.clone()
+    }
+
+    /// Which permission this process lacks, so that its turn never comes; as it changes.
+    pub fn denied(&self) -> watch::Receiver<Option<Failure>> {
+        self.denied.clone()
+    }
+}
+
+/// What the brokers have against this process as a member of its group.
+struct Troubles {
+    group: String,
+    topic: String,
+    denied: watch::Sender<Option<Failure>>,
+    /// Errors that were told before. The client repeats them.
+    told: BTreeSet<String>,
+}
+
+impl Troubles {
+    fn tell(&mut self, error: &KafkaError) {
+        let (group, topic) = (&self.group, &self.topic);
+        let denied = |what: String, hint: String| Failure::new(Disposition::Retry, Kind::KafkaDenied, what, Some(hint));
+        let failure = match error.rdkafka_error_code() {
+            Some(Code::GroupAuthorizationFailed) => denied(
+                format!(
+                    "the Kafka user is not allowed to join consumer group {group}, in which Walferry processes agree whose turn it is"
+                ),
+                format!("grant the user Read on the group (`kafka-acls --add --operation Read --group {group} …`)"),
+            ),
+            Some(Code::TopicAuthorizationFailed) => denied(
+                format!("the Kafka user is not allowed to read topic {topic}"),
+                format!(
+                    "grant the user Read, Write and Describe on the topic (`kafka-acls --add --operation Read --operation Write --operation \
+                     Describe --topic {topic} …`)"
+                ),
+            ),
+            _ => {
+                // A connection that breaks is made again. Whoever waits for long finds the reason here.
+                match self.told.insert(error.to_string()) {
+                    true => warn!(%error, group, "the Kafka client that waits for its turn on Connect's topics reports an error"),
+                    false => debug!(%error, group, "the same error again"),
+                }
+                return;
+            }
+        };
+        if self.denied.borrow().as_ref() != Some(&failure) {
+            warn!(
+                code = failure.code(),
+                hint = failure.hint(),
+                "{failure}: this process waits for its turn until it has the permission"
+            );
+            self.denied.send_replace(Some(failure));
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
     time::{Duration, Instant},
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use tracing::info;
 use walferry_engine::{Failure, Kind};
 
-use super::{ConnectTopics, Tenure, Topic};
+use super::{ConnectTopics, Queue, Tenure, Topic};
 use crate::{client::Properties, failure};
 
 /// How long a broker may take for an answer.
@@ -79,6 +79,12 @@ impl ProducerContext for Context {
         };
         // Whoever waited for it may be gone.
         let _ = delivery.send(result);
+    }
+}
+
+impl Queue for ThreadedProducer<Context> {
+    fn give_up(&self) {
+        self.purge(PurgeConfig::default().queue().inflight());
     }
 }
 
@@ -231,12 +237,8 @@ impl Log {
             .map_err(|error| failure::of_settings(&error))?;
         client.provide_token(producer.client());
         let producer = Arc::new(producer);
-        let weak = Arc::downgrade(&producer);
-        tenure.at_end(Box::new(move || {
-            if let Some(producer) = weak.upgrade() {
-                producer.purge(PurgeConfig::default().queue().inflight());
-            }
-        }));
+        let queue: Weak<dyn Queue> = Arc::<ThreadedProducer<Context>>::downgrade(&producer);
+        tenure.include(queue);
         Ok(Self {
             topic: topic.to_owned(),
             client: client.clone(),
@@ -326,27 +328,32 @@ impl Log {
                 .map_err(|error| unread(&error))?;
         }
         consumer.assign(&assignment).map_err(|error| unread(&error))?;
-        let mut last = Instant::now();
+        let (mut last, mut trouble) = (Instant::now(), None);
         while !left.is_empty() {
-            let Some(polled) = consumer.poll(POLL) else {
-                if last.elapsed() > REQUEST {
-                    return Err(Failure::retry(
-                        Kind::ConnectTopic,
-                        format!("topic {} is not read to its end: no broker answers", self.topic),
-                    ));
-                }
-                continue;
-            };
-            last = Instant::now();
+            let polled = consumer.poll(POLL);
             let message = match polled {
-                Ok(message) => message,
+                Some(Ok(message)) => message,
                 // The last offsets may be marks of transactions, which no consumer is given. So it is the client that tells of the end.
-                Err(KafkaError::PartitionEOF(partition)) => {
+                Some(Err(KafkaError::PartitionEOF(partition))) => {
+                    last = Instant::now();
                     left.remove(&partition);
                     continue;
                 }
-                Err(error) => return Err(unread(&error)),
+                Some(Err(error)) if !error.rdkafka_error_code().is_some_and(may_pass) => return Err(unread(&error)),
+                nothing => {
+                    // Nobody polls this client between two readings. What it tells now may be long over, so only time decides.
+                    trouble = nothing.and_then(Result::err).or(trouble);
+                    if last.elapsed() > REQUEST {
+                        let why = trouble.map_or_else(|| "no broker answers".to_owned(), |error| error.to_string());
+                        return Err(Failure::retry(
+                            Kind::ConnectTopic,
+                            format!("topic {} is not read to its end: {why}", self.topic),
+                        ));
+                    }
+                    continue;
+                }
             };
+            last = Instant::now();
             next.insert(message.partition(), message.offset() + 1);
             let Some(key) = message.key() else {
                 continue;
@@ -429,6 +436,19 @@ impl Log {
         let delivered = self.send(&entry)?;
         self.settled(delivered.blocking_recv())
     }
+}
+
+/// Whether an error is of a connection, which the client makes again by itself.
+fn may_pass(code: Code) -> bool {
+    matches!(
+        code,
+        Code::BrokerTransportFailure
+            | Code::AllBrokersDown
+            | Code::Resolve
+            | Code::OperationTimedOut
+            | Code::Authentication
+            | Code::SSL
+    )
 }
 
 fn unreachable(client: &Properties, error: &KafkaError) -> Failure {

@@ -6,6 +6,8 @@ mod group;
 mod log;
 mod offsets;
 mod states;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use walferry_config::{Options, Worker};
 use walferry_engine::{Failure, Kind};
 
 pub use book::TopicBook;
+pub(crate) use group::Queue;
 pub use group::{Leadership, Tenure, Turn};
 pub use log::Log;
 pub use offsets::{OffsetLog, OffsetRecord};

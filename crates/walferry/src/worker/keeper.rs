@@ -21,8 +21,21 @@ use crate::{
     progress,
 };
 
+/// What goes on beside the runs of a connector. It ends when this is dropped.
+struct Beside(Vec<JoinHandle<()>>);
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        for task in &self.0 {
+            task.abort();
+        }
+    }
+}
+
 /// Starts a connector whenever there is a version of it, and ends it when there is another one or none.
 pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: watch::Receiver<Option<u64>>) {
+    // A keeper that panicked may have left it there.
+    let _ = herd.supervisor().remove(&name).await;
     loop {
         let version = *told.borrow_and_update();
         let started = match version {
@@ -30,7 +43,15 @@ pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: w
             Some(version) => {
                 let current = herd.find(&name).filter(|connector| connector.version == version);
                 match current {
-                    Some(connector) => start(&herd, &slots, &name, &connector).await,
+                    // A config provider may hang. Whoever corrects or removes the connector meanwhile must not wait for it.
+                    Some(connector) => tokio::select! {
+                        biased;
+                        changed = told.changed() => match changed {
+                            Ok(()) => continue,
+                            Err(_) => return,
+                        },
+                        started = start(&herd, &slots, &name, &connector) => started,
+                    },
                     None => None,
                 }
             }
@@ -40,9 +61,7 @@ pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: w
             return;
         }
         if let Some(beside) = started {
-            for task in beside {
-                task.abort();
-            }
+            drop(beside);
             // It is there: nobody else removes it.
             let _ = herd.supervisor().remove(&name).await;
         }
@@ -50,7 +69,7 @@ pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: w
 }
 
 /// Begins the runs of a connector. Returns what goes on beside them; `None` if the connector was changed or removed meanwhile.
-async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector) -> Option<Vec<JoinHandle<()>>> {
+async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector) -> Option<Beside> {
     let load = loader(herd, name, connector);
     let first = load.clone();
     // A config provider may wait for a file or for Kubernetes, and must not hold up the other connectors. If this look panics, the
@@ -69,19 +88,19 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
     let mut status = Status::new(name, prefix);
     status.shows_keys = loaded.as_ref().is_some_and(|loaded| loaded.connector.errors.show_keys);
     let status = Arc::new(status);
-    let mut beside = Vec::new();
+    let mut tasks = Vec::new();
     if let Some(loaded) = loaded {
         // Its lag counts also while it does not run.
         let span = error_span!("beside", connector = name);
-        beside.push(spawn_local(
+        tasks.push(spawn_local(
             beside::tell_tables(loaded.clone()).instrument(span.clone()),
         ));
-        beside.push(spawn_local(
+        tasks.push(spawn_local(
             beside::watch_slots(loaded, slots.clone(), status.clone()).instrument(span),
         ));
     }
     if herd.0.bars.are_shown() {
-        beside.push(spawn_local(progress::show(herd.0.bars.clone(), status.clone())));
+        tasks.push(spawn_local(progress::show(herd.0.bars.clone(), status.clone())));
     }
     let run = Run {
         load,
@@ -95,7 +114,7 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         status.set_phase(Phase::Paused);
     }
     herd.supervisor().add_as(status, run.body(), target);
-    Some(beside)
+    Some(Beside(tasks))
 }
 
 /// Makes what a run begins with. References such as `${file:…}` of a connector of the book are resolved anew for each run, as in Connect.

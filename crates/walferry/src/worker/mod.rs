@@ -21,13 +21,13 @@ use std::{
 use serde_json::Value as Json;
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    task::{spawn_blocking, spawn_local},
+    task::{JoinHandle, spawn_blocking, spawn_local},
 };
-use tracing::info;
+use tracing::{info, warn};
 use walferry_admin::herder::{Herder, Plugin, Promise, Put, Refused, Validation, steer};
 use walferry_config::Worker;
 use walferry_engine::{
-    Failure, Kind, Target,
+    Disposition, Exit, Failure, Kind, Target,
     book::{Book, Configuration, Entry},
     supervisor::Supervisor,
 };
@@ -75,6 +75,7 @@ enum Command {
     Remove(String, oneshot::Sender<Result<(), Refused>>),
     Want(String, Target, oneshot::Sender<Result<(), Refused>>),
     Validate(Configuration, oneshot::Sender<Result<Validation, Refused>>),
+    AlterOffsets(offsets::Change, oneshot::Sender<Result<(), Refused>>),
 }
 
 /// Which book there is, or why there is none.
@@ -95,12 +96,31 @@ pub(crate) struct Beginning {
     pub(crate) bars: Bars,
 }
 
+/// The clerk at work.
+pub(crate) struct ClerkTask(JoinHandle<()>);
+
+impl ClerkTask {
+    /// Waits until the clerk has ended, which only a bug brings about. Nothing can be changed without it, so the process has to end.
+    pub(crate) async fn ended(&mut self) -> Failure {
+        let how = match (&mut self.0).await {
+            Ok(()) => "has ended",
+            Err(_) => "has panicked",
+        };
+        Failure::new(
+            Disposition::Stop(Exit::GaveUp),
+            Kind::Panic,
+            format!("the task that changes connectors {how}"),
+            Some("this is a bug: please report it with the last lines of the log".into()),
+        )
+    }
+}
+
 impl Herd {
     /// Starts the connectors of files and of the book. To be called within local tasks, which it lives as long as.
     ///
     /// # Errors
     /// The book cannot be read, or has a connector that a file has too.
-    pub(crate) fn start(beginning: Beginning, mut shelf: Shelf) -> Result<Self, Error> {
+    pub(crate) fn start(beginning: Beginning, mut shelf: Shelf) -> Result<(Self, ClerkTask), Error> {
         let (commands, received) = mpsc::unbounded_channel();
         let mut connectors = BTreeMap::new();
         for loaded in beginning.loaded {
@@ -160,43 +180,37 @@ impl Herd {
             keepers: BTreeMap::new(),
             version: 0,
         };
-        spawn_local(clerk.work(received));
-        Ok(herd)
+        Ok((herd, ClerkTask(spawn_local(clerk.work(received)))))
     }
 
     pub(crate) fn supervisor(&self) -> &Supervisor {
         &self.0.supervisor
     }
 
-    /// Waits until the only connector has failed for good, where it comes from a file.
+    /// Waits until the only connector has failed for good, where it comes from a file. Connectors may come and go meanwhile.
     pub(crate) async fn failure_of_only(&self) -> Failure {
+        // It is told whenever a connector comes or goes.
+        let mut changes = self.0.share.subscribe();
         loop {
+            changes.borrow_and_update();
             let only = {
                 let connectors = self.lock();
-                let mut all = connectors.iter();
-                match (all.next(), all.next()) {
-                    (
-                        Some((
-                            name,
-                            Connector {
-                                origin: Origin::File(..),
-                                ..
-                            },
-                        )),
-                        None,
-                    ) => Some(name.clone()),
-                    _ => None,
+                let only = connectors.iter().next().filter(|_| connectors.len() == 1);
+                only.filter(|(_, connector)| matches!(connector.origin, Origin::File(..)))
+                    .map(|(name, _)| name.clone())
+            };
+            let failure = async {
+                match &only {
+                    Some(only) => self.0.supervisor.failure(only).await,
+                    None => std::future::pending().await,
                 }
             };
-            let Some(only) = only else {
-                return std::future::pending().await;
-            };
-            let failure = self.0.supervisor.failure(&only).await;
-            // Another one may have come meanwhile.
-            if self.lock().len() == 1 {
-                return failure;
+            tokio::select! {
+                biased;
+                // The sender is ours: this never fails.
+                _ = changes.changed() => {}
+                failure = failure => return failure,
             }
-            std::future::pending::<()>().await;
         }
     }
 
@@ -291,6 +305,7 @@ impl Clerk {
                 }
                 Command::Remove(name, reply) => drop(reply.send(self.remove(&name).await)),
                 Command::Want(name, target, reply) => drop(reply.send(self.want(&name, target).await)),
+                Command::AlterOffsets(change, reply) => drop(reply.send(self.alter_offsets(change).await)),
                 Command::Validate(configuration, reply) => {
                     let herd = self.herd.clone();
                     spawn_local(async move { reply.send(Ok(herd.find_errors(configuration).await)) });
@@ -301,6 +316,17 @@ impl Clerk {
 
     async fn put(&mut self, name: String, configuration: Configuration, how: Put) -> Result<bool, Refused> {
         let known = self.herd.find(&name);
+        if known.is_none()
+            && let Some(class) = self.class_of_other(&name)
+        {
+            return Err(Refused::new(
+                409,
+                format!(
+                    "Connect's topics already have a connector {name}, of class {class}. Walferry does not run that class, and does not \
+                     change its connectors. Choose another name, or remove that connector with Kafka Connect."
+                ),
+            ));
+        }
         let target = match (how, &known) {
             (Put::New(_), Some(_)) => return Err(Refused::new(409, format!("Connector {name} already exists"))),
             (Put::New(target), None) => target,
@@ -319,6 +345,17 @@ impl Clerk {
                 connector.target
             }
             (Put::Any, None) => Target::Running,
+            (Put::Over(before), Some(connector)) if connector.configuration == before => {
+                from_book(&name, connector)?;
+                connector.target
+            }
+            (Put::Over(_), Some(_)) => {
+                return Err(Refused::new(
+                    409,
+                    format!("Another request has changed connector {name} meanwhile. Send the request again."),
+                ));
+            }
+            (Put::Over(_), None) => return Err(Refused::not_found(&name)),
         };
         let entry = Entry {
             name: name.clone(),
@@ -380,6 +417,13 @@ impl Clerk {
         Ok(())
     }
 
+    /// The class of a connector that stands in the book and that this process does not run.
+    fn class_of_other(&self, name: &str) -> Option<String> {
+        // Nobody but the clerk uses the book, and it waits for what it writes: the lock is free.
+        let book = self.shelf.as_ref().ok()?.lock().unwrap_or_else(PoisonError::into_inner);
+        book.others().into_iter().find(|(other, _)| other == name).map(|(_, class)| class)
+    }
+
     /// Writes the book where that holds nobody up.
     async fn write(
         &self,
@@ -406,8 +450,14 @@ impl Clerk {
 
     fn tell_keeper(&mut self, name: &str, version: Option<u64>) {
         if let Some(keeper) = self.keepers.get(name) {
-            keeper.send_replace(version);
-            return;
+            if keeper.receiver_count() > 0 {
+                keeper.send_replace(version);
+                return;
+            }
+            warn!(
+                connector = name,
+                "the task that starts and ends the connector has panicked; another one takes its place"
+            );
         }
         let told = watch::Sender::new(version);
         spawn_local(keeper::keep(
@@ -438,5 +488,120 @@ fn from_book(name: &str, connector: &Connector) -> Result<(), Refused> {
                 file.display()
             ),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{task::LocalSet, time::sleep};
+    use walferry_engine::supervisor::Connectors as _;
+
+    use super::*;
+
+    /// A worker without connectors, and with a book that keeps none.
+    fn start() -> (Herd, ClerkTask) {
+        let beginning = Beginning {
+            worker: Worker::default(),
+            bootstrap_servers: "127.0.0.1:1".into(),
+            offsets: Offsets {
+                data_dir: "/nonexistent".into(),
+                topic: None,
+            },
+            loaded: Vec::new(),
+            bars: Bars::new(false),
+        };
+        Herd::start(beginning, Ok(Box::new(Blank))).expect("it starts")
+    }
+
+    #[derive(Debug)]
+    struct Blank;
+
+    impl Book for Blank {
+        fn entries(&mut self) -> Result<Vec<Entry>, Failure> {
+            Ok(Vec::new())
+        }
+        fn put(&mut self, _: &Entry) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn set_target(&mut self, _: &str, _: Target) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn remove(&mut self, _: &str) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn others(&self) -> Vec<(String, String)> {
+            vec![("file".into(), "FileStreamSource".into())]
+        }
+    }
+
+    fn block_on(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        LocalSet::new().block_on(&runtime.expect("a runtime"), test);
+    }
+
+    fn configuration(text: &str) -> Configuration {
+        vec![("a".to_owned(), text.to_owned())]
+    }
+
+    #[test]
+    fn a_clerk_that_ends_is_told_so_that_the_process_ends_too() {
+        block_on(async {
+            let (herd, mut clerk) = start();
+            tokio::select! {
+                biased;
+                failure = clerk.ended() => panic!("{failure}"),
+                () = sleep(Duration::from_millis(20)) => {}
+            }
+            clerk.0.abort();
+            let failure = clerk.ended().await;
+            assert_eq!((failure.kind, failure.disposition), (Kind::Panic, Disposition::Stop(Exit::GaveUp)));
+            assert_eq!(herd.remove("a").await.unwrap_err().code, 503);
+        });
+    }
+
+    #[test]
+    fn a_keeper_that_has_panicked_is_replaced_by_another_one() {
+        block_on(async {
+            let (herd, _clerk) = start();
+            let connector = Connector {
+                configuration: configuration("1"),
+                target: Target::Stopped,
+                origin: Origin::Book,
+                version: 0,
+            };
+            herd.lock().insert("a".into(), connector);
+            let mut clerk = Clerk {
+                herd: herd.clone(),
+                shelf: Err("it is not needed".into()),
+                slots: SlotLooks::default(),
+                // Its receiver is gone, as that of a keeper that has panicked.
+                keepers: BTreeMap::from([("a".to_owned(), watch::Sender::new(Some(0)))]),
+                version: 0,
+            };
+            clerk.tell_keeper("a", Some(0));
+            assert_eq!(clerk.keepers["a"].receiver_count(), 1);
+            while herd.supervisor().statuses().len() != 1 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
+    }
+
+    #[test]
+    fn a_patch_of_what_was_changed_meanwhile_and_the_name_of_another_class_are_refused() {
+        block_on(async {
+            let (herd, _clerk) = start();
+            assert_eq!(herd.put("a", configuration("1"), Put::New(Target::Stopped)).await, Ok(true));
+            let before = herd.configuration("a").expect("it is there");
+            assert_eq!(herd.put("a", configuration("2"), Put::Over(before.clone())).await, Ok(false));
+            let refused = herd.put("a", configuration("3"), Put::Over(before)).await.unwrap_err();
+            assert_eq!(refused.code, 409, "{refused}");
+            assert_eq!(herd.configuration("a"), Some(configuration("2")));
+            for how in [Put::New(Target::Running), Put::Any] {
+                let refused = herd.put("file", configuration("1"), how).await.unwrap_err();
+                assert!(refused.code == 409 && refused.message.contains("FileStreamSource"), "{refused}");
+            }
+        });
     }
 }

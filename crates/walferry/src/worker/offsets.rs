@@ -8,12 +8,13 @@ use tokio::{
     time::{Instant, sleep},
 };
 use walferry_admin::herder::Refused;
+use walferry_engine::Target;
 use walferry_kafka::connect::{OffsetLog, OffsetRecord};
 use walferry_offset::{FileStore, export_rest, import};
 use walferry_record::SourcePartition;
 
-use super::{Herd, keeper, refusal};
-use crate::assemble;
+use super::{Clerk, Command, Herd, keeper, refusal};
+use crate::assemble::{self, Offsets};
 
 /// How long a connector that is to stop may take to end before its offset can be written.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -51,8 +52,8 @@ impl Herd {
 
     /// Writes or removes the offset, once the connector has ended.
     pub(super) async fn write_offsets(&self, name: &str, offsets: Option<Json>) -> Result<(), Refused> {
-        let (partition, data_dir) = (self.partition(name).await?, self.0.offsets.data_dir.clone());
-        let topic = self.0.offsets.topic.clone();
+        let version = self.find(name).map(|connector| connector.version);
+        let partition = self.partition(name).await?;
         let begun = Instant::now();
         while self.supervisor().runs(name) {
             if begun.elapsed() > PATIENCE {
@@ -63,6 +64,42 @@ impl Herd {
             }
             sleep(PAUSE).await;
         }
+        let change = Change {
+            partition,
+            version,
+            offsets,
+        };
+        self.ask(|reply| Command::AlterOffsets(change, reply)).await
+    }
+}
+
+/// What is to be written for a connector.
+pub(super) struct Change {
+    partition: SourcePartition,
+    /// Of the configuration from which the partition was read.
+    version: Option<u64>,
+    /// Without any, all are taken back.
+    offsets: Option<Json>,
+}
+
+impl Clerk {
+    /// Writes offsets. What somebody wants of the connector goes through the clerk, too: nobody resumes it meanwhile.
+    pub(super) async fn alter_offsets(&mut self, change: Change) -> Result<(), Refused> {
+        let Change {
+            partition,
+            version,
+            offsets,
+        } = change;
+        let name = &partition.connector;
+        let connector = self.herd.find(name).ok_or_else(|| Refused::not_found(name))?;
+        if connector.target != Target::Stopped {
+            return Err(Refused::not_stopped(name));
+        }
+        if Some(connector.version) != version || self.herd.supervisor().runs(name) {
+            let message = format!("Another request has changed connector {name} meanwhile. Send the request again.");
+            return Err(Refused::new(409, message));
+        }
+        let Offsets { data_dir, topic } = self.herd.0.offsets.clone();
         blocking(move || match topic {
             Some(log) => write_topic(&log, &data_dir, &partition, offsets),
             None => write(&data_dir, partition, offsets),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::{sync::watch, task::spawn_blocking, time::sleep};
 use tracing::{info, warn};
-use walferry_engine::{Disposition, Failure, Kind};
+use walferry_engine::{Disposition, Failure, Kind, book::Book as _};
 use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, TopicBook, Turn};
 
 /// How long workers of Kafka Connect may take to leave their group: a little more than their session lasts.
@@ -23,7 +23,8 @@ pub(crate) struct Opened {
 
 /// Looks at the topics, creates those that are missing, and sees to it that no Connect worker works on them.
 pub(crate) async fn prepare(topics: &ConnectTopics) -> Result<(), Failure> {
-    let begun = Instant::now();
+    // Not from the start on: Kafka may be away for a while, and so are the members of its groups.
+    let mut first_seen: Option<Instant> = None;
     loop {
         let topics = topics.clone();
         let looked = patiently(move || {
@@ -35,7 +36,10 @@ pub(crate) async fn prepare(topics: &ConnectTopics) -> Result<(), Failure> {
         });
         match looked.await {
             // A worker that was killed stands in its group until its session has ended.
-            Err(failure) if failure.kind == Kind::ConnectRuns && begun.elapsed() < CONNECT_ENDS => {
+            Err(failure)
+                if failure.kind == Kind::ConnectRuns
+                    && first_seen.get_or_insert_with(Instant::now).elapsed() < CONNECT_ENDS =>
+            {
                 info!(reason = %failure, "waiting until Kafka Connect's workers have left their group");
                 sleep(PAUSE).await;
             }
@@ -67,6 +71,20 @@ pub(crate) async fn open(topics: &ConnectTopics, is_ours: fn(&str) -> bool) -> R
         );
     }
     Ok(opened)
+}
+
+/// What a process that waits for its turn answers to requests.
+pub(crate) fn why_waiting(topics: &ConnectTopics, denied: Option<&Failure>) -> String {
+    let group = &topics.group;
+    match denied {
+        None => format!(
+            "This process is waiting: it uses Connect's topics of group {group:?} as soon as no other Walferry process does."
+        ),
+        Some(failure) => format!(
+            "This process is waiting until it may use Connect's topics of group {group:?}: {failure}. {}",
+            failure.hint().map_or_else(String::new, |hint| format!("To mend this, {hint}."))
+        ),
+    }
 }
 
 /// Waits for the turn of this process.
