@@ -194,6 +194,10 @@ pub(crate) struct HealthArgs {
     /// does not help
     #[arg(long)]
     pub(crate) ready: bool,
+    /// File with the token that logs in, for a process that has users: its first line that is no comment, and no `sha256:`. It may be the
+    /// file of `walferry.rest.tokens.file`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: Option<PathBuf>,
     /// Address of the admin endpoint of the process
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
     pub(crate) admin: SocketAddr,
