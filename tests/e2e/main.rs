@@ -14,6 +14,7 @@ mod moved;
 mod offsets;
 mod outbox;
 mod postgres;
+mod readme;
 mod registry;
 mod reselect;
 mod rest;
