@@ -25,6 +25,7 @@ mod signals;
 mod snapshot;
 mod standalone;
 mod start;
+mod tail;
 mod takeover;
 mod timescale;
 mod versions;
