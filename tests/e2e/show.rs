@@ -47,7 +47,7 @@ fn assert_has(text: &str, parts: &[&str]) {
 }
 
 /// A connector for all tables of a database, with JSON that has no schemas.
-fn config(database: &Database, name: &str, properties: &[(&str, &str)]) -> Map<String, Value> {
+pub(crate) fn config(database: &Database, name: &str, properties: &[(&str, &str)]) -> Map<String, Value> {
     let config = json!({
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "database.hostname": "127.0.0.1",

@@ -245,20 +245,20 @@ properties! {
     const HEADER_VERSION: Property<Option<String>> = Property::new("header.converter.plugin.version").text("Version of the class.").support(NO_PLUGINS);
     const EXTENSIONS: Property<Vec<String>> = Property::new("rest.extension.classes")
         .text("`org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension` asks for a user and a password: those \
-               of `walferry.rest.users.file`, or of the file that the login module of JAAS names. Other classes of Java have no effect, \
-               which is told.");
+               of `walferry.rest.users.file`, or of the file that the login module of JAAS names. Other classes of Java have no effect; \
+               Walferry warns about them.");
     const USERS_FILE: Property<Option<String>> = Property::new("walferry.rest.users.file")
-        .text("A file with the users of the REST API, one `NAME=PASSWORD` on a line, as Connect's PropertyFileLoginModule has it. In the \
-               place of the password may stand `sha256:` and the 64 digits that `sha256sum` prints; behind it `,read` is a user who \
-               changes nothing. Without users everybody may do everything.");
+        .text("A file with the users of the REST API, one `NAME=PASSWORD` on a line, as Connect's PropertyFileLoginModule has it. Instead \
+               of the password you may write `sha256:` and the 64 digits that `sha256sum` prints; `,read` after it makes a user who may \
+               only read. Without users, everybody may do everything.");
     const TOKENS_FILE: Property<Option<String>> = Property::new("walferry.rest.tokens.file")
         .text("A file with bearer tokens, one on a line, that open `/metrics`, `/slots` and `/ready` where users are asked for a password. \
-               `sha256:` may stand in the place of a token, too.");
+               Instead of a token you may write `sha256:` and its 64 digits, too.");
     const METRICS: Property<Option<String>> = Property::new("metrics.<property>").text("How JMX metrics are computed.").support(NO_JMX);
     const REPORTERS: Property<Option<String>> = Property::new("metric.reporters").text("Java classes that report metrics.").support(CLASSES);
     const ADVERTISED_HOST: Property<Option<String>> = Property::new("rest.advertised.host.name")
         .text("Host of `worker_id` and of `Location`; the address that the endpoint listens on without it.");
-    const ADVERTISED_PORT: Property<Option<u16>> = Property::new("rest.advertised.port").text("Port of these.");
+    const ADVERTISED_PORT: Property<Option<u16>> = Property::new("rest.advertised.port").text("Port of `worker_id` and of `Location`.");
     const ADVERTISED: Property<Option<String>> = Property::new("rest.advertised.listener").text("Which listener other workers use.").support(ALONE);
     const REST_HOST: Property<Option<String>> = Property::new("rest.host.name").text("Older form of `listeners`.").support(REMOVED);
     const REST_PORT: Property<Option<String>> = Property::new("rest.port").text("Older form of `listeners`.").support(REMOVED);

@@ -89,6 +89,39 @@ fn reselect_remark(server: &Server, tables: &[Captured]) -> Option<Diagnosis> {
     Some(Diagnosis::warning(Kind::PrivilegeMissing, text).with_hint(problem.hint()))
 }
 
+/// What is missing in the publication.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicationPlan {
+    /// Whether it exists.
+    pub exists: bool,
+    /// What makes it hold the captured tables; nothing where it does.
+    pub statements: Vec<String>,
+}
+
+/// What would make the publication hold the captured tables. Where it exists and `publication.autocreate.mode` is `disabled`, it is
+/// taken as it is.
+///
+/// # Errors
+/// The server cannot be reached or asked, or no table is captured.
+pub async fn publication_plan(connector: &Connector, wanted: TableFilter) -> Result<PublicationPlan, Failure> {
+    let plan = async {
+        let sql = Endpoint::new(connector.postgres.clone()).sql(Purpose::Validate).await?;
+        let mut publication = Publication::new(&connector.publication, &connector.events);
+        let server = Server::inspect(&sql, connector.slot.name.as_str(), &publication.name).await?;
+        let exists = server.publication.is_some();
+        if !exists && publication.mode == PublicationAutocreate::Disabled {
+            publication.mode = PublicationAutocreate::Filtered;
+        }
+        // One for all tables has them, whatever the mode says.
+        let statements = match server.publication {
+            Some(true) => Vec::new(),
+            _ => publication::plan(&sql, &publication, &server, &wanted).await?,
+        };
+        Ok::<_, Error>(PublicationPlan { exists, statements })
+    };
+    plan.await.map_err(Failure::from)
+}
+
 /// The tables of the database that pass the filters, as SCHEMA.TABLE, in the order of their names.
 ///
 /// # Errors

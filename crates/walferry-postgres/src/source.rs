@@ -52,6 +52,8 @@ pub struct Control {
     overrides: BTreeMap<String, String>,
     /// Whether there is a slot: not where rows are only read.
     streams: bool,
+    /// Whether the slot goes with its connection.
+    temporary: bool,
     /// Where it tells what it waits for.
     status: Arc<Status>,
     ready: Ready,
@@ -154,6 +156,7 @@ impl Postgres {
             server: None,
             overrides: connector.snapshot.select_overrides.clone(),
             streams,
+            temporary: false,
             status: status.clone(),
             ready: ready.clone(),
         };
@@ -187,6 +190,12 @@ impl Postgres {
             rows,
             windows,
         }
+    }
+
+    /// The same with a slot that goes with the connection that streams it, however that ends.
+    pub fn with_temporary_slot(mut self) -> Self {
+        self.control.temporary = true;
+        self
     }
 }
 
@@ -312,7 +321,11 @@ impl Control {
         // A standby cannot hand its slots on to another standby.
         let failover = self.slot.failover && !self.server.as_ref().is_some_and(|server| server.standby);
         let slot = self.slot.name.to_string();
-        let lifetime = if export { Lifetime::Exporting } else { Lifetime::Slot };
+        let lifetime = match (self.temporary, export) {
+            (true, _) => Lifetime::Temporary,
+            (false, true) => Lifetime::Exporting,
+            (false, false) => Lifetime::Slot,
+        };
         let created = self.create(&mut link, &slot, lifetime, failover).await?;
         info!(slot.name = %slot, lsn.consistent = %created.consistent_point, "replication slot created");
         let mut ready = self.ready.lock();

@@ -4,6 +4,7 @@ use std::{
     fs, io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 use walferry_diagnosis::Kind;
 
@@ -29,11 +30,12 @@ use walferry_engine::{
     start::{Mismatch, SnapshotPolicy},
     status::Status,
     store::StoredOffset,
+    witness::Witness,
 };
 use walferry_event::Settings as EventSettings;
 use walferry_event::reselect::RowReader;
 use walferry_kafka::{Producers, connect::OffsetLog};
-use walferry_offset::{FileStore, ImportError, import, java_offsets};
+use walferry_offset::{FileStore, ImportError, MemoryStore, import, java_offsets};
 use walferry_postgres::{Postgres, Rows, TimescaleCatalog};
 use walferry_record::SourcePartition;
 use walferry_registry::Registries;
@@ -221,6 +223,32 @@ pub(crate) fn connector(
         ),
         status,
     })
+}
+
+/// The same with a temporary slot and an offset in memory, of which nothing is left. The pipeline has a witness for each session.
+pub(crate) fn passing<K>(
+    loaded: &Loaded,
+    sinks: K,
+    mut witness: impl FnMut() -> Box<dyn Witness> + 'static,
+    status: Arc<Status>,
+) -> Connector<Postgres, K, MemoryStore, Pipelines> {
+    let config = &loaded.connector;
+    let mut make = pipelines(loaded, &status, None, None, from_postgres(config));
+    Connector {
+        settings: Settings {
+            // When the connection is lost, the slot is gone, and with it the way to go on.
+            max_retries: Some(0),
+            confirm: true,
+            snapshot_delay: Duration::ZERO,
+            streaming_delay: Duration::ZERO,
+            ..settings(loaded, watch::Sender::new(1).subscribe())
+        },
+        source: Postgres::new(config, status.clone()).with_temporary_slot(),
+        sinks,
+        store: MemoryStore::default(),
+        pipelines: Box::new(move |after| Ok(make(after)?.with_witness(witness()))),
+        status,
+    }
 }
 
 /// Takes the offset over that a standalone worker of Connect or Debezium Server has left in its file, if there is none here. That happens

@@ -36,6 +36,9 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Check a configuration against Postgres and Kafka: what is missing, what is wrong, and what a start would create
     Check(CheckArgs),
+    /// Show the records of changes in the terminal as they would be sent, without Kafka. Uses a temporary slot, and leaves nothing
+    /// behind
+    Tail(TailArgs),
     /// Show Walferry in action, with a temporary Postgres and a temporary Kafka
     #[cfg(feature = "demo")]
     Demo(DemoArgs),
@@ -125,6 +128,23 @@ pub(crate) struct CheckArgs {
     pub(crate) table: Vec<String>,
 }
 
+/// `walferry tail`.
+#[derive(Debug, Args)]
+pub(crate) struct TailArgs {
+    /// Connector configuration, as for `run`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: PathBuf,
+    /// Worker properties, for converters that the connector does not set itself
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) worker: Option<PathBuf>,
+    /// Show only records of this table; can be given several times. Without it, records of all captured tables are shown
+    #[arg(long, value_name = "SCHEMA.TABLE")]
+    pub(crate) table: Vec<String>,
+    /// Stop after this number of records instead of at Ctrl-C
+    #[arg(long, value_name = "RECORDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
+}
+
 /// `walferry demo`.
 #[cfg(feature = "demo")]
 #[derive(Debug, Args)]
@@ -194,6 +214,10 @@ pub(crate) struct HealthArgs {
     /// does not help
     #[arg(long)]
     pub(crate) ready: bool,
+    /// File with the token that logs in, for a process that has users: its first line that is no comment, and no `sha256:`. It may be the
+    /// file of `walferry.rest.tokens.file`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: Option<PathBuf>,
     /// Address of the admin endpoint of the process
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
     pub(crate) admin: SocketAddr,

@@ -1,6 +1,6 @@
 //! `walferry health`: whether the process that runs here answers, for images that have no other program to ask with.
 
-use std::time::Duration;
+use std::{fs, path::Path, time::Duration};
 
 use serde_json::Value;
 use walferry_engine::Kind;
@@ -22,7 +22,11 @@ pub(crate) fn health(args: &HealthArgs) -> Result<(), Error> {
             .proxy(None)
             .build(),
     );
-    let answer = agent.get(format!("http://{admin}/{path}")).call();
+    let mut request = agent.get(format!("http://{admin}/{path}"));
+    if let Some(file) = &args.token_file {
+        request = request.header("Authorization", format!("Bearer {}", token(file)?));
+    }
+    let answer = request.call();
     let (code, body) = answer
         .and_then(|mut answer| Ok((answer.status().as_u16(), answer.body_mut().read_to_string()?)))
         .map_err(|error| {
@@ -45,7 +49,34 @@ pub(crate) fn health(args: &HealthArgs) -> Result<(), Error> {
     for (name, reason, hint) in reasons.into_iter().filter(|_| args.ready) {
         error = error.cause(format!("{name}: {reason}"), hint);
     }
-    Err(error.cause(format!("GET /{path} at {admin} answers with {code}"), None))
+    let hint = match (code, &args.token_file) {
+        (401, None) => Some(
+            "the endpoint asks for a login: name a file with a token of `walferry.rest.tokens.file` with --token-file",
+        ),
+        (401, Some(_)) => Some(
+            "the endpoint does not know this token: add it to the file of `walferry.rest.tokens.file`, and restart Walferry",
+        ),
+        _ => None,
+    };
+    Err(error.cause(
+        format!("GET /{path} at {admin} answers with {code}"),
+        hint.map(str::to_owned),
+    ))
+}
+
+/// The first token of a file. A digest is none: it shows what a token is not.
+fn token(file: &Path) -> Result<String, Error> {
+    let shown = file.display();
+    let text = fs::read_to_string(file).map_err(|error| {
+        let hint = "correct the path, and let the user that runs this command read the file";
+        unhealthy().cause(format!("{shown} cannot be read: {error}"), Some(hint.to_owned()))
+    })?;
+    let mut lines = text.lines().map(str::trim);
+    let token = lines.find(|line| !line.is_empty() && !line.starts_with('#') && !line.starts_with("sha256:"));
+    token.map(str::to_owned).ok_or_else(|| {
+        let hint = "write the token itself on a line of its own; its digest does not log in";
+        unhealthy().cause(format!("{shown} has no token"), Some(hint.to_owned()))
+    })
 }
 
 fn unhealthy() -> Error {
@@ -76,6 +107,17 @@ mod tests {
 
     /// What the command says to an endpoint that gives this answer to one request, and the request's first line.
     fn asked(ready: bool, code: u16, body: &'static str) -> (Result<(), String>, String) {
+        let (said, request) = asked_with(None, ready, code, body);
+        (said, request.lines().next().unwrap_or_default().to_owned())
+    }
+
+    /// The same with a token, and the whole request.
+    fn asked_with(
+        token_file: Option<&Path>,
+        ready: bool,
+        code: u16,
+        body: &'static str,
+    ) -> (Result<(), String>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let admin = listener.local_addr().unwrap();
         let server = thread::spawn(move || {
@@ -87,10 +129,15 @@ mod tests {
                 body.len()
             );
             socket.write_all(answer.as_bytes()).unwrap();
-            let request = String::from_utf8_lossy(&request[..length]).into_owned();
-            request.lines().next().unwrap_or_default().to_owned()
+            String::from_utf8_lossy(&request[..length]).into_owned()
         });
-        let said = health(&HealthArgs { ready, admin }).map_err(|error| {
+        let token_file = token_file.map(Path::to_path_buf);
+        let arguments = HealthArgs {
+            ready,
+            token_file,
+            admin,
+        };
+        let said = health(&arguments).map_err(|error| {
             assert_eq!(error.exit as u8, 1);
             error.to_string()
         });
@@ -123,11 +170,50 @@ mod tests {
     }
 
     #[test]
+    fn a_process_with_users_is_asked_with_a_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens");
+        fs::write(&file, "# of Prometheus\nsha256:00ff\n  s3cret-token \nanother\n").unwrap();
+        let (said, request) = asked_with(Some(&file), true, 200, "{}");
+        assert_eq!(said, Ok(()));
+        assert!(
+            request
+                .to_lowercase()
+                .contains("authorization: bearer s3cret-token\r\n"),
+            "{request}"
+        );
+        // What is missing is said, and the token is not.
+        let said = asked(true, 401, "").0.unwrap_err();
+        assert!(said.contains("--token-file"), "{said}");
+        let said = asked_with(Some(&file), true, 401, "").0.unwrap_err();
+        assert!(
+            said.contains("does not know this token") && !said.contains("s3cret"),
+            "{said}"
+        );
+
+        fs::write(&file, "sha256:00ff\n").unwrap();
+        let admin = "127.0.0.1:9".parse().unwrap();
+        let token_file = Some(file);
+        let error = health(&HealthArgs {
+            ready: true,
+            token_file,
+            admin,
+        })
+        .unwrap_err();
+        assert!(error.to_string().contains("has no token"), "{error}");
+    }
+
+    #[test]
     fn nobody_listening_is_not_healthy() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let admin = listener.local_addr().unwrap();
         drop(listener);
-        let error = health(&HealthArgs { ready: false, admin }).unwrap_err();
+        let error = health(&HealthArgs {
+            ready: false,
+            token_file: None,
+            admin,
+        })
+        .unwrap_err();
         assert_eq!(error.exit as u8, 1);
         assert!(error.to_string().contains("does not answer"), "{error}");
     }

@@ -22,6 +22,7 @@ mod say;
 mod show;
 mod signal;
 mod surrounded;
+mod tail;
 mod take;
 mod worker;
 
@@ -44,9 +45,10 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let quiet = match cli.command {
-        // What the demo shows is not to be cut up by log lines.
+        // What these show is not to be cut up by log lines.
         #[cfg(feature = "demo")]
         Command::Demo(_) => Some("warn,librdkafka=off,rdkafka=off"),
+        Command::Tail(_) => Some("warn"),
         _ => None,
     };
     let bars = Bars::new(!cli.log_json);
@@ -64,6 +66,7 @@ fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
     match command {
         Command::Run(args) => run::run(&args, bars),
         Command::Check(args) => check::check(&args),
+        Command::Tail(args) => tail::tail(&args),
         #[cfg(feature = "demo")]
         Command::Demo(args) => demo::demo(&args),
         Command::Offsets(args) => offsets::offsets(args.command),

@@ -365,7 +365,7 @@ async fn open_doors(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Door
     Ok(doors)
 }
 
-async fn signalled() {
+pub(crate) async fn signalled() {
     let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
         return pending().await;

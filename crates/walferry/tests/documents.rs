@@ -1,6 +1,7 @@
 //! Configurations that the documents and the image show are ones that the program takes.
 
 use std::{
+    collections::{HashMap, HashSet},
     fs, io,
     path::{Path, PathBuf},
     process::Command,
@@ -104,27 +105,86 @@ fn the_image_s_worker_says_where_kafka_is_and_nothing_needs_telling() {
     assert_eq!(worker.unwrap().bootstrap_servers.as_deref(), Some("kafka:9092"));
 }
 
-/// A link that leads nowhere is noticed here, not by a reader.
-#[test]
-fn links_between_the_documents_lead_somewhere() {
-    let mut pages = vec![root().join("README.md")];
-    for folder in ["docs", "docs/how-to", "docs/changes"] {
-        let entries = fs::read_dir(root().join(folder)).unwrap();
-        let files = entries.map(|entry| entry.unwrap().path());
-        let is_page = |path: &PathBuf| {
-            path.extension().is_some_and(|extension| extension == "md") && !path.ends_with("SUMMARY.md")
-        };
-        pages.extend(files.filter(is_page));
-    }
-    for page in pages {
-        let text = fs::read_to_string(&page).unwrap();
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let target = link.split('#').next().unwrap_or_default();
-            if target.is_empty() || target.contains("://") {
-                continue;
-            }
-            let path: PathBuf = page.parent().unwrap().join(target);
-            assert!(path.exists(), "{} links to {link}", page.display());
+/// All Markdown files of the project, also those of folders in folders.
+fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && !name.starts_with('.') && name != "target" {
+            pages(&path, found);
+        } else if name.ends_with(".md") && name != "SUMMARY.md" {
+            found.push(path);
         }
     }
+}
+
+/// The lines of a page that are not part of a listing.
+fn prose(page: &Path) -> Vec<String> {
+    let text = fs::read_to_string(page).unwrap();
+    let mut in_listing = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_listing = !in_listing;
+        } else if !in_listing {
+            lines.push(line.to_owned());
+        }
+    }
+    lines
+}
+
+/// The names by which links can reach the headings of a page, as GitHub and mdBook make them.
+fn anchors(page: &Path) -> HashSet<String> {
+    let mut times: HashMap<String, usize> = HashMap::new();
+    let lines = prose(page);
+    let headings = lines.iter().filter(|line| line.starts_with('#'));
+    headings
+        .map(|heading| {
+            let heading = heading.trim_start_matches('#').trim().to_lowercase();
+            let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            let name: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+            let times = times.entry(name.clone()).or_default();
+            *times += 1;
+            if *times == 1 {
+                name
+            } else {
+                format!("{name}-{}", *times - 1)
+            }
+        })
+        .collect()
+}
+
+/// A link that leads nowhere is noticed here, not by a reader.
+#[test]
+fn links_between_the_documents_lead_to_a_file_and_to_a_heading() {
+    let mut all = Vec::new();
+    pages(root(), &mut all);
+    let (mut links, mut headings) = (0, 0);
+    let mut broken = Vec::new();
+    for page in all {
+        for line in prose(&page) {
+            for link in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                if link.contains("://") {
+                    continue;
+                }
+                links += 1;
+                let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+                let target = match file {
+                    "" => page.clone(),
+                    file => page.parent().unwrap().join(file),
+                };
+                let is_page = target.extension().is_some_and(|extension| extension == "md");
+                let leads_nowhere = !target.exists();
+                if leads_nowhere || (is_page && !heading.is_empty() && !anchors(&target).contains(heading)) {
+                    broken.push(format!("{} links to {link}", page.display()));
+                }
+                headings += usize::from(!heading.is_empty());
+            }
+        }
+    }
+    assert_eq!(broken, Vec::<String>::new());
+    assert!(
+        links > 200 && headings > 30,
+        "{links} links, {headings} of them to headings"
+    );
 }

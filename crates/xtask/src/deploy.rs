@@ -1,5 +1,6 @@
 //! What `deploy/` has for operators: held against the program, and tried with the programs that read these files.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -17,10 +18,22 @@ const CHART: &str = "deploy/helm/walferry";
 const MANIFESTS: &str = "deploy/kubernetes/walferry.yaml";
 const VALUES: &str = "deploy/kubernetes/values.yaml";
 
+/// Values that the plain manifests do not use: each must render, and show its effect.
+const SETTINGS: [(&str, &str); 2] = [
+    (
+        "readinessProbe.tokenFile=/run/secrets/rest/tokens",
+        r#"command: [walferry, health, --ready, --token-file, "/run/secrets/rest/tokens"]"#,
+    ),
+    (
+        "podMonitor.authorization.credentials.name=orders-rest",
+        "      authorization:\n        credentials:\n          name: orders-rest\n",
+    ),
+];
+
 /// Helm renders the chart, and the plain manifests are what it renders. No Debian package has Helm.
 fn chart() -> Outcome {
-    let Some(helm) = shell::find("helm") else {
-        eprintln!("not run: helm lint and helm template, because helm is not in PATH");
+    let Some(helm) = provide::helm()? else {
+        eprintln!("not run: helm lint and helm template, because neither helm nor go is in PATH");
         return Ok(());
     };
     let root = shell::root();
@@ -29,21 +42,40 @@ fn chart() -> Outcome {
             .args(["lint", "--strict", CHART, "--values", VALUES])
             .current_dir(root),
     )?;
+    for (setting, effect) in SETTINGS {
+        let rendered = shell::output(
+            Command::new(&helm)
+                .args(["template", "orders", CHART, "--values", VALUES, "--set", setting])
+                .current_dir(root),
+        )?;
+        if !rendered.contains(effect) {
+            return Err(format!("with {setting} the chart does not render this:\n{effect}").into());
+        }
+    }
     let rendered = shell::output(
         Command::new(&helm)
             .args(["template", "orders", CHART, "--namespace", "cdc", "--values", VALUES])
             .current_dir(root),
     )?;
-    let manifests = fs::read_to_string(root.join(MANIFESTS))?;
-    // Helm orders the parts and names their files.
-    for part in rendered
-        .split("---\n")
-        .map(|part| part.trim_start_matches("# Source: "))
-    {
-        let part = part.split_once('\n').map_or("", |(_, part)| part).trim();
-        if !manifests.contains(part) {
-            return Err(format!("{MANIFESTS} is not what the chart renders; this part is missing:\n{part}").into());
-        }
+    compare(&rendered, &fs::read_to_string(root.join(MANIFESTS))?)
+}
+
+/// Both have the same parts, in any order: Helm orders them, and names the file of each.
+fn compare(rendered: &str, manifests: &str) -> Outcome {
+    let parts = |text: &str| -> BTreeSet<String> {
+        let parts = text.split("---\n").skip(1).map(|part| match part.split_once('\n') {
+            Some((source, part)) if source.starts_with("# Source: ") => part,
+            _ => part,
+        });
+        let parts = parts.map(|part| part.trim().to_owned());
+        parts.filter(|part| !part.is_empty()).collect()
+    };
+    let (rendered, manifests) = (parts(rendered), parts(manifests));
+    if let Some(part) = rendered.difference(&manifests).next() {
+        return Err(format!("{MANIFESTS} is not what the chart renders; this part is missing:\n{part}").into());
+    }
+    if let Some(part) = manifests.difference(&rendered).next() {
+        return Err(format!("{MANIFESTS} has a part that the chart does not render:\n{part}").into());
     }
     Ok(())
 }
@@ -51,9 +83,18 @@ fn chart() -> Outcome {
 /// The highest exposure that the unit may have: tenths of systemd's points, of which 100 are the most.
 const EXPOSURE: u32 = 29;
 
-/// systemd rates what a process of the unit could do.
+/// systemd takes the unit, and rates what a process of it could do.
 fn unit() -> Outcome {
     let unit = shell::root().join("deploy/systemd/walferry.service");
+    // systemd looks for the program, which is not installed here.
+    let folder = std::env::temp_dir().join(format!("walferry-unit-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let copy = folder.join("walferry.service");
+    let text = fs::read_to_string(&unit)?.replace("/usr/bin/walferry", "/bin/true");
+    fs::write(&copy, text)?;
+    let verified = shell::run(Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&copy));
+    fs::remove_dir_all(&folder)?;
+    verified?;
     shell::run(
         Command::new("systemd-analyze")
             .args(["security", "--offline=true", "--no-pager"])
@@ -106,6 +147,18 @@ mod tests {
 
     fn read(path: &str) -> String {
         fs::read_to_string(shell::root().join(path)).unwrap_or_else(|problem| panic!("{path}: {problem}"))
+    }
+
+    #[test]
+    fn a_part_too_few_or_too_many_is_noticed() {
+        let rendered =
+            "---\n# Source: walferry/templates/a.yaml\na: 1\n---\n# Source: walferry/templates/b.yaml\nb: 2\n";
+        assert!(compare(rendered, "# Rendered.\n---\nb: 2\n---\na: 1\n").is_ok());
+        let problem = |manifests| compare(rendered, manifests).expect_err("they differ").to_string();
+        assert!(problem("---\na: 1\n").contains("this part is missing:\nb: 2"));
+        assert!(problem("---\na: 1\n---\nb: 2\n---\nc: 3\n").contains("does not render:\nc: 3"));
+        // A part of a part is not the part.
+        assert!(problem("---\na: 1\n---\nb: 2\nmore: 3\n").contains("this part is missing:\nb: 2"));
     }
 
     /// The words of a text that look like names of metrics.

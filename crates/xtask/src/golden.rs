@@ -13,7 +13,7 @@ pub(crate) enum Task {
         #[arg(long)]
         pg: Option<u32>,
     },
-    /// Ask a real Kafka Connect the requests of tests/rest/requests.toml, and keep its answers beside them
+    /// Ask a real Kafka Connect the requests of tests/rest/requests.toml and tests/rest/doors.toml, and keep its answers beside them
     RecordRest,
 }
 

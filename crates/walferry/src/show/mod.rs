@@ -5,7 +5,7 @@
 
 mod made_up;
 mod play;
-mod text;
+pub(crate) mod text;
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
@@ -25,6 +25,7 @@ use walferry_record::outline;
 use walferry_transform::{HypertableReader, Hypertables, ReadBefore};
 
 use self::made_up::Which;
+pub(crate) use self::play::reason;
 use self::play::{Outcome, Played, Shown, Stage};
 use crate::assemble::{Readers, captured, from_postgres, pipelines};
 use crate::load::Loaded;

@@ -252,30 +252,36 @@ impl Witness for Shared {
     }
 
     fn withheld(&mut self, why: Withheld<'_>) {
-        let (what, hint, told) = match why {
-            Withheld::Dropped { by, reason } => {
-                let mut what = format!("dropped by transform {}", by.transform);
-                match (by.predicate, by.negate) {
-                    (Some(predicate), false) => what.push_str(&format!(", predicate {predicate}")),
-                    (Some(predicate), true) => what.push_str(&format!(", predicate {predicate} negated")),
-                    (None, _) => {}
-                }
-                (format!("{what} ({reason})"), None, false)
-            }
-            Withheld::Skipped(reason) => (left_out(reason).to_owned(), None, false),
-            Withheld::SetAside {
-                what,
-                hint,
-                dead_letters,
-            } => {
-                let what = match dead_letters {
-                    Some(topic) => format!("set aside, and sent to topic {topic}: {what}"),
-                    None => format!("set aside: {what}"),
-                };
-                (what, hint.map(str::to_owned), dead_letters.is_some())
-            }
-        };
+        let told = matches!(&why, Withheld::SetAside { dead_letters, .. } if dead_letters.is_some());
+        let (what, hint) = reason(why);
         self.lock().push(Seen::Withheld { what, hint, told });
+    }
+}
+
+/// Why a record is not sent, and what to do about that.
+pub(crate) fn reason(why: Withheld<'_>) -> (String, Option<String>) {
+    match why {
+        Withheld::Dropped { by, reason } => {
+            let mut what = format!("dropped by transform {}", by.transform);
+            match (by.predicate, by.negate) {
+                (Some(predicate), false) => what.push_str(&format!(", predicate {predicate}")),
+                (Some(predicate), true) => what.push_str(&format!(", predicate {predicate} negated")),
+                (None, _) => {}
+            }
+            (format!("{what} ({reason})"), None)
+        }
+        Withheld::Skipped(reason) => (left_out(reason).to_owned(), None),
+        Withheld::SetAside {
+            what,
+            hint,
+            dead_letters,
+        } => {
+            let what = match dead_letters {
+                Some(topic) => format!("set aside, and sent to topic {topic}: {what}"),
+                None => format!("set aside: {what}"),
+            };
+            (what, hint.map(str::to_owned))
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 const SHORT: usize = 60;
 
 /// The bytes of a key, a value or a header as the reader sees them.
-pub(super) fn readable(bytes: Option<&[u8]>, is_terminal: bool) -> String {
+pub(crate) fn readable(bytes: Option<&[u8]>, is_terminal: bool) -> String {
     let bytes = match bytes {
         // JSON's null are four bytes, and no tombstone.
         None => return "(null)".to_owned(),
@@ -40,7 +40,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Without characters that a terminal would obey. What a row holds is not ours.
-pub(super) fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -3,6 +3,10 @@
 use super::maven::fill;
 use crate::{Outcome, shell};
 use std::path::PathBuf;
+use std::process::Command;
+
+/// The Helm that Go builds where `PATH` has none.
+const HELM: &str = "v4.2.4";
 
 /// Finds or builds a tool that cargo calls by its package's name, of exactly this version.
 ///
@@ -19,4 +23,27 @@ pub(crate) fn tool(package: &str, version: &str) -> Outcome<PathBuf> {
         )
     })?;
     Ok(folder.join("bin").join(package))
+}
+
+/// `helm` of `PATH`, or one that Go builds. `None` if there is no Go either.
+///
+/// # Errors
+/// When Go cannot fetch or build it.
+pub(crate) fn helm() -> Outcome<Option<PathBuf>> {
+    if let Some(helm) = shell::find("helm") {
+        return Ok(Some(helm));
+    }
+    let Some(go) = shell::find("go") else {
+        return Ok(None);
+    };
+    let folder = shell::cache()?.join(format!("helm-{HELM}"));
+    fill(&folder, |partial| {
+        shell::run(
+            Command::new(go)
+                .args(["install", &format!("helm.sh/helm/v4/cmd/helm@{HELM}")])
+                .env("GOBIN", partial)
+                .env("CGO_ENABLED", "0"),
+        )
+    })?;
+    Ok(Some(folder.join("helm")))
 }

@@ -77,7 +77,11 @@ pub(super) fn write(release: &Release) -> Outcome<PathBuf> {
     });
     let mut manifest = json_blob(&blobs, &manifest, "application/vnd.oci.image.manifest.v1+json")?;
     manifest["platform"] = json!({"architecture": release.architecture, "os": "linux"});
-    manifest["annotations"] = json!({"org.opencontainers.image.ref.name": release.version});
+    manifest["annotations"] = json!({
+        "org.opencontainers.image.ref.name": release.version,
+        // `podman load` and containerd name the image by it. Without it, Podman takes the version for the name.
+        "io.containerd.image.name": format!("localhost/walferry:{}", release.version),
+    });
     let index = json!({
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.index.v1+json",

@@ -65,9 +65,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let archive = release.archive(&sbom)?;
     let package = debian::write(&release)?;
     let image = image::write(&release)?;
-    release.checksums(&[&archive, &package, &image, &sbom])?;
     debian::check(&release, &package)?;
     image::check(&release)?;
+    // Last: whoever finds the checksums finds files that have passed their checks.
+    release.checksums(&[&archive, &package, &image, &sbom])?;
     for file in [&release.program, &archive, &package, &image] {
         let size = fs::metadata(file)?.len() as f64 / (1 << 20) as f64;
         println!("{size:6.1} MiB  {}", file.display());

@@ -1,0 +1,299 @@
+//! `walferry tail`: the records of changes as they are committed, on standard output instead of in Kafka.
+//!
+//! The connector itself runs, from the slot to the converters. Only its ends are others: the slot is a temporary one that goes with its
+//! connection, records go to the screen, and the offset is kept in memory. So nothing is left behind, also if the process is killed, and
+//! the slot and the offset of the real connector are not touched.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal, Write as _},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use tokio::{
+    sync::watch,
+    task::{LocalSet, spawn_local},
+    time::sleep,
+};
+use walferry_config::{
+    SlotName, Value as _,
+    connector::{PublicationAutocreate, SnapshotMode},
+};
+use walferry_diagnosis::Kind;
+use walferry_engine::{
+    Diagnosis, Failure, Target,
+    sink::{Acks, Outgoing, Sink, Sinks},
+    status::{Phase, Status},
+    witness::{Withheld, Witness},
+};
+use walferry_record::Record;
+
+use crate::{
+    assemble::{captured, passing},
+    cli::{ConnectorArgs, TailArgs},
+    error::Error,
+    load::{Loaded, load},
+    process,
+    run::signalled,
+    show::{reason, text},
+};
+
+/// Shows records until Ctrl-C, or until there were so many.
+pub(crate) fn tail(args: &TailArgs) -> Result<(), Error> {
+    let configuration = load(&ConnectorArgs {
+        config: vec![args.config.clone()],
+        worker: args.worker.clone(),
+        // Nothing is sent, so nobody has to say where Kafka is.
+        bootstrap_servers: Some("localhost:9092".to_owned()),
+    })?;
+    let mut loaded = configuration.connectors.into_iter().next().ok_or_else(|| {
+        Error::new(Kind::NothingToRun, "there is nothing to show").cause("no connector is given", None)
+    })?;
+    let failed = |failure| Error::failure("records cannot be shown", failure);
+    let runtime = process::runtime().map_err(failed)?;
+    LocalSet::new().block_on(&runtime, async {
+        let tables = look(&loaded, &args.table).await?;
+        leave_nothing(&mut loaded)?;
+        follow(args, &loaded, &tables).await
+    })
+}
+
+/// The captured tables, once it is clear that their changes can be seen.
+async fn look(loaded: &Loaded, asked: &[String]) -> Result<Vec<String>, Error> {
+    let config = &loaded.connector;
+    let failed = |failure| Error::failure("records cannot be shown", failure);
+    let tables = walferry_postgres::check::captured_tables(config, captured(config))
+        .await
+        .map_err(failed)?;
+    let missing = asked.iter().filter(|table| !tables.contains(table));
+    let missing: Vec<_> = missing
+        .map(|table| {
+            let text = format!("`--table` is {table:?}, which is not a captured table");
+            let hint = match tables.len() {
+                0 => "the lists of the configuration match no table of the database".to_owned(),
+                _ => format!("write it in the same case as one of these: {}", some(&tables)),
+            };
+            Diagnosis::error(Kind::ShowRecords, text).with_hint(hint)
+        })
+        .collect();
+    if !missing.is_empty() {
+        return Err(Error::new(Kind::ShowRecords, "records cannot be shown").because(missing));
+    }
+    let name = &config.publication.name;
+    let plan = walferry_postgres::check::publication_plan(config, captured(config))
+        .await
+        .map_err(failed)?;
+    let statements = plan.statements.join("; ");
+    if !plan.exists {
+        // It would have to be committed, and would be left where the process is killed.
+        return Err(Error::new(Kind::ShowRecords, "records cannot be shown").cause(
+            format!("publication {name:?} does not exist, and this command creates nothing"),
+            Some(format!("create it, as a start of the connector would: {statements};")),
+        ));
+    }
+    if !statements.is_empty() {
+        eprintln!(
+            "Publication {name:?} is not as a start would make it. Until then, you see what it sends now: {statements};"
+        );
+    }
+    Ok(tables)
+}
+
+/// Takes everything out of the configuration that would change something on the server.
+fn leave_nothing(loaded: &mut Loaded) -> Result<(), Error> {
+    let config = &mut loaded.connector;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let slot = format!("walferry_tail_{:x}", now.as_micros());
+    config.slot.name = SlotName::parse(&slot)
+        .map_err(|_| Error::new(Kind::ShowRecords, format!("{slot} is not a name for a slot")))?;
+    config.slot.drop_on_stop = false;
+    config.slot.failover = false;
+    config.publication.autocreate = PublicationAutocreate::Disabled;
+    config.publication.replica_identities.clear();
+    config.snapshot.mode = SnapshotMode::NoData;
+    config.signals.channels.clear();
+    config.signals.notifications.clear();
+    config.heartbeat.interval = None;
+    Ok(())
+}
+
+/// The first names of a list.
+fn some(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let list = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => list,
+        more => format!("{list} and {more} more"),
+    }
+}
+
+async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(), Error> {
+    let config = &loaded.connector;
+    let status = Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
+    let screen = Screen {
+        tables: args.table.clone(),
+        limit: args.limit,
+        is_terminal: io::stdout().is_terminal(),
+        target: Arc::new(watch::Sender::new(Target::Running)),
+        shown: Shared::default(),
+    };
+    let (target, shown) = (screen.target.clone(), screen.shown.clone());
+    let (told, witness) = (target.subscribe(), screen.clone());
+    let mut connector = passing(loaded, screen, move || Box::new(witness.clone()), status.clone());
+
+    let followed = match args.table.is_empty() {
+        true => some(tables),
+        false => some(&args.table),
+    };
+    let ids = loaded.built.asks_registry();
+    spawn_local(async move {
+        let mut told = false;
+        while status.phase() != Phase::Streaming {
+            if let Some(wait) = status.course().wait.filter(|_| !told) {
+                told = true;
+                eprintln!("Not yet: {}", wait.failure);
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        if ids {
+            eprintln!("The schema registry is not asked: the id of each schema is shown as 0.");
+        }
+        eprintln!("Waiting for changes of {followed}. Nothing is sent, and nothing is left behind. Ctrl-C ends.");
+    });
+    spawn_local(async move {
+        signalled().await;
+        target.send_replace(Target::Stopped);
+        // The second one does not wait for an orderly end. The slot goes with the connection.
+        signalled().await;
+        std::process::exit(130);
+    });
+    let ended = connector.run(told).await;
+    let shown = shown.lock();
+    let records = match shown.records {
+        1 => "1 record".to_owned(),
+        count => format!("{count} records"),
+    };
+    eprintln!("{records} shown.");
+    for (why, count) in &shown.withheld {
+        eprintln!("Not sent: {count}, {why}.");
+    }
+    ended.map_err(|failure| Error::failure("no more records can be shown", failure))
+}
+
+/// What was shown, and what was not.
+#[derive(Debug, Default)]
+struct Seen {
+    records: u64,
+    /// How many changes and records are not sent, by the reason.
+    withheld: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Shared(Arc<Mutex<Seen>>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where records go instead of to Kafka.
+#[derive(Debug, Clone)]
+struct Screen {
+    /// The tables whose records are shown; none for all.
+    tables: Vec<String>,
+    limit: Option<u64>,
+    is_terminal: bool,
+    target: Arc<watch::Sender<Target>>,
+    shown: Shared,
+}
+
+impl Screen {
+    fn wants(&self, table: &str) -> bool {
+        self.tables.is_empty() || self.tables.iter().any(|wanted| wanted == table)
+    }
+
+    fn show(&self, record: &Outgoing<'_>) -> Result<(), Failure> {
+        let mut shown = self.shown.lock();
+        if self.limit.is_some_and(|limit| shown.records >= limit) {
+            return Ok(());
+        }
+        shown.records += 1;
+        let mut lines = match record.origin.table {
+            "" => format!("no table  {}\n", record.origin.lsn),
+            table => format!("{}  {}\n", text::clean(table), record.origin.lsn),
+        };
+        // Further lines of a part stand below its first.
+        let mut part = |name: &str, text: &str| {
+            let text = text.replace('\n', &format!("\n{:13}", ""));
+            lines.push_str(&format!("  {name:<11}{text}\n"));
+        };
+        part("topic", &text::clean(record.topic));
+        if let Some(partition) = record.partition {
+            part("partition", &partition.to_string());
+        }
+        part("key", &text::readable(record.key, self.is_terminal));
+        let headers = record.headers.iter().map(|(name, value)| {
+            let value = text::readable(*value, self.is_terminal);
+            format!("{} = {value}", text::clean(name))
+        });
+        let headers = headers.collect::<Vec<_>>().join("\n");
+        if !headers.is_empty() {
+            part("headers", &headers);
+        }
+        part("value", &text::readable(record.value, self.is_terminal));
+        let is_closed = match writeln!(io::stdout(), "{lines}") {
+            Ok(()) => false,
+            // Nobody reads any more, as with `walferry tail | head`.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => true,
+            Err(error) => {
+                let what = format!("the output cannot be written: {error}");
+                return Err(Failure::stop(
+                    Kind::Output,
+                    what,
+                    "check the file that receives the output",
+                ));
+            }
+        };
+        if is_closed || self.limit.is_some_and(|limit| shown.records >= limit) {
+            self.target.send_replace(Target::Stopped);
+        }
+        Ok(())
+    }
+}
+
+impl Sinks for Screen {
+    type Sink = Open;
+
+    fn open(&mut self, acks: Acks) -> Result<Open, Failure> {
+        Ok(Open {
+            screen: self.clone(),
+            acks,
+        })
+    }
+}
+
+struct Open {
+    screen: Screen,
+    acks: Acks,
+}
+
+impl Sink for Open {
+    fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure> {
+        if self.screen.wants(record.origin.table) {
+            self.screen.show(record)?;
+        }
+        self.acks.delivered(sequence);
+        Ok(())
+    }
+}
+
+impl Witness for Screen {
+    fn sent(&mut self, _: &Record<'_>) {}
+
+    fn withheld(&mut self, why: Withheld<'_>) {
+        let (what, _) = reason(why);
+        *self.shown.lock().withheld.entry(text::clean(&what)).or_default() += 1;
+    }
+}
