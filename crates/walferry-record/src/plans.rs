@@ -69,6 +69,28 @@ impl<P> Plans<P> {
         Ok(&mut self.entries[self.last].plan)
     }
 
+    /// Like [`get_or_make`](Self::get_or_make), but a schema gets the plan of an equal one, if there is one. For plans that depend on
+    /// more than the schema: Connect's caches find them by equality, so the record that comes first decides.
+    ///
+    /// # Errors
+    /// The error of `make`.
+    pub fn get_equal_or_make<E>(
+        &mut self,
+        schema: &SchemaRef,
+        make: impl FnOnce(&SchemaRef) -> Result<P, E>,
+    ) -> Result<&mut P, E>
+    where
+        P: Clone,
+    {
+        let is_last = |entry: &Entry<P>| SchemaRef::ptr_eq(&entry.schema, schema);
+        if self.entries.get(self.last).is_some_and(is_last) || self.has(schema) {
+            return self.get_or_make(schema, make);
+        }
+        let equal = self.entries.iter().find(|entry| entry.schema == *schema);
+        let plan = equal.map(|entry| entry.plan.clone());
+        self.get_or_make(schema, |schema| plan.map_or_else(|| make(schema), Ok))
+    }
+
     /// Like [`get_or_make`](Self::get_or_make), with a `make` that cannot fail.
     pub fn get(&mut self, schema: &SchemaRef, make: impl FnOnce(&SchemaRef) -> P) -> &mut P {
         let made = self.get_or_make(schema, |schema| Ok::<_, std::convert::Infallible>(make(schema)));
@@ -137,6 +159,21 @@ mod tests {
     fn plan(plans: &mut Plans<(String, SchemaRef)>, schema: &SchemaRef) -> String {
         let make = |schema: &SchemaRef| (schema.name.as_deref().unwrap().to_owned(), schema.clone());
         plans.get(schema, make).0.clone()
+    }
+
+    #[test]
+    fn an_equal_schema_gets_the_plan_that_was_made_first_where_that_is_asked_for() {
+        let mut plans: Plans<&str> = Plans::default();
+        let (first, equal, other) = (schema(1), schema(1), schema(2));
+        for (schema, made, expected) in [
+            (&first, "a", "a"),
+            (&equal, "b", "a"),
+            (&other, "c", "c"),
+            (&equal, "d", "a"),
+        ] {
+            let plan = plans.get_equal_or_make(schema, |_| Ok::<_, ()>(made));
+            assert_eq!(plan, Ok(&mut { expected }));
+        }
     }
 
     #[test]

@@ -75,6 +75,7 @@ struct Rewrites {
 }
 
 /// An envelope with the names of the new topic.
+#[derive(Clone)]
 struct Envelope {
     schema: SchemaRef,
     row: SchemaRef,
@@ -163,7 +164,7 @@ impl Transform for ByLogicalTableRouter {
             Value::Null => Typed::NULL,
             Value::Struct(key) => {
                 let field = key_field.as_mut();
-                let schema = keys.get_or_make(key.schema(), |old| {
+                let schema = keys.get_equal_or_make(key.schema(), |old| {
                     let added = field.as_ref().map(|field| &*field.name);
                     key_schema(old, name(topic, "Key"), added)
                 })?;
@@ -186,7 +187,7 @@ impl Transform for ByLogicalTableRouter {
         if envelope(&record).is_some()
             && let Value::Struct(value) = std::mem::take(&mut record.value).value
         {
-            let plan = values.get_or_make(value.schema(), |old| Envelope::plan(old, topic, name))?;
+            let plan = values.get_equal_or_make(value.schema(), |old| Envelope::plan(old, topic, name))?;
             record.value = plan.apply(value)?;
         }
         record.topic = topic.into();
