@@ -168,6 +168,29 @@ fn what_may_pass_is_asked_again_and_what_is_in_the_way_is_told() {
     assert_eq!(settled(&*client, &register()).unwrap().content, 7);
 }
 
+/// Its connector has been stopped, or its table dropped.
+#[test]
+fn what_no_record_waits_for_any_more_is_not_asked_for_ever() {
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 500, "");
+    let client = Registries::checked_every(Duration::from_millis(300)).of(&settings(Api::Confluent, vec![url]));
+    let Answer::Wait(wait) = client.ids(&register()) else {
+        panic!("nothing is known yet");
+    };
+    // It is asked for as long as somebody waits.
+    let asked = fake.asked().len();
+    wait_until("it is asked again and again", || fake.asked().len() >= asked + 2);
+    drop(wait);
+    wait_until("it is asked no more", || match client.ids(&register()) {
+        // A new wait begins without a trouble.
+        Answer::Wait(wait) => wait.trouble().is_none(),
+        _ => false,
+    });
+    // Who needs it asks anew.
+    fake.answer(REGISTER, 200, r#"{"id":7}"#);
+    assert_eq!(settled(&*client, &register()).unwrap().content, 7);
+}
+
 #[test]
 fn a_refusal_has_the_registrys_words() {
     let (fake, url) = Fake::start();
