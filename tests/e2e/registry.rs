@@ -536,7 +536,7 @@ fn slow(name: &str, options: impl Fn(&Registry) -> Vec<(&'static str, String)>) 
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
         walferry.get("/ready")?.body.contains("answers 500").then_some(())
     });
-    // Keepalives are answered while the record waits: the stream outlasts it.
+    // The stream stays connected while the record waits.
     while begun.elapsed() < Duration::from_secs(3) {
         assert!(outbox.database.streams() > 0);
         std::thread::sleep(Duration::from_millis(100));
