@@ -479,6 +479,44 @@ fn apicurios_third_interface_may_answer_slowly_or_with_500_as_well() {
     slow("avro_slow_3", |registry| apicurio(registry, 3));
 }
 
+/// Each table is new to the registry and to Kafka when its first row comes, and the next rows come while that one waits.
+#[test]
+fn all_changes_of_new_tables_arrive_while_the_registry_answers_slowly() {
+    const TABLES: usize = 8;
+    let (world, registry) = (world::shared(), Registry::start());
+    let outbox = Outbox::new(&world, "avro_new_tables");
+    let sql = outbox.database.sql();
+    for table in 0..TABLES {
+        sql.run(&format!("create table t{table} (id int primary key, v text)"));
+    }
+    let mut options = apicurio(&registry, 2);
+    let url = options
+        .iter_mut()
+        .find(|(name, _)| name.ends_with(".url"))
+        .expect("a URL");
+    let proxy = Proxy::start(&url.1, "nothing is ill");
+    url.1 = proxy.url();
+    let mut walferry = start_tolerant(&outbox, &options);
+    for table in 0..TABLES {
+        // A transaction each.
+        sql.run(&format!("insert into t{table} values (1, 'a')"));
+        sql.run(&format!("update t{table} set v = 'b'"));
+        sql.run(&format!("delete from t{table}"));
+    }
+    for table in 0..TABLES {
+        let records = world.kafka.wait_for_records(&topic(&outbox, &format!("t{table}")), 4);
+        let has_value: Vec<bool> = records.iter().map(|record| record.value.is_some()).collect();
+        assert_eq!(
+            has_value,
+            [true, true, true, false],
+            "create, update, delete and tombstone of t{table}"
+        );
+        assert!(records.iter().all(|record| record.key == records[0].key), "t{table}");
+    }
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+    nothing_is_set_aside(&walferry);
+}
+
 fn slow(name: &str, options: impl Fn(&Registry) -> Vec<(&'static str, String)>) {
     let (world, registry) = (world::shared(), Registry::start());
     let outbox = Outbox::new(&world, name);
@@ -498,7 +536,7 @@ fn slow(name: &str, options: impl Fn(&Registry) -> Vec<(&'static str, String)>) 
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
         walferry.get("/ready")?.body.contains("answers 500").then_some(())
     });
-    // Keepalives are answered while the record waits: the stream outlasts it.
+    // The stream stays connected while the record waits.
     while begun.elapsed() < Duration::from_secs(3) {
         assert!(outbox.database.streams() > 0);
         std::thread::sleep(Duration::from_millis(100));

@@ -110,6 +110,18 @@ pub(crate) fn of_record(code: Code, culprit: &Culprit<'_>) -> Verdict {
     }
 }
 
+/// A broker accepted a later record of the same partition, and never said that it has this one.
+pub(crate) fn of_unproven(culprit: &Culprit<'_>) -> Failure {
+    culprit.add_to(Failure::new(
+        Disposition::Replay,
+        Kind::KafkaDelivery,
+        format!(
+            "{culprit} may be missing: the broker accepted a later record of the partition without confirming this one"
+        ),
+        None,
+    ))
+}
+
 /// Judges an error after which a producer is of no more use.
 pub(crate) fn of_producer(code: Code, reason: &str) -> Failure {
     match code {

@@ -348,6 +348,11 @@ impl<'a> Report<'a> {
         (self.0.err != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| self.0.err.into())
     }
 
+    /// Where the broker stored it; `None` where no broker has said so.
+    pub(crate) fn offset(self) -> Option<i64> {
+        (self.0.offset >= 0).then_some(self.0.offset)
+    }
+
     pub(crate) fn topic(self) -> &'a str {
         // SAFETY: the report holds a reference to its topic, whose name is a valid string.
         unsafe { text(rd_kafka_topic_name(self.0.rkt)) }

@@ -117,6 +117,7 @@ impl Sinks for Producers {
             dead_letters: Arc::clone(&dead_letters),
             batching: self.batching.clone(),
             step,
+            idempotent: self.settings.is_idempotent(),
         };
         let thread = {
             let stop = Arc::clone(&stop);

@@ -33,6 +33,8 @@ pub(crate) struct Reporter {
     pub(crate) batching: Batching,
     /// What this producer was opened with.
     pub(crate) step: Step,
+    /// Whether the producer is idempotent.
+    pub(crate) idempotent: bool,
 }
 
 /// How long a wait for events lasts at most: how late a change from outside is noticed.
@@ -66,6 +68,7 @@ impl Reporter {
                         let mut refused = Vec::new();
                         for report in reports {
                             match report.error() {
+                                None if self.idempotent && report.offset().is_none() => self.unproven(report),
                                 None => delivered.push(Opaque::from(report.opaque()).sequence()),
                                 Some(code) => refused.push((code, report)),
                             }
@@ -116,6 +119,26 @@ impl Reporter {
         if let Some(trouble) = self.health.connected() {
             info!(kind = trouble.failure.kind.as_str(), "kafka answers again");
         }
+    }
+
+    /// librdkafka reports a record as delivered, but no broker has said where it is.
+    ///
+    /// If a broker accepts a later batch of a partition, librdkafka takes the earlier ones for delivered: a broker accepts no batch
+    /// whose predecessor is missing. But a broker that has never seen this producer on the partition accepts any batch. So if it
+    /// rejects the first batch, because it is just becoming the leader of a new partition, and accepts the second, the first is in no
+    /// log. A new producer sends both again. <https://github.com/confluentinc/confluent-kafka-go/issues/921>
+    fn unproven(&self, report: Report<'_>) {
+        let opaque = Opaque::from(report.opaque());
+        let table = self.tables.name(opaque.table());
+        let headers = report.headers();
+        self.acks.failed(failure::of_unproven(&Culprit {
+            topic: report.topic(),
+            partition: (report.partition() >= 0).then(|| report.partition()),
+            table: &table,
+            lsn: self.acks.position(opaque.sequence()).map(|position| position.lsn),
+            key: report.key(),
+            size: size(report.key(), report.value(), &headers),
+        }));
     }
 
     /// Records of one batch that were not delivered.

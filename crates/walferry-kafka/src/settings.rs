@@ -167,17 +167,19 @@ impl Settings {
             // Else a broker might create a topic in its own way before the rules do.
             preset("allow.auto.create.topics", "false");
         }
-        if self.set_aside == SetAside::No
-            && self
-                .producer
-                .values
-                .get("enable.idempotence")
-                .is_some_and(|on| on == "true")
-        {
+        if self.set_aside == SetAside::No && self.is_idempotent() {
             // What follows a refused record must not arrive before it has been dealt with.
             preset("enable.gapless.guarantee", "true");
         }
         properties
+    }
+
+    /// Whether brokers check that no batch of the producer is missing.
+    pub(crate) fn is_idempotent(&self) -> bool {
+        self.producer
+            .values
+            .get("enable.idempotence")
+            .is_some_and(|on| on == "true")
     }
 
     /// Settings that weaken a guarantee, to be shown as long as they are in force.

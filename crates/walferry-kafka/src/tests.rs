@@ -243,6 +243,41 @@ fn records_wait_in_order_while_no_broker_answers() {
     );
 }
 
+/// A broker that has never seen a producer on a partition accepts any batch of it. librdkafka then takes what it rejected before for
+/// delivered.
+#[test]
+fn a_record_that_the_broker_rejected_does_not_count_as_delivered_when_it_accepts_a_later_one() {
+    let mut world = World::new(|_| ());
+    world.cluster.create_topic("t", 1).unwrap();
+    // The producer has its number, and knows the leader.
+    world.send(&record("t", Some(b"k"), Some(b"0"))).unwrap();
+    world.settled().unwrap();
+    let mock = world.cluster.mock();
+    // Long enough for a second request to be under way before the first is answered.
+    mock.broker_round_trip_time(1, Duration::from_millis(600)).unwrap();
+    let errors = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION];
+    mock.request_errors(RDKafkaApiKey::Produce, &errors);
+    world.send(&record("t", Some(b"k"), Some(b"1"))).unwrap();
+    thread::sleep(Duration::from_millis(100));
+    world.send(&record("t", Some(b"k"), Some(b"2"))).unwrap();
+    let settled = world.settled();
+    world.cluster.mock().broker_round_trip_time(1, Duration::ZERO).unwrap();
+    match settled {
+        // On a very slow machine both are in one request, which is sent again.
+        Ok(()) => assert_eq!(world.received(3).len(), 3),
+        Err(failure) => {
+            assert_eq!(
+                (failure.kind, failure.disposition),
+                (Kind::KafkaDelivery, Disposition::Replay)
+            );
+            let text = failure.to_string();
+            let told = "for topic t, partition 0, from table public.orders, LSN 1/1 may be missing";
+            assert!(text.contains(told), "{text}");
+            assert!(world.progress.position(1).is_some(), "it counts as delivered");
+        }
+    }
+}
+
 #[test]
 fn a_record_above_the_clients_limit_stops_with_table_key_lsn_and_size() {
     let mut world = World::new(|settings| settings.set("message.max.bytes", "1000"));

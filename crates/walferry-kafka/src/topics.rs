@@ -70,6 +70,10 @@ impl Topics {
         let mut created = false;
         while !self.acks.is_stopping() {
             match self.look(name) {
+                // A leader that is away for longer is waited for by the client, with the records in its queue.
+                Look::Exists { partitions }
+                    if missing_since.is_some_and(|since: Instant| since.elapsed() < PATIENCE)
+                        && !self.has_leaders(name, partitions) => {}
                 Look::Exists { partitions } => {
                     self.health.connected();
                     if self.health.topic_found().is_some() {
@@ -82,6 +86,7 @@ impl Topics {
                 // Error events tell of it.
                 Look::Silence => {}
                 Look::Missing if !created && rule.is_some() => {
+                    missing_since.get_or_insert_with(Instant::now);
                     created = rule
                         .map(|rule| self.create(name, rule))
                         .transpose()?
@@ -117,6 +122,14 @@ impl Topics {
             Some(Code::InvalidTopic) => Look::Invalid,
             Some(_) => Look::Coming,
         }
+    }
+
+    /// Whether the leaders of a new topic are ready for records. A broker tells of a new partition shortly before it accepts records
+    /// for it. It would reject a first batch then, and might accept the second (see `unproven` in `reporter.rs`).
+    fn has_leaders(&self, name: &str, partitions: usize) -> bool {
+        let client = self.client.producer().client();
+        let mut partitions = 0..i32::try_from(partitions).unwrap_or(i32::MAX);
+        partitions.all(|partition| client.fetch_watermarks(name, partition, LOOK).is_ok())
     }
 
     /// Creates a topic. Returns whether it has been asked for; `false` to try again.

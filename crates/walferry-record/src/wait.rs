@@ -70,6 +70,11 @@ impl Wait {
         self.lock().over
     }
 
+    /// How many clones of this wait there are, with this one. Whoever fetches what is needed can see whether somebody still waits.
+    pub fn holders(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
     /// Reports a problem.
     pub fn set_trouble(&self, trouble: Diagnosis) {
         self.lock().trouble = Some(trouble);

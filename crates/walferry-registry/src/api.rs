@@ -32,7 +32,13 @@ const MOST_WORDS: usize = 1_500;
 
 /// Looks the ids of a schema up, or registers it.
 pub(crate) fn ids(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
-    match lookup(http, api, request) {
+    let mut answer = lookup(http, api, request);
+    // Somebody else has registered it at the same moment, or this client has, in a request whose answer was lost. What is there now is
+    // found by asking once more.
+    if matches!(&answer, Err(Failure::Refused(refusal)) if refusal.what.starts_with(EXISTS)) {
+        answer = lookup(http, api, request);
+    }
+    match answer {
         Err(Failure::Refused(refusal)) if refusal.what.starts_with(INCOMPATIBLE) => {
             Err(Failure::Refused(with_difference(http, api, request, refusal)))
         }
@@ -40,7 +46,9 @@ pub(crate) fn ids(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
     }
 }
 
-/// How a refusal begins whose schema is incompatible, and one whose registered schema is another.
+/// How a refusal begins whose schema is incompatible, one that adds nothing to what is there, and one whose registered schema is
+/// another.
+const EXISTS: &str = "it has another schema there: ";
 const INCOMPATIBLE: &str = "the schema is incompatible with an earlier one: ";
 const UNFIT: &str = "its version does not match the record: ";
 
@@ -300,6 +308,20 @@ fn taken(reply: Reply, request: &Request) -> Answer<Json> {
         // Of a proxy whose registry is away, or of something that is no registry.
         // Nor is a log-in that fails the record's fault: it must not be set aside because of it.
         401 | 403 | 404 | 408 | 425 | 429 | 500.. => Err(Failure::Trouble(odd(&reply))),
+        // Apicurio says by the same status that the artifact or its version is there already.
+        409 if reply.json()["name"]
+            .as_str()
+            .is_some_and(|name| name.ends_with("AlreadyExistsException")) =>
+        {
+            Err(Failure::Refused(Refusal {
+                what: format!("{EXISTS}{}", words(&reply)),
+                hint: Some(
+                    "let the converter add a version: remove apicurio.registry.auto-register.if-exists and \
+                     apicurio.registry.artifact.version"
+                        .to_owned(),
+                ),
+            }))
+        }
         409 => Err(Failure::Refused(Refusal {
             what: format!("{INCOMPATIBLE}{}", words(&reply)),
             hint: Some(format!(

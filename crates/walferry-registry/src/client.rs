@@ -54,6 +54,8 @@ struct Pending {
     wait: Wait,
     next: Instant,
     pause: Duration,
+    /// Since when no record waits for it, as far as the thread has seen.
+    forgotten: Option<Instant>,
 }
 
 impl Client {
@@ -111,6 +113,7 @@ impl Registry for Client {
             wait: wait.clone(),
             next: Instant::now(),
             pause: FIRST_PAUSE,
+            forgotten: None,
         });
         Answer::Wait(wait)
     }
@@ -202,10 +205,22 @@ impl Asker {
         }
     }
 
-    /// Asks the same again after a pause.
+    /// Asks the same again after a pause, unless no record has waited for it for a while: the connector was stopped, or a table was
+    /// dropped. A record that needs it later asks anew.
     fn again(&mut self, mut pending: Pending, trouble: Diagnosis) {
         self.on_trouble(&trouble);
         pending.wait.set_trouble(trouble);
+        let mut state = self.shared.lock();
+        // This thread and the table of waits have one each.
+        match pending.wait.holders() {
+            ..=2 => pending.forgotten = pending.forgotten.or_else(|| Some(Instant::now())),
+            _ => pending.forgotten = None,
+        }
+        if pending.forgotten.is_some_and(|since| since.elapsed() >= self.period) {
+            state.waits.remove(&pending.request);
+            return;
+        }
+        drop(state);
         pending.next = Instant::now() + pending.pause;
         pending.pause = (pending.pause * 2).min(self.longest_pause);
         self.pending.push_back(pending);

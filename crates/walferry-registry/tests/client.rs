@@ -17,6 +17,8 @@ use walferry_registry::Registries;
 #[derive(Clone, Default)]
 struct Fake {
     answers: Arc<Mutex<HashMap<String, (u16, String)>>>,
+    /// Answers that come before those, each once.
+    first: Arc<Mutex<HashMap<String, (u16, String)>>>,
     /// What was asked: the first line, the authorization and the body.
     asked: Arc<Mutex<Vec<(String, String, String)>>>,
 }
@@ -40,6 +42,11 @@ impl Fake {
             .lock()
             .unwrap()
             .insert(request.to_owned(), (status, body.to_owned()));
+    }
+
+    fn answer_once(&self, request: &str, status: u16, body: &str) {
+        let answer = (status, body.to_owned());
+        self.first.lock().unwrap().insert(request.to_owned(), answer);
     }
 
     fn asked(&self) -> Vec<(String, String, String)> {
@@ -67,7 +74,8 @@ impl Fake {
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
         let request = first.trim_end().trim_end_matches(" HTTP/1.1").to_owned();
-        let answer = self.answers.lock().unwrap().get(&request).cloned();
+        let first = self.first.lock().unwrap().remove(&request);
+        let answer = first.or_else(|| self.answers.lock().unwrap().get(&request).cloned());
         let (status, text) = answer.unwrap_or((404, String::new()));
         let body = String::from_utf8(body).ok()?;
         self.asked.lock().unwrap().push((request, authorization, body));
@@ -166,6 +174,50 @@ fn what_may_pass_is_asked_again_and_what_is_in_the_way_is_told() {
     );
     fake.answer(REGISTER, 200, r#"{"id":7}"#);
     assert_eq!(settled(&*client, &register()).unwrap().content, 7);
+}
+
+/// Its connector has been stopped, or its table dropped.
+#[test]
+fn what_no_record_waits_for_any_more_is_not_asked_for_ever() {
+    let (fake, url) = Fake::start();
+    fake.answer(REGISTER, 500, "");
+    let client = Registries::checked_every(Duration::from_millis(300)).of(&settings(Api::Confluent, vec![url]));
+    let Answer::Wait(wait) = client.ids(&register()) else {
+        panic!("nothing is known yet");
+    };
+    // It is asked for as long as somebody waits.
+    let asked = fake.asked().len();
+    wait_until("it is asked again and again", || fake.asked().len() >= asked + 2);
+    drop(wait);
+    wait_until("it is asked no more", || match client.ids(&register()) {
+        // A new wait begins without a trouble.
+        Answer::Wait(wait) => wait.trouble().is_none(),
+        _ => false,
+    });
+    // Who needs it asks anew.
+    fake.answer(REGISTER, 200, r#"{"id":7}"#);
+    assert_eq!(settled(&*client, &register()).unwrap().content, 7);
+}
+
+/// Two clients register one artifact at the same moment: the registry tells one of them that it is there already.
+#[test]
+fn an_artifact_that_somebody_else_registers_at_the_same_moment_is_asked_for_again() {
+    const REGISTER: &str = "POST /groups/default/artifacts?ifExists=RETURN_OR_UPDATE&canonical=false";
+    let (fake, url) = Fake::start();
+    let exists = r#"{"error_code":409,"message":"it already exists","name":"ArtifactAlreadyExistsException"}"#;
+    fake.answer(REGISTER, 409, exists);
+    let client = Registries::default().of(&settings(Api::ApicurioV2, vec![url.clone()]));
+    // It stays so: the artifact has a version of that name.
+    let refusal = settled(&*client, &register()).unwrap_err();
+    assert_eq!(refusal.what, "it has another schema there: it already exists");
+    assert!(refusal.hint.unwrap().contains("if-exists"));
+    assert_eq!(fake.asked().len(), 2, "it was asked once more");
+
+    fake.answer_once(REGISTER, 409, exists);
+    fake.answer(REGISTER, 200, r#"{"contentId":7,"globalId":8}"#);
+    let other = Registries::default().of(&settings(Api::ApicurioV2, vec![url]));
+    let ids = settled(&*other, &register()).unwrap();
+    assert_eq!((ids.content, ids.global), (7, 8));
 }
 
 #[test]

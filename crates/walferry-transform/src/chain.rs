@@ -367,7 +367,7 @@ fn known<T: ?Sized>(
 mod tests {
     use std::collections::BTreeMap;
 
-    use walferry_record::{Header, Typed, Value};
+    use walferry_record::{Field, Header, Schema, SchemaRef, Struct, Typed, Value};
 
     use super::*;
     use crate::DropReason;
@@ -560,6 +560,48 @@ mod tests {
         ] {
             let told = found.iter().any(|text| text.contains(name) && text.contains(hint));
             assert!(told, "{name}: {found:?}");
+        }
+    }
+
+    /// Kafka Connect ignores them. Each is told, and none is taken for an option that it resembles.
+    #[test]
+    fn options_that_a_transform_does_not_have_are_told_and_have_no_effect() {
+        let replace_field = "org.apache.kafka.connect.transforms.ReplaceField$Value";
+        let insert_field = "org.apache.kafka.connect.transforms.InsertField$Value";
+        let cases = [
+            (replace_field, "blacklist", "write transforms.t.exclude"),
+            (replace_field, "whitelist", "write transforms.t.include"),
+            (replace_field, "excludes", "did you mean transforms.t.exclude?"),
+            (replace_field, "Exclude", "did you mean transforms.t.exclude?"),
+            (insert_field, "static.values", "did you mean transforms.t.static.value?"),
+        ];
+        let row: SchemaRef = Schema::structure(vec![
+            Field::new("kept", Schema::string().build()),
+            Field::new("secret", Schema::string().build()),
+        ])
+        .build();
+        for (class, option, hint) in cases {
+            let options: &[(&str, &str)] = &[(option, "secret"), ("static.field", "kept2"), ("static.value", "x")];
+            let options = if class == insert_field { options } else { &options[..1] };
+            let (chain, findings) = Chain::new(&[transform("t", class, options, None)], &[]);
+            let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            assert!(
+                told.iter().any(|text| text.contains(option) && text.contains(hint)),
+                "{option}: {told:?}"
+            );
+            let mut chain = chain.unwrap_or_else(|| panic!("{option} is ignored, as by Kafka Connect: {told:?}"));
+            let values = vec![Value::str("a"), Value::str("b")];
+            let record = Record {
+                value: Typed::new(row.clone(), Value::Struct(Struct::new(row.clone(), values))),
+                ..record("t", "h")
+            };
+            let Ok(Outcome::Record(record)) = chain.apply(record) else {
+                panic!("{option}: the record goes on");
+            };
+            let Value::Struct(sent) = &record.value.value else {
+                panic!("{option}: it is a struct");
+            };
+            assert_eq!(sent.schema().field_index("secret"), Some(1), "{option}");
         }
     }
 

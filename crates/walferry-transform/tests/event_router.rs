@@ -63,6 +63,39 @@ fn objects_of_several_shapes_have_the_fields_in_debeziums_order() {
     }
 }
 
+/// Flatten leaves the name of an envelope, but not its fields. Debezium looks at the operation before it looks for the row.
+#[test]
+fn of_flattened_envelopes_deletes_and_updates_are_dropped_and_others_fail() {
+    let schema: SchemaRef = Schema::structure(vec![
+        Field::new("after.id", Schema::string().build()),
+        Field::new("op", Schema::string().build()),
+    ])
+    .named("srv.public.outbox.Envelope")
+    .build();
+    let mut chain = chain(&json!({"options": {}})).expect("a chain");
+    for (op, is_dropped) in [("c", false), ("u", true), ("d", true), ("r", false)] {
+        let event = Struct::new(schema.clone(), vec![Value::str("1"), Value::str(op)]);
+        let record = Record {
+            topic: "srv.public.outbox".into(),
+            partition: None,
+            timestamp_ms: None,
+            key: Typed::NULL,
+            value: Typed::new(schema.clone(), Value::Struct(event)),
+            headers: Vec::new(),
+        };
+        match chain.apply(record) {
+            Ok(Outcome::Dropped(_)) if is_dropped => {}
+            Err(error) if !is_dropped => {
+                assert!(
+                    error.hint().is_some_and(|hint| hint.contains("before")),
+                    "{op}: {error:?}"
+                );
+            }
+            other => panic!("{op}: {other:?}"),
+        }
+    }
+}
+
 /// A value as JSON without a schema.
 fn plain(value: &Value<'_>) -> Json {
     match value {

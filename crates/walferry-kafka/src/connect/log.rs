@@ -74,6 +74,8 @@ impl ProducerContext for Context {
 
     fn delivery(&self, result: &DeliveryResult<'_>, delivery: Box<Delivery>) {
         let result = match result {
+            // No broker has said that it has the record (see `Reporter::unproven`): it is written again.
+            Ok(message) if message.offset() < 0 => Err(Code::NoOffset),
             Ok(_) => Ok(()),
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(Code::Fail)),
         };

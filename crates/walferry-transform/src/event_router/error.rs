@@ -80,7 +80,11 @@ impl Problem for Error {
             Self::NullRoute { column } => Some(format!(
                 "declare {column} NOT NULL; to let the connector continue, delete the row or add a predicate to the transform"
             )),
-            Self::ColumnType { .. } | Self::Envelope(_) | Self::Partition { .. } | Self::Timestamp { .. } => None,
+            Self::Envelope(_) => Some(
+                "put the EventRouter before transforms that change the envelope, such as Flatten, or exclude such records with a predicate"
+                    .into(),
+            ),
+            Self::ColumnType { .. } | Self::Partition { .. } | Self::Timestamp { .. } => None,
         }
     }
 }

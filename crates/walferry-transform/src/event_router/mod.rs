@@ -121,7 +121,18 @@ impl Transform for EventRouter {
                 Outcome::Dropped(DropReason::Tombstone)
             });
         }
-        let Some(plan) = self.tables.of(&record, &self.settings)? else {
+        let plan = match self.tables.of(&record, &self.settings) {
+            Err(error @ Error::Envelope("after")) => {
+                return Ok(without_row(
+                    &record,
+                    error,
+                    self.settings.invalid_operation,
+                    &mut self.updates,
+                )?);
+            }
+            plan => plan?,
+        };
+        let Some(plan) = plan else {
             if envelope(&record).is_some() {
                 self.other_topics.note(&record.topic);
             }
@@ -171,6 +182,28 @@ impl Transform for EventRouter {
 
     fn requirement(&self) -> Option<Requirement<'_>> {
         Some(Requirement::Outbox(&self.columns))
+    }
+}
+
+/// What becomes of a record that is an envelope by its name and has no `after`: Flatten makes such records. Debezium looks at the
+/// operation first, so deletes and updates are dropped like those of any outbox.
+fn without_row<'a>(
+    record: &Record<'_>,
+    error: Error,
+    behavior: InvalidOperation,
+    updates: &mut Throttle,
+) -> Result<Outcome<'a>, Error> {
+    let operation = match &record.value.value {
+        Value::Struct(event) => event
+            .schema()
+            .field_index("op")
+            .and_then(|op| event.get_at(op).as_str()),
+        _ => None,
+    };
+    match operation {
+        Some("d") => Ok(Outcome::Dropped(DropReason::Delete)),
+        Some("u") => drop_update(behavior, updates),
+        _ => Err(error),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use walferry_config::{Group, Property, Reader, properties};
+use walferry_config::{Group, Property, Reader, Support, properties};
 use walferry_record::java::hash_map::HashMap;
 use walferry_record::java::logical::Logical;
 use walferry_record::{Field, Record, Schema, SchemaRef, Typed, Value};
@@ -24,10 +24,16 @@ properties! {
     const REPLACE: Property<bool> = Property::new("replace.null.with.default").default("true")
         .text(REPLACE_NULL);
     const BLACKLIST: Property<Vec<String>> = Property::new("blacklist")
-        .support(walferry_config::Support::Refused { hint: "write exclude: Kafka Connect removed blacklist in 4.0 and would send the fields" })
+        .support(Support::Elsewhere {
+            is: "is no option of Kafka Connect since 4.0; it has no effect, so the fields are sent",
+            hint: "to remove them, write <prefix>exclude",
+        })
         .text("The former name of `exclude`.");
     const WHITELIST: Property<Vec<String>> = Property::new("whitelist")
-        .support(walferry_config::Support::Refused { hint: "write include: Kafka Connect removed whitelist in 4.0 and would send all fields" })
+        .support(Support::Elsewhere {
+            is: "is no option of Kafka Connect since 4.0; it has no effect, so all fields are sent",
+            hint: "to keep only these, write <prefix>include",
+        })
         .text("The former name of `include`.");
 }
 
