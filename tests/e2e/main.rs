@@ -6,6 +6,7 @@ mod crash;
 mod crowd;
 mod delivery;
 mod demo;
+mod fix;
 mod hangs;
 mod history;
 mod life;

@@ -126,6 +126,17 @@ pub(crate) struct CheckArgs {
     /// With --show-records: the tables to show instead of the first ones
     #[arg(long, value_name = "SCHEMA.TABLE", requires = "show_records")]
     pub(crate) table: Vec<String>,
+    /// Print the SQL that mends what was found in the database, and run it after you say yes. What needs a superuser is asked for
+    /// statement by statement; what needs a restart of the server is only printed
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// With --fix: run without asking what needs no superuser, and only print the rest
+    #[arg(long, requires = "fix")]
+    pub(crate) yes: bool,
+    /// With --fix: the role that runs the SQL, such as the owner of the tables [default: the connector's]. Its password is read from
+    /// the environment variable WALFERRY_FIX_PASSWORD
+    #[arg(long, value_name = "ROLE", requires = "fix")]
+    pub(crate) fix_as: Option<String>,
 }
 
 /// `walferry tail`.

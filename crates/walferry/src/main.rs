@@ -8,6 +8,7 @@ mod cli;
 mod demo;
 mod error;
 mod explain;
+mod fix;
 mod health;
 mod kubernetes;
 mod listen;
