@@ -9,6 +9,7 @@ mod demo;
 mod fix;
 mod hangs;
 mod history;
+mod init;
 mod life;
 mod mistakes;
 mod moved;
