@@ -49,8 +49,8 @@ pub struct Table {
     pub identified: bool,
     /// Whether it has partitions.
     pub partitioned: bool,
-    /// About how many rows it has, as of the last ANALYZE.
-    pub rows: i64,
+    /// About how many rows it has, as of the last ANALYZE; `None` before the first one.
+    pub rows: Option<i64>,
     /// Those of [`OUTBOX_COLUMNS`] that it lacks.
     pub lacks: Vec<String>,
 }
@@ -75,7 +75,7 @@ SELECT pg_catalog.json_build_object(
   'keeps_all_wal', EXISTS (SELECT FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size' AND setting::int8 < 0),
   'tables', COALESCE((
     SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
-      'schema', n.nspname, 'name', c.relname, 'partitioned', c.relkind = 'p', 'rows', GREATEST(c.reltuples, 0)::int8,
+      'schema', n.nspname, 'name', c.relname, 'partitioned', c.relkind = 'p', 'rows', NULLIF(c.reltuples::int8, -1),
       'identified', CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
         SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid
         AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END,
@@ -268,7 +268,7 @@ mod tests {
             name: name.to_owned(),
             identified,
             partitioned: identified,
-            rows: 0,
+            rows: None,
             lacks: Vec::new(),
         };
         let wish = Wish {

@@ -155,7 +155,7 @@ pub(crate) struct InitArgs {
     #[arg(long, value_name = "SCHEMA.TABLE")]
     pub(crate) table: Vec<String>,
     /// Send the events of this outbox table instead, which is created if it does not exist
-    #[arg(long, value_name = "SCHEMA.TABLE", num_args = 0..=1, default_missing_value = "public.outbox", conflicts_with = "table")]
+    #[arg(long, value_name = "SCHEMA.TABLE", num_args = 0..=1, require_equals = true, default_missing_value = "public.outbox", conflicts_with = "table")]
     pub(crate) outbox: Option<String>,
     /// The role that the connector logs in with
     #[arg(long, value_name = "ROLE", default_value = "walferry")]

@@ -382,7 +382,10 @@ fn explain(args: &InitArgs, survey: &Survey, wish: &Wish, address: &Address, con
         ),
         None => {
             for table in wish.tables.iter().take(10) {
-                say!("  table    {}, about {} rows", table.dotted(), table.rows);
+                match table.rows {
+                    Some(rows) => say!("  table    {}, about {rows} rows", table.dotted()),
+                    None => say!("  table    {}", table.dotted()),
+                }
             }
             if let Some(more @ 1..) = wish.tables.len().checked_sub(10) {
                 say!("  table    … and {more} more");
@@ -404,7 +407,7 @@ fn explain(args: &InitArgs, survey: &Survey, wish: &Wish, address: &Address, con
         .filter(|table| table.lacks.is_empty() && args.outbox.is_none());
     for table in outboxes {
         say!(
-            "  note     {0} looks like an outbox: with `--outbox {0}`, its events are sent instead of its rows",
+            "  note     {0} looks like an outbox: with `--outbox={0}`, its events are sent instead of its rows",
             table.dotted()
         );
     }
