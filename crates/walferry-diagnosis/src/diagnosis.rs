@@ -35,6 +35,28 @@ pub struct Diagnosis {
     pub text: String,
     /// What to do about it: a setting, a statement, a command.
     pub hint: Option<String>,
+    /// The SQL that mends it, if SQL does.
+    pub fix: Option<Box<Fix>>,
+}
+
+/// SQL that mends what a [`Diagnosis`] tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fix {
+    /// Statements in order, without semicolons.
+    pub statements: Vec<String>,
+    /// What running them takes.
+    pub needs: Needs,
+}
+
+/// What running SQL takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// The owner of the tables or of the database, or who may do what an owner does.
+    Owner,
+    /// A superuser, or the administrator of a managed service.
+    Superuser,
+    /// A superuser, and a restart of the server afterwards.
+    Restart,
 }
 
 impl Diagnosis {
@@ -75,6 +97,7 @@ impl Diagnosis {
             place: String::new(),
             text: text.into(),
             hint: None,
+            fix: None,
         }
     }
 
@@ -93,6 +116,12 @@ impl Diagnosis {
     /// Adds the hint, if there is one.
     pub fn with_any_hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint.map(|hint| shown(hint.into()));
+        self
+    }
+
+    /// Adds the SQL that mends it.
+    pub fn with_fix(mut self, statements: Vec<String>, needs: Needs) -> Self {
+        self.fix = Some(Box::new(Fix { statements, needs }));
         self
     }
 

@@ -11,7 +11,7 @@ mod pages;
 mod reference;
 
 pub use credentials::{HIDDEN, without_credentials};
-pub use diagnosis::{Diagnosis, Severity, chain};
+pub use diagnosis::{Diagnosis, Fix, Needs, Severity, chain};
 pub use exit::Exit;
 pub use kind::{Area, Kind, Page};
 pub use reference::{explain, list, reference};

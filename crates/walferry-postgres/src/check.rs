@@ -4,8 +4,9 @@ use walferry_config::connector::{
     ColumnPattern, FilterSection, GuardrailAction, PublicationAutocreate, SlotSection, SnapshotSection,
 };
 use walferry_config::{Connector, limited, shown_expression};
-use walferry_diagnosis::{Diagnosis, Kind};
+use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs};
 use walferry_engine::Failure;
+use walferry_engine::gap::MISSING;
 use walferry_engine::source::TableFilter;
 use walferry_engine::status::Invalidation;
 
@@ -53,6 +54,9 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
         remarks.push(Diagnosis::good(text));
     }
     let tables = captured(&sql, wanted).await?;
+    if let Some(missing) = remarks.iter_mut().find(|remark| remark.kind == Some(MISSING)) {
+        missing.fix = creation(&publication, &tables).map(Box::new);
+    }
     remarks.push(table_remark(&tables, &connector.filters));
     remarks.extend(list_remarks(&tables, &connector.filters));
     remarks.extend(column_remarks(&sql, connector, &tables).await?);
@@ -66,6 +70,24 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
         remarks.extend(reselect_remark(&server, &tables));
     }
     Ok(remarks)
+}
+
+/// What creates the publication for the captured tables. On a standby it is for the primary, so nobody can run it here.
+fn creation(publication: &Publication, tables: &[Captured]) -> Option<Fix> {
+    let tables: Vec<TableName> = tables
+        .iter()
+        .filter(|table| table.permanent)
+        .map(|table| table.name.clone())
+        .collect();
+    if tables.is_empty() || publication.mode != PublicationAutocreate::Disabled {
+        return None;
+    }
+    let mut publication = publication.clone();
+    publication.mode = PublicationAutocreate::Filtered;
+    Some(Fix {
+        statements: vec![publication.create(&tables)],
+        needs: Needs::Owner,
+    })
 }
 
 /// Post-processors read rows of captured tables, too, where no snapshot does.
@@ -194,7 +216,14 @@ fn slot_remarks(server: &Server, slot: &str) -> Vec<Diagnosis> {
                 Kind::WalKept,
                 "nothing limits the WAL that the server keeps for a slot: while the connector is stopped, the server's disk may fill up",
             )
-            .with_hint("ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'; SELECT pg_reload_conf();"),
+            .with_hint("ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'; SELECT pg_reload_conf();")
+            .with_fix(
+                vec![
+                    "ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'".to_owned(),
+                    "SELECT pg_reload_conf()".to_owned(),
+                ],
+                Needs::Superuser,
+            ),
         );
     }
     remarks
@@ -246,7 +275,14 @@ fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Diagnosis> {
                 format!("the server invalidates slots that have not been read for {seconds} s: a connector that is stopped for longer \
                          loses its slot"),
             )
-            .with_hint("ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();"),
+            .with_hint("ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf();")
+            .with_fix(
+                vec![
+                    "ALTER SYSTEM SET idle_replication_slot_timeout = 0".to_owned(),
+                    "SELECT pg_reload_conf()".to_owned(),
+                ],
+                Needs::Superuser,
+            ),
         );
     }
     remarks
@@ -388,11 +424,14 @@ async fn publication_remarks(
                     Diagnosis::change(format!("publication {name:?} would be {verb}"))
                         .with_hint(format!("{};", statements.join("; "))),
                 );
-                remarks.extend(
-                    privilege_remark(server, publication, tables, &statements[0])
-                        .as_ref()
-                        .map(obstacle),
-                );
+                let refused = privilege_remark(server, publication, tables, &statements[0]);
+                remarks.extend(refused.as_ref().map(obstacle).map(|mut refused| {
+                    // All of them, not only the first.
+                    if let Some(fix) = &mut refused.fix {
+                        fix.statements = statements;
+                    }
+                    refused
+                }));
             }
             Err(Error::Problems(problems)) => remarks.extend(problems.iter().map(obstacle)),
             Err(error) => return Err(error),
@@ -430,11 +469,16 @@ fn missing_remark(publication: &str, missing: &[Captured]) -> Option<Diagnosis> 
         "publication {publication:?} does not include all captured tables; missing: {}",
         names(missing.iter())
     );
-    Some(Diagnosis::warning(Kind::PublicationIncomplete, text).with_hint(format!(
-        "ALTER PUBLICATION {} ADD TABLE {};",
+    let statement = format!(
+        "ALTER PUBLICATION {} ADD TABLE {}",
         identifier(publication),
         list.join(", ")
-    )))
+    );
+    Some(
+        Diagnosis::warning(Kind::PublicationIncomplete, text)
+            .with_hint(format!("{statement};"))
+            .with_fix(vec![statement], Needs::Owner),
+    )
 }
 
 /// Why the server would refuse the statement that makes the publication.
@@ -469,7 +513,14 @@ fn identity_remark(publication: &str, published: &[Captured]) -> Option<Diagnosi
                 names(harmed.iter().copied())
             ),
         )
-        .with_hint(format!("for each: ALTER TABLE {} REPLICA IDENTITY FULL;", first.name.quoted())),
+        .with_hint(format!("for each: ALTER TABLE {} REPLICA IDENTITY FULL;", first.name.quoted()))
+        .with_fix(
+            harmed
+                .iter()
+                .map(|table| format!("ALTER TABLE {} REPLICA IDENTITY FULL", table.name.quoted()))
+                .collect(),
+            Needs::Owner,
+        ),
     )
 }
 

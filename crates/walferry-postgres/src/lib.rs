@@ -15,6 +15,7 @@ mod quote;
 mod replication;
 mod rows;
 mod server_error;
+pub mod setup;
 mod slots;
 mod snapshot;
 mod source;

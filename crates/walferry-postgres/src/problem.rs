@@ -1,6 +1,6 @@
 //! States of server, role, slot and publication that do not let a connector work, each with the statement that mends it.
 
-use walferry_diagnosis::{Diagnosis, Kind};
+use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs};
 use walferry_engine::gap::MISSING;
 
 use crate::quote::{identifier, literal};
@@ -271,7 +271,51 @@ impl Problem {
             Self::PublicationNotAllowed { refusal, .. } => format!("{self} ({refusal})"),
             _ => self.to_string(),
         };
-        Diagnosis::error(self.kind(), text).with_hint(self.hint())
+        Diagnosis {
+            fix: self.fix().map(Box::new),
+            ..Diagnosis::error(self.kind(), text).with_hint(self.hint())
+        }
+    }
+
+    /// The SQL of the hint, where it is complete and takes away nothing that somebody may need.
+    fn fix(&self) -> Option<Fix> {
+        let (statements, needs) = match self {
+            Self::WalLevel { .. } => (
+                vec!["ALTER SYSTEM SET wal_level = 'logical'".to_owned()],
+                Needs::Restart,
+            ),
+            Self::NoReplication { role, rds: true } => (
+                vec![format!("GRANT rds_replication TO {}", identifier(role))],
+                Needs::Superuser,
+            ),
+            Self::NoReplication { role, rds: false } => (
+                vec![format!("ALTER ROLE {} REPLICATION", identifier(role))],
+                Needs::Superuser,
+            ),
+            Self::PublicationNotAllowed {
+                statement, superuser, ..
+            } => {
+                let needs = if *superuser { Needs::Superuser } else { Needs::Owner };
+                (vec![statement.clone()], needs)
+            }
+            Self::NoSelect { role, tables } => {
+                let role = identifier(role);
+                let mut schemas: Vec<&str> = tables.iter().map(|table| table.schema.as_str()).collect();
+                schemas.sort_unstable();
+                schemas.dedup();
+                let usage = schemas
+                    .into_iter()
+                    .map(|schema| format!("GRANT USAGE ON SCHEMA {} TO {role}", identifier(schema)));
+                let select = format!("GRANT SELECT ON {} TO {role}", list(tables));
+                (usage.chain([select]).collect(), Needs::Owner)
+            }
+            Self::RowSecurity { role, .. } => (
+                vec![format!("ALTER ROLE {} BYPASSRLS", identifier(role))],
+                Needs::Superuser,
+            ),
+            _ => return None,
+        };
+        Some(Fix { statements, needs })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     assemble::{captured, from_postgres, kafka, partition, pipelines, snapshot_policy},
     cli::CheckArgs,
     error::Error,
-    listen,
+    fix, listen,
     load::{Configuration, Loaded, data_dir, load},
     rest,
     say::say,
@@ -28,12 +28,35 @@ use crate::{
 /// Looks at both sides of every connector, and at what all of them share. An obstacle to a start is an error, after everything has
 /// been said.
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
+    let configuration = load(&args.connector)?;
+    if !args.fix {
+        return look(args, &configuration, &mut Vec::new());
+    }
+    let mut found = Vec::new();
+    let outcome = look(args, &configuration, &mut found);
+    match fix::fix(args, &found)? {
+        // Nothing has changed.
+        0 => outcome,
+        _ => {
+            say!("");
+            say!("checking again");
+            look(args, &configuration, &mut Vec::new())
+        }
+    }
+}
+
+/// Looks, and collects what can be mended, connector by connector.
+fn look<'a>(
+    args: &CheckArgs,
+    configuration: &'a Configuration,
+    fixes: &mut Vec<(&'a Loaded, Vec<Diagnosis>)>,
+) -> Result<(), Error> {
     let Configuration {
         connectors,
         worker,
         warnings,
         ..
-    } = load(&args.connector)?;
+    } = configuration;
     if connectors.is_empty() {
         let hint = "specify a connector with `--config`; connectors created through the REST API were checked when they were created";
         return Err(Error::new(Kind::NothingToRun, "there is nothing to check")
@@ -44,7 +67,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
         runtime.map_err(|error| Error::new(Kind::NoRuntime, format!("the runtime does not start: {error}")))?;
     let mut obstacles = 0;
     let mut shown = Vec::new();
-    for loaded in &connectors {
+    for loaded in connectors {
         say!("connector {:?}", loaded.connector.name);
         let (offset, first_start) = offset(args, loaded);
         // Either side may keep silent for a while.
@@ -55,6 +78,10 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
         });
         let kafka =
             kafka.map_err(|_| Error::new(Kind::Panic, "the check of Kafka failed because of a bug in Walferry"))??;
+        fixes.push((
+            loaded,
+            postgres.iter().filter(|remark| remark.fix.is_some()).cloned().collect(),
+        ));
         obstacles += tell(offset.into_iter().chain(postgres).chain(kafka));
         if args.show_records {
             let found = runtime.block_on(show(loaded, &args.table));
@@ -64,8 +91,8 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     }
     obstacles += tell(not_captured(&args.table, &shown));
     say!("process");
-    obstacles += tell(admin(args, &worker, &runtime));
-    repeat(&warnings);
+    obstacles += tell(admin(args, worker, &runtime));
+    repeat(warnings);
     match obstacles {
         0 => {
             say!("nothing prevents a start");

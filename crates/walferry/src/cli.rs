@@ -32,6 +32,8 @@ Each error has a code such as WF0301. `walferry explain WF0301` prints what it m
 /// A command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Look at a database, and write a connector file and the SQL that prepares the database, explained. Changes nothing in it
+    Init(InitArgs),
     /// Run connectors: read changes from Postgres and deliver them to Kafka
     Run(RunArgs),
     /// Check a configuration against Postgres and Kafka: what is missing, what is wrong, and what a start would create
@@ -126,6 +128,41 @@ pub(crate) struct CheckArgs {
     /// With --show-records: the tables to show instead of the first ones
     #[arg(long, value_name = "SCHEMA.TABLE", requires = "show_records")]
     pub(crate) table: Vec<String>,
+    /// Print the SQL that mends what was found in the database, and run it after you say yes. What needs a superuser is asked for
+    /// statement by statement; what needs a restart of the server is only printed
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// With --fix: run without asking what needs no superuser, and only print the rest
+    #[arg(long, requires = "fix")]
+    pub(crate) yes: bool,
+    /// With --fix: the role that runs the SQL, such as the owner of the tables [default: the connector's]. Its password is read from
+    /// the environment variable WALFERRY_FIX_PASSWORD
+    #[arg(long, value_name = "ROLE", requires = "fix")]
+    pub(crate) fix_as: Option<String>,
+}
+
+/// `walferry init`.
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// How to reach the database: postgres://USER@HOST:PORT/DATABASE, with sslmode, sslrootcert, sslcert and sslkey as options. Without
+    /// a password, the environment variable PGPASSWORD is used. The password is not written to a file
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    /// Name of the connector, its slot, its publication and the first part of its topics [default: the name of the database]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// A table whose changes are sent; can be given several times. Without it, these are all tables with a primary key
+    #[arg(long, value_name = "SCHEMA.TABLE")]
+    pub(crate) table: Vec<String>,
+    /// Send the events of this outbox table instead, which is created if it does not exist
+    #[arg(long, value_name = "SCHEMA.TABLE", num_args = 0..=1, require_equals = true, default_missing_value = "public.outbox", conflicts_with = "table")]
+    pub(crate) outbox: Option<String>,
+    /// The role that the connector logs in with
+    #[arg(long, value_name = "ROLE", default_value = "walferry")]
+    pub(crate) role: String,
+    /// Folder for both files
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub(crate) out: PathBuf,
 }
 
 /// `walferry tail`.

@@ -8,7 +8,9 @@ mod cli;
 mod demo;
 mod error;
 mod explain;
+mod fix;
 mod health;
+mod init;
 mod kubernetes;
 mod listen;
 mod load;
@@ -66,6 +68,7 @@ fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
     match command {
         Command::Run(args) => run::run(&args, bars),
         Command::Check(args) => check::check(&args),
+        Command::Init(args) => init::init(&args),
         Command::Tail(args) => tail::tail(&args),
         #[cfg(feature = "demo")]
         Command::Demo(args) => demo::demo(&args),

@@ -45,11 +45,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
         shell::run(shell::cargo(["test", "--workspace"]).arg("--").args(&args.rest))?;
     }
     if args.what == What::Deploy {
-        return deploy::run();
+        return deploy::run(deploy::Helm::Build);
     }
     if args.what == What::All && args.rest.is_empty() {
         if provide::has_packages() {
-            deploy::run()?;
+            deploy::run(deploy::Helm::DoWithout)?;
         } else {
             eprintln!("not run: `cargo xtask test deploy`, because this is not root on Debian");
         }

@@ -25,18 +25,22 @@ pub(crate) fn tool(package: &str, version: &str) -> Outcome<PathBuf> {
     Ok(folder.join("bin").join(package))
 }
 
-/// `helm` of `PATH`, or one that Go builds. `None` if there is no Go either.
+/// `helm` of `PATH`, one that was built before, or, where it may be built, one that Go builds.
 ///
 /// # Errors
 /// When Go cannot fetch or build it.
-pub(crate) fn helm() -> Outcome<Option<PathBuf>> {
+pub(crate) fn helm(may_build: bool) -> Outcome<Option<PathBuf>> {
     if let Some(helm) = shell::find("helm") {
         return Ok(Some(helm));
     }
-    let Some(go) = shell::find("go") else {
+    let folder = shell::cache()?.join(format!("helm-{HELM}"));
+    let built = folder.join("helm");
+    if built.is_file() {
+        return Ok(Some(built));
+    }
+    let Some(go) = shell::find("go").filter(|_| may_build) else {
         return Ok(None);
     };
-    let folder = shell::cache()?.join(format!("helm-{HELM}"));
     fill(&folder, |partial| {
         shell::run(
             Command::new(go)
@@ -45,5 +49,5 @@ pub(crate) fn helm() -> Outcome<Option<PathBuf>> {
                 .env("CGO_ENABLED", "0"),
         )
     })?;
-    Ok(Some(folder.join("helm")))
+    Ok(Some(built))
 }

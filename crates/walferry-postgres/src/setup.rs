@@ -1,0 +1,300 @@
+//! `walferry init`: what a database has, and the SQL that prepares it for a new connector. Runs nothing.
+
+use serde::Deserialize;
+use tokio_postgres::types::Type;
+use walferry_config::connector::PostgresSection;
+use walferry_engine::Failure;
+
+use crate::connect::{Endpoint, Purpose};
+use crate::error::Error;
+use crate::quote::{identifier, qualified};
+use crate::tables::TableName;
+
+/// The columns that Debezium's EventRouter looks for by default.
+pub const OUTBOX_COLUMNS: [&str; 5] = ["id", "aggregatetype", "aggregateid", "type", "payload"];
+
+/// What a database has.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Survey {
+    /// `server_version_num`.
+    pub version: u32,
+    /// `wal_level`.
+    pub wal_level: String,
+    /// Whether the server is a standby.
+    pub standby: bool,
+    /// Whether the role for the connector exists.
+    pub has_role: bool,
+    /// Whether it may replicate.
+    pub role_replicates: bool,
+    /// Whether a publication of the wanted name exists.
+    pub has_publication: bool,
+    /// Whether a slot of the wanted name exists.
+    pub has_slot: bool,
+    /// Whether the server has the roles of Amazon RDS.
+    pub rds: bool,
+    /// Whether nothing limits the WAL that the server keeps for slots.
+    pub keeps_all_wal: bool,
+    /// Permanent tables of users, without partitions, in the order of their names.
+    pub tables: Vec<Table>,
+}
+
+/// A table.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Table {
+    /// Its schema.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// Whether UPDATE and DELETE still work once it is published.
+    pub identified: bool,
+    /// Whether it has partitions.
+    pub partitioned: bool,
+    /// About how many rows it has, as of the last ANALYZE; `None` before the first one.
+    pub rows: Option<i64>,
+    /// Those of [`OUTBOX_COLUMNS`] that it lacks.
+    pub lacks: Vec<String>,
+}
+
+impl Table {
+    /// `schema.table`.
+    pub fn dotted(&self) -> String {
+        format!("{}.{}", self.schema, self.name)
+    }
+}
+
+const QUERY: &str = "
+SELECT pg_catalog.json_build_object(
+  'version', pg_catalog.current_setting('server_version_num')::int,
+  'wal_level', pg_catalog.current_setting('wal_level'),
+  'standby', pg_catalog.pg_is_in_recovery(),
+  'has_role', EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1),
+  'role_replicates', EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1 AND (rolreplication OR rolsuper)),
+  'has_publication', EXISTS (SELECT FROM pg_catalog.pg_publication WHERE pubname = $2),
+  'has_slot', EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = $2),
+  'rds', EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'rds_replication'),
+  'keeps_all_wal', EXISTS (SELECT FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size' AND setting::int8 < 0),
+  'tables', COALESCE((
+    SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
+      'schema', n.nspname, 'name', c.relname, 'partitioned', c.relkind = 'p', 'rows', NULLIF(c.reltuples::int8, -1),
+      'identified', CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
+        SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid
+        AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END,
+      'lacks', ARRAY(
+        SELECT wanted FROM pg_catalog.unnest($3::text[]) wanted WHERE NOT EXISTS (
+          SELECT FROM pg_catalog.pg_attribute a
+          WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attname = wanted))
+      ) ORDER BY n.nspname, c.relname)
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
+      AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'), '[]')
+)::text";
+
+/// Looks at a database for a connector whose slot and publication have one name.
+///
+/// # Errors
+/// The server cannot be reached or asked.
+pub async fn survey(section: &PostgresSection, role: &str, name: &str) -> Result<Survey, Failure> {
+    const DOING: &str = "looking at the database";
+    let look = async {
+        let sql = Endpoint::new(section.clone()).sql(Purpose::Validate).await?;
+        let columns = OUTBOX_COLUMNS.to_vec();
+        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+            [(&role, Type::TEXT), (&name, Type::TEXT), (&columns, Type::TEXT_ARRAY)];
+        let text: String = sql.value(DOING, QUERY, &parameters).await?;
+        serde_json::from_str(&text).map_err(|error| Error::Protocol {
+            doing: DOING,
+            problem: error.to_string(),
+        })
+    };
+    look.await.map_err(Failure::from)
+}
+
+/// What a connector shall have.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    /// Its role.
+    pub role: String,
+    /// Its publication.
+    pub publication: String,
+    /// The tables that are published.
+    pub tables: Vec<Table>,
+    /// Whether their existing rows are read.
+    pub reads_rows: bool,
+    /// Schema and name of an outbox that is still to be created.
+    pub new_outbox: Option<TableName>,
+    /// Tables that are left out because UPDATE and DELETE would fail.
+    pub left_out: Vec<Table>,
+}
+
+/// The SQL, with what each statement is for. The password of the role is psql's variable `password`.
+pub fn sql(survey: &Survey, wish: &Wish) -> String {
+    let mut text = String::new();
+    let mut step = |why: &str, statements: &[String]| {
+        for line in why.lines() {
+            text.push_str(&format!("-- {line}\n"));
+        }
+        for statement in statements {
+            text.push_str(&format!("{statement};\n"));
+        }
+        text.push('\n');
+    };
+    let role = identifier(&wish.role);
+    if survey.wal_level != "logical" {
+        step(
+            &format!(
+                "Logical replication needs wal_level=logical; it is {:?} now. Restart the server after this statement.\n\
+                 (Amazon RDS: set rds.logical_replication=1. Cloud SQL: set cloudsql.logical_decoding=on.)",
+                survey.wal_level
+            ),
+            &["ALTER SYSTEM SET wal_level = 'logical'".to_owned()],
+        );
+    }
+    if survey.keeps_all_wal {
+        step(
+            "A slot keeps WAL on the server's disk while its connector is stopped, and nothing limits that now. With a limit, the slot is\n\
+             lost before the disk is full. Choose a size that fits the disk, and run this:\n\
+             ALTER SYSTEM SET max_slot_wal_keep_size = '50GB'; SELECT pg_reload_conf();",
+            &[],
+        );
+    }
+    let replicates = match survey.rds {
+        true => format!("GRANT rds_replication TO {role}"),
+        false => format!("ALTER ROLE {role} REPLICATION"),
+    };
+    match (survey.has_role, survey.role_replicates) {
+        (false, _) => step(
+            "The connector's role. REPLICATION lets it read the slot.",
+            &[format!("CREATE ROLE {role} LOGIN PASSWORD :'password'"), replicates],
+        ),
+        (true, false) => step(
+            "The connector's role exists. REPLICATION lets it read the slot.",
+            &[replicates],
+        ),
+        (true, true) => step("The connector's role exists, and may read slots.", &[]),
+    }
+    if let Some(outbox) = &wish.new_outbox {
+        step(
+            "The outbox, with the columns that Debezium's EventRouter expects. Your program inserts an event in the transaction that\n\
+             changes its data. aggregatetype becomes the topic, aggregateid the key, payload the value.",
+            &[format!(
+                "CREATE TABLE {} (\n  id uuid PRIMARY KEY DEFAULT gen_random_uuid(),\n  aggregatetype text NOT NULL,\n  aggregateid text NOT \
+                 NULL,\n  type text NOT NULL,\n  payload jsonb NOT NULL\n)",
+                outbox.quoted()
+            )],
+        );
+    }
+    let mut names: Vec<String> = wish
+        .tables
+        .iter()
+        .map(|table| qualified(&table.schema, &table.name))
+        .collect();
+    names.extend(wish.new_outbox.as_ref().map(TableName::quoted));
+    if wish.reads_rows {
+        let mut schemas: Vec<&str> = wish.tables.iter().map(|table| table.schema.as_str()).collect();
+        schemas.sort_unstable();
+        schemas.dedup();
+        let usage = schemas
+            .into_iter()
+            .map(|schema| format!("GRANT USAGE ON SCHEMA {} TO {role}", identifier(schema)));
+        let select = format!("GRANT SELECT ON {} TO {role}", names.join(", "));
+        step(
+            "The first start reads the existing rows. Later, changes come from the slot, which needs no privilege on tables.",
+            &usage.chain([select]).collect::<Vec<_>>(),
+        );
+    }
+    let unidentified: Vec<&Table> = wish.tables.iter().filter(|table| !table.identified).collect();
+    if !unidentified.is_empty() {
+        let statements: Vec<String> = unidentified
+            .iter()
+            .map(|table| {
+                format!(
+                    "ALTER TABLE {} REPLICA IDENTITY FULL",
+                    qualified(&table.schema, &table.name)
+                )
+            })
+            .collect();
+        step(
+            "These tables have no primary key. Once they are published, UPDATE and DELETE would fail without this. It makes the server\n\
+             write the whole old row into the WAL.",
+            &statements,
+        );
+    }
+    if !wish.left_out.is_empty() {
+        let list: Vec<String> = wish.left_out.iter().map(Table::dotted).collect();
+        step(
+            &format!(
+                "Left out, because they have no primary key: {}.\nOnce they were published, UPDATE and DELETE on them would fail. To include \
+                 one, name it with --table.",
+                list.join(", ")
+            ),
+            &[],
+        );
+    }
+    let root = match wish.tables.iter().any(|table| table.partitioned) {
+        true => " WITH (publish_via_partition_root = true)",
+        false => "",
+    };
+    step(
+        "The publication decides which tables the slot sends. The connector does not change it.",
+        &[format!(
+            "CREATE PUBLICATION {} FOR TABLE {}{root}",
+            identifier(&wish.publication),
+            names.join(", ")
+        )],
+    );
+    text.trim_end().to_owned() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_without_a_key_is_published_with_its_whole_rows_and_a_partitioned_one_as_a_whole() {
+        let survey = Survey {
+            version: 150_000,
+            wal_level: "replica".to_owned(),
+            standby: false,
+            has_role: true,
+            role_replicates: false,
+            has_publication: false,
+            has_slot: false,
+            rds: true,
+            keeps_all_wal: true,
+            tables: Vec::new(),
+        };
+        let table = |name: &str, identified| Table {
+            schema: "My".to_owned(),
+            name: name.to_owned(),
+            identified,
+            partitioned: identified,
+            rows: None,
+            lacks: Vec::new(),
+        };
+        let wish = Wish {
+            role: "cdc".to_owned(),
+            publication: "shop".to_owned(),
+            tables: vec![table("a", true), table("b", false)],
+            reads_rows: true,
+            new_outbox: None,
+            left_out: vec![table("c", false)],
+        };
+        let text = sql(&survey, &wish);
+        let statements: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.starts_with("--") && !line.is_empty())
+            .collect();
+        assert_eq!(
+            statements,
+            [
+                "ALTER SYSTEM SET wal_level = 'logical';",
+                "GRANT rds_replication TO \"cdc\";",
+                "GRANT USAGE ON SCHEMA \"My\" TO \"cdc\";",
+                "GRANT SELECT ON \"My\".\"a\", \"My\".\"b\" TO \"cdc\";",
+                "ALTER TABLE \"My\".\"b\" REPLICA IDENTITY FULL;",
+                "CREATE PUBLICATION \"shop\" FOR TABLE \"My\".\"a\", \"My\".\"b\" WITH (publish_via_partition_root = true);",
+            ]
+        );
+        assert!(text.contains("no primary key: My.c."), "{text}");
+    }
+}

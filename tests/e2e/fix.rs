@@ -1,0 +1,94 @@
+//! `walferry check --fix` on a real Postgres: what it prints, what it runs, and what it leaves to a person.
+
+use serde_json::{Map, Value};
+use walferry_testkit::servers::{Checked, Database, WalferryOptions};
+
+use crate::{show::config, world};
+
+/// What the connector's role and its publication lack.
+fn lacking(database: &Database) -> Vec<Vec<Option<String>>> {
+    database.sql().rows(
+        "select has_table_privilege('fix_cdc', 'orders', 'select'), exists (select from pg_publication where pubname = 'fixed'),
+           (select relreplident from pg_class where relname = 'log'),
+           (select rolreplication from pg_roles where rolname = 'fix_cdc'), current_setting('max_slot_wal_keep_size')",
+    )
+}
+
+fn row(values: [&str; 5]) -> Vec<Vec<Option<String>>> {
+    vec![values.map(|value| Some(value.to_owned())).to_vec()]
+}
+
+#[test]
+fn sql_that_needs_no_superuser_runs_after_a_yes_and_the_rest_is_only_printed() {
+    let world = world::shared();
+    let database = world.postgres.database("fixed");
+    database.sql().run(
+        "create role fix_app login; create role fix_cdc login;
+         grant create on database fixed to fix_app; grant create on schema public to fix_app;
+         set role fix_app;
+         create table orders (id int primary key); create table log (line text);
+         reset role",
+    );
+    let mut properties: Map<String, Value> = config(
+        &database,
+        "fixed",
+        &[
+            ("database.user", "fix_cdc"),
+            ("publication.autocreate.mode", "disabled"),
+        ],
+    );
+    properties.remove("database.password");
+    let options = WalferryOptions {
+        name: "fixed".into(),
+        config: properties,
+        worker: Vec::new(),
+        bootstrap: world.kafka.bootstrap(),
+        env: Vec::new(),
+    };
+    let nothing = row(["f", "f", "d", "f", "-1"]);
+
+    // Nobody can say yes here.
+    let checked = Checked::of(&options, &["--fix", "--fix-as", "fix_app"]);
+    let said = &checked.stdout;
+    assert_eq!(checked.code, Some(2), "{said}{}", checked.stderr);
+    for statement in [
+        "  GRANT SELECT ON \"public\".\"log\", \"public\".\"orders\" TO \"fix_cdc\";",
+        "  CREATE PUBLICATION \"fixed\" FOR TABLE \"public\".\"log\", \"public\".\"orders\";",
+        "  ALTER TABLE \"public\".\"log\" REPLICA IDENTITY FULL;",
+        "  -- this needs a superuser\n  ALTER ROLE \"fix_cdc\" REPLICATION;",
+        "nothing was run: standard input is no terminal",
+    ] {
+        assert!(said.contains(statement), "{statement:?} is missing in:\n{said}");
+    }
+    assert_eq!(lacking(&database), nothing);
+
+    // The role that may not: nothing is done halfway in silence.
+    let checked = Checked::of(&options, &["--fix", "--yes"]);
+    assert_eq!(checked.code, Some(2), "{}", checked.stdout);
+    assert!(
+        checked.stderr.contains("role \"fix_cdc\" could not run"),
+        "{}",
+        checked.stderr
+    );
+    assert_eq!(lacking(&database), nothing);
+
+    // What needs a superuser is left to one, though it is asked for with a yes.
+    let checked = Checked::of(&options, &["--fix", "--yes", "--fix-as", "fix_app"]);
+    let said = &checked.stdout;
+    assert!(said.contains("checking again"), "{said}{}", checked.stderr);
+    assert_eq!(lacking(&database), row(["t", "t", "f", "f", "-1"]), "{said}");
+    assert_eq!(checked.code, Some(2), "{said}");
+    let again = said.split_once("checking again").expect("found above").1;
+    assert!(
+        again.contains("obstacle role \"fix_cdc\" is not allowed to use replication"),
+        "{again}"
+    );
+    assert_eq!(again.matches("  obstacle ").count(), 1, "{again}");
+
+    database.sql().run("alter role fix_cdc replication");
+    let checked = Checked::of(&options, &["--fix", "--yes"]);
+    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
+    database
+        .sql()
+        .run("drop owned by fix_app, fix_cdc; drop role fix_app, fix_cdc");
+}
