@@ -16,23 +16,24 @@ use crate::{
     status::Status,
 };
 
-/// Encoded records and the steps of progress between them, in stream order. All bytes lie in one buffer that is used again.
+/// Encoded records and, between them, progress steps, in stream order. All bytes lie in one reused buffer.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub(crate) bytes: Vec<u8>,
     records: Vec<Entry>,
     headers: Vec<HeaderPlaces>,
     steps: Vec<Step>,
-    /// Records that could not be encoded yet, in order. What comes behind the first of them is not delivered before it.
+    /// Records that could not be encoded yet, in order. Nothing behind the first of them is delivered before it.
     held: VecDeque<Held>,
 }
 
-/// A record that waits for something. Its place in the order is taken; its bytes are still to come.
+/// A record that waits for something. It has its place in the order; its bytes follow later.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) place: Place,
     pub(crate) record: Record<'static>,
-    /// The transform of the chain that it is to go on with; `None` where only its bytes are missing.
+    /// Index of the transform at which the record continues. `None`: all transforms have run, only the bytes are
+    /// missing.
     pub(crate) step: Option<usize>,
     pub(crate) wait: Wait,
     /// What it gets from the database before it goes on.
@@ -46,17 +47,17 @@ pub(crate) struct PendingRow {
     pub(crate) reading: Arc<RowReading>,
 }
 
-/// The place that a record keeps while it waits, and the change that it comes from.
+/// The place that a waiting record keeps in the batch, and the change that it comes from.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// Among the records.
+    /// Index into the batch's records.
     index: usize,
     pub(crate) table: String,
     pub(crate) position: Position,
     pub(crate) message: &'static str,
 }
 
-/// Name and value of a header; a value of `None` is null.
+/// Name and value of a header. `None` is a null value.
 type HeaderPlaces = (Range<usize>, Option<Range<usize>>);
 
 #[derive(Debug)]
@@ -69,11 +70,11 @@ struct Entry {
     partition: Option<i32>,
     timestamp_ms: Option<i64>,
     lsn: Lsn,
-    /// Nothing is sent in its place, which counts as delivered.
+    /// Nothing is sent for this record. It counts as delivered.
     is_void: bool,
 }
 
-/// The parts of a record, as ranges of the batch's bytes.
+/// The parts of a record, as ranges of the batch's buffer.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) topic: Range<usize>,
@@ -84,7 +85,7 @@ pub(crate) struct Parts {
     pub(crate) timestamp_ms: Option<i64>,
 }
 
-/// Where a batch was before a record was begun, to go back to when it cannot be encoded.
+/// The end of a batch before a record was begun. If the record cannot be encoded, the batch is cut back to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
     bytes: usize,
@@ -92,26 +93,26 @@ pub(crate) struct Mark {
 }
 
 impl Batch {
-    /// Bytes of its records.
+    /// Size of the records in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
-    /// Whether it holds neither records nor steps.
+    /// Whether the batch has neither records nor steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Number of its records.
+    /// Number of records.
     pub(crate) fn records(&self) -> usize {
         self.records.len()
     }
 
-    /// Adds a step that is no record.
+    /// Adds a step that is not a record.
     pub(crate) fn step(&mut self, step: Step) {
         self.steps.push(step);
     }
 
-    /// Copies text to the buffer.
+    /// Copies text into the buffer and returns its range.
     pub(crate) fn text(&mut self, text: &str) -> Range<usize> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(text.as_bytes());
@@ -132,12 +133,12 @@ impl Batch {
         self.headers.push((name, value));
     }
 
-    /// The headers written since `mark`, and the buffer that they lie in.
+    /// The headers written since `mark`, and the buffer that holds them.
     pub(crate) fn headers_since(&mut self, mark: Mark) -> (&[HeaderPlaces], &mut Vec<u8>) {
         (&self.headers[mark.headers..], &mut self.bytes)
     }
 
-    /// Finishes the record whose bytes and headers were written since `mark`.
+    /// Completes the record whose bytes and headers were written since `mark`.
     pub(crate) fn record(&mut self, mark: Mark, parts: Parts, position: Position, message: &'static str) {
         let Parts {
             topic,
@@ -168,7 +169,7 @@ impl Batch {
         });
     }
 
-    /// Keeps the place of a record that has to wait; `held` makes what is kept of it, when its place is known.
+    /// Reserves the place of a record that has to wait. `held` builds the waiting record once its place is known.
     pub(crate) fn hold(
         &mut self,
         table: &str,
@@ -194,18 +195,19 @@ impl Batch {
         self.held.push_back(held(place));
     }
 
-    /// Whether a record waits.
+    /// Whether any record waits.
     pub(crate) fn is_held(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// What the last record that waits inside the chain of transforms waits for.
+    /// What the last record that waits inside the transform chain waits for.
     pub(crate) fn waits_in_chain(&self) -> Option<&Wait> {
         let mut held = self.held.iter().rev();
         held.find(|held| held.step.is_some()).map(|held| &held.wait)
     }
 
-    /// Whether more may be put behind what waits. Rows are read meanwhile, so the more are asked for, the fewer round trips they cost.
+    /// Whether another record may wait behind those that wait already. True only if all wait for rows: more rows at
+    /// once cost fewer round trips.
     pub(crate) fn may_hold_more(&self) -> bool {
         let is_row = |held: &Held| matches!(held.wait.need(), Need::Row { .. });
         self.held.len() < MOST_HELD && self.held.iter().all(is_row)
@@ -216,13 +218,12 @@ impl Batch {
         self.held.pop_front()
     }
 
-    /// It still waits.
+    /// Puts the record back in front: it still waits.
     pub(crate) fn hold_again(&mut self, held: Held) {
         self.held.push_front(held);
     }
 
-    /// Fills the place of a record that has waited with what was written since `mark`; with nothing, where there is nothing to be
-    /// sent.
+    /// Fills the place of a waiting record with what was written since `mark`. `None`: nothing is sent in its place.
     pub(crate) fn fill(&mut self, place: &Place, mark: Mark, parts: Option<Parts>) {
         let (headers, size) = (mark.headers..self.headers.len(), self.bytes.len() - mark.bytes);
         let entry = &mut self.records[place.index];
@@ -251,7 +252,8 @@ impl Batch {
         }
     }
 
-    /// A change is complete that began when there were so many records: only with its last record has it been delivered.
+    /// Ends a change that began when the batch had `records_before` records. The change counts as delivered with its
+    /// last record.
     pub(crate) fn end_change(&mut self, records_before: usize) {
         if self.records.len() > records_before
             && let Some(Step::Record { last, .. }) = self.steps.last_mut()
@@ -260,8 +262,8 @@ impl Batch {
         }
     }
 
-    /// Gives everything up to the first record that waits to progress and to the sink, in order. Where none waits, the batch is
-    /// empty again.
+    /// Gives all records and steps before the first waiting record to the sink and to progress, in order. If no record
+    /// waits, the batch is empty afterwards.
     pub fn deliver(&mut self, sink: &mut impl Sink, progress: &Progress, status: &Status) -> Result<(), Failure> {
         let ready = self.held.front().map_or(self.records.len(), |held| held.place.index);
         let steps = self.steps_before(ready);
@@ -304,7 +306,8 @@ impl Batch {
         if self.is_held() {
             self.records.drain(..ready);
             self.held.iter_mut().for_each(|held| held.place.index -= ready);
-            // Records behind it may have been encoded: their bytes are still wanted. Where all of them wait there are none.
+            // Some records behind a waiting one may be encoded and still need their bytes. If all of them wait, no
+            // bytes are needed.
             if self.records.len() == self.held.len() {
                 self.clear_bytes();
             }
@@ -322,7 +325,7 @@ impl Batch {
         self.bytes.shrink_to(KEPT_BYTES);
     }
 
-    /// How many steps come before a record, if it is one that waits.
+    /// Number of steps before the record at this index. If no record waits, all steps.
     fn steps_before(&self, record: usize) -> usize {
         if !self.is_held() {
             return self.steps.len();
@@ -342,7 +345,7 @@ impl Batch {
         std::str::from_utf8(self.slice(range)).expect("written from text")
     }
 
-    /// The records, for tests and recordings.
+    /// The records, for tests and golden recordings.
     pub fn iter(&self) -> impl Iterator<Item = BatchRecord<'_>> {
         self.records.iter().map(|record| BatchRecord {
             topic: self.str(&record.topic),
@@ -358,10 +361,10 @@ impl Batch {
     }
 }
 
-/// How many records may wait at once before the first of them is waited for.
+/// Number of records that may wait at once before the pipeline stops for the first of them.
 const MOST_HELD: usize = 256;
 
-/// Memory that an empty batch keeps.
+/// Bytes of buffer that an empty batch keeps.
 const KEPT_BYTES: usize = 256 * 1024;
 
 /// A record of a batch.
@@ -369,9 +372,9 @@ const KEPT_BYTES: usize = 256 * 1024;
 pub struct BatchRecord<'a> {
     /// Topic.
     pub topic: &'a str,
-    /// Partition, where one was chosen.
+    /// Partition. `None`: Kafka's partitioner chooses.
     pub partition: Option<i32>,
-    /// Timestamp, where one was chosen.
+    /// Timestamp in milliseconds since 1970. `None`: the time of sending.
     pub timestamp_ms: Option<i64>,
     /// Key.
     pub key: Option<&'a [u8]>,
@@ -381,7 +384,8 @@ pub struct BatchRecord<'a> {
     pub headers: Vec<(&'a str, Option<&'a [u8]>)>,
 }
 
-/// Counts by topic; neighbours mostly share one, so the shared table is asked for once a run.
+/// Counts records and bytes per topic. Consecutive records usually have the same topic, so the shared table is updated
+/// once per run of equal topics.
 #[derive(Default)]
 struct Tally<'a> {
     topic: &'a str,
@@ -419,7 +423,7 @@ mod tests {
     use super::*;
     use crate::delivery::store::StoredOffset;
 
-    /// Keeps topics and sequences.
+    /// Keeps each record's topic and sequence.
     #[derive(Default)]
     struct Kept(Vec<(String, u64)>);
 
@@ -491,7 +495,7 @@ mod tests {
         fill(&mut batch, true);
         batch.deliver(&mut sink, &progress, &status).unwrap();
         assert_eq!(sink.0.len(), 3, "{:?}", sink.0);
-        // One that is set aside takes its number with it.
+        // A record that is filled with nothing takes its sequence with it.
         fill(&mut batch, false);
         fill(&mut batch, true);
         assert!(!batch.is_held());

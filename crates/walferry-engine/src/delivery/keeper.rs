@@ -1,4 +1,4 @@
-//! Stores what is delivered, soon after it is, and lets what is stored be confirmed.
+//! Stores the offset of delivered records soon after their delivery, and lets stored positions be confirmed.
 
 use std::{
     future::pending,
@@ -25,50 +25,52 @@ use crate::{
     status::Status,
 };
 
-/// How often the figures of what is under way are shown.
+/// How often the gauges of records under way are updated.
 const GAUGES: Duration = Duration::from_millis(500);
 
-/// Is told what the keeper does, and makes of it what the connector's life needs.
+/// Is told when offsets are delivered and stored. The connector's life implements it.
 pub(crate) trait Listener {
-    /// This offset, and so many more chunks of a snapshot, are delivered.
+    /// This offset has been delivered, and `chunks` more chunks of a snapshot.
     fn delivered(&self, offset: &StoredOffset, chunks: u64);
-    /// An offset is durable, which tells of the slot or not. Returns whether what was told of a gap is to be taken back.
+    /// An offset is durable. `tells_of_slot` is false for an offset that says only that a snapshot has begun. Returns
+    /// whether the reported gap turned out to be none, so that its file must be removed.
     fn stored(&self, stored: Stored, tells_of_slot: bool) -> bool;
 }
 
 pub(crate) struct Keeper<'a, L> {
     pub(crate) progress: &'a Progress,
     pub(crate) status: &'a Status,
-    /// What is stored: where a new connection goes on.
+    /// The last stored offset. A new connection continues from it.
     pub(crate) stored: &'a watch::Sender<Option<Stored>>,
-    /// What the server is told; `None` where somebody else moves the slot.
+    /// The position that the server is told. `None` if somebody else moves the slot.
     pub(crate) confirmable: Option<&'a watch::Sender<Option<Stored>>>,
     pub(crate) server_end: &'a watch::Sender<Lsn>,
-    /// Closed while it is not known whether the server is the one that was read before.
+    /// Closed until the server is known to be the one that was read before.
     pub(crate) gate: &'a Gate,
-    /// What the publication held at the last look.
+    /// The publication as it was when last looked at.
     pub(crate) published: &'a watch::Sender<Option<Arc<Published>>>,
     pub(crate) listener: L,
-    /// `errors.max.retries`
+    /// `errors.max.retries`.
     pub(crate) max_retries: Option<u32>,
 }
 
-/// How much of the time goes to writes at most, on a disk that is slower: one part in so many.
+/// On a slow disk, writes take at most one part in `SHARE` of the time.
 const SHARE: u32 = 3;
-/// The time between two writes where nothing was delivered between them.
+/// Pause between two writes if no record was delivered since the first.
 const QUIET: Duration = Duration::from_secs(1);
-/// The least value of `offset.flush.interval.ms` that counts.
+/// Minimum of `offset.flush.interval.ms`; smaller values count as this.
 const LEAST: Duration = Duration::from_millis(10);
 
-/// When the offset is written.
+/// Decides when the offset is written.
 struct Pace {
-    /// `offset.flush.interval.ms`
+    /// `offset.flush.interval.ms`: the longest pause between two writes.
     interval: Duration,
-    /// The least time between two writes. With that of a file, it follows delivery within 50 ms on a disk that takes 10 ms for a write.
+    /// Shortest pause between two writes. With the pause of the file store, an offset is stored within 50 ms of
+    /// delivery if a write takes 10 ms.
     least: Duration,
-    /// When the last write had ended; `None` before the first, which is due at once.
+    /// When the last write ended. `None` before the first write, which is due at once.
     ended: Option<Instant>,
-    /// How long it took, and the one before it.
+    /// How long the last two writes took, latest first.
     took: [Duration; 2],
 }
 
@@ -82,7 +84,7 @@ impl Pace {
         }
     }
 
-    /// When what there is to store is due; `None` where there is nothing.
+    /// When the next write is due. `None` if there is nothing to store.
     fn due(&self, unstored: Unstored) -> Option<Instant> {
         let pause = match unstored {
             Unstored::Nothing => return None,
@@ -93,21 +95,22 @@ impl Pace {
         Some(self.ended.map_or(now, |ended| ended + pause.min(self.interval)))
     }
 
-    /// A write has ended.
+    /// Notes that the write begun at `begun` has ended.
     fn wrote(&mut self, begun: Instant) {
         let now = Instant::now();
         (self.ended, self.took) = (Some(now), [now - begun, self.took[0]]);
     }
 
-    /// How long a write takes. One that waited for somebody else's writes tells nothing of the next: records would wait for it.
+    /// How long a write usually takes: the shorter of the last two. One write that waited for other writers to the disk
+    /// must not delay the next.
     fn usual(&self) -> Duration {
         self.took[0].min(self.took[1])
     }
 }
 
 impl<L: Listener> Keeper<'_, L> {
-    /// Writes soon after something was delivered, one write at a time, until `over` says so or until a record is not delivered.
-    /// A write is not interrupted: two at once could leave the older offset. Nothing is done while there is nothing to store.
+    /// Writes soon after each delivery, one write at a time, until `over` is true or a record fails. A write is never
+    /// interrupted: two at once could leave the older offset in the store. Idles while there is nothing to store.
     pub(crate) async fn keep(
         &self,
         store: &mut impl OffsetStore,
@@ -146,7 +149,7 @@ impl<L: Listener> Keeper<'_, L> {
         }
     }
 
-    /// Shows what is under way.
+    /// Updates the gauges.
     pub(crate) fn show(&self) {
         let counters = &self.status.counters;
         let (records, bytes) = self.progress.in_flight();
@@ -162,8 +165,8 @@ impl<L: Listener> Keeper<'_, L> {
             .store(waiting.map_or(0, |w| w.oldest_commit_us), Relaxed);
     }
 
-    /// Stores what is delivered, when it is time to. A disk that is full may have room later: until then delivery goes on, and
-    /// what it comes to is stored by the first try that succeeds.
+    /// Stores the offset of delivered records when a write is due. A failed write is tried again, since a full disk may
+    /// have room later. Delivery continues meanwhile, and the next write that succeeds stores all of it.
     async fn try_to_save(&self, store: &mut impl OffsetStore, tries: &mut Tries) -> Result<(), Failure> {
         let Err(failure) = self.save(store).await else {
             tries.backoff.reset();
@@ -181,7 +184,7 @@ impl<L: Listener> Keeper<'_, L> {
         Ok(())
     }
 
-    /// Stores what is delivered, and lets it be confirmed.
+    /// Stores the offset of delivered records and lets it be confirmed.
     pub(crate) async fn save(&self, store: &mut impl OffsetStore) -> Result<(), Failure> {
         let counters = &self.status.counters;
         self.progress.publication(self.published.borrow().clone());
@@ -222,12 +225,12 @@ impl<L: Listener> Keeper<'_, L> {
         Ok(())
     }
 
-    /// Lets what is stored be confirmed, unless the server may be another one than it was stored for.
+    /// Lets the stored position be confirmed, unless the server may be another one than the offset was stored for.
     fn confirm(&self) {
         let stored = *self.stored.borrow();
         let (shown, connection) = self.progress.shown();
         if let (Some(confirmable), Some(stored), true) = (self.confirmable, stored, self.gate.is_open(connection)) {
-            // It may have been stored for another copy of the server, which was further.
+            // The offset may come from another copy of the server that was further ahead.
             let stored = stored.on_server(shown);
             let is_news = confirmable.send_if_modified(|last| last.replace(stored) != Some(stored));
             if is_news {
@@ -238,7 +241,7 @@ impl<L: Listener> Keeper<'_, L> {
     }
 }
 
-/// Tries to store.
+/// Retries of failed writes.
 struct Tries {
     backoff: Backoff,
     not_before: Instant,
@@ -260,7 +263,7 @@ mod tests {
     use super::*;
     use crate::{delivery::progress::Step, position::Position};
 
-    /// Nobody to tell.
+    /// A listener that ignores everything.
     struct Nobody;
 
     impl Listener for Nobody {
@@ -270,7 +273,7 @@ mod tests {
         }
     }
 
-    /// A disk that takes its time, and when it had which record.
+    /// A slow disk. It notes when it got which record.
     struct Disk {
         takes: Duration,
         writes: Vec<(Instant, u64)>,
@@ -289,7 +292,7 @@ mod tests {
         }
     }
 
-    /// What a disk has been told, beside something that happens.
+    /// Runs a keeper while `happens` runs, and returns the writes.
     fn written<F: Future<Output = ()>>(
         takes_ms: u64,
         interval_ms: u64,
@@ -330,7 +333,7 @@ mod tests {
         })
     }
 
-    /// Records with the LSNs 1 to `count`, one a millisecond, and when each was delivered.
+    /// Delivers records with the LSNs 1 to `count`, one per millisecond, and notes when.
     async fn deliver(progress: &Progress, count: u64, times: &mut Vec<Instant>) {
         for n in 1..=count {
             let record = Step::Record {
@@ -348,7 +351,7 @@ mod tests {
         }
     }
 
-    /// The longest time from the delivery of a record to a write that has it.
+    /// The longest time from a record's delivery to the write that includes it, in milliseconds.
     fn longest_ms(times: &[Instant], writes: &[(Instant, u64)]) -> u128 {
         let lag = |(n, at): (u64, &Instant)| {
             let written = writes.iter().find(|(_, lsn)| *lsn >= n).expect("it is stored");

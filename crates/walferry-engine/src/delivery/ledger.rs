@@ -1,70 +1,71 @@
-//! What is under way, in stream order, and which offset belongs to which records.
+//! The records and marks under way, in stream order, and the offset that belongs to them.
 //!
-//! It is pure: no lock, no clock, no source and no position. What records and marks come to is the affair of an [`Account`], which the
-//! source's side of the engine brings along. The ledger says when they count.
+//! The ledger is pure: no lock, no clock, no source and no position. An [`Account`], which the source's side of the
+//! engine supplies, turns records and marks into an offset. The ledger decides when they count.
 //!
-//! There are two ways to ask for the offset. *Behind* the acknowledgements it belongs to all records up to the first that is still
-//! under way: that one may be stored. *Ahead* of them it belongs to all records that were pushed so far: that one may be committed
-//! together with them, in one transaction.
+//! The offset can be asked for in two ways. *Behind* the acknowledgements, it covers all records before the first that
+//! is still under way: it may be stored. *Ahead* of them, it covers all records pushed so far: it may be committed
+//! together with them in one Kafka transaction.
 
 use std::{collections::VecDeque, fmt};
 
-/// What delivered records and the marks between them come to, such as the offset of a connector.
+/// Sums up delivered records and the marks between them, for example into a connector's offset.
 pub(crate) trait Account: Clone + fmt::Debug {
-    /// What is kept of a record.
+    /// What the ledger keeps for each record.
     type Record: fmt::Debug;
-    /// What stands between records, and counts once all before it has been delivered.
+    /// Something between records. It counts once all records before it have been delivered.
     type Mark: Mark;
-    /// A mark of which only the last counts, for each place between records.
+    /// A mark of which only the last one at each place between records counts.
     type Tally: Tally;
 
-    /// A mark was pushed; it is not reached yet.
+    /// A mark was pushed. It has not been reached yet.
     fn pushed(&mut self, mark: &Self::Mark);
-    /// All up to this record has been delivered.
+    /// Everything up to and including this record has been delivered.
     fn reach_record(&mut self, record: &Self::Record);
-    /// All before this mark has been delivered.
+    /// Everything before this mark has been delivered.
     fn reach_mark(&mut self, mark: Self::Mark);
-    /// The same for tallies.
+    /// Everything before this tally has been delivered.
     fn reach_tally(&mut self, tally: Self::Tally);
 }
 
 /// Something between records.
 pub(crate) trait Mark: Clone + fmt::Debug {
-    /// Whether this says all that `earlier` said, when no record lies between them.
+    /// Whether this mark makes `earlier` redundant, when no record lies between them.
     fn replaces(&self, earlier: &Self) -> bool;
-    /// Bytes that it counts for.
+    /// Bytes of memory that the mark counts for.
     fn bytes(&self) -> usize;
 }
 
-/// Something that is counted up between records.
+/// A counter between records.
 pub(crate) trait Tally: Clone + fmt::Debug {
-    /// What is counted.
+    /// One count to add.
     type Part;
-    /// One with this part.
+    /// A tally with this part.
     fn of(part: Self::Part) -> Self;
-    /// The same with another part, with nothing in between that could count without it.
+    /// Adds a later part. Nothing between the two parts can be reached without the later one.
     fn add(&mut self, later: Self::Part);
-    /// Bytes that it counts for beside the record that it comes with.
+    /// Bytes that the tally counts for, beside those of the record that it comes with.
     fn bytes(&self) -> usize;
 }
 
-/// Bytes that a record counts for beside its own: what the producer and this queue keep of it while it is under way.
+/// Bytes that a record counts for beside its own size: memory of the producer and of this queue while it is under way.
 pub const RECORD_OVERHEAD_BYTES: usize = 512;
-/// Bytes that an acknowledged record counts for as long as one before it is not: its place in this queue, and the marks of
-/// its transaction. While one partition has no leader the others go on, and the queue must not grow without end.
+/// Bytes that an acknowledged record counts for while an earlier record is not acknowledged: its place in this queue
+/// and the marks of its transaction. If one partition has no leader, the others continue, and the queue must not grow
+/// without limit.
 const SETTLED_BYTES: usize = 192;
 const _: () = assert!(SETTLED_BYTES <= RECORD_OVERHEAD_BYTES);
 
-/// Records and marks in stream order, and the account of what is delivered.
+/// Records and marks in stream order, and the account of delivered records.
 #[derive(Debug)]
 pub(crate) struct Ledger<A: Account> {
-    /// Records under way and those that wait for one before them.
+    /// Records under way, and acknowledged records behind one that is under way.
     records: VecDeque<Pending<A::Record>>,
-    /// Sequence of the first of them.
+    /// Sequence of the first record in `records`.
     head: u64,
-    /// Each counts once all records before its sequence have settled.
+    /// A mark counts once all records before its sequence are settled.
     marks: VecDeque<(u64, A::Mark)>,
-    /// The same, at most one for each sequence.
+    /// Like `marks`, but at most one for each sequence.
     tallies: VecDeque<(u64, A::Tally)>,
     in_flight: usize,
     in_flight_bytes: usize,
@@ -91,27 +92,27 @@ impl<A: Account> Ledger<A> {
         }
     }
 
-    /// Sequence of the first record that has not settled.
+    /// Sequence of the first record that is not settled.
     pub(crate) const fn head(&self) -> u64 {
         self.head
     }
 
-    /// Sequence of the next record that is pushed.
+    /// Sequence that the next pushed record gets.
     pub(crate) fn next(&self) -> u64 {
         self.head + self.records.len() as u64
     }
 
-    /// Records that are not acknowledged.
+    /// Number of records that are not acknowledged.
     pub(crate) const fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Bytes that they, and all that waits behind them, count for.
+    /// Bytes that everything in the ledger counts for, including what waits behind records that are not acknowledged.
     pub(crate) const fn in_flight_bytes(&self) -> usize {
         self.in_flight_bytes
     }
 
-    /// A record goes to the producer. Its sequence was [`Ledger::next`].
+    /// Adds a record that goes to the producer. Its sequence is what [`Ledger::next`] returned before the call.
     pub(crate) fn push_record(&mut self, record: A::Record, bytes: usize) {
         let bytes = bytes + RECORD_OVERHEAD_BYTES;
         self.in_flight += 1;
@@ -123,8 +124,8 @@ impl<A: Account> Ledger<A> {
         });
     }
 
-    /// A mark behind all records so far. A stream that sends nothing must not fill the memory while a record before it is stuck: what
-    /// a later mark says as well is dropped.
+    /// Adds a mark behind all records so far. Earlier marks at the same place that this one replaces are dropped: while
+    /// a record is stuck, a stream that sends no records must not fill the memory.
     pub(crate) fn push_mark(&mut self, mark: A::Mark) {
         self.account.pushed(&mark);
         let next = self.next();
@@ -139,7 +140,7 @@ impl<A: Account> Ledger<A> {
         self.marks.push_back((next, mark));
     }
 
-    /// A part of the tally behind all records so far.
+    /// Adds a part to the tally behind all records so far.
     pub(crate) fn push_tally(&mut self, part: <A::Tally as Tally>::Part) {
         let next = self.next();
         match self.tallies.back_mut() {
@@ -152,7 +153,7 @@ impl<A: Account> Ledger<A> {
         self.in_flight_bytes += self.tallies.back().map_or(0, |(_, last)| last.bytes());
     }
 
-    /// A record was acknowledged. Returns whether that is news.
+    /// Notes that a record was acknowledged. Returns `false` if it had been before.
     pub(crate) fn settle(&mut self, sequence: u64) -> bool {
         let index = sequence.checked_sub(self.head).and_then(|i| usize::try_from(i).ok());
         let Some(record) = index
@@ -169,14 +170,14 @@ impl<A: Account> Ledger<A> {
         true
     }
 
-    /// A record that is not acknowledged.
+    /// The record with this sequence, if it is not acknowledged.
     pub(crate) fn under_way(&self, sequence: u64) -> Option<&A::Record> {
         let index = usize::try_from(sequence.checked_sub(self.head)?).ok()?;
         let pending = self.records.get(index)?;
         (!pending.settled).then_some(&pending.record)
     }
 
-    /// The record with this sequence and all behind it were not given to the producer.
+    /// Removes the record with this sequence and everything behind it: they were not given to the producer.
     pub(crate) fn withdraw(&mut self, sequence: u64) {
         while self.next() > sequence
             && let Some(record) = self.records.pop_back()
@@ -198,7 +199,7 @@ impl<A: Account> Ledger<A> {
         }
     }
 
-    /// Lets everything count that has nothing unsettled before it. `look` sees each mark before it counts.
+    /// Counts everything that has no unsettled record before it. `look` sees each mark before it counts.
     pub(crate) fn advance(&mut self, mut look: impl FnMut(&A::Mark)) {
         loop {
             while self.marks.front().is_some_and(|(at, _)| *at == self.head)
@@ -208,7 +209,7 @@ impl<A: Account> Ledger<A> {
                 self.in_flight_bytes -= mark.bytes();
                 self.account.reach_mark(mark);
             }
-            // What tallies come to depends on nothing else that is reached at this place.
+            // The result of a tally does not depend on the marks at the same place.
             while self.tallies.front().is_some_and(|(at, _)| *at == self.head)
                 && let Some((_, tally)) = self.tallies.pop_front()
             {
@@ -227,7 +228,7 @@ impl<A: Account> Ledger<A> {
         }
     }
 
-    /// The account behind the acknowledgements: of all up to the first record that is still under way.
+    /// The account behind the acknowledgements: everything before the first record that is still under way.
     pub(crate) const fn behind(&self) -> &A {
         &self.account
     }
@@ -236,7 +237,7 @@ impl<A: Account> Ledger<A> {
         &mut self.account
     }
 
-    /// The account ahead of the acknowledgements: of all that was pushed so far, as it will be once all of it has been delivered.
+    /// The account ahead of the acknowledgements: everything pushed so far, as it will be once all of it is delivered.
     pub(crate) fn ahead(&self) -> A {
         let mut account = self.account.clone();
         let mut marks = self.marks.iter().peekable();
@@ -255,7 +256,7 @@ impl<A: Account> Ledger<A> {
         account
     }
 
-    /// Marks and tallies that are kept.
+    /// The number of marks, and the tallies, that the ledger keeps.
     #[cfg(test)]
     pub(crate) fn kept(&self) -> (usize, impl Iterator<Item = &A::Tally>) {
         (self.marks.len(), self.tallies.iter().map(|(_, tally)| tally))
@@ -266,11 +267,11 @@ impl<A: Account> Ledger<A> {
 mod tests {
     use super::*;
 
-    /// An account that writes down what it reaches. A source has nothing else to bring.
+    /// An account that writes down what it reaches. A source needs nothing else.
     #[derive(Debug, Clone, Default, PartialEq)]
     struct Journal(Vec<String>);
 
-    /// A mark replaces the one before it when both are even.
+    /// A mark replaces the one before it if both are even.
     impl Mark for u64 {
         fn replaces(&self, earlier: &Self) -> bool {
             self.is_multiple_of(2) && earlier.is_multiple_of(2)
@@ -280,7 +281,7 @@ mod tests {
         }
     }
 
-    /// The last one counts.
+    /// A tally that keeps its last part.
     #[derive(Debug, Clone)]
     struct Last(u64);
 
@@ -315,7 +316,7 @@ mod tests {
         }
     }
 
-    /// Numbers that look like chance, and are the same each time.
+    /// A pseudo-random number. The sequence is the same in each run.
     fn chance(seed: &mut u64) -> u64 {
         *seed = seed
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -323,13 +324,13 @@ mod tests {
         *seed >> 33
     }
 
-    /// Whatever is pushed and acknowledged in whatever order: what was told ahead of the acknowledgements of some records is what is
-    /// told behind them, once these, and no others, have been delivered.
+    /// Records may be pushed and acknowledged in any order. The account read ahead of the acknowledgements equals the
+    /// account read behind them, once exactly these records are delivered.
     #[test]
     fn what_is_told_ahead_is_what_is_told_behind_once_all_is_delivered() {
         for run in 0..500 {
             let (mut seed, mut ledger) = (run, Ledger::new(Journal::default()));
-            // What was told ahead, before the record with this sequence was pushed.
+            // Accounts read ahead, each before the record with this sequence was pushed.
             let mut told = Vec::new();
             let mut waiting = Vec::new();
             for step in 0..60 {
@@ -348,7 +349,7 @@ mod tests {
                     }
                 }
                 ledger.advance(|_| ());
-                // The head is under way: all before it is delivered.
+                // The head is under way, so everything before it is delivered.
                 if ledger.in_flight() > 0
                     && let Some((_, ahead)) = told.iter().find(|(at, _)| *at == ledger.head())
                 {

@@ -1,10 +1,10 @@
-//! The delivery of records: what is under way, what Kafka has acknowledged, and which offset may be stored for it.
+//! Delivery: which records are under way, which Kafka has acknowledged, and which offset may be stored.
 //!
-//! The [ledger] has records and the steps between them in stream order; only its acknowledged head counts as delivered. It knows no
-//! LSN: what delivered records come to is an account that the source's side brings along (`account.rs`).
-//! The keeper writes the offset of what is delivered, and only what is written may be confirmed to the source.
-//! This room defines what it needs from Kafka ([`sink`]) and from the disk ([`store`]); it knows neither the path that fills
-//! the batches nor the life that starts and ends it.
+//! The [ledger] keeps records, and the steps between them, in stream order. Only its acknowledged head counts as
+//! delivered. It knows no LSN: an account (`account.rs`), supplied by the source's side, sums up delivered records.
+//! The keeper writes the offset of delivered records. Only a written offset may be confirmed to the source.
+//! This module defines what it needs from Kafka ([`sink`]) and from the disk ([`store`]). It knows neither the path
+//! that fills the batches nor the life that starts and ends delivery.
 
 pub mod batch;
 pub(crate) mod keeper;

@@ -1,9 +1,9 @@
 //! How far the connector is: received → delivered → stored → confirmed.
 //!
-//! The ledger has every record and every commit in stream order. Kafka acknowledges in any order; what counts as delivered is the head
-//! of the ledger, up to the first record that is still under way. Here it is shared between threads, and whoever waits for room or
-//! for news of it is woken. [`Delivered`] and [`Stored`] can be made
-//! here only, so that nothing can confirm what is not stored, or store what Kafka has not acknowledged.
+//! The ledger has every record and every commit in stream order. Kafka acknowledges in any order. Only the head of the
+//! ledger, up to the first record that is still under way, counts as delivered. [`Progress`] shares the ledger between
+//! threads and wakes those that wait for room or for news. Only this module can make [`Delivered`] and [`Stored`], so
+//! nothing can store what Kafka has not acknowledged, or confirm what is not stored.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -43,7 +43,7 @@ pub struct Stored {
 }
 
 impl Delivered {
-    /// Makes it durable.
+    /// Writes the offset. It is durable when this returns.
     pub async fn save(self, store: &mut impl OffsetStore) -> Result<Stored, Failure> {
         store.write(&self.offset).await?;
         Ok(Stored {
@@ -52,7 +52,7 @@ impl Delivered {
         })
     }
 
-    /// The stream has told this position of the server.
+    /// Notes the furthest position that the server has reported.
     pub(crate) fn heard(mut self, server_end: Lsn) -> Self {
         if let Some(history) = &mut self.offset.history {
             history.furthest = history.furthest.max(server_end);
@@ -60,19 +60,19 @@ impl Delivered {
         self
     }
 
-    /// The offset that would be stored.
+    /// The offset to be stored.
     pub const fn offset(&self) -> &StoredOffset {
         &self.offset
     }
 }
 
 impl Stored {
-    /// What may be confirmed to the server: it need not keep anything before this.
+    /// The position that may be confirmed. The server need not keep anything before it.
     pub const fn confirmable(&self) -> Lsn {
         self.processed
     }
 
-    /// The same for a server that has itself got no further than this.
+    /// The same, but confirms nothing beyond `shown`, the position that this server has reached itself.
     pub(crate) fn on_server(self, shown: Lsn) -> Self {
         Self {
             processed: self.processed.min(shown),
@@ -80,49 +80,51 @@ impl Stored {
         }
     }
 
-    /// Where a stream has to start, so that the last commit that was dealt with comes again.
+    /// Where a stream has to start so that the last processed commit comes again.
     pub(crate) const fn stream_start(&self) -> Lsn {
         self.start
     }
 }
 
-/// How long Kafka has let records wait. Microseconds since 1970.
+/// How long records have waited for Kafka. Times are microseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// Since when it has acknowledged nothing.
+    /// Time of the last acknowledgement, or, if it is later, when the first record came under way.
     pub unacknowledged_since_us: i64,
-    /// Commit time of the oldest transaction with a record under way; 0 for rows of a snapshot.
+    /// Commit time of the oldest transaction with a record under way; 0 for snapshot rows.
     pub oldest_commit_us: i64,
 }
 
-/// The queue of what is under way, shared by the pipeline (which adds), the producer (which settles) and the keeper (which
-/// stores what is delivered).
+/// The queue of records under way. The pipeline adds records, the producer settles them, and the keeper stores what is
+/// delivered.
 #[derive(Debug)]
 pub struct Progress {
     state: Mutex<State>,
-    /// Signalled when room is made or waiting is over.
+    /// Signalled when there is room again, or when waiting is over.
     room: Condvar,
-    /// Signalled when there is something to store that was not there before, or when something has failed.
+    /// Signalled when there is something new to store, or when something has failed.
     pub(crate) changed: Notify,
-    /// Signalled when nothing is under way any more, or when waiting is over. One task waits for it: the end of a session.
+    /// Signalled when nothing is under way any more, or when waiting is over. Only one task waits for it: the end of a
+    /// session.
     pub(crate) emptied: Notify,
-    /// Commit in Postgres to acknowledgement by Kafka.
+    /// Latency from commit in Postgres to acknowledgement by Kafka.
     latency: Arc<Latency>,
 }
 
 #[derive(Debug)]
 struct State {
     ledger: Ledger<Offset>,
-    /// How much of it there may be.
+    /// How many bytes may be under way.
     window: Window,
-    /// When Kafka last acknowledged something or the first record came under way, microseconds since 1970.
+    /// When Kafka last acknowledged a record, or when the first record came under way. Microseconds since 1970.
     acknowledged_us: i64,
     failure: Option<Failure>,
     stopping: bool,
 }
 
 impl Progress {
-    /// Goes on from an offset. At most `limit` bytes of records are under way at a time (and always one record).
+    /// Continues from an offset. At most `limit` bytes of records are under way at a time, but always at least one
+    /// record.
     pub fn new(start: StoredOffset, limit: usize) -> Self {
         Self {
             state: Mutex::new(State {
@@ -139,24 +141,24 @@ impl Progress {
         }
     }
 
-    /// Counts latencies there, where they outlive this queue.
+    /// Counts latencies in `latency`, which may outlive this queue.
     pub fn with_latency(self, latency: Arc<Latency>) -> Self {
         Self { latency, ..self }
     }
 
-    /// At most so many bytes of records are under way from now on.
+    /// Sets a new limit for the bytes of records under way.
     pub(crate) fn limit(&self, bytes: usize) {
         self.lock().window.limit(bytes);
         self.room.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere while the lock was held ends the connector; the queue itself is consistent between its lines.
+        // A thread that panics with the lock ends the connector. The queue itself is consistent after each statement.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds steps in stream order. Returns the sequence of the first record among them; the other records follow it one by
-    /// one. What sends nothing needs no acknowledgement.
+    /// Adds steps in stream order. Returns the sequence of the first record among them; the other records get the
+    /// sequences after it. Steps that are not records need no acknowledgement.
     pub fn push(&self, steps: impl IntoIterator<Item = Step>) -> u64 {
         let mut state = self.lock();
         let first = state.ledger.next();
@@ -175,7 +177,7 @@ impl Progress {
         first
     }
 
-    /// Waits until all waiting is over.
+    /// Waits until the session stops or fails.
     pub(crate) fn wait_until_over(&self) {
         let mut state = self.lock();
         while !state.is_over() {
@@ -183,7 +185,7 @@ impl Progress {
         }
     }
 
-    /// Whether the records under way leave room for more. Who `waits` already goes on when there is enough to fill.
+    /// Whether there is room for more records. A caller that already `waits` continues only when enough room is free.
     pub(crate) fn has_room(&self, waits: bool) -> bool {
         let state = self.lock();
         let most = match waits {
@@ -193,7 +195,7 @@ impl Progress {
         state.ledger.in_flight_bytes() <= most || state.is_over()
     }
 
-    /// Waits until the records under way leave room for more. Returns whether the pipeline shall go on.
+    /// Waits until there is room for more records. Returns whether the pipeline continues.
     pub fn wait_for_room(&self) -> bool {
         let mut state = self.lock();
         if state.ledger.in_flight_bytes() > state.window.bytes() {
@@ -205,12 +207,13 @@ impl Progress {
         !state.is_over()
     }
 
-    /// Kafka has acknowledged the record with this sequence, or it was set aside. A second time changes nothing.
+    /// Notes that Kafka has acknowledged the record with this sequence, or that it was set aside. A second call changes
+    /// nothing.
     pub fn settle(&self, sequence: u64) {
         self.settle_all(&[sequence]);
     }
 
-    /// The same for several records at once.
+    /// Settles several records at once.
     pub fn settle_all(&self, sequences: &[u64]) {
         let mut state = self.lock();
         let settled = sequences
@@ -236,13 +239,13 @@ impl Progress {
         }
     }
 
-    /// Place of the change that an unsettled record comes from.
+    /// Position of the change that an unsettled record comes from.
     pub fn position(&self, sequence: u64) -> Option<Position> {
         self.lock().ledger.under_way(sequence).map(|change| change.position)
     }
 
-    /// The record with this sequence and those behind it were not given to the producer: nobody will settle them. What is
-    /// ahead of them may still arrive.
+    /// Removes the record with this sequence and everything behind it: they were not given to the producer, so nobody
+    /// will settle them. Records before it may still arrive.
     pub fn withdraw(&self, sequence: u64) {
         let mut state = self.lock();
         state.ledger.withdraw(sequence);
@@ -250,17 +253,17 @@ impl Progress {
         self.tell_emptied(&state);
     }
 
-    /// A record will not be delivered; neither will what is behind it, by this producer.
+    /// A record will not be delivered. This producer will not deliver the records behind it either.
     pub fn fail(&self, failure: Failure) {
         let mut state = self.lock();
-        // The first failure is the reason; what follows are its consequences.
+        // The first failure is the cause. Later ones are its consequences.
         state.failure.get_or_insert(failure);
         self.room.notify_one();
         self.changed.notify_one();
         self.emptied.notify_one();
     }
 
-    /// Ends all waiting.
+    /// Ends all waiting, without a failure.
     pub fn stop(&self) {
         self.lock().stopping = true;
         self.room.notify_one();
@@ -268,7 +271,7 @@ impl Progress {
         self.emptied.notify_one();
     }
 
-    /// Whether waiting is over.
+    /// Whether the queue has stopped or failed.
     pub fn is_over(&self) -> bool {
         self.lock().is_over()
     }
@@ -278,28 +281,28 @@ impl Progress {
         self.lock().failure.clone()
     }
 
-    /// Records under way, and the bytes that they and those behind them count for.
+    /// Number of records under way, and the bytes that everything in the queue counts for.
     pub fn in_flight(&self) -> (usize, usize) {
         let state = self.lock();
         (state.ledger.in_flight(), state.ledger.in_flight_bytes())
     }
 
-    /// What waits for Kafka; `None` while nothing is under way.
+    /// How long Kafka has let records wait. `None` while nothing is under way.
     pub fn waiting(&self) -> Option<Waiting> {
         let state = self.lock();
         (state.ledger.in_flight() > 0).then(|| Waiting {
             unacknowledged_since_us: state.acknowledged_us,
-            // Its Begin has been reached, its Commit has not: a record is the head of the queue.
+            // The head of the queue is a record: its Begin has been reached, its Commit has not.
             oldest_commit_us: state.ledger.behind().transaction.time_us,
         })
     }
 
-    /// What the publication held at the last look: it is stored with what is delivered next.
+    /// Notes the publication as it was when last looked at. It is stored with the next offset.
     pub(crate) fn publication(&self, published: Option<Arc<Published>>) {
         self.lock().ledger.behind_mut().delivered.publication = published;
     }
 
-    /// What has been delivered, when that has changed since it was asked for last.
+    /// The delivered offset, if there is something to store since the last call.
     pub fn delivered(&self) -> Option<Delivered> {
         let mut state = self.lock();
         let account = state.ledger.behind_mut();
@@ -310,35 +313,36 @@ impl Progress {
         })
     }
 
-    /// The offset that belongs to all records that were pushed so far, whether Kafka has acknowledged them or not. It may be committed
-    /// together with them, and with no fewer.
+    /// The offset that covers all records pushed so far, whether Kafka has acknowledged them or not. It may be
+    /// committed only together with all of them.
     pub fn ahead(&self) -> StoredOffset {
         self.lock().ledger.ahead().stored_form()
     }
 
-    /// How far the server has got on the present connection, with everything before it delivered, and which connection that is.
+    /// The position that the server has reached on the present connection, with everything before it delivered, and the
+    /// number of that connection.
     pub(crate) fn shown(&self) -> (Lsn, u64) {
         let state = self.lock();
         let behind = state.ledger.behind();
         (behind.shown, behind.connections)
     }
 
-    /// How many chunks of a snapshot have been delivered since this was asked for last.
+    /// Number of snapshot chunks delivered since the last call.
     pub(crate) fn chunks(&self) -> u64 {
         std::mem::take(&mut self.lock().ledger.behind_mut().chunks)
     }
 
-    /// What was handed out by [`Progress::delivered`] could not be stored.
+    /// The offset that [`Progress::delivered`] returned could not be stored.
     pub(crate) fn not_stored(&self) {
         self.lock().ledger.behind_mut().unstored = Unstored::Delivered;
     }
 
-    /// What there is to store.
+    /// Whether there is something to store.
     pub(crate) fn unstored(&self) -> Unstored {
         self.lock().ledger.behind().unstored
     }
 
-    /// Lets everything count that has nothing unsettled before it.
+    /// Counts everything that has no unsettled record before it.
     fn advance(&self, state: &mut State) {
         let unstored = state.ledger.behind().unstored;
         let mut now = None;
@@ -421,7 +425,7 @@ mod tests {
         bytes: 300,
     };
 
-    /// What remains of a transaction whose records a transform drops, under `provide.transaction.metadata`.
+    /// The steps of a transaction whose records a transform drops, under `provide.transaction.metadata`.
     fn dropped(xid: u32, tables: &[Arc<str>]) -> Vec<Step> {
         let counted = tables.iter().map(|table| Step::Counted {
             xid,
@@ -474,7 +478,7 @@ mod tests {
         let stuck = progress.push([RECORD]);
         let mut xid = 0;
         while progress.in_flight().1 <= LIMIT {
-            // One record is sent, all others of the transaction are dropped.
+            // One record of the transaction is sent; the others are dropped.
             xid += 1;
             progress.settle(progress.push([RECORD]));
             progress.push(dropped(xid, &tables));
@@ -488,7 +492,7 @@ mod tests {
         assert!(progress.wait_for_room());
     }
 
-    /// Transaction `xid` has so many records, and commits at `100 * xid`.
+    /// Transaction `xid` with this number of records. It commits at `100 * xid`.
     fn transaction(xid: u32, records: u32) -> Vec<Step> {
         let end = Lsn(100 * u64::from(xid));
         let mut steps = vec![Step::Begin(Transaction {
@@ -550,7 +554,8 @@ mod tests {
         }
     }
 
-    /// A copy of the server was behind: what it commits before the position that the offset tells of is still to be delivered.
+    /// This copy of the server is behind the stored offset. What it commits before that offset's position is still to
+    /// be delivered.
     #[test]
     fn no_more_is_shown_than_the_present_connection_has_brought() {
         let mut offset = StoredOffset::default();
@@ -563,7 +568,7 @@ mod tests {
             last: true,
             bytes: 300,
         };
-        // Left over from the connection before, and reached when the next has begun.
+        // Steps of the previous connection, reached after the next one has begun.
         let old = progress.push([record.clone(), Step::Idle(Lsn(120))]);
         progress.push([Step::Connected(Lsn(50))]);
         assert_eq!(progress.shown(), (Lsn(50), 1));

@@ -1,4 +1,4 @@
-//! What the engine asks of the Kafka side.
+//! What the engine needs from Kafka.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use crate::{delivery::progress::Progress, failure::Failure, position::Position};
 
 /// Opens producers. `walferry-kafka` implements it.
 pub trait Sinks: Send + 'static {
-    /// What it opens.
+    /// The producer that it opens.
     type Sink: Sink + Send + 'static;
-    /// A new producer, whose acknowledgements go to `acks`. Does not wait for a broker.
+    /// Opens a new producer that reports to `acks`. Does not wait for a broker.
     fn open(&mut self, acks: Acks) -> Result<Self::Sink, Failure>;
 }
 
 /// One producer. It lives on the pipeline's thread and may block it.
 pub trait Sink {
-    /// Hands a record to the producer, which copies it; waits while the producer's queue is full or the topic is being
-    /// created, but not longer than [`Acks::is_stopping`] allows.
+    /// Hands a record to the producer, which copies it. Waits while the producer's queue is full or the topic is being
+    /// created, but gives up when [`Acks::is_stopping`] is true.
     ///
-    /// Records of one partition are delivered in the order of the calls. Each ends in one call of [`Acks::delivered`] with
-    /// its `sequence`, or of [`Acks::failed`], from whatever thread.
+    /// Records of one partition are delivered in the order of the calls. For each record, the producer calls either
+    /// [`Acks::delivered`] with its `sequence` or [`Acks::failed`], once and from any thread.
     fn send(&mut self, record: &Outgoing<'_>, sequence: u64) -> Result<(), Failure>;
 
-    /// Whether records may be sent now. Asked before each batch. A process that may have lost the right to work for the connector waits
-    /// until it knows.
+    /// Whether records may be sent now; asked before each batch. A process that may have lost the right to run the
+    /// connector waits here until it knows.
     fn may_send(&mut self) -> bool {
         true
     }
 
-    /// The pipeline's thread is about to wait until `ready` says so. A producer has nothing to do here. The simulation's
-    /// producer decides here when the thread goes on, so that a run can be repeated step by step.
+    /// Called before the pipeline's thread waits for `ready`. A real producer does nothing here. The simulation's
+    /// producer uses it to decide when the thread continues, so that a run can be repeated step by step.
     fn before_waiting(&mut self, _ready: &mut dyn FnMut() -> bool) {}
 }
 
@@ -39,15 +39,15 @@ pub struct Outgoing<'a> {
     pub topic: &'a str,
     /// Partition; `None` leaves it to the partitioner.
     pub partition: Option<i32>,
-    /// Milliseconds since 1970; `None` is the time of sending.
+    /// Milliseconds since 1970. `None` is the time of sending.
     pub timestamp_ms: Option<i64>,
-    /// Key, `None` for Kafka's null.
+    /// Key. `None` is a null key.
     pub key: Option<&'a [u8]>,
-    /// Value, `None` for a tombstone.
+    /// Value. `None` is a tombstone.
     pub value: Option<&'a [u8]>,
-    /// Headers in order; `None` for a null value.
+    /// Headers in order. A value of `None` is null.
     pub headers: Headers<'a>,
-    /// Where it came from, for errors and the dead-letter topic.
+    /// Where the record came from, for errors and the dead-letter topic.
     pub origin: Origin<'a>,
 }
 
@@ -57,13 +57,13 @@ pub type Headers<'a> = &'a [(&'a str, Option<&'a [u8]>)];
 /// Where a record came from.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
-    /// `schema.table`, empty for records that come from no table.
+    /// `schema.table`. Empty for records that come from no table.
     pub table: &'a str,
     /// LSN of the change.
     pub lsn: walferry_pgoutput::Lsn,
 }
 
-/// Where a producer reports what became of its records. Cheap to clone.
+/// Where a producer reports the fate of its records. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Acks {
     pub(crate) progress: Arc<Progress>,
@@ -80,23 +80,23 @@ impl Acks {
         self.progress.settle(sequence);
     }
 
-    /// Kafka has acknowledged these records; cheaper than one call for each.
+    /// Kafka has acknowledged these records. One call is cheaper than one for each.
     pub fn delivered_all(&self, sequences: &[u64]) {
         self.progress.settle_all(sequences);
     }
 
-    /// Place of the change that a record under way comes from; `None` once it has been delivered.
+    /// Position of the change that a record under way comes from. `None` once it has been delivered.
     pub fn position(&self, sequence: u64) -> Option<Position> {
         self.progress.position(sequence)
     }
 
-    /// A record will not be delivered. The engine ends this producer: with [`crate::failure::Disposition::Replay`] it sends
-    /// the record again from the stored offset.
+    /// A record will not be delivered. The engine ends this producer. With [`crate::failure::Disposition::Replay`] it
+    /// reads the stream again from the stored offset and sends the record again.
     pub fn failed(&self, failure: Failure) {
         self.progress.fail(failure);
     }
 
-    /// Whether the producer shall give up waiting.
+    /// Whether the producer must stop waiting.
     pub fn is_stopping(&self) -> bool {
         self.progress.is_over()
     }

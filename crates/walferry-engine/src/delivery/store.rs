@@ -18,57 +18,59 @@ use crate::{
     published::Published,
 };
 
-/// A store for the offset of one connector. `walferry-offset` has the one in a file.
+/// Stores the offset of one connector. `walferry-offset` has the stores that need no Kafka.
 pub trait OffsetStore: Send + 'static {
-    /// What was written last; `None` when nothing ever was. A damaged or foreign store is a failure, never `None`.
+    /// The offset that was written last, or `None` if none was ever written. A damaged or foreign store is a failure,
+    /// never `None`.
     fn load(&mut self) -> impl Future<Output = Result<Option<StoredOffset>, Failure>> + Send;
 
-    /// Writes the offset in the place of the last one. Durable when it returns.
+    /// Replaces the stored offset. The new one is durable when this returns.
     fn write(&mut self, offset: &StoredOffset) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// The least time between two writes. What costs more than a file, or is kept for others, is written more seldom.
+    /// Shortest pause between two writes. A store that is more expensive than a file, or shared with others, has a
+    /// longer one.
     fn least_pause(&self) -> Duration {
         Duration::from_millis(20)
     }
 
-    /// Keeps what is told of a gap where the command line finds it, in the place of what was told before. With `None`, there is no
-    /// gap any more, and a choice that was made is settled.
+    /// Stores a gap where the command line finds it, in place of the previous one. `None`: there is no gap any more,
+    /// and any choice made about it is settled.
     fn tell_gap(&mut self, gap: Option<&Gap>) -> impl Future<Output = Result<(), Failure>> + Send {
         let _ = gap;
         ready(Ok(()))
     }
 
-    /// The gap that was told of last, also by a process that is gone.
+    /// The gap that was stored last, also by an earlier process.
     fn told_gap(&mut self) -> impl Future<Output = Result<Option<Gap>, Failure>> + Send {
         ready(Ok(None))
     }
 
-    /// The choice that was made has been refused, for the reason that is told with the gap.
+    /// Removes a choice that was refused. The reason is stored with the gap.
     fn settle_choice(&mut self) -> impl Future<Output = Result<(), Failure>> + Send {
         ready(Ok(()))
     }
 
-    /// What a person has decided about the gap that was told.
+    /// What a person has decided about the stored gap.
     fn choice(&mut self) -> impl Future<Output = Result<Option<Choice>, Failure>> + Send {
         ready(Ok(None))
     }
 }
 
-/// An offset as it is stored: Connect's JSON, and beside it what Walferry needs to go on inside a transaction.
+/// An offset as it is stored: Connect's JSON, and beside it what Walferry needs to continue inside a transaction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StoredOffset {
-    /// What Connect and Debezium would store, and read.
+    /// The offset as Connect and Debezium store and read it.
     pub connect: SourceOffset,
-    /// The last change that was delivered; `None` when the offset came from Debezium, or when nothing was delivered yet.
+    /// Position of the last delivered change. `None` if the offset came from Debezium, or if nothing was delivered yet.
     pub position: Option<Position>,
-    /// System identifier of the server that the LSNs belong to; `None` when the offset came from Debezium.
+    /// System identifier of the server that the LSNs belong to. `None` if the offset came from Debezium.
     pub system_id: Option<u64>,
-    /// What of an unfinished snapshot has been delivered; `None` when there is none, or when it starts again from its
-    /// beginning.
+    /// The part of an unfinished snapshot that has been delivered. `None` if there is no such snapshot, or if it starts
+    /// again from its beginning.
     pub snapshot: Option<Done>,
     /// What the server can be recognised by; `None` when the offset came from Debezium or from an earlier version.
     pub history: Option<History>,
-    /// What the publication held at the last look; `None` before the first.
+    /// The publication as it was when last looked at. `None` before the first look.
     pub publication: Option<Arc<Published>>,
 }
 
@@ -81,15 +83,16 @@ impl StoredOffset {
         self
     }
 
-    /// Whether it says no more than that a snapshot has begun: nothing is lost with it.
+    /// Whether the offset says only that a snapshot has begun. Removing such an offset loses nothing.
     pub(crate) fn is_beginning(&self) -> bool {
         let nothing_done = self.snapshot.as_ref().is_none_or(|done| *done == Done::default());
         self.connect.is_unfinished_snapshot() && nothing_done
     }
 
-    /// Where the stream has to start so that nothing is missed: everything up to here is dealt with.
+    /// Where the stream has to start so that nothing is missed. Everything before it has been processed.
     ///
-    /// An offset that Debezium wrote may lie inside a transaction; its last commit is where that one is sent again from.
+    /// An offset that Debezium wrote may lie inside a transaction. The stream then starts at the last commit, so that
+    /// the transaction is sent again.
     pub fn start(&self) -> Option<Lsn> {
         let own = self.position.is_some() || self.system_id.is_some();
         let c = &self.connect;
@@ -101,8 +104,8 @@ impl StoredOffset {
         at.map(Lsn::from)
     }
 
-    /// Where the stream is to start: so that the last commit that was dealt with comes again, as a proof that this is still the
-    /// server that was read. The server starts at its slot where that is further.
+    /// Where to start the stream so that the last processed commit comes again, as proof that this is still the same
+    /// server. If the slot is further ahead, the server starts there instead.
     pub(crate) fn stream_start(&self) -> Option<Lsn> {
         self.history.as_ref().and_then(History::start).or_else(|| self.start())
     }

@@ -1,4 +1,5 @@
-//! What a source offset keeps of `provide.transaction.metadata`, so that whoever goes on inside a transaction counts on.
+//! The part of a source offset that belongs to `provide.transaction.metadata`. With it, a reader that continues inside
+//! a transaction continues its counters too.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -10,34 +11,34 @@ use walferry_record::SourceOffset;
 const ID: &str = "transaction_id";
 const ORDER: &str = "transaction_data_collection_order_";
 
-/// The transaction of the last record that was delivered, and how many records it has of each table.
+/// The transaction of the last delivered record, and the number of its records per table.
 ///
-/// As in Debezium, it stays after the transaction's END until the next one begins. Walferry itself needs none of it: it reads a
-/// transaction again from its beginning, and counts what it passes over.
+/// As in Debezium, it stays after the transaction's END until the next transaction begins. Walferry itself does not
+/// need it: it reads the transaction again from its beginning and counts the records that it skips.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TransactionCounts {
     xid: Option<String>,
-    /// The same as a number.
+    /// `xid` as a number.
     number: Option<u32>,
-    /// In the order in which they were counted first.
+    /// Tables in the order in which they were first counted.
     tables: Vec<(Arc<str>, i64)>,
-    /// Where a table stands among them.
+    /// Index of each table in `tables`.
     places: HashMap<Arc<str>, usize>,
-    /// The place that was counted last: as a rule also the next.
+    /// Index of the table that was counted last. Usually the next record is of the same table.
     last: usize,
 }
 
-/// Counters of one transaction that count together: the last one of each table.
+/// The latest counters of one transaction, by table.
 #[derive(Debug, Clone)]
 pub(crate) struct Counted {
     xid: u32,
-    /// Mostly there is one table.
+    /// Usually there is only one table.
     first: Option<(Arc<str>, i64)>,
     more: HashMap<Arc<str>, i64>,
 }
 
 impl Counted {
-    /// The transaction has begun, or has so many records of a table.
+    /// A transaction that has begun (`None`), or a table's number of records in it.
     pub(crate) fn new(xid: u32, table: Option<(Arc<str>, i64)>) -> Self {
         Self {
             xid,
@@ -46,7 +47,8 @@ impl Counted {
         }
     }
 
-    /// The same later, with nothing in between that could count without it. Of another transaction nothing is kept.
+    /// Adds a later counter. Nothing can be delivered between the two. If the transaction is another one, the earlier
+    /// counters are dropped.
     pub(crate) fn count(&mut self, xid: u32, table: Option<(Arc<str>, i64)>) {
         if self.xid != xid {
             *self = Self::new(xid, table);
@@ -60,14 +62,14 @@ impl Counted {
         }
     }
 
-    /// How many tables it has counters of.
+    /// Number of tables with a counter.
     pub(crate) fn tables(&self) -> usize {
         usize::from(self.first.is_some()) + self.more.len()
     }
 }
 
 impl TransactionCounts {
-    /// Takes it out of an offset.
+    /// Removes the counters from an offset and returns them.
     pub(crate) fn take_from(offset: &mut SourceOffset) -> Self {
         let mut found = Self::default();
         offset.other.retain(|name, value| {
@@ -84,7 +86,7 @@ impl TransactionCounts {
         found
     }
 
-    /// Puts it into an offset that has none.
+    /// Adds the counters to an offset that has none.
     pub(crate) fn add_to(&self, offset: &mut SourceOffset) {
         if let Some(xid) = &self.xid {
             offset.other.insert(ID.to_owned(), xid.clone().into());
@@ -94,15 +96,15 @@ impl TransactionCounts {
         }
     }
 
-    /// Records of this transaction follow. Of another one nothing is kept.
+    /// Records of this transaction follow. Counters of another transaction are dropped.
     pub(crate) fn enter(&mut self, xid: u32) {
         if self.xid.is_some() && self.number != Some(xid) {
             *self = Self::default();
         }
     }
 
-    /// A transaction has begun, or has so many records of its tables. Where no record of it was sent, nothing has said before
-    /// that it follows.
+    /// Takes over the counters of a transaction. If none of its records was sent, [`Self::enter`] has not been called
+    /// for it before.
     pub(crate) fn count(&mut self, counted: Counted) {
         self.enter(counted.xid);
         if self.xid.is_none() {

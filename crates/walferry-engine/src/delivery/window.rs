@@ -1,30 +1,31 @@
-//! How much may be under way: what Kafka acknowledges within a moment.
+//! Limits the bytes under way to what Kafka acknowledges within a moment.
 //!
-//! Whatever is under way when the process is killed may have arrived, and is sent again. While Kafka is quick, no more than a little
-//! is under way anyway. While it is slow, or there is much to catch up with, more would only wait in its queues: it would repeat
-//! more, and arrive no sooner.
+//! If the process is killed, whatever is under way may have arrived, and is sent again. While Kafka is fast, little is
+//! under way anyway. While it is slow, or there is a backlog, more bytes would only wait in its queues: more would be
+//! repeated, and nothing would arrive sooner.
 
-/// What may always be under way, where `walferry.in.flight.max.bytes` allows it: enough for batches that cost the broker little.
+/// Bytes that may always be under way if `walferry.in.flight.max.bytes` allows it. Enough for batches that cost the
+/// broker little.
 const LEAST: usize = 1024 * 1024;
-/// How long records may wait in queues, microseconds: beside the time that Kafka takes anyway.
+/// How long records may wait in queues, in microseconds, on top of the round trip to Kafka.
 const QUEUED_US: i64 = 50_000;
 
-/// Bytes that may be under way. One record at a time is watched; its way to Kafka and back says whether queues build up.
+/// Bytes that may be under way. One record at a time is watched; its round-trip time shows whether queues build up.
 #[derive(Debug)]
 pub(crate) struct Window {
     least: usize,
     most: usize,
     now: usize,
-    /// The record that is watched, and when it was given to the producer, microseconds since 1970.
+    /// Sequence of the watched record, and when the producer got it (microseconds since 1970).
     watched: Option<(u64, i64)>,
-    /// The shortest way to Kafka and back so far, microseconds.
+    /// The shortest round trip to Kafka so far, in microseconds.
     quickest_us: i64,
-    /// Whether somebody has waited for room since the last look.
+    /// Whether a caller has waited for room since the last watched record was acknowledged.
     waited: bool,
 }
 
 impl Window {
-    /// At most `most` bytes. It begins small: after a start there is much to catch up with.
+    /// A window of at most `most` bytes. It begins small, since after a start there is often a backlog.
     pub(crate) fn new(most: usize) -> Self {
         let least = LEAST.min(most);
         Self {
@@ -37,7 +38,7 @@ impl Window {
         }
     }
 
-    /// At most so many bytes from now on. What is under way beyond that stays so until it is acknowledged.
+    /// Sets a new maximum. Bytes beyond it stay under way until they are acknowledged.
     pub(crate) fn limit(&mut self, most: usize) {
         self.most = most;
         self.least = LEAST.min(most);
@@ -49,17 +50,18 @@ impl Window {
         self.now
     }
 
-    /// Who has waited for room goes on when there is some to fill, not with each acknowledgement.
+    /// A caller that waited for room continues only when the bytes under way fall to this, not with each
+    /// acknowledgement.
     pub(crate) const fn enough(&self) -> usize {
         self.now - self.now / 4
     }
 
-    /// There was no room.
+    /// Notes that a caller found no room.
     pub(crate) const fn waited(&mut self) {
         self.waited = true;
     }
 
-    /// Records up to this sequence, exclusive, have been given to the producer.
+    /// Records before the sequence `next` have been given to the producer.
     pub(crate) fn sent(&mut self, next: u64, now_us: impl FnOnce() -> i64) {
         if self.watched.is_none() && next > 0 {
             self.watched = Some((next - 1, now_us()));
@@ -90,7 +92,7 @@ impl Window {
             let share = (target_us as f64 / took_us as f64).max(0.5);
             self.now = ((self.now as f64 * share) as usize).max(self.least);
         } else {
-            // These queues are not ours: a network that is longer than it was, a machine that is busy.
+            // These queues are not ours: the network has become slower, or a machine is busy.
             self.quickest_us += (took_us - self.quickest_us) / 8;
         }
     }
@@ -102,7 +104,7 @@ mod tests {
 
     const MOST: usize = 12 * LEAST;
 
-    /// Fills the window again and again. Kafka takes so many bytes a millisecond, after so many milliseconds.
+    /// Fills the window again and again. Kafka takes `bytes_per_ms`; the round trip takes `way_ms`.
     fn fill(window: &mut Window, rounds: u64, bytes_per_ms: usize, way_ms: i64) -> usize {
         let mut now_us = 0;
         for round in 0..rounds {
@@ -118,9 +120,10 @@ mod tests {
     fn a_quick_kafka_gets_all_and_a_slow_one_what_it_takes_within_a_moment() {
         let fill = |bytes_per_ms, way_ms| fill(&mut Window::new(MOST), 200, bytes_per_ms, way_ms);
         assert_eq!(fill(1_000_000, 5), MOST);
-        // A network that is long, not slow.
+        // A network with a long round trip that is not slow.
         assert_eq!(fill(1_000_000, 300), MOST);
-        // The way of the first, smallest window is 31 ms: 81 ms are allowed, of which 5 take no bytes. A step is half as much again.
+        // The first and smallest window takes 31 ms, so 81 ms are allowed. In 5 of these no bytes are taken. The window
+        // grows by half in each step.
         let slow = fill(40_000, 5);
         let (within_a_moment, rounding) = (40_000 * 76, 40_000);
         assert!((LEAST..=(within_a_moment + rounding) * 3 / 2).contains(&slow), "{slow}");
