@@ -1,22 +1,24 @@
-//! Where the configurations of connectors, and what is wanted of each, outlast the process.
+//! Keeps the configurations of connectors, and the target state of each, beyond the end of the process.
 //!
-//! Only connectors that came by the REST API stand here. Those of files given on the command line have their files.
+//! Only connectors created through the REST API are kept here. Connectors given as files on the command line have their
+//! files.
 
 use std::fmt;
 
 use crate::{failure::Failure, life::target::Target};
 
-/// A connector as it was handed in: names and texts in their order, with references such as `${env:X}` as they were written.
+/// A connector's configuration as it was submitted: names and values in order, with references such as `${env:X}`
+/// unresolved.
 pub type Configuration = Vec<(String, String)>;
 
-/// A connector of a [`Book`]. It is not printed: its configuration may hold secrets.
+/// A connector in a [`Book`]. `Debug` leaves the configuration out, since it may hold secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The connector's name.
     pub name: String,
     /// Its configuration.
     pub configuration: Configuration,
-    /// What is wanted of it.
+    /// The connector's target state.
     pub target: Target,
 }
 
@@ -29,8 +31,8 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// Keeps connectors. What a call has written is durable when it returns. Calls wait for a disk or for Kafka: they are made where
-/// that holds nobody up.
+/// Keeps connectors. A write is durable when its call returns. Calls block on a disk or on Kafka, so call them where
+/// that blocks nobody else.
 pub trait Book: fmt::Debug + Send {
     /// All connectors, in the order of their names.
     ///
@@ -55,7 +57,7 @@ pub trait Book: fmt::Debug + Send {
     /// It is not written.
     fn set_target(&mut self, name: &str, target: Target) -> Result<(), Failure>;
 
-    /// Takes a connector out.
+    /// Removes a connector.
     ///
     /// # Errors
     /// It is still there.

@@ -1,4 +1,4 @@
-//! A connector: what it has to know, its edges, and one session after another.
+//! A connector: its settings, its edges, and one session after another.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -30,43 +30,44 @@ use crate::{
     status::{self, Status},
 };
 
-/// What the engine itself has to know.
+/// The settings that the engine itself needs.
 #[derive(Clone)]
 pub struct Settings {
-    /// Slot name, for what is said.
+    /// Slot name, for messages.
     pub slot: String,
-    /// When existing rows are read.
+    /// When existing rows are read (`snapshot.mode`).
     pub snapshot: SnapshotPolicy,
     /// `offset.mismatch.strategy`.
     pub mismatch: Mismatch,
-    /// Which tables are captured.
+    /// Selects the captured tables.
     pub tables: TableFilter,
-    /// Which tables a snapshot reads, of the captured ones.
+    /// Selects, among the captured tables, those that a snapshot reads.
     pub snapshot_tables: TableFilter,
     /// `offset.flush.interval.ms`.
     pub flush_interval: Duration,
-    /// Bytes that frames and records under way may hold together, where the connector is alone.
+    /// Bytes that frames and records under way may hold together if this is the only connector.
     pub in_flight_bytes: usize,
-    /// How many connectors share these bytes. It changes when connectors come and go.
+    /// Number of connectors that share these bytes. It changes when connectors come and go.
     pub sharers: watch::Receiver<usize>,
-    /// `errors.max.retries`: failures in a row without progress before the connector gives up; `None` for never.
+    /// `errors.max.retries`: how many times in a row the connector tries again without progress before it gives up.
+    /// `None`: it never gives up.
     pub max_retries: Option<u32>,
-    /// Whether stored positions are confirmed to the server (`lsn.flush.mode=manual`: no).
+    /// Whether stored positions are confirmed to the server (not with `lsn.flush.mode=manual`).
     pub confirm: bool,
     /// `slot.drop.on.stop`.
     pub drop_slot_on_stop: bool,
-    /// `heartbeat.interval.ms`: how often time is told to the pipeline while the stream is quiet.
+    /// `heartbeat.interval.ms`: how often the pipeline gets a tick, which it needs while the stream is quiet.
     pub heartbeat: Option<Duration>,
     /// `snapshot.delay.ms`.
     pub snapshot_delay: Duration,
     /// `streaming.delay.ms`.
     pub streaming_delay: Duration,
-    /// What an incremental snapshot must not exceed.
+    /// Limits of incremental snapshots.
     pub limits: Limits,
 }
 
 impl Settings {
-    /// The connector's share of the memory in flight now.
+    /// The connector's present share of the memory in flight.
     pub(super) fn share(&self) -> Share {
         let bytes = self.in_flight_bytes / (*self.sharers.borrow()).max(1);
         let frames = bytes / FRAMES_SHARE;
@@ -82,24 +83,25 @@ impl Settings {
     }
 }
 
-/// How the memory in flight is divided, in bytes.
+/// How the connector's memory in flight is divided, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) frames: usize,
-    /// For the rows of a chunk of an incremental snapshot.
+    /// Rows of a chunk of an incremental snapshot.
     pub(super) chunk: usize,
     pub(super) records: usize,
 }
 
-/// Share of the memory in flight that the chunk of an incremental snapshot may hold.
+/// A chunk of an incremental snapshot may hold one part in `CHUNK_SHARE` of the memory in flight.
 const CHUNK_SHARE: usize = 8;
 
-/// Share of the memory in flight that frames may hold: a quarter, as a record is larger than its frame.
+/// Frames may hold one part in `FRAMES_SHARE` of the memory in flight: a quarter, since a record is larger than its
+/// frame.
 const FRAMES_SHARE: usize = 4;
 
 /// A connector with its edges.
 pub struct Connector<S, K, O, P> {
-    /// What the engine has to know.
+    /// The engine's settings.
     pub settings: Settings,
     /// Postgres.
     pub source: S,
@@ -107,9 +109,9 @@ pub struct Connector<S, K, O, P> {
     pub sinks: K,
     /// Offsets.
     pub store: O,
-    /// Makes the pipeline of a session; it begins after this offset.
+    /// Builds the pipeline of a session. The pipeline begins after this offset.
     pub pipelines: P,
-    /// Where it tells what it does.
+    /// Where the connector reports what it does.
     pub status: Arc<Status>,
 }
 
@@ -120,7 +122,7 @@ where
     O: OffsetStore,
     P: FnMut(&StoredOffset) -> Result<Pipeline, Failure>,
 {
-    /// Runs until `target` says that it shall stop (`Ok`), or until it fails for good.
+    /// Runs until `target` asks it to stop (`Ok`), or until it fails for good.
     pub async fn run(&mut self, mut target: watch::Receiver<Target>) -> Result<(), Failure> {
         let reach = Reach::default();
         let mut carried = Carried {
@@ -131,7 +133,7 @@ where
             gaps: self.remember_gap().await,
         };
         let mut ended = self.sessions(&mut carried, &mut target).await;
-        // What another process may work with is not for this one to remove.
+        // If the run is abandoned, another process may be using the slot, so it stays.
         if !is_abandoned(&target)
             && let Err(failure) = ended
         {
@@ -147,7 +149,7 @@ where
         ended
     }
 
-    /// Waits while the connector is paused and has no session that keeps its connection. Returns what is wanted then.
+    /// Waits while the connector is paused and no session keeps its connection. Returns the new target.
     async fn wait_while_paused(&self, target: &mut watch::Receiver<Target>) -> Target {
         if is_abandoned(target) {
             return Target::Stopped;
@@ -158,14 +160,14 @@ where
         until(target, |target| target != Target::Paused).await
     }
 
-    /// One session after another, until one ends in order or fails for good.
+    /// Runs one session after another, until the target is to stop or a session fails for good.
     async fn sessions(&mut self, carried: &mut Carried, target: &mut watch::Receiver<Target>) -> Result<(), Failure> {
         loop {
             if self.wait_while_paused(target).await == Target::Stopped {
                 return Ok(());
             }
             let Err(failure) = self.session(carried, target).await else {
-                // In order: to stop, or because it was paused and is to go on.
+                // The session ended in order: the connector is to stop, or it was paused and is to continue.
                 continue;
             };
             let waits = async {
@@ -189,10 +191,10 @@ where
     }
 }
 
-/// What one session leaves to the next.
+/// State that one session passes on to the next.
 pub(super) struct Carried {
     pub(super) retries: Retries,
-    /// How far the connector is.
+    /// How far the connector has got.
     pub(super) reach: Reach,
     /// Rows that an interrupted snapshot has to read again.
     pub(super) again: Again,
@@ -201,7 +203,7 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    /// Takes what the pipeline has asked for and nobody has taken yet.
+    /// Takes requests of the pipeline that nobody has taken yet.
     pub(super) fn take(&mut self, requests: &mut UnboundedReceiver<Request>) {
         while let Ok(request) = requests.try_recv() {
             match request {
@@ -213,7 +215,8 @@ impl Carried {
     }
 }
 
-/// Whether the run is abandoned: nobody is left who could say what it shall do, because another process may work for the connector now.
+/// Whether the run is abandoned: nobody can set its target any more, because another process may be running the
+/// connector now.
 pub(super) fn is_abandoned(target: &watch::Receiver<Target>) -> bool {
     target.has_changed().is_err()
 }
@@ -223,7 +226,7 @@ pub(super) async fn stopped(target: &mut watch::Receiver<Target>) {
     until(target, |target| target == Target::Stopped).await;
 }
 
-/// Waits until the target is a certain one. A closed channel is a stop too: nobody is left who could say it.
+/// Waits until the target is a wanted one. A closed channel counts as a stop, since nobody can set the target any more.
 pub(super) async fn until(target: &mut watch::Receiver<Target>, is_it: impl Fn(Target) -> bool) -> Target {
     match target.wait_for(|target| is_it(*target)).await {
         Ok(target) => *target,

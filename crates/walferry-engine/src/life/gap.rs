@@ -1,8 +1,9 @@
-//! A gap: changes that the server cannot send, because the publication was missing or was another one when they were written.
+//! A gap: changes that the server cannot send, because the publication did not exist or was different when they were
+//! written.
 //!
-//! Postgres decodes the log with the catalog as it was then. Where the publication did not exist, pgoutput fails (up to 17) or warns
-//! and sends nothing (since 18), for ever: also after the publication is back. So nothing behind such a place is delivered, stored
-//! or confirmed until a person has decided what becomes of it.
+//! Postgres decodes the log with the catalog of that time. If the publication did not exist then, pgoutput fails (up to
+//! Postgres 17) or warns and sends nothing (since 18). Creating the publication again does not change that. So nothing
+//! behind such a place is delivered, stored or confirmed until a person has decided what to do.
 
 use std::{
     pin::pin,
@@ -28,17 +29,18 @@ use crate::{
     status,
 };
 
-/// What is known of gaps from one session to the next.
+/// The known gap, kept from one session to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps(Mutex<Option<Gap>>);
 
 impl Gaps {
-    /// The gap that was told of and that is still there.
+    /// The gap that was reported and still exists.
     pub(crate) fn told(&self) -> Option<Gap> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Forgets a gap that has turned out to be none: the stream has passed the place where it was met. Returns whether there was one.
+    /// Forgets a gap that turned out to be none: the stream has passed the place where it was seen. Returns whether
+    /// there was one.
     pub(crate) fn forget(&self, stored: Lsn, status: &status::Status) -> bool {
         let is_none = self.told().is_some_and(|gap| stored > gap.seen && !gap.stays);
         if is_none {
@@ -48,19 +50,20 @@ impl Gaps {
         is_none
     }
 
-    /// Tells of a gap, or that there is none.
+    /// Reports a gap, or that there is none.
     fn tell(&self, gap: Option<Gap>, status: &status::Status) {
         status.set_gap(gap.clone());
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = gap;
     }
 }
 
-/// How long a gap is waited at before the publication is looked at again.
+/// How long to wait at a gap before the publication is looked at again; the pause doubles from the first to the
+/// longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// When the slot is to be in use again, so that the server does not take it for one that nobody needs.
+/// After this time the slot is used again, so that the server does not take it for an idle one.
 const IDLE: Duration = Duration::from_secs(60);
-/// How often is looked whether a person has decided.
+/// How often to look whether a person has decided.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// What the server says about a gap.
@@ -68,9 +71,9 @@ struct Finding {
     stored: Option<StoredOffset>,
     system_id: u64,
     look: Option<Look>,
-    /// Whether the publication is there now.
+    /// Whether the publication exists now.
     sends: bool,
-    /// Whether it may be made here, as `publication.autocreate.mode` says.
+    /// Whether Walferry may create the publication, as `publication.autocreate.mode` says.
     may_make: bool,
     gap: Gap,
 }
@@ -80,7 +83,7 @@ where
     S: Source,
     O: OffsetStore,
 {
-    /// Goes on with the gap that a process before this one has waited at.
+    /// Takes over the gap that an earlier process waited at.
     pub(crate) async fn remember_gap(&mut self) -> Gaps {
         let told = match self.store.told_gap().await {
             Ok(told) => told.map(|gap| Gap { refused: None, ..gap }),
@@ -94,8 +97,8 @@ where
         gaps
     }
 
-    /// Tells of a gap and waits. Returns when there is a reason for another session: a person has decided and the decision is
-    /// carried out, the publication is what it was, the server does not answer, or the slot has been idle for a while.
+    /// Reports a gap and waits. Returns when another session is needed: a person's decision has been carried out, the
+    /// publication is as it was, the server does not answer, or the slot has been idle for a while.
     pub(crate) async fn wait_at_gap(&mut self, failure: Failure, gaps: &Gaps) -> Result<(), Failure> {
         let begun = Instant::now();
         let mut pause = FIRST_PAUSE;
@@ -113,12 +116,12 @@ where
                 .look
                 .as_ref()
                 .is_some_and(|look| look.published.is_some() && look.gap.is_none());
-            // Whether a row was written while it was missing, the stream tells.
+            // Only the stream shows whether a row was written while the publication was missing.
             if is_what_it_was && failure.kind == MISSING && !finding.gap.stays {
                 return Ok(());
             }
             self.tell(&failure, &finding.gap, gaps).await;
-            // The search may take its time: the gap is told before.
+            // The search may take long, so the gap is reported first.
             if let Some(to) = self.search_end(&finding).await? {
                 let gap = Gap {
                     to: Some(to),
@@ -127,7 +130,7 @@ where
                 self.tell(&failure, &gap, gaps).await;
             }
             if let Some(choice) = self.wait_for_choice(pause).await {
-                // The person may have mended the publication a moment ago.
+                // The person may have corrected the publication a moment ago.
                 let mut finding = self.find_gap(&failure, gaps).await?;
                 if finding.may_make && !finding.sends {
                     self.source
@@ -168,14 +171,14 @@ where
         let told = told.as_ref();
         let seen = look.as_ref().map_or(from, |look| look.lsn);
         let mended = look.as_ref().and_then(|look| look.gap.as_ref());
-        // What is the matter now says more than what was the matter when the stream ended.
+        // The present problem says more than the one that ended the stream.
         let shown = mended.filter(|_| gone || failure.kind == MISSING).unwrap_or(failure);
         let gap = Gap {
             what: shown.to_string(),
             mend: gone.then(|| shown.causes.first()?.hint.clone()).flatten(),
             from,
-            // Of two gaps, the end of the first stays what it is.
-            // While the server was quiet the stream may have gone on past it: then it is searched for again.
+            // If there are two gaps, the end of the first one stays. While the server was quiet, the stream may have
+            // passed that end: then it is searched for again.
             to: told.and_then(|gap| gap.to).filter(|&to| to >= from),
             since_us: told.map_or_else(crate::status::now_us, |gap| gap.since_us),
             refused: told.and_then(|gap| gap.refused.clone()),
@@ -190,7 +193,7 @@ where
             published: look.as_ref().and_then(|look| look.published.as_deref().cloned()),
         };
         Ok(Finding {
-            // One that was renamed is to get its name back.
+            // A publication that was renamed must get its name back instead.
             may_make: found.is_some() && gap.mend.as_ref().is_some_and(|mend| mend.starts_with("CREATE")),
             sends: found.is_some() && !gone,
             stored,
@@ -200,7 +203,8 @@ where
         })
     }
 
-    /// Where the server sends changes again, if that is not known yet and the publication is there.
+    /// Searches for the position from which the server sends changes again, if it is not known yet and the publication
+    /// exists.
     async fn search_end(&mut self, finding: &Finding) -> Result<Option<Lsn>, Failure> {
         let gap = &finding.gap;
         if gap.to.is_some() || !finding.sends {
@@ -237,7 +241,7 @@ where
         }
     }
 
-    /// What a person has decided, if that happens within the pause.
+    /// Returns a person's decision if there is one within the pause.
     async fn wait_for_choice(&mut self, pause: Duration) -> Option<Choice> {
         let end = Instant::now() + pause;
         loop {
@@ -253,11 +257,11 @@ where
         }
     }
 
-    /// What the publication has lost since the person was shown the gap. Changes that are missing because of it were not shown, and a
-    /// choice may lie in the folder for a long time before a connector starts and finds it.
+    /// What the publication has lost since the gap was shown. The person has not seen which changes are missing because
+    /// of it: a choice may lie in the folder for a long time before a connector starts and finds it.
     async fn lost_since(&mut self, choice: &Choice) -> Result<Option<Failure>, Failure> {
         let Some(shown) = choice.published.clone() else {
-            // There was no publication, and the person knew that all changes were missing.
+            // There was no publication. The person knew that all changes were missing.
             return Ok(None);
         };
         let tables = self.settings.tables.clone();
@@ -280,7 +284,7 @@ where
             _ if (choice.after_commit, choice.compared_with) != (gap.after_commit, gap.compared_with) => {
                 Some("it was made for a different gap than the one at which the connector waits now".to_owned())
             }
-            // It may have been there when the gap's end was found, and be gone again.
+            // The publication may have existed when the gap's end was found, and be gone again.
             (_, to) if to.is_none() || !sends => Some(match &gap.mend {
                 Some(mend) => format!("{}, so more changes would be missing. Correct this first: {mend}", gap.what),
                 None => "the server does not send the changes yet".to_owned(),
@@ -309,7 +313,8 @@ where
                 offset.connect.lsn.get_or_insert(to.into());
                 offset.system_id = Some(system_id);
                 if to > gap.from {
-                    // The last commit lies before the gap: it cannot come again, as the stream cannot be read from there.
+                    // The last commit lies before the gap. It cannot come again, since the stream cannot be read from
+                    // there.
                     let history = offset.history.get_or_insert_default();
                     history.commit = None;
                     history.settled = to;
@@ -319,7 +324,7 @@ where
             }
             Way::Snapshot => {
                 warn!(lsn.from = %gap.from, lsn.to = %to, "reading all existing rows again, as chosen with `walferry offsets skip-gap`");
-                // As that of a snapshot that has been interrupted before it had read a row.
+                // Like the offset of a snapshot that was interrupted before it had read a row.
                 StoredOffset::default().interrupted()
             }
         };
@@ -330,15 +335,15 @@ where
     }
 }
 
-/// LSNs are multiples of this.
+/// LSNs are multiples of this number of bytes.
 const ALIGNMENT: u64 = 8;
-/// The first step when the end of a gap is searched for.
+/// The first step of the search for the end of a gap, in bytes.
 const FIRST_STEP: u64 = 64;
 
-/// Where the server sends changes again; `None` where it does so from the beginning.
+/// The position from which the server sends changes again. `None` if it does so from the beginning.
 ///
-/// Nothing in the server knows this place. It is found by asking for the stream at several places. Steps grow from the beginning,
-/// rather than halve from the end, so that of two gaps the first one's end is found.
+/// The server does not know this position. The search asks for the stream at several positions. The steps grow from the
+/// beginning instead of halving from the end: if there are two gaps, that finds the end of the first.
 async fn end_of(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<Option<Lsn>, Failure> {
     if from >= upper || works(stream, from, upper).await? {
         return Ok(None);
@@ -363,15 +368,16 @@ async fn end_of(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<Optio
     Ok(Some(Lsn(good)))
 }
 
-/// How often the slot is asked for when the walsender of the last try still has it.
+/// How often to ask for the slot while the walsender of the previous try still has it.
 const TRIES: u32 = 40;
 const TRY_PAUSE: Duration = Duration::from_millis(250);
 /// How long the end of a connection may take.
 const CLOSE: Duration = Duration::from_secs(5);
-/// What a try may hold of the stream at a time.
+/// Bytes of the stream that a try may hold at a time.
 const TRY_BYTES: usize = 256 * 1024;
 
-/// Whether the stream can begin there: its first transaction with rows comes as a whole, or none was committed before `upper`.
+/// Whether the stream can begin at `from`: its first transaction with rows arrives whole, or none was committed before
+/// `upper`.
 async fn works(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool, Failure> {
     let mut tries = 0;
     loop {
@@ -390,7 +396,7 @@ async fn attempt(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool
     let (phase, confirmable) = (watch::Sender::new(Phase::Run), watch::Sender::new(None));
     let mut port = Port {
         chunks,
-        // Nothing is confirmed by a try.
+        // A try confirms nothing.
         confirmable: confirmable.subscribe(),
         phase: phase.subscribe(),
         server_end: watch::Sender::new(Lsn::default()),
@@ -405,7 +411,7 @@ async fn attempt(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool
             Some(chunk) = receiver.recv() => {
                 if first.is_whole(&chunk) {
                     phase.send_replace(Phase::Close);
-                    // Its end in order leaves the slot free at once.
+                    // An orderly end frees the slot at once.
                     let _ = timeout(CLOSE, streaming).await;
                     return Ok(true);
                 }
@@ -424,7 +430,7 @@ async fn attempt(stream: &mut impl Stream, from: Lsn, upper: Lsn) -> Result<bool
     }
 }
 
-/// Whether a transaction with rows has come as a whole.
+/// Whether a transaction with rows has arrived whole.
 #[derive(Default)]
 struct FirstTransaction {
     has_rows: bool,
@@ -454,7 +460,7 @@ mod tests {
 
     use super::*;
 
-    /// A server with gaps: what was committed in one of these ranges cannot be sent.
+    /// A server with gaps: it cannot send what was committed in one of these ranges.
     struct Server {
         /// LSNs of commits, each with one row.
         commits: Vec<u64>,
@@ -470,7 +476,7 @@ mod tests {
                 if *port.phase.borrow() != Phase::Run {
                     break;
                 }
-                // A row before the publication was dropped in the same transaction is sent.
+                // A row written before the publication was dropped in the same transaction is sent.
                 let bytes = bytes::Bytes::from_static(b"BIC");
                 let frame = |at: usize| Frame::Wal {
                     lsn: Lsn(commit),
@@ -491,7 +497,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_a_gap_is_before_the_first_row_that_can_be_sent() {
-        // A gap, and where the stream has to begin: above the last commit in the gap, not above the next one.
+        // The gaps, and where the stream has to begin: above the last commit in the gap, but not above the next one.
         let commits: Vec<u64> = (1..200).map(|n| n * 1000).collect();
         let cases = [
             ("none", vec![], None),

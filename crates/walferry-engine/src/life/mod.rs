@@ -1,9 +1,9 @@
-//! The life of a connector: how it starts, runs, tries again and ends.
+//! The life of a connector: how it starts, runs, retries and ends.
 //!
-//! A connector runs one session after another. A session looks at the server and at the stored offset, decides where to begin,
-//! starts the tasks of path and delivery, and ends them in order, so that whatever Kafka has is stored and confirmed.
-//! The [supervisor] gives each connector a thread, and says which of them run, are paused or are stopped.
-//! This room may use the other two; they do not know it.
+//! A connector runs one session after another. A session looks at the server and at the stored offset and decides where
+//! to begin. It starts the tasks of path and delivery. It ends them in order, so that the offset of whatever Kafka has
+//! is stored and confirmed. The [supervisor] gives each connector a thread, and says which connectors run, are paused
+//! or are stopped. This module may use path and delivery; they do not know it.
 
 pub mod book;
 pub mod connector;

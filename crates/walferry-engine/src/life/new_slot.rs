@@ -1,4 +1,4 @@
-//! A slot that this process has made and that no stored offset tells of yet.
+//! A slot that this process has created and that no stored offset refers to yet.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -12,26 +12,26 @@ use walferry_diagnosis::{Diagnosis, Kind};
 
 use crate::{failure::Failure, source::Control};
 
-/// Whether there is one. When the connector fails for good, nobody would ever read it, and the server would keep WAL for it for
-/// ever: so it is dropped.
+/// Whether there is such a slot. If the connector fails for good, nobody would ever read the slot, and the server would
+/// keep its WAL for ever. So the slot is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct NewSlot(AtomicBool);
 
-/// How long the end waits for the server.
+/// How long to wait for the server to drop it.
 const DROP: Duration = Duration::from_secs(20);
 
 impl NewSlot {
-    /// One has been made.
+    /// A slot has been created.
     pub(crate) fn is_made(&self) {
         self.0.store(true, Relaxed);
     }
 
-    /// An offset is stored that tells of what it has brought: from there the next start goes on.
+    /// An offset that depends on the slot is stored. The next start continues from it.
     pub(crate) fn is_in_use(&self) {
         self.0.store(false, Relaxed);
     }
 
-    /// Drops it, if there is one. Where that cannot be done, the failure tells what is left to do.
+    /// Drops the slot, if there is one. If that fails, the returned failure says what is left to do.
     pub(crate) async fn leave_none(&self, slot: &str, control: &mut impl Control, mut failure: Failure) -> Failure {
         if !self.0.swap(false, Relaxed) {
             return failure;

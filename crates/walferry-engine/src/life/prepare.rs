@@ -1,4 +1,5 @@
-//! What a session begins with: what the plan makes of publication, slot and offset, and what of existing rows is read first.
+//! Prepares a session: carries out the plan for publication, slot and offset, and lists the existing rows to read
+//! first.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -34,17 +35,18 @@ use crate::{
 pub(crate) struct Prepared {
     pub(crate) offset: StoredOffset,
     pub(crate) origin: Origin,
-    /// What of existing rows is read first.
+    /// The existing rows to read first.
     pub(crate) snapshot: Option<SnapshotPlan>,
     /// Why captured rows may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
 }
 
-/// How often a slot that is in use is looked at, and the pause between: a connection that was just closed may take a moment to end.
+/// How often to look at a slot that is in use, and the pause between looks: a connection that was just closed may take
+/// a moment to end.
 const LOOKS: u32 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
-/// What was found, and what is to be done.
+/// What was found, and the plan for it.
 struct Start {
     found: Found,
     stored: Option<StoredOffset>,
@@ -53,22 +55,22 @@ struct Start {
 
 /// The publication at the beginning of a session.
 struct Publication {
-    /// Why captured rows may be missing since the last look.
+    /// Why changes of captured tables may be missing since the last look.
     gap: Option<Failure>,
     published: Option<Arc<Published>>,
 }
 
-/// What the plan comes to.
+/// The result of the plan.
 #[derive(Default)]
 struct Beginning {
     offset: StoredOffset,
     /// Where the stream begins.
     from: Lsn,
-    /// What of existing rows is read first.
+    /// The existing rows to read first.
     rows: Option<SnapshotPlan>,
 }
 
-/// With what is left of an interrupted snapshot.
+/// Continues with the rest of an interrupted snapshot.
 fn go_on(mut offset: StoredOffset, from: Lsn, again: &Again) -> Beginning {
     let mut done = offset.snapshot.take().unwrap_or_default();
     for table in done.forget_incomplete(|table| again.knows(table)) {
@@ -96,7 +98,7 @@ where
     O: OffsetStore,
     P: FnMut(&StoredOffset) -> Result<Pipeline, Failure>,
 {
-    /// Looks at what is there, decides where to begin, and makes publication and slot.
+    /// Looks at server and offset, decides where to begin, and creates publication and slot if needed.
     pub(super) async fn prepare(&mut self, carried: &mut Carried) -> Result<Prepared, Failure> {
         let Start { found, stored, plan } = self.look_and_decide().await?;
         self.check_requirements().await?;
@@ -109,13 +111,13 @@ where
         self.prepared(plan, offset, from, rows, found, gap).await
     }
 
-    /// Looks at the stored offset and at the server, and decides where to go on.
+    /// Looks at the stored offset and at the server, and decides where to continue.
     async fn look_and_decide(&mut self) -> Result<Start, Failure> {
         let stored = self.store.load().await?;
         let begun = stored.as_ref().and_then(StoredOffset::start).is_some();
         let found = self.look_at_free_slot(begun).await?;
-        // Another process may have read the slot until a moment ago. It stores an offset before it confirms it, so an offset that is
-        // loaded after the look at the slot is not behind the slot. The one from before may be.
+        // Another process may have read the slot until a moment ago. It stores an offset before it confirms it. So an
+        // offset that is loaded after the look at the slot is not behind the slot, but the one loaded before may be.
         let confirmed = found.slot.as_ref().and_then(|slot| slot.confirmed);
         let stored = match confirmed > stored.as_ref().and_then(StoredOffset::start) {
             true => self.store.load().await?,
@@ -127,8 +129,8 @@ where
         Ok(Start { found, stored, plan })
     }
 
-    /// Looks at the server when no other process reads the slot: one that does may still store and confirm, and what was loaded before
-    /// would be out of date.
+    /// Looks at the server once no other process reads the slot. A process that does may still store and confirm, so
+    /// what was loaded before would be out of date.
     async fn look_at_free_slot(&mut self, begun: bool) -> Result<Found, Failure> {
         let mut looks = 1;
         loop {
@@ -154,7 +156,7 @@ where
         }
     }
 
-    /// Makes the publication what it shall be, and tells whether changes are missing that it left out until now.
+    /// Creates or alters the publication as configured, and reports whether it has left out changes until now.
     async fn publish(
         &mut self,
         plan: &Plan,
@@ -171,14 +173,14 @@ where
             return Ok(publication);
         }
         let tables = self.settings.tables.clone();
-        // Before it is made what it shall be: what has been missing until now stays missing.
+        // Look before altering the publication: changes that it has left out stay missing.
         if goes_on {
             let look = self.source.control().published(known, tables.clone()).await?;
             let told = || gaps.told().and_then(|gap| gap.again());
             publication.gap = look.and_then(|look| look.gap).or_else(told);
         }
         let gap = publication.gap.as_ref();
-        // While a person is asked to make it, it is not made behind their back.
+        // While a person is asked to create it, Walferry must not create it behind their back.
         let asked = gaps.told().is_some() && gap.is_some_and(|gap| gap.kind == MISSING);
         if !asked {
             self.source.control().ensure_publication(tables.clone()).await?;
@@ -190,7 +192,7 @@ where
         Ok(publication)
     }
 
-    /// Makes the slot where the plan says so.
+    /// Creates the slot if the plan says so.
     async fn make_slot(
         &mut self,
         plan: Plan,
@@ -217,8 +219,8 @@ where
         }
     }
 
-    /// The offset that the session goes on from. Where existing rows are read for the first time it is stored at once, so that an
-    /// interrupted snapshot can go on.
+    /// The offset from which the session continues. If existing rows are read for the first time, it is stored at once,
+    /// so that an interrupted snapshot can continue.
     async fn first_offset(
         &mut self,
         plan: Plan,
@@ -228,7 +230,7 @@ where
         found: &Found,
         published: Option<Arc<Published>>,
     ) -> Result<StoredOffset, Failure> {
-        // Rows that are read once more are not read yet: what the offset said before still holds.
+        // Rows that are read once more have not been read yet, so the old offset still holds.
         let settled = offset.start().map_or(from, |start| start.min(from));
         offset.system_id = Some(found.system_id);
         let history = offset.history.get_or_insert_default();
@@ -238,11 +240,11 @@ where
         }
         self.status.set_missing(history.missing);
         offset.publication = published.map(|known| known.up_to(found.wal_end));
-        // Beside rows that are read once more, all that the stored offset says holds until they are read.
+        // If rows are read once more, everything in the stored offset holds until they are read.
         let once_more = rows.is_some() && matches!(plan, Plan::Resume { .. });
         if plan.streams() && !once_more {
-            // Nothing before it will be asked for, so nothing before it is missing; nor is anything after it dealt with, though
-            // an offset of Debezium's that lies inside a transaction says so.
+            // Nothing before `from` will be asked for, so nothing before it is missing. Nothing after it has been
+            // processed either, although Debezium's offset says so if it lies inside a transaction.
             offset.connect.lsn_proc = Some(from.into());
         }
         if rows.is_some() && matches!(plan, Plan::Create { .. } | Plan::Adopt { .. }) {
@@ -296,8 +298,8 @@ where
         })
     }
 
-    /// The stored offset as it holds on the server that was found. Where that makes another of it, it is stored before anything
-    /// is read.
+    /// The stored offset as it holds on the server that was found. If that changes the offset, it is stored before
+    /// anything is read.
     async fn on_this_server(
         &mut self,
         stored: Option<StoredOffset>,
@@ -332,7 +334,7 @@ where
                     "the slot is past the fork: as accepted, changes that this server committed between the fork and the slot are not read"
                 );
             }
-            // What is shown of the way so far are positions of another history.
+            // The counters show positions of another history.
             let c = &self.status.counters;
             for lsn in [&c.received_lsn, &c.delivered_lsn, &c.stored_lsn, &c.confirmed_lsn] {
                 lsn.store(0, Relaxed);
@@ -352,18 +354,18 @@ where
         Ok(Some(moved))
     }
 
-    /// From the stored offset; with `snapshot`, existing rows are read once more before.
+    /// Begins at the stored offset. With `snapshot`, existing rows are read once more first.
     async fn resume(&mut self, mut offset: StoredOffset, from: Lsn, snapshot: bool) -> Result<Beginning, Failure> {
         info!(lsn.stored = %from, slot = self.settings.slot, "continuing from the stored offset");
         let (from, rows) = self.existing_rows(snapshot, from).await?;
         if rows.is_some() {
-            // Of what was committed before the rows are read, the stream knows nothing.
+            // The stream does not show what was committed before the rows are read.
             offset.connect.lsn_commit = None;
         }
         Ok(Beginning { offset, from, rows })
     }
 
-    /// From a slot of which nothing is known.
+    /// Begins at an existing slot for which there is no offset.
     async fn adopt(&mut self, from: Lsn, snapshot: bool, stored: Option<StoredOffset>) -> Result<Beginning, Failure> {
         let slot = &self.settings.slot;
         if snapshot {
@@ -372,7 +374,7 @@ where
             warn!(lsn.confirmed = %from, slot, "the slot exists but there is no offset: continuing from the slot's position");
         }
         let (from, rows) = self.existing_rows(snapshot, from).await?;
-        // What the topics have and the server has not stays so.
+        // Changes that the topics have and the server lacks stay missing.
         let missing = stored.and_then(|offset| offset.history?.missing);
         let offset = StoredOffset {
             history: Some(History {
@@ -384,7 +386,7 @@ where
         Ok(Beginning { offset, from, rows })
     }
 
-    /// From a new slot.
+    /// Begins at a new slot.
     async fn create(
         &mut self,
         stored: Option<StoredOffset>,
@@ -393,14 +395,15 @@ where
         new_slot: &NewSlot,
     ) -> Result<Beginning, Failure> {
         if let Some(old) = stored.filter(|_| snapshot) {
-            // A first start that failed has left no more than that it had begun.
+            // The offset of a first start that failed says only that it had begun.
             if !old.is_beginning() {
                 warn!(
                     slot = self.settings.slot,
                     "the slot no longer exists: reading all existing rows again; rows that were deleted meanwhile stay in the topics"
                 );
             }
-            // It says nothing of the new slot; nor must it after a crash, until all rows are read.
+            // The old offset says nothing about the new slot. After a crash it must not do so either, until all rows
+            // are read.
             let mut old = old.interrupted();
             old.history = None;
             self.store.write(&old).await?;
@@ -421,13 +424,13 @@ where
         })
     }
 
-    /// Refuses to start where a transform has nothing to work on, no outbox or no catalog of TimescaleDB: at the first row it would
-    /// be too late.
+    /// Refuses to start if a transform lacks its tables: an outbox, or the catalog of TimescaleDB. At the first row it
+    /// would be too late.
     async fn check_requirements(&mut self) -> Result<(), Failure> {
         let pipeline = (self.pipelines)(&StoredOffset::default())?;
         if pipeline.has_outbox() {
             let tables = &self.settings.tables;
-            // A database may have more tables than can be described in a moment.
+            // A database may have more tables than can be described in a short time.
             let columns = pipeline.outbox_columns();
             let mut found = self.source.control().tables(tables.clone(), &columns).await?;
             if found.is_empty() && !columns.is_empty() {
@@ -441,8 +444,8 @@ where
         Ok(())
     }
 
-    /// Where the stream begins beside a slot that was there before, and what is read ahead of it. What the slot holds from
-    /// before existing rows are read is in them: as in Debezium, it is not sent once more.
+    /// Where the stream begins on an existing slot, and the rows to read before it. Changes that the slot holds from
+    /// before the watermark are in the rows. As in Debezium, they are not sent again.
     async fn existing_rows(&mut self, snapshot: bool, from: Lsn) -> Result<(Lsn, Option<SnapshotPlan>), Failure> {
         if !snapshot {
             return Ok((from, None));
@@ -455,12 +458,13 @@ where
         Ok((watermark, Some(plan)))
     }
 
-    /// With the tables that the snapshot reads.
+    /// Adds the tables that the snapshot reads.
     async fn with_tables(&mut self, mut plan: SnapshotPlan) -> Result<SnapshotPlan, Failure> {
         let mut tables = self.source.control().tables(self.settings.tables.clone(), &[]).await?;
         limited(|| tables.retain(|table| (self.settings.snapshot_tables)(&table.schema, &table.name)))
             .map_err(|limit| Failure::stop(Kind::RegexLimit, limit.to_string(), limit.hint()))?;
-        // Changes of a table that is left out now pass by: when it comes back, what was read of it is out of date.
+        // Changes of a table that is left out now are skipped. If the table comes back, its rows that were read before
+        // are out of date.
         plan.done.keep(|oid| tables.iter().any(|table| table.oid == oid));
         plan.tables = tables;
         Ok(plan)

@@ -1,4 +1,4 @@
-//! Reads existing rows where they are due, then the stream, over as many connections as it takes.
+//! Reads existing rows if they are due, then the stream, over as many connections as needed.
 
 use std::{convert::Infallible, future::pending, sync::atomic::Ordering::Relaxed, time::Duration};
 use walferry_diagnosis::Kind;
@@ -32,13 +32,13 @@ use crate::{
     status::{self, Status},
 };
 
-/// How often the log tells how far a snapshot is.
+/// How often the log reports the progress of a snapshot.
 const PROGRESS: Duration = Duration::from_secs(10);
-/// How often is looked whether existing rows come,
+/// How often to check whether existing rows arrive,
 const SILENCE_LOOK: Duration = Duration::from_secs(1);
-/// and how many looks in a row must see none before that is told of.
+/// and how many checks in a row must see none before that is reported.
 const SILENT_LOOKS: u32 = 10;
-/// How often the publication is looked at while the stream is read.
+/// How often to look at the publication while the stream is read.
 const PUBLICATION_LOOK: Duration = Duration::from_secs(10);
 
 pub(crate) struct Reader<'a, S: Source> {
@@ -49,34 +49,34 @@ pub(crate) struct Reader<'a, S: Source> {
     pub(crate) status: &'a Status,
     pub(crate) retries: &'a mut Retries,
     pub(crate) port: Port,
-    /// The other ends of what the port has.
+    /// The other ends of the port's channels.
     pub(crate) wires: &'a Wires,
     pub(crate) origin: Origin,
     /// Rows that an interrupted snapshot has to read again.
     pub(crate) again: &'a mut Again,
-    /// What the pipeline asks for.
+    /// Requests of the pipeline.
     pub(crate) requests: &'a mut UnboundedReceiver<Request>,
-    /// Why captured rows may be missing since the last look at the publication.
+    /// Why changes of captured tables may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
     /// A blocking snapshot that has not ended.
     pub(crate) block: Option<Execute>,
 }
 
-/// What the session has found and begun with.
+/// What the session found and where it begins.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     /// Where the stream starts.
     pub(crate) from: Lsn,
-    /// Everything before this is dealt with, or not asked for.
+    /// Everything before this has been processed, or is not asked for.
     pub(crate) processed: Lsn,
-    /// Where the slot stood.
+    /// The position of the slot.
     pub(crate) slot: Lsn,
     pub(crate) system_id: u64,
     pub(crate) lineage: Lineage,
 }
 
 impl<S: Source> Reader<'_, S> {
-    /// Ends with `Ok` only when the phase says so.
+    /// Reads until the session is to end (`Ok`) or the reader fails.
     pub(crate) async fn read(mut self, snapshot: Option<SnapshotPlan>) -> Result<(), Failure> {
         let mut phase = self.port.phase.clone();
         let begun = self.port.chunks.begun();
@@ -92,7 +92,8 @@ impl<S: Source> Reader<'_, S> {
             done = self.before_stream(snapshot) => done?,
             () = over(&mut phase) => return Ok(()),
         }
-        // Reading rows takes its time. The server may have been replaced since the last look, with no connection in use to tell.
+        // Reading rows takes time. The server may have been replaced since the last look, and no open connection would
+        // have shown that.
         let looked_again = async {
             match nothing_read {
                 true => Ok(()),
@@ -115,7 +116,8 @@ impl<S: Source> Reader<'_, S> {
         loop {
             self.status.counters.connected.store(0, Relaxed);
             if self.port.chunks.is_closed() {
-                // The pipeline has ended, which is told elsewhere: another try would find nobody to read for.
+                // The pipeline has ended, which is reported elsewhere. Another connection would have nobody to read
+                // for.
                 over(&mut phase).await;
                 return Ok(());
             }
@@ -125,8 +127,8 @@ impl<S: Source> Reader<'_, S> {
                     () = over(&mut phase) => Ok(()),
                 };
             }
-            // As long as nothing is read, what was found at the start may change without harm (another process reads the slot
-            // and moves it, say): the next session looks again.
+            // Until something is read, what was found at the start may change without harm (another process may read
+            // the slot and move it, for example): the next session looks again.
             let unbegun = nothing_read && *begun.borrow() == 0;
             if unbegun || failure.disposition != Disposition::Retry {
                 return Err(failure);
@@ -152,7 +154,7 @@ impl<S: Source> Reader<'_, S> {
         }
     }
 
-    /// Existing rows where they are due, and pauses where they are asked for. Does not end where no stream follows.
+    /// Reads existing rows if they are due, and waits if delays are configured. Never returns if no stream follows.
     async fn before_stream(&mut self, snapshot: Option<SnapshotPlan>) -> Result<(), Failure> {
         if let Some(mut plan) = snapshot {
             if plan.goes_on {
@@ -167,7 +169,7 @@ impl<S: Source> Reader<'_, S> {
         Ok(())
     }
 
-    /// Brings the topics to the watermark of the snapshot that goes on.
+    /// Brings the topics up to the watermark at which the snapshot continues.
     async fn catch_up(&mut self, plan: &mut SnapshotPlan) -> Result<(), Failure> {
         let watermark = self.control.watermark().await?;
         info!(lsn.watermark = %watermark, "a snapshot was interrupted: reading the stream up to the position where it continues");
@@ -188,10 +190,10 @@ impl<S: Source> Reader<'_, S> {
         Ok(())
     }
 
-    /// What the pipeline has found on its way to the watermark decides which rows are to be read again.
+    /// Asks the pipeline which rows have to be read again, after what it saw on the way to the watermark.
     async fn ask_what_to_read_again(&mut self) -> Result<(), Failure> {
         let mark = Chunk::new(Bytes::new(), vec![Frame::Watermark]);
-        // Where the pipeline has ended, it has left its answer.
+        // If the pipeline has ended, it has left its answer in the channel.
         let _ = self.port.chunks.send(mark).await;
         loop {
             match self.requests.recv().await {
@@ -292,15 +294,15 @@ impl<S: Source> Reader<'_, S> {
         Ok(())
     }
 
-    /// One connection.
+    /// Reads over one connection.
     async fn connection(&mut self) -> Result<(), Failure> {
         let stored = self.wires.stored.borrow().as_ref().map(Stored::stream_start);
         let from = self.origin.from.max(stored.unwrap_or_default());
-        // Until the pipeline knows that this is still the server that was read, nothing moves its slot.
+        // Until the pipeline knows that this is still the same server, nothing may move its slot.
         self.wires.gate.close_until(self.port.chunks.connections() + 1);
         self.wires.confirmable.send_replace(None);
         let shown = match self.port.until {
-            // On the way to where a snapshot goes on.
+            // On the way to the position where a snapshot continues.
             Some(_) => status::Phase::Snapshot,
             None => status::Phase::Streaming,
         };
@@ -329,12 +331,12 @@ impl<S: Source> Reader<'_, S> {
         }
     }
 
-    /// Brings what was committed before the last look at the publication, where the stream is behind that: it is not affected by
-    /// the gap that was found since. A gap that the stream itself has told of is where the stream is.
+    /// Reads what was committed before the last look at the publication, if the stream is behind that: the gap found
+    /// since does not affect it. A gap that the stream itself reported is at the stream's position already.
     async fn up_to(&mut self, gap: Failure) -> Failure {
         let mark = self.wires.published.borrow().as_ref().map(|known| known.lsn);
         if let Some(mark) = mark.filter(|_| gap.kind != GAP) {
-            // A look at the publication would end it at once.
+            // Another look at the publication would end the stream at once.
             self.port.is_news = false;
             self.port.until = Some(mark);
             let ended = self.follow().await;
@@ -357,8 +359,8 @@ impl<S: Source> Reader<'_, S> {
             .map_or(Lsn::INVALID, Stored::confirmable)
     }
 
-    /// While there was no connection, the server may have been replaced, and the slot moved or lost. Postgres starts at the
-    /// slot's position when asked for an older one, and says nothing: what lies between would be missing.
+    /// Without a connection, the server may have been replaced, and the slot moved or lost. Postgres starts at the
+    /// slot's position when asked for an older one, and says nothing: the changes between would be missing.
     async fn check_slot(&mut self) -> Result<(), Failure> {
         let found = self.control.inspect().await.map_err(|failure| failure.or_gap(true))?;
         let Origin {
@@ -409,7 +411,7 @@ impl<S: Source> Reader<'_, S> {
     }
 }
 
-/// Tells at intervals how far the snapshot is; for ever.
+/// Logs the progress of the snapshot at intervals, for ever.
 async fn tell_progress(status: &Status) -> Infallible {
     let mut ticks = interval(PROGRESS);
     ticks.tick().await;
@@ -426,7 +428,7 @@ async fn tell_progress(status: &Status) -> Infallible {
     }
 }
 
-/// Tells when the source sends none of the rows that it is asked for; for ever.
+/// Reports, for ever, when the source sends none of the rows that it is asked for.
 async fn tell_of_silence(status: &Status, chunks: &ChunkSender) -> Infallible {
     let mut looks = interval(SILENCE_LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -434,7 +436,7 @@ async fn tell_of_silence(status: &Status, chunks: &ChunkSender) -> Infallible {
     loop {
         looks.tick().await;
         let now = chunks.handed_over_bytes();
-        // While chunks wait, it is not the source that is waited for.
+        // While chunks wait, the source is not the one that is slow.
         if now != received || !chunks.is_empty() {
             if silent_looks >= SILENT_LOOKS {
                 status.set_wait(None);
@@ -450,7 +452,7 @@ async fn tell_of_silence(status: &Status, chunks: &ChunkSender) -> Infallible {
     }
 }
 
-/// Looks at the publication, once the stream has begun, until captured rows may be missing since the look before.
+/// Looks at the publication, once the stream has begun, until changes of captured tables may be missing.
 async fn watch_publication(control: &mut impl Control, wires: &Wires, wanted: &TableFilter) -> Failure {
     let mut begun = wires.chunks.begun();
     if begun.changed().await.is_err() {
@@ -461,10 +463,11 @@ async fn watch_publication(control: &mut impl Control, wires: &Wires, wanted: &T
         match control.published(known, wanted.clone()).await {
             Ok(None) => return pending().await,
             Ok(Some(Look { gap: Some(gap), .. })) => return gap,
-            // Without one to compare with, it may be that it never was there: the stream tells.
+            // The publication does not exist, and there is no earlier one to compare with. It may never have existed:
+            // the stream will show.
             Ok(Some(Look { published: None, .. })) => {}
             Ok(Some(Look { published, .. })) => drop(wires.published.send_replace(published)),
-            // The stream goes on; the next look compares with the last that succeeded.
+            // The stream continues. The next look compares with the last successful one.
             Err(error) => debug!(error = %error, "the publication could not be read"),
         }
         sleep(PUBLICATION_LOOK).await;
@@ -475,7 +478,7 @@ async fn over(phase: &mut watch::Receiver<Phase>) {
     let _ = phase.wait_for(|phase| *phase >= Phase::Drain).await;
 }
 
-/// Shows when a connection begins; for ever.
+/// Shows each new connection in the status, for ever.
 async fn connected(mut begun: watch::Receiver<u64>, phase: &status::Phase, status: &Status) -> Infallible {
     while begun.changed().await.is_ok() {
         status.counters.connects.fetch_add(1, Relaxed);
@@ -485,7 +488,7 @@ async fn connected(mut begun: watch::Receiver<u64>, phase: &status::Phase, statu
     pending().await
 }
 
-/// Tells the pipeline at intervals that time has passed, until the session is to end; then waits for ever.
+/// Sends the pipeline a tick at intervals until the session is to end, then waits for ever.
 async fn tick(chunks: &ChunkSender, period: Option<Duration>, mut phase: watch::Receiver<Phase>) -> Infallible {
     let Some(period) = period else { return pending().await };
     let mut ticks = interval(period.max(Duration::from_millis(1)));
@@ -497,7 +500,7 @@ async fn tick(chunks: &ChunkSender, period: Option<Duration>, mut phase: watch::
             () = over(&mut phase) => return pending().await,
         }
         if chunks.send(Chunk::new(Bytes::new(), vec![Frame::Tick])).await.is_err() {
-            // The pipeline's end is told elsewhere.
+            // The pipeline's end is reported elsewhere.
             return pending().await;
         }
     }

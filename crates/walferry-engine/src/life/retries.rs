@@ -1,4 +1,4 @@
-//! What happens after a failure: a pause and another try, or the end.
+//! What follows a failure: a pause and another try, or the end.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -13,25 +13,25 @@ use crate::{
     status::{Phase, Status},
 };
 
-/// Tries of a connector in a row without progress.
+/// Decides whether a connector tries again after a failure. Counts its tries in a row without progress.
 #[derive(Debug)]
 pub(crate) struct Retries {
     backoff: Backoff,
-    /// How far the connector is.
+    /// How far the connector has got.
     reach: Reach,
-    /// How far it was at the last failure.
+    /// How far it had got at the last failure.
     reached: Reached,
 }
 
-/// How far a connector is, over all its sessions: the position that was delivered, and how many chunks of snapshots were. The keeper
-/// writes it.
+/// How far a connector has got over all its sessions: the delivered position, and the number of delivered snapshot
+/// chunks. The keeper writes it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reach(Arc<Mutex<Reached>>);
 
 type Reached = (u64, u64);
 
 impl Reach {
-    /// This position, and so many more chunks, are delivered.
+    /// Notes that this position and `chunks` more chunks have been delivered.
     pub(crate) fn deliver(&self, position: u64, chunks: u64) {
         let mut reached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *reached = (reached.0.max(position), reached.1 + chunks);
@@ -51,7 +51,7 @@ impl Retries {
         }
     }
 
-    /// Returns how long to wait before another try, and says so; or the failure, when there shall be none.
+    /// Returns the pause before another try, and logs it. Returns the failure if there is to be no other try.
     pub(crate) fn after(&mut self, failure: Failure, status: &Status) -> Result<Duration, Failure> {
         let reached = self.reach.get();
         if reached > self.reached {

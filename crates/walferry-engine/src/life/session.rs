@@ -1,4 +1,4 @@
-//! A session: what waits, and how the tasks are wired.
+//! A session: its tasks, and the channels between them.
 //!
 //! ```text
 //! reader    socket → frames; confirms what is stored (`Source::stream`)
@@ -7,8 +7,8 @@
 //! keeper    progress → offset store → progress; soon after delivery
 //! ```
 //!
-//! Each waits only for what it needs: keepalives are answered and SIGTERM is heard while Kafka is down, and acknowledgements settle
-//! while the catalog is looked up.
+//! Each task waits only for what it needs. While Kafka is down, keepalives are answered and SIGTERM is heard. While the
+//! catalog is queried, acknowledgements are settled.
 
 use std::{
     convert::Infallible,
@@ -58,32 +58,32 @@ use crate::{
 
 /// How long the end of a session waits for Kafka.
 const DRAIN: Duration = Duration::from_secs(10);
-/// How long the last status update may take, and how long an orderly stop waits for the producer to be closed.
+/// How long the last status update may take, and how long an orderly stop waits until the producer is closed.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// What the tasks of a session tell each other.
+/// The state and channels that the tasks of a session share.
 pub(super) struct Wires {
-    /// What is under way to Kafka.
+    /// The records under way to Kafka.
     pub(super) progress: Arc<Progress>,
     /// Frames on their way to the pipeline.
     pub(super) chunks: ChunkSender,
-    /// What is stored: where a new connection goes on.
+    /// The last stored offset. A new connection continues from it.
     pub(super) stored: watch::Sender<Option<Stored>>,
-    /// What the server may be told.
+    /// The position that the server may be told.
     pub(super) confirmable: watch::Sender<Option<Stored>>,
-    /// What is wanted of the reader.
+    /// What the reader is to do.
     pub(super) phase: watch::Sender<Phase>,
-    /// How far the server was when it was last heard.
+    /// The last position that the server reported.
     pub(super) server_end: watch::Sender<Lsn>,
-    /// What the publication held at the last look.
+    /// The publication as it was when last looked at.
     pub(super) published: watch::Sender<Option<Arc<Published>>>,
-    /// Closed while it is not known whether the server is the one that was read before.
+    /// Closed until the server is known to be the one that was read before.
     pub(super) gate: Gate,
-    /// The keeper shall end.
+    /// Tells the keeper to end.
     over: watch::Sender<bool>,
 }
 
-/// What has ended a session, and whether the last offset could be stored.
+/// What ended a session, and whether the last offset could be stored.
 struct Ended {
     by: Result<(), Failure>,
     saved: Result<(), Failure>,
@@ -96,7 +96,8 @@ where
     O: OffsetStore,
     P: FnMut(&StoredOffset) -> Result<Pipeline, Failure>,
 {
-    /// From a look at both ends until the stream, the producer or the operator ends it.
+    /// Runs one session: looks at both ends, then reads and delivers until the stream, the producer or the operator
+    /// ends it.
     pub(super) async fn session(
         &mut self,
         carried: &mut Carried,
@@ -109,7 +110,7 @@ where
             () = stopped(target) => return Ok(()),
         };
         if prepared.snapshot.is_some() {
-            // Nothing is known of a snapshot until it goes on.
+            // The progress of a snapshot is unknown until it continues.
             self.status.counters.snapshot_tables.store(0, Relaxed);
             self.status.counters.snapshot_tables_left.store(0, Relaxed);
         }
@@ -126,7 +127,7 @@ where
         Ok(())
     }
 
-    /// Starts the tasks, waits until the first of them ends or the operator says so, and ends them in order.
+    /// Starts the tasks, waits until one of them ends or the operator ends the session, and ends them in order.
     async fn read_and_deliver(
         &mut self,
         prepared: Prepared,
@@ -191,7 +192,7 @@ where
         let mut keeping = Task::new(keeper.keep(store, settings.flush_interval, wires.over.subscribe()));
 
         let ended = tokio::select! {
-            // Causes before their consequences.
+            // Poll causes before their consequences.
             biased;
             ended = worker.ended() => ended,
             ended = keeping.ended() => ended,
@@ -204,7 +205,7 @@ where
         let by = wires.progress.failure().map_or(ended, Err);
 
         let saved = if is_abandoned(target) {
-            // Whatever is under way is for another process to send: it may be about to begin.
+            // Another process sends again whatever is under way. It may be about to begin.
             wires.end();
             wires.confirmable.send_replace(None);
             drop(keeping);
@@ -222,9 +223,9 @@ where
         wires.phase.send_replace(Phase::Close);
         let _ = timeout(CLOSE, reading.finish()).await;
         drop(reading);
-        // With its last sender, the worker's channel ends.
+        // The worker's channel ends when its last sender is dropped.
         drop(wires);
-        // Two producers at once would mix the records of one session with those of the next.
+        // Two producers at once would mix the records of this session with those of the next.
         tokio::select! {
             biased;
             () = worker.gone() => {}
@@ -234,7 +235,7 @@ where
         Ok(Ended { by, saved })
     }
 
-    /// Starts the pipeline's thread with a producer of its own.
+    /// Starts the pipeline's thread with its own producer.
     fn spawn_worker(
         &mut self,
         prepared: &Prepared,
@@ -281,7 +282,7 @@ impl Wires {
         (wires, receiver)
     }
 
-    /// The source's end of them.
+    /// The source's ends of the channels.
     fn port(&self) -> Port {
         Port {
             chunks: self.chunks.clone(),
@@ -293,8 +294,8 @@ impl Wires {
         }
     }
 
-    /// Waits until the operator wants the session to end. While the connector is paused, nothing more is read; what was read is
-    /// delivered, and the connection goes on answering, so that the slot stays in use.
+    /// Waits until the operator wants the session to end. While the connector is paused, nothing more is read. What was
+    /// read is delivered, and the connection keeps answering, so that the slot stays in use.
     async fn told_to_end(&self, target: &mut watch::Receiver<Target>, status: &Status) {
         if until(target, |target| target != Target::Running).await == Target::Paused {
             self.phase.send_replace(Phase::Drain);
@@ -303,8 +304,8 @@ impl Wires {
         }
     }
 
-    /// What Kafka has may be stored and confirmed whatever has ended the session: nothing more is read, and what was read may still
-    /// arrive. Reader and keeper go on meanwhile.
+    /// Reads nothing more, and waits until what was read has been delivered. Whatever ended the session, the offset of
+    /// what Kafka has may be stored and confirmed. Reader and keeper continue meanwhile.
     async fn drain(&self, reading: &mut Task<impl Future>, keeping: &mut Task<impl Future>) {
         self.phase.send_replace(Phase::Drain);
         let others = async {
@@ -319,17 +320,18 @@ impl Wires {
         self.end();
     }
 
-    /// Nothing more is delivered or stored.
+    /// From here on, nothing is delivered or stored.
     fn end(&self) {
         self.progress.stop();
         self.over.send_replace(true);
     }
 }
 
-/// Divides the memory in flight anew when connectors come or go; for ever. What frames may hold of it changes with the next session.
+/// Divides the memory in flight again when connectors come or go, for ever. The share of the frames changes only with
+/// the next session.
 async fn share_anew(settings: &Settings, progress: &Progress, status: &Status) -> Infallible {
     let mut sharers = settings.sharers.clone();
-    // Nobody is left who could change it: it stays.
+    // If the channel is closed, nobody can change the number any more.
     while sharers.changed().await.is_ok() {
         let bytes = settings.share().records;
         status.counters.in_flight_limit_bytes.store(bytes as u64, Relaxed);
@@ -338,7 +340,7 @@ async fn share_anew(settings: &Settings, progress: &Progress, status: &Status) -
     pending().await
 }
 
-/// What deliveries and writes of the offset mean for the life of the connector.
+/// Passes on what deliveries and stored offsets mean for the life of the connector.
 struct Listening<'a> {
     new_slot: &'a NewSlot,
     reach: &'a Reach,
@@ -360,8 +362,8 @@ impl Listener for Listening<'_> {
 }
 
 impl Ended {
-    /// What follows for the connector. Where this `is_last` session, there is no later try: what is delivered and not stored is sent
-    /// again by the next process, which is worth a failure.
+    /// The session's result for the connector. If this `is_last` session, nobody tries again: the next process sends
+    /// again what was delivered but not stored, so a failed write is a failure.
     fn judge(self, is_last: bool) -> Result<(), Failure> {
         let Self { by, saved } = self;
         if !is_last {
@@ -375,7 +377,7 @@ impl Ended {
     }
 }
 
-/// A part of a session: it may be asked for its end again after it has ended, and then does not answer.
+/// A part of a session. Once it has ended, `ended` never returns again.
 struct Task<F>(Option<Pin<Box<F>>>);
 
 impl<F: Future> Task<F> {
@@ -401,10 +403,11 @@ impl<F: Future> Task<F> {
     }
 }
 
-/// Everything read is delivered; or nothing will be any more.
+/// Waits until everything that was read is delivered, or until waiting is over.
 async fn drained(progress: &Progress, chunks: &ChunkSender) {
     while !progress.is_over() && (progress.in_flight().0 > 0 || !chunks.is_empty()) {
-        // The news of one may be old. And both are looked at anew: what a chunk brings is under way before the chunk is dropped.
+        // A notification may be an old one, so both are looked at again. A chunk's records are under way before the
+        // chunk is dropped.
         tokio::select! {
             () = progress.emptied.notified() => {}
             () = chunks.freed() => {}

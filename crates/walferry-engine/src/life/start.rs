@@ -1,4 +1,4 @@
-//! What is done at start, given what is found: slot, stored offset, server.
+//! Decides what a start does, given the slot, the stored offset and the server.
 
 use walferry_diagnosis::Kind;
 use walferry_pgoutput::Lsn;
@@ -18,44 +18,44 @@ pub struct SnapshotPolicy {
     pub at_first_start: bool,
     /// Reads them at every start (`always`).
     pub at_every_start: bool,
-    /// Reads them again when the stream cannot go on from the stored offset (`when_needed`).
+    /// Reads them again when the stream cannot continue from the stored offset (`when_needed`).
     pub when_lost: bool,
-    /// Whether the stream follows (`initial_only`: no, and no slot is made).
+    /// Whether the stream follows (`initial_only`: no, and no slot is created).
     pub stream: bool,
 }
 
 /// What the start does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plan {
-    /// Creates the slot, and reads existing rows or not.
+    /// Creates the slot.
     Create {
         /// Whether to read existing rows first.
         snapshot: bool,
-        /// Whether a slot has to be dropped before: its WAL is gone.
+        /// Whether to drop an existing slot first, because its WAL is gone.
         replace: bool,
     },
-    /// Uses the slot as it is, though no offset tells what it stands for.
+    /// Uses the slot as it is, although there is no offset for it.
     Adopt {
         /// Whether to read existing rows first.
         snapshot: bool,
         /// Where the slot stands.
         from: Lsn,
     },
-    /// Goes on where it stopped.
+    /// Continues from the stored offset.
     Resume {
-        /// Everything before this is dealt with.
+        /// Everything before this has been processed.
         from: Lsn,
         /// Whether to read all rows again first (`always`).
         snapshot: bool,
     },
-    /// Goes on with a snapshot that was interrupted: first the stream, then what is left of the tables.
+    /// Continues an interrupted snapshot: first the stream, then the rest of the tables.
     Continue {
-        /// Everything before this is dealt with.
+        /// Everything before this has been processed.
         from: Lsn,
     },
-    /// Reads existing rows without a slot: no stream follows (`initial_only`).
+    /// Reads existing rows without a slot. No stream follows (`initial_only`).
     ReadOnly,
-    /// Has nothing to do any more (`initial_only`, when all rows are read).
+    /// Does nothing: all rows have been read (`initial_only`).
     Rest,
 }
 
@@ -66,7 +66,7 @@ impl Plan {
     }
 }
 
-/// Decides. `slot` is the slot's name, for what is said.
+/// Decides what the start does. `slot` is the slot's name, for messages.
 pub fn decide(
     slot: &str,
     found: &Found,
@@ -82,7 +82,7 @@ pub fn decide(
     if !policy.stream {
         return Ok(without_stream(stored, policy, rows));
     }
-    // An offset says that there was a slot, whatever else is in it.
+    // Any stored offset means that there was a slot.
     if let Some(failure) = stored.and_then(|stored| not_there_yet(slot, found, stored)) {
         return Err(failure);
     }
@@ -104,18 +104,18 @@ pub fn decide(
     }
 }
 
-/// What is to be read of existing rows.
+/// Which existing rows are to be read.
 #[derive(Debug, Clone, Copy)]
 struct Rows {
-    /// They are read where there is no offset.
+    /// Whether rows are read if there is no offset.
     first: bool,
-    /// A snapshot has been begun and not ended.
+    /// Whether a snapshot has begun and not ended.
     interrupted: bool,
 }
 
 impl Rows {
-    /// An interrupted snapshot goes on where it is known what of it was done, and the slot still has what came after. Otherwise
-    /// it starts again, whatever it was begun for; what its offset says is of no use.
+    /// Whether an interrupted snapshot continues. It does if its finished part is known and the slot still has the
+    /// changes since. Otherwise the snapshot starts again, whatever its reason was, and its offset is not used.
     fn go_on(self, found: &Found, stored: Option<&StoredOffset>, policy: SnapshotPolicy) -> bool {
         self.interrupted
             && self.first
@@ -125,7 +125,7 @@ impl Rows {
     }
 }
 
-/// `initial_only`.
+/// The plan of `initial_only`.
 fn without_stream(stored: Option<&StoredOffset>, policy: SnapshotPolicy, rows: Rows) -> Plan {
     match stored {
         Some(_) if !rows.interrupted && !policy.at_every_start => Plan::Rest,
@@ -152,7 +152,7 @@ fn without_offset(slot: &str, found: &Found, rows: Rows) -> Result<Plan, Failure
     }
 }
 
-/// Whether the stored positions can be this server's.
+/// Whether the stored positions can belong to this server.
 fn is_on_server(found: &Found, stored: &StoredOffset, from: Lsn) -> Result<(), Failure> {
     if let Some(system_id) = stored.system_id.filter(|&id| id != found.system_id) {
         return Err(Failure::stop(
@@ -203,7 +203,7 @@ fn with_offset(
     Ok(resumed)
 }
 
-/// The furthest position that an offset tells of. Debezium may confirm its `lsn_proc`, which is past its last commit.
+/// The furthest position in an offset. Debezium may confirm its `lsn_proc`, which is past its last commit.
 fn latest(stored: &StoredOffset, from: Lsn) -> Lsn {
     let c = &stored.connect;
     [c.lsn_proc, c.lsn_commit, c.lsn]
@@ -315,7 +315,7 @@ mod tests {
         })
     }
 
-    /// Each row of the design's table of what is found at start.
+    /// One case for each row of the table in the design: what is found at start, and what follows.
     #[test]
     fn start_follows_what_is_found() {
         let at = Lsn::from;
@@ -510,7 +510,7 @@ mod tests {
         assert_eq!(failure.kind, Kind::OtherServer);
     }
 
-    /// `when_needed` reads all rows again where the slot is lost, and a slot that is not there yet is not lost.
+    /// `when_needed` reads all rows again if the slot is lost. A slot that does not exist yet is not lost.
     #[test]
     fn a_failover_that_is_under_way_is_waited_for_whatever_the_mode() {
         let promoted = Lineage {

@@ -1,7 +1,8 @@
-//! The connectors of a process: each is started, paused, resumed, stopped and restarted by itself, while the others run.
+//! The connectors of a process. Each is started, paused, resumed, stopped and restarted on its own, while the others
+//! run.
 //!
-//! Each run of a connector has a thread of its own. Whatever it waits for there, it holds up nobody else, and where it panics,
-//! it alone has failed.
+//! Each run of a connector has its own thread. If it blocks there, it blocks nobody else. If it panics, only this
+//! connector has failed.
 
 use std::{
     collections::BTreeSet,
@@ -24,39 +25,40 @@ use crate::{
     status::{Phase, Status},
 };
 
-/// Stack of a connector's thread, as much as a main thread has. A run is one large future: a build without optimization needs
-/// more than the 2 MiB that threads have otherwise, and a stack that overflows ends the whole process. Only what is used takes memory.
+/// Stack of a connector's thread: as much as a main thread has. A run is one large future. A build without optimization
+/// needs more than the 2 MiB that threads have by default, and a stack overflow ends the whole process. Only used stack
+/// takes memory.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
 
-/// One run of a connector, from its start until its target is [`Target::Stopped`] or it fails for good. It has its thread for
-/// itself, tells its status and the log how it ends, and may be called again for another run. Where nobody can set the target any
-/// more, the run is abandoned: it ends without delivering, storing or confirming anything more.
+/// One run of a connector, from its start until its target is [`Target::Stopped`] or it fails for good. It has its
+/// thread to itself, reports its end to its status and the log, and may be called again for another run. If nobody can
+/// set the target any more, the run is abandoned: it ends without delivering, storing or confirming anything more.
 pub type Body = Arc<dyn Fn(watch::Receiver<Target>) -> Result<(), Failure> + Send + Sync>;
 
-/// The connectors of a process, as others see and steer them. The admin endpoint knows no more of them.
+/// The connectors of a process, to show and to control. The admin endpoint knows only this trait.
 pub trait Connectors: fmt::Debug + Send + Sync {
-    /// All of them, in the order in which they are shown.
+    /// The status of each connector, in the order in which they are shown.
     fn statuses(&self) -> Vec<Arc<Status>>;
 
-    /// Reads nothing more, and keeps the slot.
+    /// Stops reading, and keeps the slot.
     ///
     /// # Errors
     /// There is no connector of this name, as with all the others.
     fn pause(&self, name: &str) -> Result<(), UnknownConnector>;
 
-    /// Goes on after a pause or a stop.
+    /// Continues after a pause or a stop.
     ///
     /// # Errors
     /// There is no connector of this name.
     fn resume(&self, name: &str) -> Result<(), UnknownConnector>;
 
-    /// Delivers, stores and confirms what was read, and ends; the slot is free then.
+    /// Delivers, stores and confirms what was read, then ends. The slot is free afterwards.
     ///
     /// # Errors
     /// There is no connector of this name.
     fn stop(&self, name: &str) -> Result<(), UnknownConnector>;
 
-    /// Ends in the same way and begins anew. With `only_failed`, only where it has failed.
+    /// Stops in the same way and starts again. With `only_failed`, only if the connector has failed.
     ///
     /// # Errors
     /// There is no connector of this name.
@@ -68,7 +70,7 @@ pub trait Connectors: fmt::Debug + Send + Sync {
 #[error("there is no connector {0:?}")]
 pub struct UnknownConnector(pub String);
 
-/// Starts, steers and ends connectors. Clones are the same one.
+/// Starts, controls and ends connectors. Clones share their connectors.
 #[derive(Clone, Default)]
 pub struct Supervisor(Arc<Inner>);
 
@@ -85,7 +87,7 @@ struct Supervised {
     status: Arc<Status>,
     body: Body,
     machine: Machine,
-    /// The run's end of it.
+    /// The sender of the run's target.
     target: watch::Sender<Target>,
 }
 
@@ -97,7 +99,7 @@ impl fmt::Debug for Supervisor {
 }
 
 impl Supervisor {
-    /// Adds a connector and begins its first run.
+    /// Adds a connector and starts its first run.
     pub fn add(&self, status: Arc<Status>, body: Body) {
         self.add_as(status, body, Target::Running);
     }
@@ -115,14 +117,14 @@ impl Supervisor {
         let _ = self.want(&name, wanted);
     }
 
-    /// Whether a run of a connector is under way; one that ends still is.
+    /// Whether a run of the connector is under way, including one that is ending.
     pub fn runs(&self, name: &str) -> bool {
         let connectors = self.lock();
         let mut named = connectors.iter().filter(|connector| connector.status.name == name);
         named.any(|connector| connector.machine.runs())
     }
 
-    /// Stops a connector, waits for its end, and knows it no more.
+    /// Stops a connector, waits for its end, and forgets it.
     ///
     /// # Errors
     /// There is no connector of this name.
@@ -137,7 +139,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Waits until a connector has failed for good, and says why.
+    /// Waits until a connector has failed for good, and returns the failure.
     pub async fn failure(&self, name: &str) -> Failure {
         self.wait(|connectors| {
             let mut named = connectors.iter().filter(|connector| connector.status.name == name);
@@ -202,7 +204,7 @@ impl Supervisor {
         self.0.connectors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a look at the connectors finds something.
+    /// Waits until `look` finds something in the connectors.
     async fn wait<T>(&self, look: impl Fn(&[Supervised]) -> Option<T>) -> T {
         let mut ends = self.0.ends.subscribe();
         loop {
@@ -210,12 +212,12 @@ impl Supervisor {
             if let Some(found) = look(&self.lock()) {
                 return found;
             }
-            // The sender is ours: this never fails.
+            // We hold the sender, so this never fails.
             let _ = ends.changed().await;
         }
     }
 
-    /// Changes the course of a connector, and does what follows.
+    /// Changes the state of a connector, and carries out the resulting action.
     fn change(&self, name: &str, change: impl FnOnce(&mut Machine) -> Action) -> Result<(), UnknownConnector> {
         let mut connectors = self.lock();
         let Some(connector) = connectors.iter_mut().find(|connector| connector.status.name == name) else {
@@ -252,13 +254,13 @@ impl Supervisor {
         }
     }
 
-    /// Begins a run on a thread of its own.
+    /// Starts a run on its own thread.
     fn begin(&self, connector: &mut Supervised) {
         connector.target = watch::Sender::new(connector.machine.target());
         let (supervisor, target) = (self.clone(), connector.target.subscribe());
         let (status, body) = (connector.status.clone(), connector.body.clone());
         let run = move || {
-            // Whatever is logged below this, also on other threads that are begun there, names the connector.
+            // Everything logged below this names the connector, also on threads that are started there.
             let _span = error_span!("run", connector = status.name).entered();
             let result = catch_unwind(AssertUnwindSafe(|| body(target))).unwrap_or_else(|_| {
                 let failure = panicked();
@@ -270,7 +272,7 @@ impl Supervisor {
             let _ = supervisor.change(&status.name, |machine| machine.ended(result));
             supervisor.0.ends.send_modify(|ends| *ends += 1);
         };
-        // Linux cuts the names of threads to 15 bytes.
+        // Linux cuts thread names to 15 bytes.
         let thread = thread::Builder::new().name("connector".into()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(run);
         if let Err(error) = spawned {
@@ -310,7 +312,7 @@ impl Connectors for Supervisor {
     }
 }
 
-/// Connectors that nobody can steer: what a test or an example shows.
+/// Connectors that nobody can control, for tests and examples.
 #[derive(Debug, Clone, Default)]
 pub struct Fixed(pub Vec<Arc<Status>>);
 
@@ -357,7 +359,7 @@ mod tests {
 
     use super::*;
 
-    /// A connector that counts its runs, works while it is wanted to, and fails or panics when it is told so.
+    /// A connector that counts its runs, works until it is told to stop, and fails or panics on request.
     #[derive(Clone, Default)]
     struct Work {
         runs: Arc<AtomicU64>,
@@ -408,7 +410,7 @@ mod tests {
             })
         }
 
-        /// Waits for a phase; for ever, when it does not come.
+        /// Waits for a phase, for ever if need be.
         fn comes_to(&self, is_it: impl Fn(&Phase) -> bool) {
             while !is_it(&self.status.phase()) {
                 thread::sleep(Duration::from_millis(1));
@@ -481,7 +483,7 @@ mod tests {
             std::hint::black_box(frame);
         }
         let supervisor = Supervisor::default();
-        // A thread that has less ends the whole process.
+        // A thread with a smaller stack would end the whole process.
         let body: Body = Arc::new(|_| {
             let bottom = 0u8;
             use_stack(STACK_BYTES - 256 * 1024, std::ptr::from_ref(&bottom).addr());

@@ -1,22 +1,22 @@
-//! What a person wants of a connector, and what follows from it.
+//! The target state of a connector, and what follows from it.
 
 use crate::failure::Failure;
 
-/// What is wanted of a connector, in Connect's words.
+/// The target state of a connector, in Connect's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Target {
     /// It reads and delivers.
     #[default]
     Running,
-    /// It reads nothing, and keeps its slot and, as long as that lasts, its connection.
+    /// It reads nothing. It keeps its slot and, as long as the session lasts, its connection.
     Paused,
     /// It has no connection, and its slot is free.
     Stopped,
 }
 
-/// A connector between its runs: what is wanted of it, and whether it runs.
+/// The state of a connector: its target, and its run.
 ///
-/// It is pure: what is to be done comes back as an [`Action`], and at most one run is under way at any time.
+/// It is pure: it returns an [`Action`] for the caller to carry out. At most one run is under way at any time.
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
     target: Target,
@@ -25,30 +25,30 @@ pub(crate) struct Machine {
 
 #[derive(Debug, Default)]
 enum Run {
-    /// None is under way.
+    /// No run is under way.
     #[default]
     None,
     UnderWay,
-    /// It is to end. Whether another follows depends on the target, and on whether somebody has asked for a restart.
+    /// The run is to end. Whether another follows depends on the target, and on whether a restart was requested.
     Ending {
         restart: bool,
     },
-    /// It has failed for good.
+    /// The last run has failed for good.
     Failed(Failure),
 }
 
-/// What is to be done.
+/// What the caller has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Nothing.
     Nothing,
-    /// A run begins, with the present target.
+    /// Start a run with the present target.
     Begin,
-    /// The run is told this.
+    /// Tell the run this target.
     Tell(Target),
-    /// The connector is stopped, without a run that could say so.
+    /// Show that the connector is stopped. There is no run that could say so.
     ShowStopped,
-    /// The run is told to stop, and another one follows.
+    /// Tell the run to stop. Another run follows.
     Restart,
 }
 
@@ -57,7 +57,7 @@ impl Machine {
         self.target
     }
 
-    /// Why it has failed, if it has.
+    /// The failure, if the connector has failed.
     pub(crate) const fn failure(&self) -> Option<&Failure> {
         match &self.run {
             Run::Failed(failure) => Some(failure),
@@ -70,7 +70,7 @@ impl Machine {
         matches!(self.run, Run::UnderWay | Run::Ending { .. })
     }
 
-    /// Somebody wants this. As in Connect, one that has failed stays so until it is restarted or stopped.
+    /// Sets the target. As in Connect, a connector that has failed stays so until it is restarted or stopped.
     pub(crate) fn want(&mut self, target: Target) -> Action {
         let before = std::mem::replace(&mut self.target, target);
         match (&mut self.run, target) {
@@ -85,7 +85,7 @@ impl Machine {
                 Action::Tell(target)
             }
             (Run::UnderWay, _) if before != target => Action::Tell(target),
-            // A stop wins over a restart that was asked for before.
+            // A stop overrides a restart that was requested before.
             (Run::Ending { restart }, Target::Stopped) => {
                 *restart = false;
                 Action::Nothing
@@ -94,7 +94,7 @@ impl Machine {
         }
     }
 
-    /// Somebody wants it to begin anew. One that is stopped stays so.
+    /// Restarts the connector. A connector whose target is to be stopped stays so.
     pub(crate) fn restart(&mut self) -> Action {
         if self.target == Target::Stopped {
             return Action::Nothing;
@@ -112,7 +112,7 @@ impl Machine {
         }
     }
 
-    /// The run has ended: in order, or because it has failed for good.
+    /// The run has ended, in order or because it has failed for good.
     pub(crate) fn ended(&mut self, result: Result<(), Failure>) -> Action {
         let restart = matches!(self.run, Run::Ending { restart: true }) && self.target != Target::Stopped;
         let wanted_again = matches!(self.run, Run::Ending { .. }) && self.target != Target::Stopped;
@@ -245,7 +245,8 @@ mod tests {
         }
     }
 
-    /// Whatever happens in whatever order: there is never a second run beside the first, and what is wanted is what comes of it.
+    /// Whatever happens, in any order: there is never a second run beside the first, and in the end the target is
+    /// reached.
     #[test]
     fn no_order_of_events_makes_two_runs_or_loses_a_wish() {
         let events = [Want(Running), Want(Paused), Want(Stopped), Restart, End, Fail];

@@ -1,4 +1,4 @@
-//! Reads chunks of tables beside the stream, one after another, as the pipeline asks for them.
+//! Reads chunks of tables beside the stream, one after another, as the pipeline requests them.
 
 use std::{collections::VecDeque, convert::Infallible, future::pending, mem, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     status::Status,
 };
 
-/// What an incremental snapshot must not exceed.
+/// Limits of an incremental snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
     /// `walferry.snapshot.max.rows.per.second`.
@@ -30,24 +30,24 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// How long to wait behind a chunk of so many rows that took so long.
+    /// How long to wait after a chunk of `rows` rows that took `took`.
     fn pause(self, rows: usize, took: Duration) -> Option<Duration> {
         let due = Duration::from_secs_f64(rows as f64 / f64::from(self.rows_per_second?));
         due.checked_sub(took)
     }
 }
 
-/// How often is looked whether the slot has come nearer.
+/// How often to look whether the slot has caught up.
 const LAG_LOOK: Duration = Duration::from_secs(1);
 
-/// What the pipeline asks for, in order.
+/// The pipeline's requests, in order.
 struct Asks<'a> {
     receiver: &'a mut UnboundedReceiver<Ask>,
     next: VecDeque<Ask>,
 }
 
 impl Asks<'_> {
-    /// The next that asks for something. `None` when the pipeline has ended.
+    /// The next request that is not `GiveWay`. `None` if the pipeline has ended.
     async fn next(&mut self) -> Option<Ask> {
         loop {
             let ask = match self.next.pop_front() {
@@ -60,8 +60,8 @@ impl Asks<'_> {
         }
     }
 
-    /// Waits for so long, or until this chunk need not be read any more: as it is to make way for a signal, or as another one is asked
-    /// for in its place.
+    /// Waits for `pause`, or until this chunk need not be read any more: it gives way to a signal, or another chunk is
+    /// requested in its place.
     async fn wait(&mut self, pause: Duration, chunk: &Ask) -> Waited {
         let until = Instant::now() + pause;
         loop {
@@ -93,7 +93,7 @@ enum Waited {
 }
 
 impl Waited {
-    /// What the pipeline is told where it was not long enough.
+    /// The answer to the pipeline if the wait ended early to give way.
     fn answer(self) -> Option<Read> {
         (self == Self::GivesWay).then_some(Read {
             answer: Answer::Waits,
@@ -102,7 +102,7 @@ impl Waited {
     }
 }
 
-/// Waits until the next chunk may be read: the stream goes first, and so many rows a second are enough.
+/// Waits until the next chunk may be read: the limits on rows per second and on lag allow it.
 async fn until_it_may_be_read(
     ask: &Ask,
     asks: &mut Asks<'_>,
@@ -138,7 +138,8 @@ async fn until_it_may_be_read(
     Waited::Long
 }
 
-/// Does what the pipeline asks for, and hands the answers on; for ever. What fails is tried again: the stream does not wait for it.
+/// Serves the pipeline's requests and sends back the answers, for ever. A failed request is tried again. The stream
+/// does not wait for it.
 pub(super) async fn serve(
     windows: &mut impl Windows,
     receiver: &mut UnboundedReceiver<Ask>,
@@ -176,11 +177,11 @@ pub(super) async fn serve(
             due = Some(Instant::now() + pause);
         }
     }
-    // The pipeline's end is told elsewhere.
+    // The pipeline's end is reported elsewhere.
     pending().await
 }
 
-/// Hands on the signals that have not come with the stream, once there is a stream; for ever.
+/// Once there is a stream, passes on signals that come from elsewhere than the stream, for ever.
 pub(super) async fn feed(status: &Status, chunks: ChunkSender) -> Infallible {
     let mut begun = chunks.begun();
     if begun.changed().await.is_err() {
@@ -196,7 +197,7 @@ pub(super) async fn feed(status: &Status, chunks: ChunkSender) -> Infallible {
     }
 }
 
-/// Tries until it has worked, or need not work any more.
+/// Tries until the request succeeds, or is not needed any more.
 async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, status: &Status) -> Option<Read> {
     let mut backoff = Backoff::new(None);
     let mut again = false;
@@ -215,7 +216,7 @@ async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, stat
         warn!(code = walferry_diagnosis::Kind::IncrementalSnapshotWaits.code(), error = %failure, hint, "the incremental snapshot waits; \
                                                                                                          streaming continues");
         status.count_error(walferry_diagnosis::Kind::IncrementalSnapshotWaits);
-        // Also what needs a person: the stream is worth more than the snapshot.
+        // Failures that need a person are retried too: the stream matters more than the snapshot.
         let failure = Failure {
             disposition: Disposition::Retry,
             ..failure

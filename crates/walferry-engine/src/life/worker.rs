@@ -19,10 +19,10 @@ use crate::{
     status::{self, Status},
 };
 
-/// Size at which a batch goes to the producer.
+/// Size in bytes at which a batch goes to the producer.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// What works on the thread.
+/// What the thread needs.
 pub(crate) struct Work<K> {
     pub(crate) pipeline: Pipeline,
     pub(crate) chunks: ChunkReceiver,
@@ -31,7 +31,7 @@ pub(crate) struct Work<K> {
     pub(crate) status: Arc<Status>,
 }
 
-/// The thread as others see it.
+/// The session's handle of the thread.
 pub(crate) struct Worker {
     end: oneshot::Receiver<Result<(), Failure>>,
     /// `None` once it is gone.
@@ -66,7 +66,7 @@ impl Worker {
         })
     }
 
-    /// How its work ended: `Ok` when it was told to. To be asked once.
+    /// How the work ended: `Ok` if it was told to end. Call this only once.
     pub(crate) async fn ended(&mut self) -> Result<(), Failure> {
         (&mut self.end).await.unwrap_or_else(|_| Err(panicked()))
     }
@@ -84,7 +84,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // However the session ends, the thread does too.
+        // However the session ends, the thread ends too.
         self.progress.stop();
     }
 }
@@ -95,7 +95,7 @@ impl<K: Sink> Work<K> {
         drop(self.chunks);
         let progress = &self.progress;
         self.sink.before_waiting(&mut || progress.is_over());
-        // What the producer has queued may still be delivered: it is closed, and gives up the rest, when nobody waits for
+        // The producer may still deliver what it has queued. It is closed, and gives up the rest, when nobody waits for
         // that any more.
         self.progress.wait_until_over();
     }
@@ -118,12 +118,12 @@ impl<K: Sink> Work<K> {
         self.chunks.blocking_recv()
     }
 
-    /// One chunk through the pipeline. Returns whether there shall be another.
+    /// Sends one chunk through the pipeline. Returns whether to continue.
     fn pipe(&mut self, mut chunk: Chunk, batch: &mut Batch) -> Result<bool, Failure> {
         let now = status::now_us() * 1000;
         for frame in std::mem::take(&mut chunk.frames) {
             let result = self.pipeline.on_frame(frame, &chunk.bytes, now, batch);
-            // Also before a failure: the rows ahead of the one that fails are to arrive.
+            // Finish these before returning a failure, too: the rows before the one that failed must arrive.
             if batch.is_held() && (result.is_err() || !batch.may_hold_more()) && !self.finish(batch)? {
                 return Ok(false);
             }
@@ -143,8 +143,8 @@ impl<K: Sink> Work<K> {
         self.deliver(batch)
     }
 
-    /// Waits until the records of a batch that need something have got it. Those ahead of them are to arrive meanwhile. Returns
-    /// whether the pipeline shall go on.
+    /// Waits until the waiting records of a batch have got what they need. The records before them are delivered
+    /// meanwhile. Returns whether to continue.
     fn finish(&mut self, batch: &mut Batch) -> Result<bool, Failure> {
         let goes_on = loop {
             if !self.deliver(batch)? {
@@ -181,7 +181,7 @@ impl<K: Sink> Work<K> {
             if trouble.is_some() && limit.is_some_and(|limit| begun.elapsed() >= limit) {
                 return Waited::TooLong;
             }
-            // A round trip is no news.
+            // A single round trip is not worth reporting.
             if trouble.is_none() && begun.elapsed() < NEWS {
                 continue;
             }
@@ -195,7 +195,7 @@ impl<K: Sink> Work<K> {
         Waited::ForIt
     }
 
-    /// Gives the batch to the producer when there is room. Returns whether the pipeline shall go on.
+    /// Gives the batch to the producer once there is room. Returns whether to continue.
     fn deliver(&mut self, batch: &mut Batch) -> Result<bool, Failure> {
         let (progress, mut waits) = (&self.progress, false);
         self.sink
@@ -214,25 +214,25 @@ impl<K: Sink> Work<K> {
     }
 }
 
-/// How often it is looked whether waiting is over for another reason, and what is in the way.
+/// How often to check whether waiting is over for another reason, and what is in the way.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The same, at least, where `errors.retry.timeout` is shorter.
+/// Minimum of this interval if `errors.retry.timeout` is shorter.
 const LEAST_LOOK: Duration = Duration::from_millis(10);
-/// A wait that lasts so long is told though nothing is known to be in the way.
+/// A wait of this length is reported even if nothing is known to be in the way.
 const NEWS: Duration = Duration::from_secs(3);
 
 /// How a wait has ended.
 enum Waited {
-    /// What was needed has come, or never will: the record is tried again.
+    /// What was needed has come, or never will. The record is tried again.
     ForIt,
-    /// It takes longer than `errors.retry.timeout`.
+    /// The wait is longer than `errors.retry.timeout`.
     TooLong,
     /// The session ends.
     InVain,
 }
 
-/// What is told while a record waits.
+/// The failure that is shown while a record waits.
 fn awaited(wait: &Wait) -> Failure {
     let kind = match wait.need() {
         Need::SchemaId { .. } => Kind::SchemaRegistry,
