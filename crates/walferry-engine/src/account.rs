@@ -1,4 +1,4 @@
-//! What the records of a Postgres stream come to when they are delivered: the offset.
+//! Sums up the delivered records of a Postgres stream into the offset.
 
 use std::sync::Arc;
 
@@ -16,53 +16,53 @@ use crate::{
     position::Position,
 };
 
-/// Bytes that a mark counts for where no record pays for it: the counter of one table, or a chunk of a snapshot without rows.
-/// A transform that drops every record leaves such marks behind a record that is stuck.
+/// Bytes that a mark counts for if no record pays for it: the counter of one table, or a snapshot chunk without rows.
+/// If a transform drops every record, such marks pile up behind a stuck record.
 const MARK_BYTES: usize = 128;
-/// The same of what is kept of an incremental snapshot.
+/// Bytes that the state of an incremental snapshot counts for.
 const KEPT_BYTES: usize = 2048;
 
-/// One step of the stream, in the order in which the pipeline met it.
+/// One step of the stream, in the order in which the pipeline saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// The transaction that the following records belong to.
     Begin(Transaction),
-    /// With `provide.transaction.metadata`: the transaction has begun, or has so many records of a table.
+    /// With `provide.transaction.metadata`: the transaction has begun, or a table's number of records in it.
     Counted {
         /// Transaction id.
         xid: u32,
-        /// The table, as `schema.table`, and the number of its records.
+        /// The table as `schema.table`, and the number of its records so far.
         table: Option<(Arc<str>, i64)>,
     },
     /// A record for Kafka.
     Record {
-        /// Place of the change that it comes from.
+        /// Position of the change that the record comes from.
         position: Position,
-        /// What the change was, as Debezium names it in `messageType`.
+        /// Kind of the change, as Debezium names it in `messageType`.
         message: &'static str,
         /// Whether it is the last record of the change.
         last: bool,
-        /// Size of key, value and headers.
+        /// Size of key, value and headers in bytes.
         bytes: usize,
     },
     /// The transaction is complete.
     Commit {
         /// LSN behind the commit record.
         end: Lsn,
-        /// When it was committed, microseconds since 1970.
+        /// Commit time, microseconds since 1970.
         time_us: i64,
-        /// Whether it sent any record.
+        /// Whether the transaction sent any record.
         sent: bool,
-        /// How it can be recognised when it comes again; `None` for a message outside transactions.
+        /// Identifies the commit when it comes again. `None` for a message outside transactions.
         seen: Option<history::Commit>,
     },
-    /// A connection has begun, and the server sends what it has from here on.
+    /// A connection has begun. The server sends what it has from here on.
     Connected(Lsn),
-    /// Everything committed before this has been sent by the server.
+    /// The server has sent everything committed before this.
     Idle(Lsn),
-    /// What the offset keeps of a snapshot beside the stream is something else now.
+    /// The offset's state of an incremental snapshot has changed.
     Incremental {
-        /// Its members; none where there is no such snapshot any more.
+        /// The members of the offset that describe it. Empty if there is no such snapshot any more.
         kept: Arc<Map<String, Json>>,
         /// The change that has brought this about, which is dealt with, and its kind.
         at: Option<(Position, &'static str)>,
@@ -71,14 +71,14 @@ pub enum Step {
     Snapshot(snapshot::Step),
     /// The initial snapshot is complete: its last row was read at this position.
     SnapshotEnd {
-        /// Where the stream goes on.
+        /// Where the stream continues.
         lsn: Lsn,
         /// The transaction that read it.
         transaction: Transaction,
     },
 }
 
-/// A transaction as the offset tells of it.
+/// A transaction as the offset describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Transaction {
     /// Transaction id.
@@ -91,34 +91,36 @@ pub struct Transaction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Unstored {
     Nothing,
-    /// The stream has moved and has sent nothing: a crash repeats nothing.
+    /// The stream has moved but sent nothing, so a crash would repeat nothing.
     Passed,
-    /// Records that a crash repeats.
+    /// Records that a crash would repeat.
     Delivered,
 }
 
-/// The offset of what is delivered, and what else is told of it.
+/// The offset of delivered records, with the state needed to build it.
 #[derive(Debug, Clone)]
 pub(crate) struct Offset {
     pub(crate) delivered: StoredOffset,
-    /// How far the server has got on the present connection. The offset may say more, of another copy of the server: what this one
-    /// has committed up to there is still to be delivered, and must not be confirmed before.
+    /// How far the server has got on the present connection. The offset may be further, from another copy of the
+    /// server. What this server has committed up to the offset is still to be delivered, and must not be confirmed
+    /// before.
     pub(crate) shown: Lsn,
-    /// How many connections have begun.
+    /// Number of connections that have begun.
     pub(crate) connections: u64,
-    /// Connections that have begun and whose beginning has not been reached yet: steps before it are of an earlier connection.
+    /// Connections that have begun but whose beginning has not been reached. Steps before it belong to an earlier
+    /// connection.
     beginning: u32,
-    /// What the last change was that was delivered; becomes text only where the offset is asked for.
+    /// Kind of the last delivered change. It becomes a string only when the offset is asked for.
     message: Option<&'static str>,
     transaction_counts: TransactionCounts,
-    /// The transaction of the last record that was delivered.
+    /// The transaction of the last delivered record.
     pub(crate) transaction: Transaction,
-    /// Chunks of a snapshot.
+    /// Number of delivered snapshot chunks.
     pub(crate) chunks: u64,
     pub(crate) unstored: Unstored,
 }
 
-/// What the account keeps of a record.
+/// What the account keeps for a record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Change {
     pub(crate) position: Position,
@@ -128,11 +130,11 @@ pub(crate) struct Change {
 }
 
 impl Offset {
-    /// Goes on from one that is stored.
+    /// Continues from a stored offset.
     pub(crate) fn after(mut start: StoredOffset) -> Self {
         let transaction_counts = TransactionCounts::take_from(&mut start.connect);
         Self {
-            // What a stopped process had stored may not have been confirmed yet.
+            // A process that stopped may have stored an offset without confirming it.
             unstored: if start.connect.lsn.is_some() {
                 Unstored::Delivered
             } else {
@@ -149,7 +151,7 @@ impl Offset {
         }
     }
 
-    /// As it is stored.
+    /// The offset in the form in which it is stored.
     pub(crate) fn stored_form(&mut self) -> StoredOffset {
         if let Some(message) = self.message.take() {
             self.delivered.connect.message_type = Some(message.to_owned());
@@ -159,7 +161,7 @@ impl Offset {
         offset
     }
 
-    /// What may be confirmed once it is stored.
+    /// The position that may be confirmed once the offset is stored.
     pub(crate) fn processed(&self) -> Lsn {
         self.shown
             .min(self.delivered.connect.lsn_proc.unwrap_or_default().into())
@@ -206,7 +208,7 @@ impl Offset {
                     Some(commit) => history.settle_commit(commit),
                     None => history.settle(end),
                 }
-                // The transaction tells that the snapshot is behind, unless one that was interrupted is still to go on.
+                // A commit means that the snapshot is over, unless an interrupted one has yet to continue.
                 if self.delivered.snapshot.is_none() {
                     (offset.snapshot, offset.snapshot_completed, offset.last_snapshot_record) = (None, None, None);
                 }
@@ -250,7 +252,7 @@ impl Offset {
                 history.rows_read = history.rows_read.max(lsn);
                 self.transaction = transaction;
                 offset.lsn = Some(lsn.into());
-                // Rows that were read once more say more than the stream that they were read beside.
+                // The snapshot's position counts if it is further than that of the stream beside it.
                 offset.lsn_proc = offset.lsn_proc.map(|processed| processed.max(lsn.into()));
                 self.shown = self.shown.max(lsn);
                 offset.tx_id = Some(transaction.xid);
@@ -261,7 +263,7 @@ impl Offset {
             Step::Record { .. } | Step::Counted { .. } => unreachable!("these have queues of their own"),
         }
         if offset.lsn.is_none() {
-            // Debezium expects the member in every offset.
+            // Debezium expects `lsn` in every offset.
             offset.lsn = offset.lsn_proc;
         }
         self.unstored = self.unstored.max(unstored);
@@ -313,8 +315,8 @@ impl Tally for Counted {
 }
 
 impl Mark for Step {
-    /// Bytes that it counts for as a mark. Those of a transaction with a record are paid for by that record, and commits and
-    /// keepalives without one replace each other.
+    /// Bytes that the step counts for as a mark. A record of the same transaction pays for the transaction's marks.
+    /// Commits and keepalives without a record replace each other.
     fn bytes(&self) -> usize {
         match self {
             Self::Snapshot(_) => MARK_BYTES,
@@ -323,7 +325,7 @@ impl Mark for Step {
         }
     }
 
-    /// Whether this says all that `earlier` said, when no record lies between them.
+    /// Whether this step makes `earlier` redundant, when no record lies between them.
     fn replaces(&self, earlier: &Self) -> bool {
         match self {
             Self::Commit { .. } => matches!(earlier, Self::Idle(_) | Self::Commit { sent: false, .. }),

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::failure::{Disposition, Exit, Failure};
 
-/// Tries in a row, and the pauses between them, which double from a tenth of a second to half a minute.
+/// Counts tries in a row. The pauses between them double from 0.1 s to 30 s.
 #[derive(Debug)]
 pub(crate) struct Backoff {
-    /// `errors.max.retries`; `None` for no end.
+    /// `errors.max.retries`. `None`: no limit.
     most: Option<u32>,
     in_a_row: u32,
     pause: Duration,
@@ -25,12 +25,12 @@ impl Backoff {
         }
     }
 
-    /// It has worked: what fails from now on fails for the first time.
+    /// A try has succeeded. The next failure counts as the first.
     pub(crate) fn reset(&mut self) {
         *self = Self::new(self.most);
     }
 
-    /// How long to wait before another try; or the failure, when there shall be none.
+    /// The pause before another try, or the failure if there is to be no other try.
     pub(crate) fn after(&mut self, failure: Failure) -> Result<(Duration, Failure), Failure> {
         if let Disposition::Stop(_) = failure.disposition {
             return Err(failure);

@@ -8,11 +8,12 @@ pub use walferry_diagnosis::{Exit, Kind};
 /// What happens after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
-    /// The same is tried again after a pause: nothing an operator has to mend.
+    /// The engine pauses and tries the same again. An operator need not do anything.
     Retry,
-    /// A new producer replays from the stored offset: its sequence or its transaction is lost, the data is not.
+    /// A new producer replays from the stored offset. The old producer's sequence or transaction is lost, the data is
+    /// not.
     Replay,
-    /// The connector stops: only a person can mend it.
+    /// The connector stops. Only a person can correct the problem.
     Stop(Exit),
 }
 
@@ -25,17 +26,17 @@ impl Disposition {
 
 /// A failure with all its causes, as an edge reports it to the engine.
 ///
-/// Edges have typed errors of their own; this is what becomes of them where they are handled.
+/// Each edge has its own typed errors. They become a `Failure` where they are handled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// What the engine does.
     pub disposition: Disposition,
-    /// What kind of failure it is, which metrics and retries go by.
+    /// The kind of failure. Metrics and retries depend on it.
     pub kind: Kind,
-    /// Why, at least one. A cause may be of a kind that says more than that of the failure.
+    /// The causes, at least one. The kind of a cause may be more specific than `kind`.
     pub causes: Vec<Diagnosis>,
-    /// The key of the record that it is about, readable and cut to its first 200 bytes. It is a part of a row: for the log, where a
-    /// person needs it to find the row, and nowhere else unless `errors.log.include.messages` asks for it.
+    /// The key of the failed record, readable and cut to its first 200 bytes. It is a part of a row. The log shows it,
+    /// since a person needs it to find the row. Nothing else does, unless `errors.log.include.messages` is set.
     pub record_key: Option<String>,
 }
 
@@ -57,36 +58,36 @@ impl Failure {
             record_key: None,
         }
     }
-    /// The code that is told: that of the first cause.
+    /// The code shown for this failure: that of the first cause.
     pub fn code(&self) -> &'static str {
         let first = self.causes.first().and_then(Diagnosis::code);
         first.unwrap_or_else(|| self.kind.code())
     }
-    /// What to do, by the first cause that says it.
+    /// What to do: the hint of the first cause that has one.
     pub fn hint(&self) -> Option<&str> {
         self.causes.iter().find_map(|cause| cause.hint.as_deref())
     }
-    /// With the key of the record that it is about.
+    /// Adds the key of the failed record.
     pub fn about(mut self, key: &[u8]) -> Self {
         self.record_key = Some(excerpt(key));
         self
     }
-    /// As the log tells it: with the key of the record.
+    /// The text for the log, with the key of the record.
     pub fn for_log(&self) -> String {
         match &self.record_key {
             Some(key) => format!("{self}; the record's key is {key}"),
             None => self.to_string(),
         }
     }
-    /// One that goes away by itself.
+    /// A failure that resolves itself.
     pub fn retry(kind: Kind, what: impl Into<String>) -> Self {
         Self::new(Disposition::Retry, kind, what, None)
     }
-    /// One that needs a person. The exit code follows from its kind.
+    /// A failure that needs a person. Its kind determines the exit code.
     pub fn stop(kind: Kind, what: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(Disposition::stop(kind), kind, what, Some(hint.into()))
     }
-    /// An error with the errors beneath it, joined by colons.
+    /// An error with its sources, joined by colons.
     pub fn chain(error: &dyn std::error::Error) -> String {
         walferry_diagnosis::chain(error)
     }

@@ -1,4 +1,4 @@
-//! A gap as the rooms tell each other of it: what is known, and what a person may choose. `life/gap.rs` waits at it.
+//! A gap: what is known about it, and what a person may choose. `life/gap.rs` waits at it.
 
 use serde::{Deserialize, Serialize};
 use walferry_diagnosis::Kind;
@@ -9,48 +9,49 @@ use crate::{
     published::{Published, lsn_text, lsn_text_option},
 };
 
-/// Kind of the failure when the server has said in the stream that it cannot send changes.
+/// Kind of the failure when the server reports in the stream that it cannot send changes.
 pub const GAP: Kind = Kind::PublicationGap;
-/// Kind of the failure when a look at the catalog finds no publication.
+/// Kind of the failure when the catalog has no publication of this name.
 pub const MISSING: Kind = Kind::PublicationMissing;
-/// Kind of the failure when a look at the catalog finds that captured rows may be missing since the last look.
+/// Kind of the failure when the catalog shows that changes of captured tables may be missing since the last look.
 pub const CHANGED: Kind = Kind::PublicationChanged;
 
-/// A gap as it is told.
+/// A gap as it is reported.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Gap {
     /// What has happened, as a sentence without a full stop.
     pub what: String,
-    /// What mends the publication, where it is not what it was.
+    /// The statement that corrects the publication, if the publication has changed.
     pub mend: Option<String>,
-    /// Everything that was committed before this is delivered.
+    /// Everything committed before this has been delivered.
     #[serde(with = "lsn_text")]
     pub from: Lsn,
-    /// From here on the server sends changes again. `None` while it does not, or while it is not known where.
+    /// From here on the server sends changes again. `None` while it does not, or while the position is not known.
     #[serde(with = "lsn_text_option")]
     pub to: Option<Lsn>,
-    /// Since when it has been known, microseconds since 1970.
+    /// When it was first noticed, microseconds since 1970.
     pub since_us: i64,
     /// Why the last choice was refused.
     pub refused: Option<String>,
-    /// The last commit before it, which tells one gap from another.
+    /// End of the last commit before the gap. It distinguishes gaps.
     pub after_commit: Option<u64>,
-    /// Whether it stays one when the publication is again what it was: the stream does not tell of the rows that are missing.
+    /// Whether it remains a gap when the publication is as it was before. It does if the stream cannot show which rows
+    /// are missing.
     #[serde(default)]
     pub stays: bool,
-    /// Where the server was when the gap was last met.
+    /// The server's position when the gap was last seen.
     #[serde(with = "lsn_text")]
     pub seen: Lsn,
-    /// Position of the stored look at the publication, with which later looks are compared. A choice that is carried out stores
-    /// another one: it must not be carried out twice, where the process ended before it had removed the choice.
+    /// Position of the stored look at the publication that later looks are compared with. Carrying out a choice stores
+    /// another look. So a choice is not carried out twice if the process ended before it had removed the choice.
     #[serde(default, with = "lsn_text_option", skip_serializing_if = "Option::is_none")]
     pub compared_with: Option<Lsn>,
-    /// What the publication held when the gap was last met. `None` when there was no publication.
+    /// The publication when the gap was last seen. `None` if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
 }
 
-/// What a person wants to be done about a gap.
+/// What a person has decided about a gap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// [`Gap::after_commit`] of the gap that was shown.
@@ -58,30 +59,31 @@ pub struct Choice {
     /// [`Gap::compared_with`] of the gap that was shown.
     #[serde(default, with = "lsn_text_option", skip_serializing_if = "Option::is_none")]
     pub compared_with: Option<Lsn>,
-    /// [`Gap::published`] of the gap that was shown. The choice does not hold for what the publication has lost since.
+    /// [`Gap::published`] of the gap that was shown. The choice does not cover what the publication has lost since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
     /// What to do.
     pub way: Way,
 }
 
-/// The ways over a gap.
+/// The ways to continue after a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
-    /// Go on behind it. What was written in it never arrives.
+    /// Continue behind it. Changes written in the gap never arrive.
     Skip,
-    /// Go on behind it, and read all existing rows again.
+    /// Continue behind it, and read all existing rows again.
     Snapshot,
 }
 
 impl Failure {
-    /// Whether it is a gap, at which the connector waits for a person.
+    /// Whether the failure is a gap, at which the connector waits for a person.
     pub fn is_gap(&self) -> bool {
         self.disposition == Disposition::Retry && matches!(self.kind, GAP | MISSING | CHANGED)
     }
 
-    /// A publication that is missing at the first start is a mistake of whoever configured it; one that was there before is a gap.
+    /// A publication that is missing at the first start is a configuration mistake. If there is an `offset`, the
+    /// publication existed before, and it is a gap.
     pub(crate) fn or_gap(mut self, offset: bool) -> Self {
         if offset && self.kind == MISSING {
             self.disposition = Disposition::Retry;
@@ -91,7 +93,7 @@ impl Failure {
 }
 
 impl Gap {
-    /// What a person wants to be done about the gap as it is shown here.
+    /// A person's choice for the gap as it is shown here.
     pub fn choose(&self, way: Way) -> Choice {
         Choice {
             after_commit: self.after_commit,
@@ -101,7 +103,7 @@ impl Gap {
         }
     }
 
-    /// The failure that it was told with, where the next look does not find it again.
+    /// The failure of a gap that stays, in case the next look does not find it again.
     pub(crate) fn again(&self) -> Option<Failure> {
         self.stays.then(|| Failure::retry(CHANGED, self.what.clone()))
     }

@@ -1,12 +1,12 @@
-//! Whether the server is the one that was read before: its timelines, how far it was, and what it had committed.
+//! Finds out whether the server is the one that was read before, by its timelines, its position and its commits.
 //!
-//! A standby that was behind is promoted, or a backup is restored: then the server lacks changes that were delivered, and what it
-//! commits instead takes their positions. Going on at the stored offset would skip that. So each offset keeps what the server can
-//! be recognised by, and three things are looked at whenever a stream begins:
+//! If a standby that was behind is promoted, or a backup is restored, the server lacks changes that were delivered.
+//! What it commits instead takes their positions, and continuing from the stored offset would skip it. So each offset
+//! keeps what identifies the server, and three things are checked whenever a stream begins:
 //!
-//! - `lineage.rs`: the timelines of the server. Where they have forked behind the stored position, that is known exactly.
-//! - `fork.rs`: what becomes of the offset on this server.
-//! - `proof.rs`: on the same timeline the last commit that was delivered has to come again where the slot still has it.
+//! - `lineage.rs`: the server's timelines. If they forked before the stored position, the fork is known exactly.
+//! - `fork.rs`: what the offset means on this server.
+//! - `proof.rs`: on the same timeline, the last delivered commit has to come again if the slot still has it.
 
 mod fork;
 mod lineage;
@@ -23,42 +23,42 @@ pub(crate) use proof::{Expected, Missed};
 
 use crate::source::Found;
 
-/// What the server can be recognised by; kept beside the offset.
+/// What identifies the server; stored beside the offset.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct History {
     /// The server's timelines.
     pub lineage: Lineage,
-    /// Whether the server was a standby. One that is promoted while it is read goes on under another timeline, and the stream
-    /// does not tell when.
+    /// Whether the server was a standby. If a standby is promoted while it is read, it continues on another timeline,
+    /// and the stream does not show when.
     pub standby: bool,
-    /// The furthest position of the server that the stream has told.
+    /// The furthest position that the server has reported in the stream.
     pub furthest: Lsn,
-    /// Everything that was committed before this has been dealt with because it came, not because the server was quiet.
+    /// Everything committed before this has been processed because it arrived, not because the server was quiet.
     pub settled: Lsn,
-    /// The last commit that came and that was dealt with. It comes again when it is asked for.
+    /// The last commit that arrived and was processed. The server sends it again when asked for it.
     pub commit: Option<Commit>,
-    /// Where existing rows were read last, or are being read: a server that has forked before that may have other rows.
+    /// Where existing rows were last read, or are being read. A server that forked before this may have other rows.
     pub rows_read: Lsn,
     /// What decides which transactions the server sends: the publication and the stream's parameters.
     pub sends: String,
-    /// A person has accepted that the server has another history: the next start goes on from the slot's position.
+    /// A person has accepted that the server has another history. The next start continues from the slot's position.
     pub accepted: bool,
-    /// Positions that were delivered and that this server does not have.
+    /// Delivered positions that this server does not have.
     pub missing: Option<Missing>,
 }
 
-/// A transaction in the stream, as its Begin tells of it.
+/// Identifies a transaction in the stream, with the values of its Begin message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mark {
-    /// LSN of its commit record.
+    /// LSN of the commit record.
     pub lsn: Lsn,
-    /// Its id.
+    /// Transaction id.
     pub xid: u32,
-    /// When it was committed, microseconds since 1970.
+    /// Commit time, microseconds since 1970.
     pub time_us: i64,
 }
 
-/// A transaction of which the end was seen.
+/// A transaction whose commit was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Commit {
     /// The transaction.
@@ -67,23 +67,23 @@ pub struct Commit {
     pub end: Lsn,
 }
 
-/// Positions that were delivered and that the server does not have.
+/// Delivered positions that the server does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Missing {
-    /// Where the histories part, or where the stream went on when that is not known.
+    /// Where the histories diverge, or, if that is not known, where the stream continued.
     pub from: Lsn,
-    /// The furthest position that was delivered.
+    /// The furthest delivered position.
     pub to: Lsn,
-    /// The timeline that it was on.
+    /// The timeline of the delivered positions.
     pub timeline: u32,
-    /// The server's.
+    /// The server's timeline.
     pub server_timeline: u32,
-    /// When that was found, microseconds since 1970.
+    /// When this was found, microseconds since 1970.
     pub found_us: i64,
 }
 
 impl History {
-    /// From here on this server is read.
+    /// Takes over the identity of this server, which is read from now on.
     pub(crate) fn enter(&mut self, found: &Found) {
         self.lineage = found.lineage.kept();
         self.standby = found.standby;
@@ -91,12 +91,12 @@ impl History {
         self.accepted = false;
     }
 
-    /// Everything before this has been dealt with.
+    /// Notes that everything before `end` has been processed.
     pub(crate) fn settle(&mut self, end: Lsn) {
         self.settled = self.settled.max(end);
     }
 
-    /// A commit that came has been dealt with.
+    /// Notes that a commit has been processed.
     pub(crate) fn settle_commit(&mut self, commit: Commit) {
         if self.commit.is_none_or(|last| last.mark.lsn < commit.mark.lsn) {
             self.commit = Some(commit);
@@ -104,8 +104,8 @@ impl History {
         self.settle(commit.end);
     }
 
-    /// Where the stream has to start so that the last commit comes again; what was dealt with because the server was quiet is
-    /// asked for again too, since another server may have something there.
+    /// Where the stream has to start so that the last commit comes again. This also asks again for positions that were
+    /// processed because the server was quiet, since another server may have changes there.
     pub(crate) fn start(&self) -> Option<Lsn> {
         let at = self.commit.map_or(self.settled, |commit| commit.mark.lsn);
         (at != Lsn::INVALID).then_some(at)

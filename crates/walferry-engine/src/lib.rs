@@ -1,7 +1,8 @@
 //! The engine: the path of a row, its delivery, and the life of connectors.
 //!
-//! Its files are in three rooms, [`path`], [`delivery`] and [`life`]. What all of them talk about stands beside them: failures,
-//! positions, the server's history, gaps, the status that an operator sees, and [`source`], which the database side implements.
+//! The files are in three modules: [`path`], [`delivery`] and [`life`]. What all three use stands beside them:
+//! failures, positions, the server's history, gaps, the status that an operator sees, and [`source`], which the
+//! database side implements.
 
 mod account;
 mod backoff;
@@ -28,14 +29,14 @@ pub use walferry_diagnosis::{Diagnosis, Severity};
 mod tests {
     use std::{fs, path::Path};
 
-    /// The rooms that the files of a room must not name.
+    /// Lines of one module's files that name another module they must not use.
     fn named(room: &str, others: &[&str]) -> Vec<String> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(room);
         let mut found = Vec::new();
         for file in fs::read_dir(folder).expect("the room is a folder") {
             let path = file.expect("it can be listed").path();
             let text = fs::read_to_string(&path).expect("it is a source file");
-            // Documents may link to what the code must not use.
+            // Doc comments may link to what the code must not use.
             let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
             for line in code {
                 let names = |other: &&&str| {

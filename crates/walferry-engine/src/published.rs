@@ -1,4 +1,4 @@
-//! What the publication held when it was last looked at.
+//! The publication as it was when last looked at.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,33 +7,33 @@ use walferry_pgoutput::Lsn;
 
 use crate::failure::Failure;
 
-/// The publication at one look, as far as it decides which captured rows are sent. It is kept beside the stored offset, so that
-/// the next look can tell whether rows may be missing in between.
+/// The publication at one look, as far as it decides which captured rows are sent. It is stored beside the offset, so
+/// that the next look can tell whether rows may be missing in between.
 ///
-/// Each membership has an oid of its own in the catalog. A table that is taken out and put back gets another one, and so does one
-/// whose row filter or column list is changed.
+/// Each membership in a publication has its own oid in the catalog. A table that is removed and added again gets
+/// another one, and so does a table whose row filter or column list is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Published {
-    /// Where the server's log ended shortly before the look: what was committed before this was decoded with this publication.
+    /// Where the server's log ended shortly before the look. What was committed before this was decoded with this
+    /// publication.
     #[serde(with = "lsn_text")]
     pub lsn: Lsn,
-    /// `pg_publication.oid`. A publication that is dropped and made again gets another one.
+    /// `pg_publication.oid`. A publication that is dropped and created again gets another one.
     pub oid: u32,
-    /// Whether it is for all tables.
+    /// Whether it is `FOR ALL TABLES`.
     pub all_tables: bool,
-    /// Which operations of those that are captured it sends, of `i`, `u`, `d` and `t`.
+    /// The captured operations that it sends: some of `i`, `u`, `d` and `t`.
     pub operations: String,
-    /// Schemas that it holds as a whole, each with the oid of its membership.
+    /// Schemas that it includes as a whole, each with the oid of its membership.
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
     pub schemas: BTreeMap<u32, u32>,
-    /// Tables that it holds by themselves or as one of a schema, each with the oid of that membership. Those that are not captured are
-    /// left out.
+    /// Captured tables that it includes, by themselves or through a schema, each with the oid of that membership.
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
     pub tables: BTreeMap<u32, u32>,
 }
 
 impl Published {
-    /// The same, as of a position that the server has: one with another history may be behind.
+    /// The same at a position no later than `end`. A server with another history may be behind.
     pub(crate) fn up_to(self: Arc<Self>, end: Lsn) -> Arc<Self> {
         if self.lsn <= end {
             return self;
@@ -48,15 +48,15 @@ impl Published {
 /// A look at the publication.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Look {
-    /// What it holds; `None` when there is no publication of that name.
+    /// The publication. `None` if there is none of that name.
     pub published: Option<Arc<Published>>,
-    /// Why captured rows may be missing since the look before; `None` where none can be.
+    /// Why changes of captured tables may be missing since the last look. `None` if none can be.
     pub gap: Option<Failure>,
     /// Where the server's log ended after the look.
     pub lsn: Lsn,
 }
 
-/// Pairs of oids in one string, as they would take a line each otherwise: `16391/16400 16395/16401`.
+/// Pairs of oids in one string, since each would take a line otherwise: `16391/16400 16395/16401`.
 mod pairs {
     use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ mod pairs {
     }
 }
 
-/// LSNs as people read them.
+/// LSNs in Postgres' notation.
 pub(crate) mod lsn_text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use walferry_pgoutput::Lsn;
@@ -98,7 +98,7 @@ pub(crate) mod lsn_text {
     }
 }
 
-/// The same where there may be none.
+/// The same for an optional LSN.
 pub(crate) mod lsn_text_option {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use walferry_pgoutput::Lsn;

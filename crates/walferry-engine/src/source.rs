@@ -1,4 +1,4 @@
-//! What the engine asks of the database side, and what it gets from it.
+//! What the engine needs from the database, and what it gets from it.
 
 use std::{
     collections::BTreeMap,
@@ -27,8 +27,8 @@ use crate::{
     published::{Look, Published},
 };
 
-/// One Postgres server, database, slot and publication, in four parts that can work beside each other. `walferry-postgres`
-/// implements it.
+/// One Postgres server, database, slot and publication, in four parts that can work at the same time.
+/// `walferry-postgres` implements it.
 pub trait Source: Send + 'static {
     /// Server, slot and publication.
     type Control: Control;
@@ -39,7 +39,7 @@ pub trait Source: Send + 'static {
     /// The reader of chunks beside the stream.
     type Windows: Windows;
 
-    /// All of them at once.
+    /// All four parts at once.
     fn parts(&mut self) -> Parts<'_, Self>;
 
     /// Server, slot and publication.
@@ -65,30 +65,31 @@ pub struct Parts<'a, S: Source + ?Sized> {
 ///
 /// Every method may be called again after it failed; none blocks the thread.
 pub trait Control: Send {
-    /// Looks at server, slot and publication in as few round trips as it can. Reports all causes that need a person in one
-    /// failure: `wal_level`, privileges, version, plugin or database of the slot, a lost publication.
+    /// Looks at server, slot and publication, in as few round trips as possible. Reports all problems that need a
+    /// person in one failure: `wal_level`, privileges, version, plugin or database of the slot, a lost publication.
     fn inspect(&mut self) -> impl Future<Output = Result<Found, Failure>> + Send;
 
-    /// The captured tables with their columns, in the order in which Debezium reads them in a snapshot: by the first pattern
-    /// of `table.include.list` that matches, then by name. `wanted` tells which tables are captured; of these, only such as have
-    /// all of the `columns`.
+    /// The captured tables with their columns, in the order in which Debezium snapshots them: by the first matching
+    /// pattern of `table.include.list`, then by name. `wanted` selects the captured tables. Only tables that have all
+    /// of the `columns` are returned.
     fn tables(
         &mut self,
         wanted: TableFilter,
         columns: &[String],
     ) -> impl Future<Output = Result<Vec<TableFacts>, Failure>> + Send;
 
-    /// Reads TimescaleDB's catalog: which hypertable each chunk belongs to. Fails for good where the database has no such catalog.
+    /// Reads from TimescaleDB's catalog which hypertable each chunk belongs to. Fails for good if the database has no
+    /// such catalog.
     fn hypertables(&mut self) -> impl Future<Output = Result<Hypertables, Failure>> + Send {
         ready(Ok(Hypertables::default()))
     }
 
-    /// Makes the publication what `publication.autocreate.mode` asks for. Before the slot: pgoutput reads the catalog as of
-    /// the WAL position, and a publication younger than that does not exist for it.
+    /// Creates or alters the publication as `publication.autocreate.mode` says. Must come before the slot is created:
+    /// pgoutput reads the catalog as of the WAL position, so a younger publication does not exist for it.
     fn ensure_publication(&mut self, wanted: TableFilter) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// What the publication holds now, and whether captured rows may be missing since the look before, which found `known`.
-    /// `None` where there is nothing to look at.
+    /// The publication as it is now, and whether changes of captured tables may be missing since the look that found
+    /// `known`. `None` if there is nothing to look at.
     fn published(
         &mut self,
         known: Option<Arc<Published>>,
@@ -98,25 +99,26 @@ pub trait Control: Send {
         ready(Ok(None))
     }
 
-    /// Creates the slot. With `export`, the transaction that exports its snapshot stays open until [`Rows::read`] has imported it,
-    /// the stream begins, or the server is inspected again.
+    /// Creates the slot. With `export`, it exports a snapshot. The transaction that exports it stays open until
+    /// [`Rows::read`] has imported it, the stream begins, or the server is inspected again.
     fn create_slot(&mut self, export: bool) -> impl Future<Output = Result<CreatedSlot, Failure>> + Send;
 
-    /// Exports a snapshot at a position of its own, the watermark: what was committed before it is in the snapshot, and
-    /// nothing else. It stays open until [`Rows::read`] has ended, also while the slot is streamed.
+    /// Exports a snapshot at a position of its own, the watermark. The snapshot has exactly what was committed before
+    /// the watermark. It stays open until [`Rows::read`] has ended, even while the slot is streamed.
     fn watermark(&mut self) -> impl Future<Output = Result<Lsn, Failure>> + Send;
 
     /// Drops the slot (`slot.drop.on.stop`, or a snapshot that starts again).
     fn drop_slot(&mut self) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// Reads what is committed from the slot.
+/// Streams committed changes from the slot.
 pub trait Stream: Send {
-    /// Streams from `from` until the connection fails or [`Port::phase`] says to close. Never returns `Ok` before that, but
-    /// with [`Port::until`].
+    /// Streams from `from` until the connection fails, or [`Port::phase`] says to close, or [`Port::until`] is reached.
+    /// Only the last two return `Ok`.
     ///
-    /// Status updates go out by themselves: every few seconds, when the server asks, and when the confirmable position has
-    /// moved; also while the engine takes no chunk and while the catalog is looked up.
+    /// Sends status updates without being asked: every few seconds, when the server requests one, and when the
+    /// confirmable position has moved. It does so even while the engine takes no chunk and while the catalog is
+    /// queried.
     fn stream(&mut self, from: Lsn, port: &mut Port) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
@@ -129,14 +131,16 @@ pub trait Rows: Send {
     fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// Reads chunks of tables beside the stream, on a connection of its own, and writes to the signal table what marks them in the stream.
+/// Reads chunks of tables beside the stream, over a connection of its own. Writes the watermarks of a chunk to the
+/// signal table.
 pub trait Windows: Send {
-    /// Does what is asked. What the server refuses for good is an [`Answer::Failed`]; a failure is tried again, with `again`, as nobody
-    /// knows how far the last try has got. [`Ask::Close`] and [`Ask::GiveWay`] have no answer.
+    /// Carries out a request. What the server refuses for good is an [`Answer::Failed`]. Any other failure is tried
+    /// again with `again` set, since nobody knows how far the last try got. [`Ask::Close`] and [`Ask::GiveWay`] have no
+    /// answer.
     fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<Read>, Failure>> + Send;
 }
 
-/// What came of an [`Ask`].
+/// The result of an [`Ask`].
 #[derive(Debug)]
 pub struct Read {
     /// The answer.
@@ -145,32 +149,33 @@ pub struct Read {
     pub rows: Option<Box<ChunkRows>>,
 }
 
-/// The rows of a chunk, as [`Frame::Row`] has them.
+/// The rows of a chunk, in the format of [`Frame::Row`].
 #[derive(Debug)]
 pub struct ChunkRows {
-    /// The table as it was when they were read.
+    /// The table as it was when the rows were read.
     pub catalog: Catalog,
-    /// What the rows lie in.
+    /// The bytes of all rows.
     pub bytes: Bytes,
-    /// Where in it.
+    /// The range of each row in `bytes`.
     pub tuples: Vec<Range<usize>>,
-    /// Which transactions they show.
+    /// Which transactions the rows include.
     pub seen: Seen,
 }
 
-/// Which transactions a snapshot of the database shows.
+/// Which transactions a database snapshot includes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seen {
-    /// This one and later ones are not shown.
+    /// This transaction and later ones are not included.
     pub next: u32,
-    /// Nor are these, which were under way.
+    /// Earlier transactions that are not included either, because they were in progress.
     pub under_way: Vec<u32>,
 }
 
 impl Seen {
-    /// From the text of a `pg_snapshot`: `xmin:xmax:` and those between that are under way, with commas between them.
+    /// Parses the text of a `pg_snapshot`, `xmin:xmax:xip_list`. The list has the transactions in progress, separated
+    /// by commas.
     pub fn parse(text: &str) -> Option<Self> {
-        // Ids wrap around; the upper half counts how often they did.
+        // These are 64-bit ids. The stream has only their lower half.
         let low = |text: &str| Some(text.parse::<u64>().ok()? as u32);
         let mut parts = text.splitn(3, ':').skip(1);
         Some(Self {
@@ -179,13 +184,13 @@ impl Seen {
         })
     }
 
-    /// Whether it shows what this transaction has done, if that has been committed.
+    /// Whether the snapshot includes this transaction, if it has committed.
     pub fn shows(&self, xid: u32) -> bool {
         (xid.wrapping_sub(self.next) as i32) < 0 && !self.under_way.contains(&xid)
     }
 }
 
-/// Of a source that reads no chunks.
+/// For a source that cannot read chunks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoWindows;
 
@@ -198,25 +203,25 @@ impl Windows for NoWindows {
     }
 }
 
-/// What the pipeline asks of the source's parts, because of what it has met in the stream.
+/// A request of the pipeline to the source, because of something in the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// An interrupted snapshot has to read these rows again. Comes once for each pipeline that has looked for such rows: at
-    /// [`Frame::Watermark`], or when the pipeline ends before that.
+    /// An interrupted snapshot has to read these rows again. Each pipeline that looks for such rows sends this once: at
+    /// [`Frame::Watermark`], or when it ends before that.
     ReadAgain(Again),
     /// The stream is to stand still while these tables are read.
     Block(Execute),
 }
 
-/// The way of the pipeline's requests. It holds few of them, and never makes the pipeline wait.
+/// The channel of the pipeline's requests. It holds few of them and never makes the pipeline wait.
 pub fn requests() -> (mpsc::UnboundedSender<Request>, mpsc::UnboundedReceiver<Request>) {
     mpsc::unbounded_channel()
 }
 
-/// Which tables are captured: schema and table name to yes or no.
+/// Selects the captured tables by schema and table name.
 pub type TableFilter = Arc<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
-/// The server as [`Source::inspect`] found it.
+/// The server as [`Control::inspect`] found it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Found {
     /// `server_version_num`, such as 150018.
@@ -225,49 +230,49 @@ pub struct Found {
     pub system_id: u64,
     /// The server's last WAL position: written on a primary, received or replayed on a standby.
     pub wal_end: Lsn,
-    /// Our slot, `None` when there is none of that name.
+    /// Our slot. `None` if no slot has its name.
     pub slot: Option<FoundSlot>,
-    /// Whether it is a standby: in recovery, and perhaps behind its primary.
+    /// Whether the server is a standby: in recovery, and perhaps behind its primary.
     pub standby: bool,
     /// Its timelines.
     pub lineage: Lineage,
-    /// What decides which transactions it sends: the publication and the stream's parameters.
+    /// What decides which transactions the server sends: the publication and the stream's parameters.
     pub sends: String,
 }
 
-/// Our slot as found.
+/// Our slot as it was found.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct FoundSlot {
     /// `confirmed_flush_lsn`.
     pub confirmed: Option<Lsn>,
-    /// `restart_lsn`; `None` once the WAL is gone.
+    /// `restart_lsn`. `None` once its WAL is gone.
     pub restart: Option<Lsn>,
-    /// Whether the server still has its WAL (`wal_status` is not `lost`, and the slot was not invalidated).
+    /// Whether the server still has the slot's WAL (`wal_status` is not `lost`, and the slot was not invalidated).
     pub alive: bool,
-    /// Process that reads it now.
+    /// The process that reads the slot now.
     pub active_pid: Option<i32>,
 }
 
 /// A new slot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreatedSlot {
-    /// Everything committed before this is in the exported snapshot, everything after is streamed.
+    /// Everything committed before this is in the exported snapshot. Everything after it is streamed.
     pub consistent_point: Lsn,
 }
 
 /// What a snapshot reads.
 #[derive(Debug, Clone, Default)]
 pub struct SnapshotPlan {
-    /// Tables in order.
+    /// Tables in the order in which they are read.
     pub tables: Vec<TableFacts>,
-    /// The position that its rows carry: the new slot's consistent point or the watermark, `None` for the server's position
-    /// at its start.
+    /// The position of its rows: the new slot's consistent point, or the watermark. `None`: the server's position when
+    /// the snapshot starts.
     pub lsn: Option<Lsn>,
-    /// Whether it goes on with one that was interrupted.
+    /// Whether this continues an interrupted snapshot.
     pub goes_on: bool,
-    /// What is done of the tables.
+    /// The finished part of the tables.
     pub done: Done,
-    /// Rows to be read again, of tables that have been begun.
+    /// Rows to read again, of tables that were begun.
     pub again: BTreeMap<Oid, Keys>,
     /// Whether the stream goes on afterwards where it stood: the rows are read as of now, and say nothing of the stream's position.
     /// They end with [`Frame::BlockingEnd`].
@@ -276,18 +281,18 @@ pub struct SnapshotPlan {
     pub selects: BTreeMap<String, String>,
 }
 
-/// Frames in stream order, with the memory that they lie in.
+/// Frames in stream order, with their bytes.
 #[derive(Debug)]
 pub struct Chunk {
-    /// What the frames' ranges point into.
+    /// The bytes that the frames' ranges point into.
     pub bytes: Bytes,
     /// Frames in order.
     pub frames: Vec<Frame>,
-    /// Its part of the memory that frames may hold; free when the chunk is dropped.
+    /// The chunk's share of the memory for frames. Dropping the chunk frees it.
     room: Option<Room>,
 }
 
-/// Some of the memory that frames may hold. Whoever waits until all of it is free is woken when it is dropped.
+/// A share of the memory for frames. Dropping it wakes the task that waits until all of the memory is free.
 #[derive(Debug)]
 struct Room {
     permit: Option<OwnedSemaphorePermit>,
@@ -296,14 +301,14 @@ struct Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // First the room, then the news of it. A sender that waits for room gets it before anybody finds the channel empty.
+        // Free the room before notifying. A sender that waits for room gets it before anybody finds the channel empty.
         drop(self.permit.take());
         self.freed.notify_one();
     }
 }
 
 impl Chunk {
-    /// A chunk that counts for nothing.
+    /// A chunk that takes no share of the memory.
     pub fn new(bytes: Bytes, frames: Vec<Frame>) -> Self {
         Self {
             bytes,
@@ -313,22 +318,23 @@ impl Chunk {
     }
 }
 
-/// One thing that the source has to say.
+/// One event from the source.
 #[derive(Debug)]
 pub enum Frame {
-    /// A replication connection begins: relations are described anew, a transaction left open is sent again from its start.
+    /// A replication connection begins. Relations are described again, and an incomplete transaction is sent again from
+    /// its start.
     Begin {
-        /// Where the server really begins: at the position that it was asked for, or at its slot's where that is further.
+        /// Where the server really begins: at the requested position, or at its slot's if that is further.
         from: Lsn,
     },
     /// A message of pgoutput (the payload of XLogData).
     Wal {
-        /// Start LSN in the XLogData header, the `source.lsn` of a change.
+        /// Start LSN in the XLogData header; the `source.lsn` of a change.
         lsn: Lsn,
         /// The payload.
         payload: Range<usize>,
     },
-    /// A keepalive: everything that was committed before this has been sent.
+    /// A keepalive. Everything committed before `wal_end` has been sent.
     Keepalive {
         /// The server's position.
         wal_end: Lsn,
@@ -337,31 +343,31 @@ pub enum Frame {
     Catalog(Box<Catalog>),
     /// Existing rows follow.
     SnapshotBegin {
-        /// How many by the server's estimate.
+        /// Number of rows, as the server estimates it.
         rows_left: u64,
-        /// Of which tables: their numbers and names, in order.
+        /// Oid and name of each table, in order.
         tables: Vec<(Oid, String)>,
     },
-    /// The rows that follow are of this table.
+    /// The following rows belong to this table.
     Table(Arc<SnapshotTable>),
-    /// A row of the snapshot, as pgoutput's TupleData: 2 bytes for the number of columns, then for each `n`, or `t`, 4 bytes
-    /// of length and the text. Columns as in the table's facts.
+    /// A row of the snapshot as pgoutput's TupleData: 2 bytes for the number of columns, then for each column `n`, or
+    /// `t`, 4 bytes of length and the text. The columns are those of the table's facts.
     Row {
-        /// Where the tuple lies.
+        /// The range of the tuple.
         tuple: Range<usize>,
     },
     /// A part of a table is complete.
     Part {
-        /// Which.
+        /// Which part.
         step: snapshot::Step,
-        /// Whether the table is complete with it.
+        /// Whether the table is now complete.
         completes: bool,
     },
-    /// All rows have been sent, also where there were none.
+    /// All rows have been sent. Also sent if there were none.
     SnapshotEnd {
-        /// The snapshot's position: where the stream goes on.
+        /// The snapshot's position, from which the stream continues.
         lsn: Lsn,
-        /// The transaction that read them, and `CURRENT_TIMESTAMP` in it.
+        /// The transaction that read the rows, with its `CURRENT_TIMESTAMP`.
         transaction: Transaction,
     },
     /// All rows of a blocking snapshot have been sent, or it is given up.
@@ -369,21 +375,21 @@ pub enum Frame {
         /// Whether it is given up.
         given_up: bool,
     },
-    /// Everything before the watermark of a snapshot has been handed over; the engine's own. The pipeline answers with
-    /// [`Request::ReadAgain`].
+    /// Everything before the watermark of a snapshot has been handed over. The engine creates it itself. The pipeline
+    /// answers with [`Request::ReadAgain`].
     Watermark,
-    /// What [`Windows`] was asked for; the engine's own.
+    /// The answer of [`Windows`] to a request. The engine creates it itself.
     Answer {
-        /// The chunk that it is of, if it is of one.
+        /// The chunk that it belongs to, if any.
         of: Option<String>,
         /// The answer.
         answer: Answer,
         /// The rows of a chunk.
         rows: Option<Box<ChunkRows>>,
     },
-    /// A signal that has not come with the stream; the engine's own.
+    /// A signal that came from elsewhere than the stream. The engine creates it itself.
     Signal(Box<Signal>),
-    /// Time has passed; the engine's own, so that heartbeats beat while the stream is quiet.
+    /// Time has passed. The engine creates it itself, so that heartbeats are sent while the stream is quiet.
     Tick,
 }
 
@@ -394,43 +400,44 @@ pub struct SnapshotTable {
     pub catalog: Catalog,
     /// The snapshot's position.
     pub lsn: Lsn,
-    /// Its transaction.
+    /// The transaction that reads it.
     pub xid: u32,
-    /// `CURRENT_TIMESTAMP` in it, microseconds since 1970.
+    /// `CURRENT_TIMESTAMP` in that transaction, microseconds since 1970.
     pub time_us: i64,
-    /// Whether the rows of each table come together, so that its first and its last are marked.
+    /// Whether the rows of each table come together. If so, the first and the last row of the table are marked.
     pub ordered: bool,
-    /// Whether rows of it have been sent by an earlier snapshot, which was interrupted.
+    /// Whether an earlier, interrupted snapshot has sent rows of it.
     pub begun: bool,
-    /// Whether it is the first of all, empty or not: no other table's first row is marked as the snapshot's.
+    /// Whether it is the first table of the snapshot, even if it is empty. Only its first row is marked as the
+    /// snapshot's first.
     pub first: bool,
     /// Whether it belongs to a blocking snapshot, whose rows carry the stream's position.
     pub blocking: bool,
 }
 
-/// The way from the source to the pipeline: bounded by the bytes that wait in it.
+/// The channel from the source to the pipeline. It is bounded by the bytes that wait in it.
 #[derive(Debug, Clone)]
 pub struct ChunkSender {
     chunks: mpsc::Sender<Chunk>,
     room: Arc<Semaphore>,
     most: u32,
-    /// Signalled when a chunk has been dealt with. One task waits for it: the end of a session.
+    /// Signalled when a chunk has been processed. Only one task waits for it: the end of a session.
     freed: Arc<Notify>,
-    /// How many connections have begun.
+    /// Number of connections that have begun.
     begun: watch::Sender<u64>,
-    /// Of how many the beginning was handed over: a connection may fail while it waits for room.
+    /// Number of connections whose beginning was handed over. A connection may fail while it waits for room.
     handed_over: Arc<AtomicU64>,
-    /// How many bytes were handed over.
+    /// Number of bytes handed over.
     bytes: Arc<AtomicU64>,
 }
 
-/// The pipeline's end.
+/// The pipeline's end of the channel.
 pub type ChunkReceiver = mpsc::Receiver<Chunk>;
 
-/// A channel that holds at most `bytes` of frames, and always at least one chunk.
+/// A channel that holds at most `bytes` of frames, but always at least one chunk.
 pub fn chunks(bytes: usize) -> (ChunkSender, ChunkReceiver) {
     let most = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
-    // The number of chunks is bounded too, as small ones cost more than their bytes.
+    // The number of chunks is bounded too, since small ones cost more than their bytes.
     let (sender, receiver) = mpsc::channel(64);
     (
         ChunkSender {
@@ -447,24 +454,24 @@ pub fn chunks(bytes: usize) -> (ChunkSender, ChunkReceiver) {
 }
 
 impl ChunkSender {
-    /// Whether the pipeline has dealt with everything that was sent.
+    /// Whether the pipeline has processed everything that was sent.
     pub fn is_empty(&self) -> bool {
         self.room.available_permits() >= self.most as usize
     }
 
-    /// Waits until the pipeline has dealt with everything that was sent, or has ended.
+    /// Waits until the pipeline has processed everything that was sent, or has ended.
     pub(crate) async fn emptied(&self) {
-        // All the room is free again. What is sent meanwhile waits behind this.
+        // Then all the room is free. Later chunks wait behind this request.
         let _ = self.room.acquire_many(self.most).await;
     }
 
-    /// Waits until the pipeline has dealt with a chunk, if it has not since this was called last. Unlike [`emptied`](Self::emptied) it
-    /// does not hold up what is sent meanwhile.
+    /// Waits until the pipeline has processed a chunk since the last call. Unlike [`emptied`](Self::emptied), it does
+    /// not delay chunks that are sent meanwhile.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
 
-    /// How many bytes were handed over so far.
+    /// Number of bytes handed over so far.
     pub(crate) fn handed_over_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -479,18 +486,20 @@ impl ChunkSender {
         self.chunks.is_closed()
     }
 
-    /// Tells when a connection begins: at once, also while the pipeline is busy with what came before.
+    /// Notifies when a connection begins, at once, even while the pipeline is busy with earlier chunks.
     pub(crate) fn begun(&self) -> watch::Receiver<u64> {
         self.begun.subscribe()
     }
 
-    /// How many connections the pipeline has met, or will meet with what was handed over.
+    /// Number of connections among the chunks handed over.
     pub(crate) fn connections(&self) -> u64 {
         self.handed_over.load(Ordering::Acquire)
     }
 
-    /// Waits until there is room, then hands the chunk over. Dropping the future hands nothing over. `Err` when the
-    /// pipeline has ended.
+    /// Waits until there is room, then hands the chunk over. If the future is dropped, nothing is handed over.
+    ///
+    /// # Errors
+    /// The pipeline has ended.
     pub async fn send(&self, mut chunk: Chunk) -> Result<(), PipelineEnded> {
         let begins = matches!(chunk.frames.first(), Some(Frame::Begin { .. }));
         if begins {
@@ -502,7 +511,7 @@ impl ChunkSender {
             permit: Some(permit.map_err(|_| PipelineEnded)?),
             freed: self.freed.clone(),
         });
-        // Counted with the chunk, not before: dropping the future hands nothing over.
+        // Count the connection together with its chunk: if the future is dropped, neither counts.
         let place = self.chunks.reserve().await.map_err(|_| PipelineEnded)?;
         if begins {
             self.handed_over.fetch_add(1, Ordering::AcqRel);
@@ -513,35 +522,35 @@ impl ChunkSender {
     }
 }
 
-/// The pipeline has ended; why is known there.
+/// The pipeline has ended. It knows the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("the pipeline has ended")]
 pub struct PipelineEnded;
 
-/// What a stream is connected to.
+/// The channels of a stream.
 #[derive(Debug)]
 pub struct Port {
     /// Where frames go.
     pub chunks: ChunkSender,
-    /// What may be confirmed to the server.
+    /// The position that may be confirmed to the server.
     pub confirmable: watch::Receiver<Option<Stored>>,
-    /// What is wanted of the stream.
+    /// What the stream is to do.
     pub phase: watch::Receiver<Phase>,
-    /// What has arrived: set by the stream to the server's last known WAL position.
+    /// The stream sets this to the server's last known WAL position.
     pub server_end: watch::Sender<Lsn>,
-    /// Where to end, in order and with `Ok`: before the first transaction that was committed there or later, once all before
-    /// it have been sent.
+    /// Where to end in order, with `Ok`: before the first transaction that was committed at this position or later,
+    /// once all transactions before it have been sent.
     pub until: Option<Lsn>,
-    /// Whether the log tells at `info` that the stream begins: a try that looks for something is nobody's news.
+    /// Whether to log the start of the stream at `info`. A try of the search for a gap's end is not worth it.
     pub is_news: bool,
 }
 
-/// What is wanted of a stream.
+/// What a stream is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Read and confirm.
     Run,
-    /// Read nothing more; go on answering and confirming.
+    /// Read nothing more, but keep answering and confirming.
     Drain,
     /// Send a last status update and end.
     Close,

@@ -1,6 +1,6 @@
-//! What the operator may look at while the connector runs: counters and the last news, read by the admin endpoint.
+//! What an operator can see while the connector runs: counters and the latest news. The admin endpoint reads it.
 //!
-//! Writers never wait for readers: counters are atomic, the rest changes seldom and stands behind short locks.
+//! Writers never wait for readers: counters are atomic. Everything else changes seldom and is behind short locks.
 
 mod by_name;
 mod inbox;
@@ -34,26 +34,26 @@ pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
 pub use slot_xmin::SlotXmin;
 pub use wal_clock::WalClock;
 
-/// Everything that is known of one connector.
+/// Everything known about one connector.
 #[derive(Debug, Default)]
 pub struct Status {
     /// Name of the connector.
     pub name: String,
     /// `topic.prefix`.
     pub server: String,
-    /// `errors.log.include.messages`: keys of records are shown with failures.
+    /// `errors.log.include.messages`: whether failures are shown with the record's key.
     pub shows_keys: bool,
-    /// When the connector was made, microseconds since 1970.
+    /// When the connector was created, microseconds since 1970.
     pub created_us: i64,
     /// Counters and gauges.
     pub counters: Counters,
-    /// Commit in Postgres to acknowledgement by Kafka, over all sessions.
+    /// Latency from commit in Postgres to acknowledgement by Kafka, over all sessions.
     pub latency: Arc<Latency>,
-    /// A heartbeat is on its way: `heartbeat.action.query` is due.
+    /// Signalled when a heartbeat is sent: `heartbeat.action.query` is due.
     pub heartbeat_sent: Notify,
-    /// Where `xmin.fetch.interval.ms` asks for it.
+    /// The slot's xmin, if `xmin.fetch.interval.ms` is set.
     pub xmin: SlotXmin,
-    /// Signals that have not come with the stream.
+    /// Signals that came from elsewhere than the stream.
     pub signals: Inbox,
     course: Mutex<Course>,
     kafka: Mutex<Option<Trouble>>,
@@ -72,16 +72,16 @@ pub struct Status {
     beside: Mutex<Option<Beside>>,
 }
 
-/// How far a snapshot beside the stream is.
+/// Progress of an incremental snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Beside {
     /// The table that is being read.
     pub table: String,
-    /// Rows of it that were read so far.
+    /// Rows of this table that were read so far.
     pub rows: u64,
-    /// Tables that are left, with this one.
+    /// Tables left to read, including this one.
     pub tables_left: usize,
-    /// Whether it was asked to pause.
+    /// Whether the snapshot is paused by a signal.
     pub is_paused: bool,
 }
 
@@ -93,7 +93,7 @@ const NOTIFICATIONS: usize = 1000;
 pub struct Counters {
     /// Changes (rows) read from the stream.
     pub changes: AtomicU64,
-    /// Of these, inserts, updates, deletes and truncates.
+    /// Inserts.
     pub inserts: AtomicU64,
     /// Updates.
     pub updates: AtomicU64,
@@ -109,108 +109,109 @@ pub struct Counters {
     pub records: AtomicU64,
     /// Records set aside under `errors.tolerance=all`.
     pub set_aside: AtomicU64,
-    /// Times the stream was connected.
+    /// How often the stream was connected.
     pub connects: AtomicU64,
-    /// Times the connector began anew after a failure.
+    /// How often the connector started again after a failure.
     pub restarts: AtomicU64,
-    /// Gaps that were met.
+    /// Gaps found.
     pub gaps: AtomicU64,
-    /// Gaps that a person has had skipped.
+    /// Gaps that were skipped by a person's choice.
     pub gaps_skipped: AtomicU64,
     /// Whether the stream is connected now: 0 or 1.
     pub connected: AtomicU64,
     /// LSN of the last change read.
     pub received_lsn: AtomicU64,
-    /// LSN up to which Kafka has everything.
+    /// LSN up to which everything has been delivered to Kafka.
     pub delivered_lsn: AtomicU64,
-    /// Chunks of a snapshot that Kafka has.
+    /// Snapshot chunks delivered to Kafka.
     pub delivered_chunks: AtomicU64,
-    /// LSN of the offset that is durable.
+    /// LSN of the stored offset.
     pub stored_lsn: AtomicU64,
-    /// LSN that the server was told.
+    /// LSN last confirmed to the server.
     pub confirmed_lsn: AtomicU64,
-    /// Server's WAL position as last heard in the stream.
+    /// The server's WAL position as last reported in the stream.
     pub server_lsn: AtomicU64,
     /// Commit time of the last transaction read, microseconds since 1970; 0 before the first.
     pub last_commit_us: AtomicI64,
-    /// Commit time of the last transaction that was delivered, microseconds since 1970.
+    /// Commit time of the last delivered transaction, microseconds since 1970.
     pub delivered_commit_us: AtomicI64,
     /// When the last change was read, microseconds since 1970; 0 before the first.
     pub last_change_us: AtomicI64,
     /// Records under way to Kafka.
     pub in_flight_records: AtomicU64,
-    /// Bytes that they count for.
+    /// Bytes that the records under way count for.
     pub in_flight_bytes: AtomicU64,
     /// Bytes that records under way may count for before the pipeline waits; 0 while unknown.
     pub in_flight_limit_bytes: AtomicU64,
-    /// Since when records are under way of which Kafka has acknowledged none, microseconds since 1970; 0 while none is.
+    /// Time of the last acknowledgement, or, if later, when the first record came under way; microseconds since 1970, 0
+    /// while nothing is under way.
     pub unacknowledged_since_us: AtomicI64,
     /// Commit time of the oldest transaction with a record under way, microseconds since 1970; 0 while none is.
     pub oldest_commit_us: AtomicI64,
     /// Rows read by the snapshot.
     pub snapshot_rows: AtomicU64,
-    /// Tables that the snapshot reads in all, and those still to come.
+    /// Number of tables that the snapshot reads in all.
     pub snapshot_tables: AtomicU64,
     /// Tables still to come.
     pub snapshot_tables_left: AtomicU64,
-    /// How many rows the snapshot will have read in the end by the server's estimate, 0 while there is none.
+    /// Rows that the snapshot will have read in the end, as the server estimates it; 0 if there is no estimate.
     pub snapshot_rows_estimate: AtomicU64,
     /// Rows that earlier snapshots of this process had read when this one began.
     pub snapshot_rows_before: AtomicU64,
     /// When the snapshot began to read, microseconds since 1970; 0 before.
     pub snapshot_begun_us: AtomicI64,
-    /// When it had read everything; 0 before.
+    /// When the snapshot had read everything, microseconds since 1970; 0 before.
     pub snapshot_ended_us: AtomicI64,
 }
 
 /// What the connector is doing.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Phase {
-    /// Connecting, checking, creating.
+    /// Connecting, checking, creating slot and publication.
     #[default]
     Starting,
     /// Reading existing rows.
     Snapshot,
     /// Reading the stream.
     Streaming,
-    /// Waiting before it tries again.
+    /// Waiting before another try.
     Waiting(Failure),
     /// Stopped for good.
     Failed(Failure),
-    /// Asked to read nothing, and to keep its slot.
+    /// Reading nothing, as requested, and keeping its slot.
     Paused,
-    /// Ending in order, to begin anew.
+    /// Ending in order, to start again.
     Restarting,
-    /// Stopped because it was asked to.
+    /// Stopped on request.
     Stopped,
 }
 
-/// What the connector is doing, since when, and what it tries to get over.
+/// What the connector is doing, since when, and the problem that it is trying to resolve.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Course {
     /// What it is doing.
     pub phase: Phase,
-    /// Since when, microseconds since 1970; 0 before it was first told.
+    /// Since when, microseconds since 1970; 0 before a phase was set.
     pub since_us: i64,
-    /// Whether it has read rows or the stream since the process began.
+    /// Whether it has read rows or the stream since the process started.
     pub has_run: bool,
-    /// The failure after which it has not read again yet, however often it has tried since.
+    /// The failure since which it has not read again, however often it has tried.
     pub trouble: Option<Trouble>,
-    /// What it waits for just now, in the middle of what it is doing: a Postgres that does not answer, say.
+    /// What it waits for at the moment without having failed, for example a Postgres that does not answer.
     pub wait: Option<Trouble>,
 }
 
-/// Something that is in the way and may pass by itself.
+/// A problem that may resolve itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// What it is.
+    /// The problem.
     pub failure: Failure,
     /// When it began, microseconds since 1970.
     pub since_us: i64,
 }
 
 impl Trouble {
-    /// What is the matter now, and since when: the same kind of failure is the same trouble.
+    /// Sets the present problem. If it has the same kind as the old one, it keeps the old one's start time.
     fn replace(trouble: &mut Option<Self>, failure: Option<Failure>, at_us: i64) {
         *trouble = failure.map(|failure| Self {
             since_us: match trouble {
@@ -222,20 +223,20 @@ impl Trouble {
     }
 }
 
-/// A failure of the past.
+/// A past failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incident {
-    /// What it was.
+    /// What happened.
     pub failure: Failure,
-    /// When it happened first, microseconds since 1970.
+    /// When it first happened, microseconds since 1970.
     pub first_us: i64,
-    /// When it happened last, nothing else having happened in between.
+    /// When it last happened, with no other failure since `first_us`.
     pub last_us: i64,
-    /// How often.
+    /// How often it happened.
     pub times: u64,
 }
 
-/// Incidents kept.
+/// How many incidents are kept.
 const INCIDENTS: usize = 20;
 
 /// Records and bytes sent to one topic.
@@ -247,14 +248,14 @@ pub struct TopicCount {
     pub bytes: u64,
 }
 
-/// The server's replication slots at one time.
+/// The server's replication slots at one point in time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Slots {
     /// When the server was asked, microseconds since 1970.
     pub at_us: i64,
     /// The server's WAL position then.
     pub wal_end: u64,
-    /// Ours first, then every other.
+    /// Our slot first, then all others.
     pub slots: Vec<Slot>,
 }
 
@@ -263,7 +264,7 @@ pub struct Slots {
 pub struct Slot {
     /// Name.
     pub name: String,
-    /// Whether it is this connector's.
+    /// Whether it is this connector's slot.
     pub ours: bool,
     /// `logical` or `physical`.
     pub kind: String,
@@ -273,7 +274,7 @@ pub struct Slot {
     pub database: Option<String>,
     /// Whether a process reads it.
     pub active: bool,
-    /// That process.
+    /// The process that reads it.
     pub active_pid: Option<i32>,
     /// `confirmed_flush_lsn` as text.
     pub confirmed_flush_lsn: Option<String>,
@@ -281,20 +282,21 @@ pub struct Slot {
     pub restart_lsn: Option<String>,
     /// Bytes of WAL between the confirmed position and the server's.
     pub lag_bytes: Option<u64>,
-    /// Bytes of WAL that the server keeps for it.
+    /// Bytes of WAL that the server keeps for the slot.
     pub retained_wal_bytes: Option<u64>,
     /// `reserved`, `extended`, `unreserved` or `lost`.
     pub wal_status: Option<String>,
-    /// Bytes that may still be written before it is in danger; `None` without `max_slot_wal_keep_size`.
+    /// Bytes that may still be written before the slot is in danger of losing WAL. `None` without
+    /// `max_slot_wal_keep_size`.
     pub safe_wal_size: Option<i64>,
-    /// Seconds since it was last in use (Postgres 17 and later).
+    /// Seconds since it was last used (Postgres 17 and later).
     pub inactive_seconds: Option<f64>,
-    /// Why the server has given it up: `wal_removed`, `rows_removed`, `wal_level_insufficient`, `idle_timeout` (Postgres 17 and
-    /// later); `conflict`, of which Postgres 16 says no more.
+    /// Why the server has invalidated it: `wal_removed`, `rows_removed`, `wal_level_insufficient`, `idle_timeout`
+    /// (Postgres 17 and later); or `conflict`, for which Postgres 16 gives no reason.
     pub invalidation_reason: Option<String>,
-    /// Whether standbys keep a copy of it (Postgres 17 and later).
+    /// Whether it is to be synchronized to standbys (Postgres 17 and later).
     pub failover: Option<bool>,
-    /// Whether it is such a copy.
+    /// Whether it is such a synchronized copy.
     pub synced: Option<bool>,
 }
 
@@ -306,7 +308,7 @@ impl Slot {
 }
 
 impl Status {
-    /// Keeps a notification, in the place of the oldest where there are many.
+    /// Adds a notification. If there are too many, the oldest is dropped.
     pub(crate) fn notify(&self, told: Told) {
         let mut notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
         if notifications.len() >= NOTIFICATIONS {
@@ -315,17 +317,17 @@ impl Status {
         notifications.push_back(told);
     }
 
-    /// How far a snapshot beside the stream is; `None` where there is none.
+    /// Progress of an incremental snapshot. `None` if there is none.
     pub fn beside(&self) -> Option<Beside> {
         lock(&self.beside).clone()
     }
 
-    /// The same has changed.
+    /// Sets the progress of an incremental snapshot.
     pub fn set_beside(&self, beside: Option<Beside>) {
         *lock(&self.beside) = beside;
     }
 
-    /// The last notifications, the oldest first.
+    /// The last notifications, oldest first.
     pub fn notifications(&self) -> Vec<Told> {
         let notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
         notifications.iter().cloned().collect()
@@ -333,7 +335,7 @@ impl Status {
 }
 
 impl Status {
-    /// Of a connector that has not started yet.
+    /// The status of a connector that has not started yet.
     pub fn new(name: impl Into<String>, server: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -343,15 +345,15 @@ impl Status {
         }
     }
 
-    /// What it is doing.
+    /// The present phase.
     pub fn phase(&self) -> Phase {
         lock(&self.course).phase.clone()
     }
-    /// What it is doing, since when, and what it tries to get over.
+    /// The phase, since when, and the problem that the connector is trying to resolve.
     pub fn course(&self) -> Course {
         lock(&self.course).clone()
     }
-    /// Says what it is doing.
+    /// Sets the phase. A failure in it is counted and kept as an incident.
     pub fn set_phase(&self, phase: Phase) {
         self.set_phase_at(phase, now_us());
     }
@@ -366,7 +368,8 @@ impl Status {
         lock(&self.course).enter(phase, at_us);
     }
 
-    /// Says what is waited for; `None` when it has come. A wait that becomes a failure is the beginning of that.
+    /// Sets what the connector waits for; `None` when it has come. If the wait becomes a failure, the failure begins
+    /// with the wait.
     pub fn set_wait(&self, failure: Option<Failure>) {
         self.set_wait_at(failure, now_us());
     }
@@ -374,20 +377,20 @@ impl Status {
         Trouble::replace(&mut lock(&self.course).wait, failure, at_us);
     }
 
-    /// What a record waits for, and everything behind it; `None` while nothing does.
+    /// What a record and everything behind it wait for. `None` if nothing waits.
     pub fn awaited(&self) -> Option<Trouble> {
         lock(&self.awaited).clone()
     }
-    /// Says what a record waits for, or that it waits no longer.
+    /// Sets what a record waits for, or that it no longer waits.
     pub fn set_awaited(&self, failure: Option<Failure>) {
         Trouble::replace(&mut lock(&self.awaited), failure, now_us());
     }
 
-    /// Why the offset cannot be stored; `None` while it can.
+    /// Why the offset cannot be stored. `None` while it can.
     pub fn store(&self) -> Option<Trouble> {
         lock(&self.store).clone()
     }
-    /// Says why the offset could not be stored, or that it is again.
+    /// Sets why the offset could not be stored, or that it is stored again.
     pub fn set_store(&self, failure: Option<Failure>) {
         self.set_store_at(failure, now_us());
     }
@@ -400,7 +403,7 @@ impl Status {
         Trouble::replace(&mut store, failure, at_us);
     }
 
-    /// Page, `/ready` and REST are for more eyes than the log: a key is left out there, unless it is asked for.
+    /// More people see the page, `/ready` and REST than the log, so the key is left out there, unless it is asked for.
     fn show(&self, failure: &mut Failure) {
         if let Some(key) = failure.record_key.take().filter(|_| self.shows_keys)
             && let Some(cause) = failure.causes.first_mut()
@@ -409,7 +412,7 @@ impl Status {
         }
     }
 
-    /// What the last failures were, the latest first.
+    /// The last failures, latest first.
     pub fn incidents(&self) -> Vec<Incident> {
         lock(&self.incidents).iter().cloned().collect()
     }
@@ -431,11 +434,11 @@ impl Status {
         });
     }
 
-    /// What is the matter with Kafka; `None` while all is well.
+    /// The problem with Kafka. `None` if there is none.
     pub fn kafka(&self) -> Option<Trouble> {
         lock(&self.kafka).clone()
     }
-    /// Says what is the matter with Kafka, as its client tells it.
+    /// Sets the problem with Kafka, as its client reports it.
     pub fn set_kafka(&self, trouble: Option<Trouble>) {
         let mut kafka = lock(&self.kafka);
         if let Some(new) = &trouble
@@ -447,31 +450,31 @@ impl Status {
         *kafka = trouble;
     }
 
-    /// The gap that the connector waits at; `None` while there is none.
+    /// The gap at which the connector waits. `None` if there is none.
     pub fn gap(&self) -> Option<Gap> {
         lock(&self.gap).clone()
     }
-    /// Says at which gap it waits.
+    /// Sets the gap at which the connector waits.
     pub fn set_gap(&self, gap: Option<Gap>) {
         *lock(&self.gap) = gap;
     }
 
-    /// The server's slots when they were last asked for.
+    /// The server's slots when they were last queried.
     pub fn slots(&self) -> Option<Slots> {
         lock(&self.slots).0.clone()
     }
-    /// When the server's WAL had grown how far, from the times at which slots were asked for.
+    /// When the server's WAL had reached which position, sampled each time the slots were queried.
     pub fn wal_clock(&self) -> WalClock {
         lock(&self.slots).1.clone()
     }
-    /// Keeps the server's slots.
+    /// Sets the server's slots.
     pub fn set_slots(&self, slots: Slots) {
         let mut kept = lock(&self.slots);
         kept.1.tick(slots.at_us, slots.wal_end);
         kept.0 = Some(slots);
     }
 
-    /// Records and bytes by topic; those of very many topics together as [`OTHERS`].
+    /// Records and bytes by topic. Beyond a limit, further topics count together as [`OTHERS`].
     pub fn topics(&self) -> BTreeMap<String, TopicCount> {
         lock(&self.topics).all()
     }
@@ -501,7 +504,7 @@ impl Status {
         *lock(&self.errors).entry(kind.as_str()).or_default() += 1;
     }
 
-    /// Rows that the snapshot has read, by `schema.table`; those of very many tables together as [`OTHERS`].
+    /// Rows that the snapshot has read, by `schema.table`. Beyond a limit, further tables count together as [`OTHERS`].
     pub fn snapshot_rows(&self) -> BTreeMap<String, u64> {
         lock(&self.snapshot_rows).all()
     }
@@ -510,23 +513,23 @@ impl Status {
         *lock(&self.snapshot_rows).of(table) += rows;
     }
 
-    /// Positions that were delivered and that the server does not have.
+    /// Delivered positions that the server does not have.
     pub fn missing(&self) -> Option<Missing> {
         *lock(&self.missing)
     }
-    /// Says which they are.
+    /// Sets the delivered positions that the server does not have.
     pub fn set_missing(&self, missing: Option<Missing>) {
         *lock(&self.missing) = missing;
     }
 
-    /// Settings that weaken a guarantee, to be shown as long as they are in force.
+    /// Warnings about settings that weaken a guarantee. They are shown as long as the settings are in force.
     pub fn warnings(&self) -> Vec<String> {
         lock(&self.warnings).clone()
     }
     /// Adds such a warning.
     pub fn warn(&self, text: String) {
         let mut warnings = lock(&self.warnings);
-        // Each start of the connector says the same.
+        // Each start of the connector adds the same warning.
         if !warnings.contains(&text) {
             warnings.push(text);
         }
@@ -555,7 +558,7 @@ impl Course {
     }
 }
 
-/// The time, microseconds since 1970.
+/// The present time, microseconds since 1970.
 pub(crate) fn now_us() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

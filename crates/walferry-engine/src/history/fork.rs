@@ -1,4 +1,4 @@
-//! What becomes of a stored offset on the server that was found.
+//! Decides what a stored offset means on the server that was found.
 
 use walferry_diagnosis::Kind;
 use walferry_pgoutput::Lsn;
@@ -10,28 +10,28 @@ use crate::{
     source::{Found, FoundSlot},
 };
 
-/// What `offset.mismatch.strategy` asks for when the slot is ahead of the stored offset.
+/// What `offset.mismatch.strategy` says for a slot that is ahead of the stored offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mismatch {
     /// Refuse: something else moved the slot, so changes may be missing. Walferry's default.
     #[default]
     Refuse,
-    /// Go on; what lies between is missing (`no_validation`, `trust_slot`, `trust_greater_lsn`, `trust_offset`: Postgres never
-    /// goes back behind the confirmed position, whatever is trusted).
+    /// Continue; the changes between are missing (`no_validation`, `trust_slot`, `trust_greater_lsn`, `trust_offset`).
+    /// These are the same here: Postgres never goes back behind the confirmed position.
     GoOn,
 }
 
-/// What is to be done with a stored offset.
+/// What to do with a stored offset.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Judged {
-    /// It holds as it is, as far as can be told before the stream begins.
+    /// It holds, as far as can be known before the stream begins.
     Holds,
-    /// The stream goes on from another position.
+    /// The stream continues from another position.
     Moved(Box<StoredOffset>),
 }
 
-/// Compares the server with the one that the offset was stored for. Looks only where a slot can be read: what is done without one
-/// is decided elsewhere.
+/// Compares the server with the one that the offset was stored for. Does nothing unless the slot can be read;
+/// [`crate::life::start`] handles a missing slot.
 pub(crate) fn judge(
     slot: &str,
     found: &Found,
@@ -63,7 +63,8 @@ pub(crate) fn judge(
     }
 }
 
-/// The slot is missing: says why to wait for it instead of taking it for lost. An offset says that it was there.
+/// If the slot is missing, but may appear again, returns the reason to wait for it. A stored offset means that the slot
+/// existed.
 pub(crate) fn not_there_yet(slot: &str, found: &Found, stored: &StoredOffset) -> Option<Failure> {
     if found.slot.is_some() || stored.system_id.is_some_and(|id| id != found.system_id) {
         return None;
@@ -108,7 +109,7 @@ fn bring(slot: &str) -> String {
     )
 }
 
-/// The stream has been read farther than the server's log goes.
+/// The stream was read further than the server's log reaches.
 pub(crate) fn went_back(furthest: Lsn, found: &Found) -> Option<Failure> {
     let end = found.wal_end;
     (furthest > end).then(|| {
@@ -132,7 +133,7 @@ pub(crate) fn went_back(furthest: Lsn, found: &Found) -> Option<Failure> {
 const CHOICES: &str = "Otherwise read all rows again (`walferry offsets reset`, `snapshot.mode=initial`), or accept this server: after \
                        `walferry offsets accept-history`, the next start continues from the slot's position";
 
-/// A transaction that had to come in the stream has not.
+/// A transaction that had to come in the stream did not come.
 pub(crate) fn missed(missed: &Missed, stored: &Positions) -> Failure {
     let Missed { expected, instead, at } = missed;
     let time = |time_us: i64| match jiff::Timestamp::from_microsecond(time_us) {
@@ -168,20 +169,20 @@ pub(crate) fn missed(missed: &Missed, stored: &Positions) -> Failure {
     )
 }
 
-/// Where a stream began, and the offset that it was to go on from.
+/// Where a stream began, and the offset from which it continued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Positions {
     pub(crate) from: Lsn,
     pub(crate) processed: Lsn,
 }
 
-/// An offset with all that is compared.
+/// An offset, with everything that it is compared with.
 struct Offset<'a> {
     slot: &'a str,
     found: &'a Found,
     stored: &'a StoredOffset,
     history: &'a History,
-    /// Where the slot stands.
+    /// The slot's position.
     confirmed: Lsn,
     now_us: i64,
 }
@@ -191,19 +192,19 @@ impl Offset<'_> {
         self.stored.connect.lsn_proc.map_or(self.history.settled, Lsn)
     }
 
-    /// The end of what came and was delivered, also of a transaction of which a part was.
+    /// The end of what was delivered, including a transaction that was delivered in part.
     fn delivered(&self) -> Lsn {
         let unit = self.stored.position.map(|position| position.unit).unwrap_or_default();
         self.history.settled.max(unit)
     }
 
-    /// Where existing rows were read last. A snapshot that goes on may have read them as far as the stream had come.
+    /// Where existing rows were last read. A snapshot that continues may have read them as far as the stream had got.
     fn rows_read(&self) -> Lsn {
         let streamed = self.stored.snapshot.as_ref().map(|_| self.history.furthest);
         self.history.rows_read.max(streamed.unwrap_or_default())
     }
 
-    /// No timeline tells of another history. The stream will, where the slot still has the last commit.
+    /// The timelines show no other history. If the slot still has the last commit, the stream will show one.
     fn same(&self) -> Result<Judged, Failure> {
         match went_back(self.history.furthest, self.found) {
             Some(failure) => Err(failure),
@@ -211,7 +212,7 @@ impl Offset<'_> {
         }
     }
 
-    /// Where the timelines part is not known, the last commit has to prove that nothing is missing.
+    /// Where the timelines diverge is not known, so the last commit has to prove that nothing is missing.
     fn unknown(&self) -> Result<Judged, Failure> {
         let comes_again = self
             .history
@@ -235,13 +236,14 @@ impl Offset<'_> {
         let unit = self.stored.position.map(|position| position.unit);
         let has_more = self.history.settled > fork || unit.is_some_and(|unit| unit >= fork);
         if !has_more && processed <= fork {
-            // What was only heard of the server before, or read of its rows, says nothing of this one.
+            // Nothing was delivered beyond the fork. Positions that the former server only reported, or rows read
+            // there, do not count for this server.
             return Ok(match self.rows_read().max(self.history.furthest) > fork {
                 true => self.go_on_at_fork(fork, None),
                 false => self.holds(),
             });
         }
-        // The standby was promoted while it was read: its slot stands where nobody but us has moved it.
+        // The standby was promoted while it was read. Its slot stands at a position to which only we can have moved it.
         if self.history.standby && (fork..=processed).contains(&self.confirmed) && self.confirmed > fork {
             return Ok(self.holds());
         }
@@ -261,7 +263,7 @@ impl Offset<'_> {
         Ok(self.go_on_at_fork(fork, has_more.then_some(delivered)))
     }
 
-    /// Goes on from the fork. What was committed before it is dealt with; nothing after it is.
+    /// Continues from the fork. What was committed before it has been processed; nothing after it has.
     fn go_on_at_fork(&self, fork: Lsn, delivered: Option<Lsn>) -> Judged {
         let mut offset = self.stored.clone();
         let history = offset.history.get_or_insert_default();
@@ -277,17 +279,18 @@ impl Offset<'_> {
         let least = |lsn: Option<u64>| lsn.map(|lsn| lsn.min(fork.0));
         let connect = &mut offset.connect;
         (connect.lsn, connect.lsn_proc) = (least(connect.lsn), least(connect.lsn_proc));
-        // It must be that of a commit.
+        // `lsn_commit` must be the position of a commit.
         connect.lsn_commit = connect.lsn_commit.filter(|&lsn| lsn <= fork.0);
         history.enter(self.found);
         if self.rows_read() > fork {
-            // Rows that had been deleted or changed by then are as they were on this server, and the stream does not bring them.
+            // Some rows read there were deleted or changed after the fork. On this server they are as before, and the
+            // stream does not send them.
             offset = offset.interrupted();
         }
         Judged::Moved(Box::new(offset))
     }
 
-    /// Goes on from the slot's position, as a person has asked for: nothing that is known of the offset counts any more.
+    /// Continues from the slot's position, as a person has chosen. Nothing else in the offset counts any more.
     fn accepted(&self) -> Judged {
         let mut offset = self.stored.clone();
         let at = self.confirmed;
@@ -305,13 +308,13 @@ impl Offset<'_> {
         history.enter(self.found);
         offset.history = Some(history);
         if self.rows_read() > at {
-            // As behind a fork: nobody knows where the two histories part.
+            // As after a fork. Nobody knows where the two histories diverge.
             offset = offset.interrupted();
         }
         Judged::Moved(Box::new(offset))
     }
 
-    /// With another publication or other parameters the last commit need not come again.
+    /// The offset holds. With another publication or other parameters, the last commit need not come again.
     fn holds(&self) -> Judged {
         if self.sends_the_same() || self.history.commit.is_none() {
             return Judged::Holds;
@@ -367,7 +370,7 @@ mod tests {
         position::Position,
     };
 
-    /// Timeline 2, which was begun at 400; its WAL ends at 1000. The slot stands there.
+    /// A server on timeline 2, which began at 400. Its WAL ends at 1000. The slot stands at `slot`.
     fn promoted(slot: u64) -> Found {
         Found {
             system_id: 7,
@@ -389,7 +392,7 @@ mod tests {
         }
     }
 
-    /// The same server before.
+    /// The same server before the promotion.
     fn primary(slot: u64) -> Found {
         Found {
             lineage: Lineage {
@@ -400,7 +403,7 @@ mod tests {
         }
     }
 
-    /// On timeline 1: the last commit ended there, and the server was quiet up to `processed`.
+    /// An offset of timeline 1. The last commit ended at `commit_end`, and the server was quiet up to `processed`.
     fn stored(commit_end: u64, processed: u64) -> StoredOffset {
         let commit = Commit {
             mark: Mark {
@@ -438,7 +441,7 @@ mod tests {
         judge("s", found, stored, Mismatch::Refuse, 5).map_err(|failure| failure.kind)
     }
 
-    /// Where the stream goes on and what is missing.
+    /// Where the stream continues, and what is missing.
     fn moved(judged: Result<Judged, Kind>) -> (Option<u64>, Option<(u64, u64)>) {
         match judged {
             Ok(Judged::Moved(offset)) => {
@@ -469,13 +472,13 @@ mod tests {
             moved(judged(&promoted(300), &stored(500, 520))),
             (Some(400), Some((400, 500)))
         );
-        // A server that is shorter still than what was delivered.
+        // The server's log ends before what was delivered.
         let short = Found {
             wal_end: Lsn(450),
             ..promoted(400)
         };
         assert_eq!(moved(judged(&short, &stored(500, 520))), (Some(400), Some((400, 500))));
-        // Only a part of a transaction was delivered past it: the commit before must come again.
+        // Only a part of a transaction was delivered beyond the fork: the commit before it must come again.
         let mut partial = stored(350, 360);
         partial.position = Some(Position {
             unit: Lsn(450),
@@ -490,7 +493,8 @@ mod tests {
         assert_eq!(moved(judged(&promoted(300), &stored(350, 520))), (Some(342), None));
     }
 
-    /// Keepalives of the server before were further than this server's log. That says nothing of what it has.
+    /// Keepalives of the former server were further ahead than this server's log. That says nothing about what this
+    /// server has.
     #[test]
     fn what_was_only_heard_of_the_server_before_is_forgotten() {
         let mut heard = stored(390, 400);

@@ -1,16 +1,16 @@
-//! The timelines that a server's WAL has gone through, and where two servers part.
+//! The timelines of a server's WAL, and where those of two servers diverge.
 
 use walferry_pgoutput::Lsn;
 
-/// The timelines of a server: those that it has left, and the one that it writes or replays now.
+/// The timelines of a server: those that it has left, and the present one.
 ///
-/// Postgres begins a new timeline at each promotion and at the end of each recovery that a person asked for. A copy of a data
+/// Postgres begins a new timeline at each promotion and at the end of each point-in-time recovery. A copy of a data
 /// directory that is started without recovery keeps its timeline.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lineage {
-    /// Timelines that were left, the oldest first, each with the position at which it was left.
+    /// Timelines that were left, oldest first, each with the position at which it was left.
     pub left: Vec<Switch>,
-    /// The present one; 0 where it is not known.
+    /// The present timeline; 0 if it is not known.
     pub now: u32,
 }
 
@@ -19,7 +19,7 @@ pub struct Lineage {
 pub struct Switch {
     /// The timeline.
     pub timeline: u32,
-    /// Its last position that belongs to the next timeline too.
+    /// The last position that belongs to the next timeline too.
     pub at: Lsn,
 }
 
@@ -28,18 +28,19 @@ pub struct Switch {
 pub enum Parting {
     /// They are the same, or one of them is not known.
     Same,
-    /// Up to here they are the same, from here on they are not.
+    /// They are the same up to here, and differ from here on.
     At(Lsn),
-    /// They differ, and where they part is not known: the server has no history file of its timeline.
+    /// They differ, and it is not known where they diverge: the server has no history file of its timeline.
     Unknown,
 }
 
-/// A server that was promoted every day for years has a long history. What is kept beside an offset is its end.
+/// How many timelines are stored beside an offset: the last ones. A server that is promoted every day for years has a
+/// long history.
 const KEPT: usize = 32;
 
 impl Lineage {
-    /// Reads the content of a timeline history file: a line for each timeline that was left, with its number, the position and
-    /// a reason.
+    /// Parses a timeline history file. It has a line for each timeline that was left: its number, the position and a
+    /// reason.
     pub fn read(now: u32, file: &str) -> Self {
         let switch = |line: &str| {
             let mut words = line.split_whitespace();
@@ -54,7 +55,7 @@ impl Lineage {
         }
     }
 
-    /// What is kept of it beside an offset.
+    /// The part that is stored beside an offset.
     pub(crate) fn kept(&self) -> Self {
         let first = self.left.len().saturating_sub(KEPT);
         Self {
@@ -63,13 +64,13 @@ impl Lineage {
         }
     }
 
-    /// Where `self`, which is known from before, and another one part.
+    /// Where `self`, known from before, and `other` diverge.
     pub fn parts_from(&self, other: &Self) -> Parting {
         if self.now == 0 || other.now == 0 {
             return Parting::Same;
         }
         let (ours, theirs) = (self.stretches(), other.stretches());
-        // Either list may lack its beginning.
+        // The beginning of either list may be missing.
         let is_in = |list: &[Switch], timeline| list.iter().position(|s| s.timeline == timeline);
         let common = ours
             .iter()
@@ -81,7 +82,7 @@ impl Lineage {
         let mut same_until = None;
         for (a, b) in ours[i..].iter().zip(&theirs[j..]) {
             if a.timeline != b.timeline {
-                // Both left the timeline before at the same position, for different ones.
+                // Both left the previous timeline at the same position, for different timelines.
                 return same_until.map_or(Parting::Unknown, Parting::At);
             }
             if a.at != b.at {
@@ -92,7 +93,7 @@ impl Lineage {
         Parting::Same
     }
 
-    /// With the present timeline, which is not left yet.
+    /// All timelines, including the present one, which has not been left.
     fn stretches(&self) -> Vec<Switch> {
         let now = Switch {
             timeline: self.now,

@@ -1,4 +1,4 @@
-//! The proof in the stream that the server has what was delivered from it.
+//! Proves from the stream that the server has what was delivered from it.
 
 use std::sync::{
     Arc,
@@ -9,29 +9,29 @@ use walferry_pgoutput::{Begin, Lsn};
 
 use super::{Commit, Mark};
 
-/// Transactions that have to come in a stream: the last that was seen to its end, and the one behind it of which a part was
+/// Transactions that have to come in a stream: the last one seen to its end, and the one after it, of which a part was
 /// seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Expected {
     commit: Option<Mark>,
     partial: Option<Mark>,
-    /// Everything before this has been dealt with.
+    /// Everything before this has been processed.
     floor: Lsn,
 }
 
-/// What the server has instead of a transaction that had to come.
+/// A transaction that had to come, and what the server has instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Missed {
     /// The transaction that had to come.
     pub(crate) expected: Mark,
-    /// The one that came; `None` where the stream has passed the position without any.
+    /// The transaction that came instead. `None`: the stream has passed the position without any.
     pub(crate) instead: Option<Mark>,
     /// Where the stream was.
     pub(crate) at: Lsn,
 }
 
 impl Expected {
-    /// In a stream that begins at `from`: the server passes over what was committed before.
+    /// What to expect in a stream that begins at `from`. The server skips what was committed before.
     pub(crate) fn in_stream(from: Lsn, commit: Option<Commit>, partial: Option<Mark>, floor: Lsn) -> Self {
         let comes = |mark: &Mark| mark.lsn >= from;
         Self {
@@ -41,7 +41,7 @@ impl Expected {
         }
     }
 
-    /// Whether nothing is left to be proven.
+    /// Whether everything has been proven.
     pub(crate) const fn is_met(&self) -> bool {
         self.commit.is_none() && self.partial.is_none()
     }
@@ -61,7 +61,7 @@ impl Expected {
             return compare(expected, came);
         }
         match self.partial {
-            // Nothing was committed between the two when they were seen first.
+            // Nothing was committed between the two when they were first seen.
             Some(expected) if came.lsn >= self.floor => {
                 self.partial = None;
                 compare(expected, came)
@@ -94,17 +94,19 @@ fn compare(expected: Mark, came: Mark) -> Result<(), Missed> {
     })
 }
 
-/// Says whether positions may be confirmed. It is closed before a connection begins, and opened once the server is known to have
-/// what was delivered: until then a confirmed position could move the slot past changes that nobody has read.
+/// Says whether positions may be confirmed. The gate closes before a connection begins. It opens when the server is
+/// known to have what was delivered. Until then, a confirmed position could move the slot past changes that nobody has
+/// read.
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<Numbers>);
 
-/// Connections are counted in each session from 1.
+/// Each session counts its connections from 1.
 #[derive(Debug)]
 struct Numbers {
     /// Closed until this connection is proven.
     wanted: AtomicU64,
-    /// The last one that was. What is left of an earlier connection may still be on its way when the next begins.
+    /// The last connection that was proven. Steps of an earlier connection may still be on their way when the next one
+    /// begins.
     proven: AtomicU64,
 }
 
@@ -118,7 +120,7 @@ impl Default for Numbers {
 }
 
 impl Gate {
-    /// Closes it until this connection is proven.
+    /// Closes the gate until this connection is proven.
     pub(crate) fn close_until(&self, connection: u64) {
         self.0.wanted.store(connection, Ordering::Release);
     }
@@ -126,7 +128,8 @@ impl Gate {
     pub(crate) fn prove(&self, connection: u64) {
         self.0.proven.store(connection, Ordering::Release);
     }
-    /// `reached` is the connection that progress is counted for. It may be an earlier one for a moment when the next one is proven.
+    /// Whether positions may be confirmed. `reached` is the connection that progress has reached. It may lag behind the
+    /// proven one for a moment.
     pub(crate) fn is_open(&self, reached: u64) -> bool {
         let wanted = self.0.wanted.load(Ordering::Acquire);
         reached >= wanted && self.0.proven.load(Ordering::Acquire) >= wanted
@@ -153,7 +156,7 @@ mod tests {
         })
     }
 
-    /// What a stream brings: a transaction by position and id, or a quiet server by its position.
+    /// What arrives in a stream: a transaction (position, id), or a quiet server (position).
     enum Comes {
         Begin(u64, u32),
         Idle(u64),

@@ -1,15 +1,16 @@
-//! Counts by the name of a table or a topic, of which there may be more than anybody reads.
+//! Counts by table or topic name. There may be more names than anybody reads.
 
 use std::collections::BTreeMap;
 
-/// How many names have a count of their own. A connector may write to 100,000 topics; each would take memory for good, and two
-/// lines in every scrape of the metrics.
+/// How many names have their own count. A connector may write to 100,000 topics. Each would take memory for good, and
+/// two lines in every scrape of the metrics.
 const MOST_NAMES: usize = 2_000;
 
-/// What further names are counted under, in one sum. No topic and no table that Postgres shows is called so.
+/// The name under which all further names are counted together. No topic, and no table as Postgres shows it, has this
+/// name.
 pub const OTHERS: &str = "(others)";
 
-/// Counts by name: those of the first names, and one sum for all others.
+/// Counts by name: one for each of the first names, and one for all others together.
 #[derive(Debug)]
 pub(super) struct ByName<T>(BTreeMap<String, T>);
 

@@ -1,4 +1,4 @@
-//! Signals that have not come with the stream, until the connector takes them.
+//! Signals that came from elsewhere than the stream, until the connector takes them.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ pub struct Inbox {
     news: Notify,
 }
 
-/// Too many signals wait already.
+/// Too many signals are already waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many signals are already waiting")]
 pub struct Full;
@@ -50,7 +50,7 @@ impl Inbox {
         }
     }
 
-    /// The connector has it.
+    /// Removes the first signal: the connector has taken it.
     pub(crate) fn taken(&self) {
         self.lock().pop_front();
     }

@@ -1,17 +1,17 @@
-//! Why a server gives a slot up.
+//! Why a server invalidates a slot.
 
-/// What is known of a slot that can no longer be read.
+/// What is known about a slot that can no longer be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Invalidation {
-    /// What happened to it, as the end of a sentence that begins with its name.
+    /// What happened to it: the end of a sentence that begins with the slot's name.
     pub why: &'static str,
-    /// What keeps it from happening again.
+    /// How to prevent it.
     pub prevention: &'static str,
 }
 
 impl Invalidation {
-    /// What `invalidation_reason` of `pg_replication_slots` means. Before Postgres 17 there is none: then the WAL is gone, or, on a
-    /// standby of Postgres 16, there was a conflict.
+    /// The meaning of `invalidation_reason` in `pg_replication_slots`. Before Postgres 17 there is no such column: then
+    /// the WAL is gone, or, on a standby of Postgres 16, there was a conflict.
     pub fn of(reason: Option<&str>) -> Self {
         match reason {
             None | Some("wal_removed") => Self {

@@ -31,14 +31,14 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Counts one transaction. Clocks of two machines may differ: less than nothing counts as nothing.
+    /// Counts one transaction. The clocks of two machines may differ, so a negative latency counts as 0.
     pub fn observe(&self, us: i64) {
         let bucket = LATENCY_BOUNDS_US.partition_point(|&bound| bound < us);
         self.buckets[bucket].fetch_add(1, Relaxed);
         self.sum_us.fetch_add(us.max(0) as u64, Relaxed);
     }
 
-    /// Count in each bucket, and the sum in microseconds.
+    /// The count in each bucket, and the sum in microseconds.
     pub fn snapshot(&self) -> (LatencyCounts, u64) {
         (
             std::array::from_fn(|i| self.buckets[i].load(Relaxed)),

@@ -7,17 +7,18 @@ use std::sync::{
 
 use walferry_pgoutput::Xid;
 
-/// The slot's `catalog_xmin` as it was last fetched. Whoever fetches it and whoever reads it hold clones of one value.
+/// The slot's `catalog_xmin` as last fetched. The task that fetches it and those that read it share one value through
+/// clones.
 #[derive(Debug, Clone, Default)]
 pub struct SlotXmin(Arc<AtomicU32>);
 
 impl SlotXmin {
-    /// What has been fetched.
+    /// Sets the fetched value.
     pub fn set(&self, xmin: Xid) {
         self.0.store(xmin.0, Relaxed);
     }
 
-    /// `None` before anything was fetched: no transaction has the id 0.
+    /// `None` before the first fetch. No transaction has the id 0.
     pub fn get(&self) -> Option<Xid> {
         Some(self.0.load(Relaxed)).filter(|xmin| *xmin > 0).map(Xid)
     }

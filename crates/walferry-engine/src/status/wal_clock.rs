@@ -1,26 +1,27 @@
-//! Distance in the WAL, told as time.
+//! Converts a distance in the WAL into time.
 
 use std::collections::VecDeque;
 
-/// Remembers when the server's WAL had grown how far.
+/// Remembers when the server's WAL had reached which position.
 ///
-/// The commit time of a change that has not been read is unknown, also while the connector does not run. But when the server
-/// said at one o'clock that its WAL ended at some LSN, then everything committed before one o'clock lies before that LSN.
+/// The commit time of a change that has not been read is unknown, also while the connector does not run. But if the
+/// server said at one o'clock that its WAL ended at some LSN, then everything committed before one o'clock lies before
+/// that LSN.
 #[derive(Debug, Clone, Default)]
 pub struct WalClock {
-    /// Time in microseconds since 1970 and the WAL's end then, both rising.
+    /// Time (microseconds since 1970) and the end of the WAL at that time, both rising.
     samples: VecDeque<(i64, u64)>,
 }
 
-/// Samples kept. Past that, every second one of the older half goes: the older, the coarser.
+/// Number of samples kept. When there are more, every second one of the older half is dropped: the older, the coarser.
 const KEPT: usize = 512;
 
 impl WalClock {
-    /// The server's WAL ended at `wal_end` at this time.
+    /// Adds a sample: the server's WAL ended at `wal_end` at this time.
     pub fn tick(&mut self, at_us: i64, wal_end: u64) {
         if let Some(&(last_us, last_end)) = self.samples.back() {
             if wal_end < last_end {
-                // Another server, or one restored from a backup: what was known of the WAL is no longer true.
+                // This is another server, or one restored from a backup. The samples no longer hold.
                 self.samples.clear();
             } else if at_us <= last_us {
                 return;
@@ -36,9 +37,9 @@ impl WalClock {
         }
     }
 
-    /// The last time, in microseconds since 1970, at which the WAL had not grown beyond `lsn`: whoever has read up to `lsn`
-    /// has read everything that was committed by then. `Err` with the time of the first sample when it had by then.
-    /// `None` while nothing is known.
+    /// The last sampled time, in microseconds since 1970, at which the WAL did not extend beyond `lsn`. A reader that
+    /// has got to `lsn` has read everything committed by then. `Err` with the time of the first sample if the WAL
+    /// extended beyond `lsn` already then. `None` if there are no samples.
     pub fn time_of(&self, lsn: u64) -> Option<Result<i64, i64>> {
         let beyond = self.samples.partition_point(|&(_, end)| end <= lsn);
         match beyond.checked_sub(1) {
@@ -47,7 +48,7 @@ impl WalClock {
         }
     }
 
-    /// How fast the WAL grew over at least the last `window_us`, or over less when less is known.
+    /// Bytes per second by which the WAL grew over the last `window_us` or a little longer, or since the first sample.
     pub fn bytes_per_second(&self, window_us: i64) -> Option<f64> {
         let &(now_us, end) = self.samples.back()?;
         let before = self.samples.partition_point(|&(at_us, _)| at_us <= now_us - window_us);
