@@ -1,4 +1,4 @@
-//! What the pipeline counts between two reports.
+//! Counts of the pipeline since the last report.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,21 +11,21 @@ use walferry_pgoutput::Lsn;
 
 use crate::status::Status;
 
-/// Plain numbers, added to the shared ones once a chunk.
+/// Plain numbers. Once per chunk they are added to the shared counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) heartbeats: u64,
     /// Notifications that the admin endpoint shows.
     pub(crate) notifications: Vec<Told>,
-    /// Rows of the snapshot by table: mostly one table.
+    /// Rows of the snapshot by table. Usually there is only one table.
     snapshot_rows: Vec<(String, u64)>,
     snapshot_tables: u64,
-    /// Rows that a snapshot will read, by the server's estimate, when one has begun.
+    /// Rows that a snapshot will read, as the server estimates it; set when a snapshot begins.
     snapshot_rows_left: Option<u64>,
     changes: [u64; 4],
     transactions: u64,
     unconverted: u64,
-    /// Events that were sent without what was to be read again.
+    /// Events that were sent although their columns could not be read again.
     not_reselected: u64,
     /// Records that were given to the batch.
     pub(crate) records: u64,
@@ -36,9 +36,9 @@ pub(crate) struct Counts {
     last_lsn: Lsn,
     last_change_us: i64,
     last_commit_us: i64,
-    /// Columns whose values could not be converted; each is told once.
+    /// Columns whose values could not be converted. Each is logged once.
     told: BTreeSet<(String, String)>,
-    /// Tables whose rows could not be read again, and why; each is told once.
+    /// Tables whose rows could not be read again, and why. Each is logged once.
     told_rows: BTreeSet<(String, String)>,
 }
 
@@ -75,12 +75,12 @@ impl Counts {
         self.last_commit_us = time_us;
     }
 
-    /// A row yields no record, for this reason.
+    /// Counts a row that yields no record, by reason.
     pub(crate) fn skip(&mut self, reason: &'static str) {
         *self.skipped.entry(reason).or_default() += 1;
     }
 
-    /// Fields that are empty because their values could not be converted.
+    /// Counts fields that are empty because their values could not be converted.
     pub(crate) fn unconverted(&mut self, table: &str, failures: &[Unconverted]) {
         for failure in failures {
             self.unconverted += 1;
@@ -98,7 +98,7 @@ impl Counts {
         }
     }
 
-    /// Columns of a row were to be read again and could not be.
+    /// Counts an event whose columns could not be read again.
     pub(crate) fn not_reselected(&mut self, table: &str, why: &str) {
         self.not_reselected += 1;
         if self.told_rows.insert((table.to_owned(), why.to_owned())) {
@@ -152,7 +152,7 @@ impl Counts {
         }
         if self.snapshot_tables > 0 {
             let tables = std::mem::take(&mut self.snapshot_tables);
-            // A complete partition that begins again was none of those that were left.
+            // If a complete partition is read again, it is none of the tables left.
             let _ = counters
                 .snapshot_tables_left
                 .fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(tables)));

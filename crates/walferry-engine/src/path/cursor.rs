@@ -1,4 +1,4 @@
-//! Where in the stream the pipeline is, and what of it has been delivered before.
+//! The pipeline's position in the stream, and whether a change there was delivered before.
 
 use std::sync::Arc;
 
@@ -10,29 +10,29 @@ use crate::{
     position::Position,
 };
 
-/// The pipeline's place in the stream.
+/// The pipeline's position in the stream.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
     /// The transaction that is being read.
     open: Option<Open>,
-    /// The last change that was met.
+    /// The last change that was read.
     last: Option<Position>,
     /// Changes up to and including this one have been delivered, or are under way: they are read again after a restart or a
     /// new connection, and passed over.
     resume: Option<Position>,
-    /// Everything that was committed before this has been delivered, or is under way: where the stream starts earlier, so that
-    /// the last commit comes again, it is passed over.
+    /// Everything committed before this has been delivered, or is under way. If the stream starts earlier, so that the
+    /// last commit comes again, that part is skipped.
     floor: Lsn,
-    /// The last commit that was met.
+    /// The last commit that was read.
     commit: Option<history::Commit>,
-    /// The transaction behind it of which a part was met.
+    /// The transaction after `commit`, if a part of it was read.
     partial: Option<Mark>,
-    /// The last transaction whose end was met, by `final_lsn`.
+    /// The last transaction whose end was read, by `final_lsn`.
     ended: Option<Lsn>,
-    /// LSN behind the last commit seen in the stream; `source.sequence[0]`.
+    /// LSN behind the last commit in the stream: `source.sequence[0]`.
     last_commit: Option<Lsn>,
-    /// The transaction that was read last; before the first one, that of the snapshot or of the offset. Messages outside
-    /// transactions carry its time, as Debezium's do.
+    /// The last transaction that was read. Before the first one, the transaction of the snapshot or of the offset. As
+    /// in Debezium, messages outside transactions carry its time.
     transaction: Option<Transaction>,
     origin: Option<OriginName>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct OriginName {
     name: Arc<str>,
 }
 
-/// Whether a change is new.
+/// Whether a change is new, or was delivered before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Met {
     New(Position),
@@ -62,17 +62,17 @@ impl Met {
     }
 }
 
-/// A transaction that is being read.
+/// The transaction that is being read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Open {
     pub(crate) final_lsn: Lsn,
     pub(crate) transaction: Transaction,
-    /// Whether a record of it has been sent.
+    /// Whether a record of this transaction has been sent.
     pub(crate) sent: bool,
 }
 
 impl Cursor {
-    /// Goes on after an offset.
+    /// Continues after an offset.
     pub(crate) fn after(offset: &StoredOffset) -> Self {
         let floor = offset.history.as_ref().map(|history| history.settled);
         let floor = floor.or_else(|| offset.start()).unwrap_or_default();
@@ -90,9 +90,10 @@ impl Cursor {
         }
     }
 
-    /// A new connection: the server sends again from an earlier commit; a transaction left open comes again whole.
+    /// A new connection begins at `from`. The server sends again from an earlier commit, and an incomplete transaction
+    /// comes again whole.
     ///
-    /// Returns what has to come again in a stream that begins at `from`.
+    /// Returns the transactions that have to come again.
     pub(crate) fn reconnected(&mut self, from: Lsn, now_us: i64) -> Expected {
         let last = self.last.take();
         if let Some(open) = self.open.take()
@@ -111,19 +112,19 @@ impl Cursor {
             time_us: now_us,
         });
         if let Some(commit) = self.commit {
-            // All that came before it did so in an earlier connection.
+            // Everything before this commit arrived in an earlier connection.
             self.floor = self.floor.max(commit.end);
             self.partial = self.partial.filter(|partial| partial.lsn > commit.mark.lsn);
         }
         Expected::in_stream(from, self.commit, self.partial, self.floor)
     }
 
-    /// A snapshot was taken in this transaction.
+    /// Notes the transaction in which a snapshot was taken.
     pub(crate) fn snapshot_taken(&mut self, transaction: Transaction) {
         self.transaction = Some(transaction);
     }
 
-    /// Returns whether the transaction's beginning has been delivered before: a change of it has.
+    /// Begins a transaction. Returns whether its beginning was delivered before, which is so if one of its changes was.
     pub(crate) fn begin(&mut self, begin: &Begin) -> bool {
         let transaction = Transaction {
             xid: begin.xid.0,
@@ -139,7 +140,7 @@ impl Cursor {
         self.is_passed(begin.final_lsn) || Some(begin.final_lsn) <= self.resume.map(|position| position.unit)
     }
 
-    /// Whether the transaction that is being read was dealt with as a whole before this connection.
+    /// Whether the present transaction was processed as a whole before this connection.
     pub(crate) fn is_dealt_with(&self) -> bool {
         self.open.as_ref().is_some_and(|open| self.is_passed(open.final_lsn))
     }
@@ -148,14 +149,14 @@ impl Cursor {
         unit < self.floor
     }
 
-    /// Whether the end of the transaction that is being read was met before. Whether all its changes were says nothing: its
-    /// end comes after the last of them.
+    /// Whether the end of the present transaction was read before. Its changes do not show that: its end comes after
+    /// the last of them.
     pub(crate) fn has_ended(&self) -> bool {
         let unit = self.open.as_ref().map(|open| open.final_lsn);
         unit.is_some() && unit <= self.ended || self.is_dealt_with()
     }
 
-    /// The transaction was replicated to the server from another one.
+    /// Notes the origin of a transaction that was replicated to the server from another one.
     pub(crate) fn origin(&mut self, origin: &Origin<'_>) {
         self.origin = Some(OriginName {
             commit_lsn: origin.commit_lsn,
@@ -163,7 +164,7 @@ impl Cursor {
         });
     }
 
-    /// Ends the transaction; `None` when none was begun.
+    /// Ends the transaction. Returns `None` if none was open.
     pub(crate) fn commit(&mut self, end: Lsn) -> Option<Open> {
         self.last_commit = Some(end);
         let open = self.open.take();
@@ -171,7 +172,7 @@ impl Cursor {
         open
     }
 
-    /// A transaction of the stream has ended. Returns how it can be recognised when it comes again.
+    /// A transaction of the stream has ended. Returns what identifies it when it comes again.
     pub(crate) fn committed(&mut self, open: &Open, end: Lsn) -> history::Commit {
         let mark = Mark {
             lsn: open.final_lsn,
@@ -185,12 +186,12 @@ impl Cursor {
         commit
     }
 
-    /// Moves on to a change with this LSN, which may have been delivered before.
+    /// Moves on to a change with this LSN, and returns whether it was delivered before.
     ///
-    /// Changes with the same LSN are told apart by counting them; whatever becomes of a change, it counts.
+    /// Changes with the same LSN are distinguished by counting them. So every change counts, whether it is sent or not.
     pub(crate) fn advance(&mut self, lsn: Lsn) -> Met {
-        // Outside transactions there are only messages, each a unit of its own. Their LSN is that of the end of their record,
-        // where the next commit record may begin; the byte before is theirs alone.
+        // Outside transactions there are only messages, each a unit of its own. A message's LSN is the end of its
+        // record, where the next commit record may begin. The byte before it belongs to this message alone.
         let unit = self
             .open
             .as_ref()
@@ -212,14 +213,14 @@ impl Cursor {
         self.open.as_ref()
     }
 
-    /// Notes that a record of the transaction is sent. Returns the transaction when it is its first.
+    /// Notes that a record of the transaction is sent. Returns the transaction if this is its first record.
     pub(crate) fn sends(&mut self) -> Option<Transaction> {
         let open = self.open.as_mut().filter(|open| !open.sent)?;
         open.sent = true;
         Some(open.transaction)
     }
 
-    /// The transaction that is read, or was read last.
+    /// The present transaction, or the last one that was read.
     pub(crate) fn transaction(&self) -> Transaction {
         self.transaction.unwrap_or_default()
     }
@@ -233,8 +234,8 @@ impl Cursor {
     }
 }
 
-/// The transaction of the last change that was delivered, where its end is not known to be. Of a message, the offset does not say
-/// whether it was part of a transaction.
+/// The transaction of the last delivered change, if its end may not have been delivered. For a message the result is
+/// `None`: the offset does not say whether the message was part of a transaction.
 fn begun(offset: &StoredOffset) -> Option<Mark> {
     let connect = &offset.connect;
     let (position, xid, time_us) = (offset.position?, connect.tx_id?, connect.ts_usec?);
@@ -245,7 +246,7 @@ fn begun(offset: &StoredOffset) -> Option<Mark> {
     })
 }
 
-/// An origin as events want it.
+/// Converts to an origin as events need it.
 pub(crate) trait AsOrigin {
     fn as_origin(&self) -> Option<Origin<'_>>;
 }
@@ -287,7 +288,7 @@ mod tests {
             ordinal,
         })
     }
-    /// Positions of the changes with these LSNs, `None` for those that were delivered before.
+    /// Positions of the changes with these LSNs. `None` for those that were delivered before.
     fn new<const N: usize>(cursor: &mut Cursor, lsns: [u64; N]) -> [Option<Position>; N] {
         lsns.map(|lsn| match cursor.advance(Lsn::from(lsn)) {
             Met::New(position) => Some(position),

@@ -43,30 +43,31 @@ impl Converters {
     }
 }
 
-/// What becomes of what cannot be sent: by default the connector stops.
+/// What happens to records that cannot be sent. By default, the connector stops.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tolerance {
-    /// `errors.tolerance=all`: whatever fails is set aside, that is counted and told to the dead-letter topic.
+    /// `errors.tolerance=all`: a record that fails is counted, sent to the dead-letter topic if there is one, and
+    /// skipped.
     pub all: bool,
-    /// `event.processing.failure.handling.mode`: whether a change that no event can be made of is set aside at least.
+    /// `event.processing.failure.handling.mode`: what happens to a change from which no event can be made.
     pub changes: FailureHandling,
     /// `errors.deadletterqueue.topic.name`.
     pub dead_letters: Option<String>,
-    /// `errors.retry.timeout`: how long a record waits for the schema registry; `None` waits as long as it takes.
+    /// `errors.retry.timeout`: how long a record waits for the schema registry. `None`: without limit.
     pub retry_timeout: Option<Duration>,
-    /// `errors.log.enable=false`: what is set aside is counted and not logged.
+    /// `errors.log.enable=false`: records that are set aside are counted but not logged.
     pub quiet: bool,
 }
 
 impl Tolerance {
-    /// How a record is set aside, if it is.
+    /// Whether a failed record is set aside, and how it is logged.
     fn aside(&self) -> Option<Log> {
         let log = if self.quiet { Log::Detail } else { Log::Failure };
         self.all.then_some(log)
     }
 }
 
-/// A record has waited for as long as `errors.retry.timeout` lets it.
+/// A record has waited longer than `errors.retry.timeout`.
 fn gave_up(wait: &Wait, limit: Duration) -> Diagnosis {
     let trouble = wait.trouble();
     let why = trouble
@@ -83,44 +84,44 @@ fn gave_up(wait: &Wait, limit: Duration) -> Diagnosis {
     Diagnosis::error(Kind::SchemaRegistry, what).with_hint(hint)
 }
 
-/// What became of records so far. Who compares two of these knows what became of a change.
+/// The fate of the records so far. The difference of two of these is the fate of a change.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Account {
-    /// Records that were not sent, for whatever reason, or of which that is not known yet.
+    /// Records that were not sent, for whatever reason, and records that may turn out not to be sent.
     pub(crate) withheld: u64,
     /// Records that failed.
     pub(crate) set_aside: u64,
-    /// Records that wait for a converter, and will be set aside if it fails.
+    /// Records that wait for a converter, and are set aside if it fails.
     pub(crate) undecided: u64,
 }
 
-/// Where records go on, from the stream's changes, a snapshot's rows and heartbeats alike.
+/// The way of records to the batch: from the stream's changes, a snapshot's rows and heartbeats.
 pub(crate) struct Emit {
-    /// Where in the stream the pipeline is: the first record of a transaction tells the batch that it begins.
+    /// The position in the stream. The first record of a transaction tells the batch that the transaction begins.
     pub(crate) cursor: Cursor,
     pub(crate) counts: Counts,
     pub(crate) chain: Chain,
     converters: Converters,
     tolerance: Tolerance,
     account: Account,
-    /// Who watches the records; nobody while a connector runs.
+    /// Watches the records. `None` while a connector runs.
     pub(crate) witness: Option<Box<dyn Witness>>,
-    /// Who reads rows that are wanted again; nobody where events shall stay as they come.
+    /// Reads columns of changed rows again. `None`: events stay as they are.
     pub(crate) rows: Option<Arc<dyn RowReader>>,
 }
 
 /// The change that a record comes from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Provenance<'a> {
-    /// `schema.table`; empty where there is none.
+    /// `schema.table`. Empty if the record comes from no table.
     pub(crate) table: &'a str,
     pub(crate) position: Position,
-    /// Debezium's word for the message.
+    /// Debezium's word for the kind of change.
     pub(crate) message: &'static str,
 }
 
 impl Provenance<'_> {
-    /// What an error says of the record.
+    /// How an error names the record.
     fn subject(&self) -> Cow<'_, str> {
         match (self.table, self.message) {
             ("", "HEARTBEAT") => "a heartbeat".into(),
@@ -147,12 +148,12 @@ impl Emit {
         }
     }
 
-    /// What became of the records so far.
+    /// The fate of the records so far.
     pub(crate) const fn account(&self) -> Account {
         self.account
     }
 
-    /// Puts all records of a change through transforms and converters, and to the batch.
+    /// Sends all records of a change through transforms and converters to the batch.
     pub(crate) fn send_all(
         &mut self,
         outcome: walferry_event::Outcome<'_>,
@@ -180,7 +181,7 @@ impl Emit {
         Ok(())
     }
 
-    /// Has rows read, beside the path of a row.
+    /// Starts to read rows again, outside the path.
     fn look_up(&self, lookups: Vec<Lookup>) -> Vec<PendingRow> {
         let Some(reader) = &self.rows else { return Vec::new() };
         let begun = lookups.into_iter().map(|lookup| PendingRow {
@@ -190,7 +191,7 @@ impl Emit {
         begun.collect()
     }
 
-    /// Keeps a record that gets columns of its row from the database before the first transform.
+    /// Holds a record before the first transform until columns of its row have been read from the database.
     fn hold_for_rows(&mut self, record: Record<'_>, rows: Vec<PendingRow>, from: Provenance<'_>, out: &mut Batch) {
         let wait = rows[0].reading.wait().clone();
         self.hold(record.into_owned(), Some(0), wait, rows, from, out);
@@ -205,7 +206,7 @@ impl Emit {
         from: Provenance<'_>,
         out: &mut Batch,
     ) {
-        // What becomes of it is not known yet: it may not be sent.
+        // Its fate is not known yet: it may not be sent.
         self.account.withheld += 1;
         self.account.undecided += u64::from(step.is_none() && self.tolerance.all);
         begin_transaction(&mut self.cursor, out);
@@ -218,11 +219,11 @@ impl Emit {
         });
     }
 
-    /// The same with one record.
+    /// Sends one record through transforms and converters to the batch.
     pub(crate) fn send(&mut self, record: Record<'_>, from: Provenance<'_>, out: &mut Batch) -> Result<(), Failure> {
         let mark = out.mark();
         let made = match out.waits_in_chain().cloned() {
-            // Transforms meet the records in their order.
+            // Transforms must see the records in order, so this one waits too.
             Some(wait) => Made::Waits {
                 record: record.into_owned(),
                 step: Some(0),
@@ -286,7 +287,7 @@ impl Emit {
         }
     }
 
-    /// Tries the records again that wait, in order. Returns what the first of them still waits for.
+    /// Tries the waiting records again, in order. Returns what the first record that still waits needs.
     pub(crate) fn finish(&mut self, out: &mut Batch) -> Result<Option<Wait>, Failure> {
         while let Some(mut held) = out.take_held() {
             self.ask_for_large(&mut held);
@@ -342,12 +343,12 @@ impl Emit {
         Ok(None)
     }
 
-    /// How long a record waits for the schema registry, if not for as long as it takes.
+    /// How long a record waits for the schema registry. `None`: without limit.
     pub(crate) fn retry_timeout(&self) -> Option<Duration> {
         self.tolerance.retry_timeout
     }
 
-    /// The first record that waits has waited for as long as it may.
+    /// The first waiting record has waited as long as it may.
     pub(crate) fn give_up(&mut self, wait: &Wait, out: &mut Batch) -> Result<(), Failure> {
         let Some(Held { place, .. }) = out.take_held() else {
             return Ok(());
@@ -370,7 +371,7 @@ impl Emit {
         Ok(())
     }
 
-    /// It is the turn of this record: what was too large to be read with others is read now.
+    /// It is this record's turn: reads now what was too large to be read together with other rows.
     fn ask_for_large(&self, held: &mut Held) {
         let Some(reader) = &self.rows else { return };
         for row in &mut held.rows {
@@ -381,7 +382,7 @@ impl Emit {
         }
     }
 
-    /// Puts what was read of a row into its event.
+    /// Puts the values that were read into the event.
     fn fill(&mut self, row: &PendingRow, record: &mut Record<'static>, table: &str) -> Result<(), Failed> {
         let failed = |told| Failed { stage: "EVENT", told };
         let (what, hint) = match row.reading.answer() {
@@ -402,7 +403,7 @@ impl Emit {
                         .to_owned()
                 }),
             ),
-            // It has been asked for again by now, and waited for.
+            // By now it has been requested again, and has arrived.
             Some(Answer::Large) | None => return Ok(()),
         };
         if row.lookup.must_succeed {
@@ -412,7 +413,7 @@ impl Emit {
         Ok(())
     }
 
-    /// What becomes of a record that could not be made, of which a part may have been written since `mark`.
+    /// Handles a record that could not be built. A part of it may have been written since `mark`.
     fn on_failed(
         &mut self,
         failed: Failed,
@@ -425,7 +426,7 @@ impl Emit {
         self.set_aside(failed, aside, from, out)
     }
 
-    /// A change that could not become records.
+    /// Handles a change that could not be turned into records.
     pub(crate) fn reject(
         &mut self,
         error: &walferry_event::Error,
@@ -442,7 +443,7 @@ impl Emit {
         Ok(())
     }
 
-    /// What becomes of a change that no event could be made of.
+    /// Sets aside a change from which no event could be made, if that is allowed.
     fn set_aside_change(
         &mut self,
         failed: Failed,
@@ -457,7 +458,7 @@ impl Emit {
         self.set_aside(failed, aside, from, out)
     }
 
-    /// Finishes a record whose bytes have been written since `mark`, if there is one.
+    /// Completes the record whose bytes were written since `mark`, if there is one.
     fn put(&mut self, mark: Mark, parts: Option<Parts>, from: Provenance<'_>, out: &mut Batch) {
         let Some(parts) = parts else { return };
         begin_transaction(&mut self.cursor, out);
@@ -478,7 +479,8 @@ impl Emit {
         self.counts.skip(reason);
     }
 
-    /// A record failed. Stops unless told to set it aside; then makes a record for the dead-letter topic, or counts it only.
+    /// Handles a failed record. Returns a failure unless the record is to be set aside. Then returns a record for the
+    /// dead-letter topic, or only counts it.
     fn set_aside(
         &mut self,
         failed: Failed,
@@ -495,7 +497,7 @@ impl Emit {
                  the records that are set aside)"
                     .into()
             });
-            // The cause says which step has failed; metrics and retries go by the failure.
+            // The cause says which step failed. Metrics and retries depend on the failure's kind.
             let kind = failed.told.kind.unwrap_or(Kind::RecordFailed);
             let cause = Diagnosis::error(kind, text).at(place).with_hint(hint);
             return Err(Failure::of(
@@ -561,30 +563,30 @@ impl Emit {
     }
 }
 
-/// How loudly it is said that a record was set aside.
+/// At which level to log a record that was set aside.
 #[derive(Debug, Clone, Copy)]
 enum Log {
     Failure,
     Detail,
 }
 
-/// A record is about to be added: the first of a transaction tells that the transaction begins.
+/// Call before a record is added. The first record of a transaction tells the batch that the transaction begins.
 pub(crate) fn begin_transaction(cursor: &mut Cursor, out: &mut Batch) {
     if let Some(transaction) = cursor.sends() {
         out.step(Step::Begin(transaction));
     }
 }
 
-/// What becomes of a record.
+/// The fate of a record.
 enum Made {
     /// Its bytes are in the batch.
     Parts(Parts),
-    /// A transform has dropped it, which was counted.
+    /// A transform dropped it, which has been counted.
     Dropped,
-    /// It needs something that is not there yet.
+    /// It needs something that is not available yet.
     Waits {
         record: Record<'static>,
-        /// The transform that it goes on with; `None` behind the chain.
+        /// Index of the transform at which it continues. `None` after the last transform.
         step: Option<usize>,
         wait: Wait,
     },
@@ -593,20 +595,20 @@ enum Made {
 
 /// Why a record was not encoded.
 enum Unmade {
-    /// Nothing is wrong with it: something is not there yet.
+    /// The record is valid, but something that it needs is not available yet.
     Wait(Wait),
     Failed(Failed),
 }
 
-/// What is wrong with a record.
+/// Why a record failed.
 struct Failed {
-    /// Connect's word for the stage.
+    /// Connect's name of the stage.
     stage: &'static str,
     told: Diagnosis,
 }
 
 impl Converters {
-    /// Headers first, then key, then value, as Connect does.
+    /// Encodes headers, then key, then value, in Connect's order.
     fn encode(&mut self, record: &Record<'_>, table: &str, mark: Mark, out: &mut Batch) -> Result<Parts, Unmade> {
         let topic = &*record.topic;
         for header in &record.headers {
@@ -645,7 +647,7 @@ impl Converters {
     }
 }
 
-/// Where a converter has written, unless it is null, and whether it adds headers to the record.
+/// The range that a converter has written (`None` for null), and whether it adds headers to the record.
 fn written(
     encoded: Result<Encoded, walferry_converter::Error>,
     stage: &'static str,

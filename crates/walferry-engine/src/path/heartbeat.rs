@@ -1,6 +1,6 @@
-//! Heartbeats: small records at intervals, for consumers that want to see the connector alive.
+//! Heartbeats: small records at intervals, for consumers that want to see that the connector is alive.
 //!
-//! They are not needed to move the slot; that an idle or filtered stream does by itself.
+//! They are not needed to move the slot: an idle or filtered stream moves it too.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 pub(crate) struct Heartbeats {
     records: Heartbeat,
     interval_ns: i64,
-    /// When the last one was sent, or the first was begun to be waited for.
+    /// When the last heartbeat was sent, or when waiting for the first one began.
     last_ns: Option<i64>,
 }
 
@@ -30,16 +30,16 @@ impl Heartbeats {
         }
     }
 
-    /// Sends one when it is time, or at once when it is forced.
+    /// Sends a heartbeat if one is due, or if `force` is set.
     pub(crate) fn beat(&mut self, now_ns: i64, force: bool, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         let last_ns = *self.last_ns.get_or_insert(now_ns);
-        // A clock that was set back must not silence it.
+        // If the clock was set back, send one too.
         if !force && (0..self.interval_ns).contains(&(now_ns - last_ns)) {
             return Ok(());
         }
         self.last_ns = Some(now_ns);
         emit.counts.heartbeats += 1;
-        // It comes from no change, so it moves no position.
+        // A heartbeat comes from no change, so it moves no position.
         let from = Provenance {
             table: "",
             position: Position::default(),

@@ -1,39 +1,39 @@
-//! What is told of a snapshot that comes before the stream, or in its place.
+//! Notifications of a snapshot before the stream, or in its place.
 
 use walferry_pgoutput::Oid;
 use walferry_record::java::hash_map;
 use walferry_snapshot::incremental::Notification;
 
-/// What has happened.
+/// An event of the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// These tables are read.
+    /// These tables will be read.
     Begin(Vec<(Oid, String)>),
     /// Rows of this table follow.
     Table(Oid),
-    /// A part of this table is complete, and perhaps the table.
+    /// A part of this table is complete, and perhaps the whole table.
     Part(Oid, bool),
-    /// All are read.
+    /// All tables have been read.
     End,
-    /// They are not.
+    /// The snapshot was given up.
     GivenUp,
     /// The stream begins.
     Stream,
 }
 
-/// What has been told so far.
+/// The notified state of the snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct Initial {
-    /// `schema.table` of the signal table, which is among the captured ones, and never read.
+    /// `schema.table` of the signal table. It is one of the captured tables, but is never read.
     signals: Option<String>,
     tables: Vec<(Oid, String)>,
-    /// The tables that were told to be under way.
+    /// The tables for which a notification says that they are being read.
     begun: Vec<Oid>,
-    /// Rows of the present table.
+    /// Number of rows of the present table.
     rows: u64,
     /// Whether there has been a snapshot.
     has_read: bool,
-    /// Whether the stream has begun: then a snapshot is a blocking one.
+    /// Whether the stream has begun. If so, a snapshot is a blocking one.
     has_begun: bool,
 }
 

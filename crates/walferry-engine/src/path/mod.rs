@@ -1,9 +1,9 @@
 //! The path of a row: frames of the source become encoded records in a [`Batch`](crate::delivery::batch::Batch).
 //!
-//! Nothing here waits, has a clock or opens a socket, so nothing here can hold up a keepalive, an acknowledgement or a signal.
-//! What depends only on a table's version is planned once, when the stream describes the table, and applied to each row.
-//! This room may use the words of `delivery` (batch, step, stored offset), but it does not know who delivers or stores.
-//! It does not know `life` at all.
+//! Nothing here waits, reads a clock or opens a socket, so nothing here can delay a keepalive, an acknowledgement or a
+//! signal. What depends only on a table's version is planned once, when the stream describes the table, and applied to
+//! each row. This module may use the types of `delivery` (batch, step, stored offset), but does not know who delivers
+//! or stores. It does not know `life` at all.
 
 mod counts;
 mod cursor;

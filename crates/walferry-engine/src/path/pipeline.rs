@@ -1,8 +1,8 @@
 //! The path of a row, from a frame of the stream to an encoded record.
 //!
-//! It is synchronous and has no clock and no socket: nothing on it waits, so nothing on it can hold up a keepalive, an
-//! acknowledgement or a signal. A record that needs something which is not there yet, such as the id of a new schema, is held in
-//! the batch; the pipeline's thread sends what comes before it, and tries it again when that has come.
+//! It is synchronous and has no clock and no socket. Nothing on it waits, so nothing on it can delay a keepalive, an
+//! acknowledgement or a signal. If a record needs something that is not available yet, such as the id of a new schema,
+//! the batch holds it. The pipeline's thread sends the records before it, and tries it again later.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use walferry_diagnosis::Kind;
@@ -39,39 +39,39 @@ use crate::{
     status::Status,
 };
 
-/// Turns frames into records. One lives as long as a session.
+/// Turns frames into records. Each session has one.
 pub struct Pipeline {
     plans: Plans,
     messages: Messages,
-    /// Counts records by transaction, where `provide.transaction.metadata` asks for it.
+    /// Counts records by transaction, if `provide.transaction.metadata` is set.
     metadata: Option<Transaction>,
     snapshot: Option<Snapshot>,
     /// While an interrupted snapshot is still to go on.
     toast_reread: Option<ToastReread>,
-    /// Signals, snapshots beside the stream and notifications, where they are asked for.
+    /// Signals, incremental snapshots and notifications, if they are configured.
     signals: Option<Box<Signals>>,
     heartbeats: Option<Heartbeats>,
-    /// How many tables may be captured.
+    /// Limit of the number of captured tables, and what to do beyond it.
     limit: Option<(u32, GuardrailAction)>,
     xmin: Option<SlotXmin>,
     check: Check,
     emit: Emit,
 }
 
-/// Whether the server is still the one that was read before.
+/// Checks whether the server is still the one that was read before.
 #[derive(Default)]
 struct Check {
     /// What has to come in this connection.
     expected: Expected,
-    /// Opened once it has.
+    /// Opened once it has come.
     gate: Gate,
     positions: Positions,
-    /// How many connections have begun.
+    /// Number of connections that have begun.
     connections: u64,
 }
 
 impl Pipeline {
-    /// A pipeline that goes on after an offset.
+    /// A pipeline that continues after an offset.
     pub fn new(
         events: Arc<EventSettings>,
         chain: Chain,
@@ -100,44 +100,44 @@ impl Pipeline {
         }
     }
 
-    /// The same, where descriptions of tables that are not in use go into a file in this folder.
+    /// Writes descriptions of tables that are not in use to a file in this folder.
     pub fn with_folder(mut self, folder: PathBuf) -> Self {
         self.plans.put_away_in(folder);
         self
     }
 
-    /// The same with heartbeats at this interval.
+    /// Sends heartbeats at this interval.
     pub fn with_heartbeats(mut self, interval: Duration) -> Self {
         self.heartbeats = Some(Heartbeats::new(self.plans.settings(), interval));
         self
     }
 
-    /// The same with a limit to the number of captured tables.
+    /// Limits the number of captured tables.
     pub const fn with_table_limit(mut self, most: u32, action: GuardrailAction) -> Self {
         self.limit = Some((most, action));
         self
     }
 
-    /// The same with `source.xmin` of rows and messages of the stream.
+    /// Adds `source.xmin` to rows and messages of the stream.
     pub fn with_xmin(mut self, xmin: SlotXmin) -> Self {
         self.xmin = Some(xmin);
         self
     }
 
-    /// The same while an interrupted snapshot, of which so much is done, is still to go on: finds the rows that it has to read
-    /// again, besides those that were found before, and asks for them.
+    /// For an interrupted snapshot that has yet to continue and whose finished part is `done`: finds the rows that it
+    /// has to read again, in addition to `again`, and requests them.
     pub fn with_toast_reread(mut self, again: Again, done: Done, requests: UnboundedSender<Request>) -> Self {
         self.toast_reread = Some(ToastReread::new(again, done, requests));
         self
     }
 
-    /// The same with signals and notifications. A snapshot beside the stream of which the offset tells goes on.
+    /// Handles signals and sends notifications. An incremental snapshot in the offset continues.
     pub fn with_signals(mut self, settings: SignalSettings, after: &StoredOffset) -> Self {
         self.signals = Some(Box::new(Signals::new(settings, after)));
         self
     }
 
-    /// The same where chunks of tables, and blocking snapshots, can be asked for.
+    /// Allows chunks of tables, and blocking snapshots, to be requested.
     pub fn with_asks(mut self, asks: UnboundedSender<Ask>, requests: UnboundedSender<Request>) -> Self {
         if let Some(signals) = &mut self.signals {
             signals.ask_there(asks, requests);
@@ -145,30 +145,30 @@ impl Pipeline {
         self
     }
 
-    /// The same with a gate that is opened once the server is known to be the one that was read before.
+    /// Opens this gate once the server is known to be the one that was read before.
     pub fn with_gate(mut self, gate: Gate) -> Self {
         self.check.gate = gate;
         self
     }
 
-    /// The same where columns that post-processors name are read again of changed rows. Without a reader events stay as they come.
+    /// Reads the columns that post-processors name again from changed rows. Without a reader, events stay as they are.
     pub fn with_rows(mut self, rows: Arc<dyn RowReader>) -> Self {
         self.emit.rows = Some(rows);
         self
     }
 
-    /// The same where somebody watches what becomes of each record. A running connector has no witness.
+    /// Reports the fate of each record to a witness. A running connector has none.
     pub fn with_witness(mut self, witness: Box<dyn Witness>) -> Self {
         self.emit.witness = Some(witness);
         self
     }
 
-    /// One frame of the source. `bytes` is what its ranges point into, `now_ns` the time of processing in nanoseconds since
-    /// 1970.
+    /// Processes one frame of the source. Its ranges point into `bytes`. `now_ns` is the time of processing,
+    /// nanoseconds since 1970.
     pub fn on_frame(&mut self, frame: Frame, bytes: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         match frame {
             Frame::Wal { lsn, payload } => self.on_message(lsn, &bytes[payload], now_ns, out)?,
-            // Inside a transaction the server's position says nothing about what has been sent.
+            // Inside a transaction, the server's position does not say what has been sent.
             Frame::Keepalive { wal_end } if self.emit.cursor.open().is_none() => {
                 let kept = self.check.expected.idle(wal_end);
                 self.check.verdict(kept)?;
@@ -202,7 +202,7 @@ impl Pipeline {
             }
             Frame::SnapshotBegin { rows_left, tables } => {
                 self.emit.counts.snapshot_begin(rows_left);
-                // What is left of one that broke off is read again.
+                // The rest of a snapshot that was cut off is read again.
                 self.snapshot = None;
                 self.tell(Told::Begin(tables), now_ns, out)?;
             }
@@ -256,17 +256,17 @@ impl Pipeline {
         self.beat(now_ns, false, out)
     }
 
-    /// Tries the records of a batch again that wait for something. Returns what the first of them still waits for.
+    /// Tries the waiting records of a batch again. Returns what the first record that still waits needs.
     pub fn finish(&mut self, out: &mut Batch) -> Result<Option<Wait>, Failure> {
         self.emit.finish(out)
     }
 
-    /// How long a record may wait for the schema registry (`errors.retry.timeout`); `None` is as long as it takes.
+    /// How long a record may wait for the schema registry (`errors.retry.timeout`). `None`: without limit.
     pub fn retry_timeout(&self) -> Option<Duration> {
         self.emit.retry_timeout()
     }
 
-    /// The first record of a batch that waits has waited for too long: it is set aside, if that is allowed.
+    /// The first waiting record of a batch has waited too long. Sets it aside, if that is allowed.
     ///
     /// # Errors
     /// The connector has to stop.
@@ -281,7 +281,7 @@ impl Pipeline {
         }
     }
 
-    /// The stream has brought all that was committed before this position.
+    /// The stream has sent everything that was committed before this position.
     fn passed(&mut self, lsn: Lsn, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         let Some(signals) = &mut self.signals else {
             return Ok(());
@@ -303,7 +303,7 @@ impl Pipeline {
         match pgoutput::decode(payload).map_err(|error| malformed(lsn, &error))? {
             Message::Change(change) => self.on_change(lsn, &change, now_ns, out),
             Message::Begin(begin) => {
-                // Before anything of it is sent.
+                // Check this before anything of the transaction is sent.
                 let kept = self.check.expected.begin(&begin);
                 self.check.verdict(kept)?;
                 let is_delivered = self.emit.cursor.begin(&begin);
@@ -316,7 +316,7 @@ impl Pipeline {
                 let dealt_with = self.emit.cursor.is_dealt_with();
                 let open = self.emit.cursor.commit(commit.end_lsn);
                 if let (Some(signals), Some(open)) = (&mut self.signals, &open) {
-                    // Also what was delivered in an earlier connection may not be visible yet.
+                    // A transaction that was delivered in an earlier connection may not be visible yet either.
                     signals.committed(open.transaction.xid);
                 }
                 if dealt_with {
@@ -351,7 +351,7 @@ impl Pipeline {
                 self.emit.cursor.origin(&origin);
                 Ok(())
             }
-            // Types are looked up in the catalog, which knows more of them.
+            // Types are read from the catalog, which has more about them.
             Message::Type(_) => Ok(()),
         }
     }
@@ -383,7 +383,8 @@ impl Pipeline {
         };
         let origin = self.emit.cursor.origin_name();
         let context = context(&self.emit.cursor, self.xmin.as_ref(), origin.as_origin(), lsn, now_ns);
-        // Envelope, key, tombstone. What was delivered before is counted again, for the numbers within its transaction.
+        // Envelope, key, tombstone. A change that was delivered before is counted again, for the ordinals within its
+        // transaction.
         let outcome = plan.records(change, &context, self.metadata.as_mut());
         let counted = counted(self.metadata.as_mut(), context.xid);
         if met.is_delivered() {
@@ -411,7 +412,7 @@ impl Pipeline {
         out.end_change(before);
         let after = self.emit.account();
         if let Some(signals) = &mut self.signals {
-            // A row whose change was dropped or set aside is still sent, unless it is gone.
+            // The chunk still sends a row whose change was dropped or set aside, unless the row was deleted.
             let is_sent = out.records() > before && after.set_aside == account.set_aside;
             if may_evict && after.undecided > account.undecided {
                 signals.doubt_rows_of(plan.name(), xid);
@@ -430,7 +431,7 @@ impl Pipeline {
     fn on_truncate(&mut self, lsn: Lsn, truncate: &Truncate, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         for &relation in &truncate.relations {
             let plan = self.plans.of(relation)?;
-            // Each table is a change of its own: the first may be delivered when the second is not.
+            // Each table is a change of its own: the first may have been delivered when the second was not.
             let met = self.emit.cursor.advance(lsn);
             let Some(plan) = plan else {
                 if !met.is_delivered() {
@@ -471,7 +472,7 @@ impl Pipeline {
     ) -> Result<(), Failure> {
         let met = self.emit.cursor.advance(lsn);
         if !message.transactional {
-            // It is a unit of its own, complete with itself: Debezium takes its LSN for that of a commit.
+            // It is a unit of its own. Debezium takes its LSN for that of a commit.
             self.emit.cursor.commit(lsn);
         }
         let origin = self.emit.cursor.origin_name();
@@ -498,7 +499,7 @@ impl Pipeline {
         match record {
             Some(record) => {
                 if !message.transactional {
-                    // The offset carries its time, too, also where nothing of that transaction was sent.
+                    // The offset gets this transaction's time even if none of its records was sent.
                     out.step(Step::Begin(self.emit.cursor.transaction()));
                 }
                 let before = out.records();
@@ -520,7 +521,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The record that marks the beginning or the end of a transaction, where these are wanted.
+    /// Sends the record that marks the beginning or end of a transaction, if these are enabled.
     fn on_transaction_edge(
         &mut self,
         lsn: Lsn,
@@ -538,7 +539,7 @@ impl Pipeline {
         if is_delivered {
             return Ok(());
         }
-        // It has no position of its own: it is sent again with its transaction.
+        // The record has no position of its own: it is sent again together with its transaction.
         let from = Provenance {
             table: "",
             position: Position {
@@ -556,18 +557,18 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Whether the captured tables have to be looked at before the start: a transform asks for an outbox among them, or there
-    /// must not be too many.
+    /// Whether the captured tables must be checked before the start: a transform needs an outbox among them, or their
+    /// number is limited.
     pub fn has_outbox(&self) -> bool {
         self.emit.chain.has_outbox() || self.limit.is_some()
     }
 
-    /// Whether a transform reads TimescaleDB's catalog, so that the database has to have it.
+    /// Whether a transform reads TimescaleDB's catalog, so that the database must have it.
     pub fn reads_hypertables(&self) -> bool {
         self.emit.chain.reads_hypertables()
     }
 
-    /// Columns that a table must have to be the outbox; none where every captured table has to be looked at.
+    /// Columns that the outbox table must have. Empty if every captured table must be checked.
     pub fn outbox_columns(&self) -> Vec<String> {
         if self.limit.is_some() || !self.plans.names_fields_as_columns() {
             return Vec::new();
@@ -575,8 +576,8 @@ impl Pipeline {
         self.emit.chain.outbox_columns()
     }
 
-    /// Counts the captured tables and looks for the outbox among them; the start is refused where they are too many, where there
-    /// is none, or where it lacks a column.
+    /// Checks the number of captured tables and looks for the outbox among them. Fails if there are too many, if there
+    /// is no outbox, or if it lacks a column.
     pub fn check_tables(&self, tables: &[TableFacts]) -> Result<(), Failure> {
         if let Some((most, action)) = self.limit
             && tables.len() > most as usize
@@ -608,7 +609,7 @@ impl Check {
         }
     }
 
-    /// What follows from a look at the stream.
+    /// Opens the gate once everything expected has come. Fails if something else has come instead.
     fn verdict(&mut self, kept: Result<(), Missed>) -> Result<(), Failure> {
         let Err(what) = kept else {
             if self.expected.is_met() {
@@ -619,7 +620,7 @@ impl Check {
         let failure = missed(&what, &self.positions);
         Err(match self.connections {
             0 | 1 => failure,
-            // What was under way may not have been delivered: the next session begins with what was.
+            // What was under way may not have been delivered. The next session begins with what was.
             _ => Failure {
                 disposition: Disposition::Replay,
                 ..failure
@@ -628,7 +629,7 @@ impl Check {
     }
 }
 
-/// Debezium's word for an operation.
+/// Debezium's name of an operation.
 const fn word(operation: &Operation<'_>) -> &'static str {
     match operation {
         Operation::Insert { .. } => "INSERT",
@@ -637,7 +638,7 @@ const fn word(operation: &Operation<'_>) -> &'static str {
     }
 }
 
-/// What the source offset keeps of the records that were counted last.
+/// The steps that put the counts of the last records into the source offset.
 fn counted(metadata: Option<&mut Transaction>, xid: Option<Xid>) -> impl Iterator<Item = Step> {
     let xid = xid.map_or(0, |xid| xid.0);
     let tables = metadata.into_iter().flat_map(Transaction::counted);
@@ -647,7 +648,7 @@ fn counted(metadata: Option<&mut Transaction>, xid: Option<Xid>) -> impl Iterato
     })
 }
 
-/// Where the stream is between two changes.
+/// The context of a position between two changes.
 fn quiet(cursor: &Cursor, now_ns: i64) -> Context<'static> {
     Context {
         lsn: cursor.last_commit(),

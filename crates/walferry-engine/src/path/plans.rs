@@ -1,4 +1,4 @@
-//! Plans of tables: what depends on a relation's version alone, computed when the stream describes it.
+//! Plans of tables: everything that depends only on a relation's version, computed when the stream describes it.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -24,44 +24,44 @@ use crate::{
 
 /// The plans of the relations that this connection has described.
 ///
-/// The server describes a relation once, and again only when something has changed in it. So nothing that it has said may be
-/// forgotten while the connection lasts, not even of a table that was dropped since: its rows may still come. But a plan is large,
-/// and there may be 100,000 tables. Only plans in use are kept; of the others there is what they are made from, on the disk.
+/// The server describes a relation once, and again only if it has changed. So no description may be forgotten while the
+/// connection lasts, not even of a table that has been dropped since: its rows may still come. But a plan is large, and
+/// there may be 100,000 tables. So only plans in use are kept. For the others, the data to rebuild them is on disk.
 pub(crate) struct Plans {
     settings: Arc<Settings>,
-    /// Captured relations whose plans are at hand.
+    /// Captured relations with their plans in memory.
     plans: HashMap<Oid, Described>,
-    /// Captured relations whose plans can be made again.
+    /// Captured relations whose plans have to be rebuilt.
     away: HashMap<Oid, Kept>,
     /// Relations that are not captured.
     others: HashSet<Oid>,
     shelf: Shelf,
-    /// Counts changes of the relation, to find out whose plan was in use last.
+    /// Rises whenever the relation changes. Shows which plan was used last.
     clock: u64,
     last: Oid,
-    /// What all plans at hand weigh.
+    /// Total weight of the plans in memory.
     weight: usize,
-    /// What the catalog knows of the relation that is described next.
+    /// The catalog's facts for the relation that is described next.
     facts: Option<Box<Catalog>>,
-    /// Labels of enums as they were read first, which Debezium keeps.
+    /// Labels of enums as they were first read. Debezium keeps these too.
     types: KnownTypes,
 }
 
 /// A captured relation as this connection knows it.
 struct Described {
     plan: Box<TablePlan>,
-    /// The columns that the plan was made for.
+    /// The columns for which the plan was built.
     columns: Vec<RelationColumn>,
-    /// What the plan was made from; `None` where that cannot be written down, and the plan has to stay.
+    /// The data that the plan was built from. `None` if it cannot be serialized: then the plan stays in memory.
     made_from: Option<Box<[u8]>>,
-    /// The same where it has been put away before.
+    /// The same data, if it was put away before.
     kept: Option<Kept>,
     used: u64,
 }
 
-/// What the plans at hand may weigh: about a thousand small tables, or sixty with a thousand columns.
+/// Most weight of the plans in memory: about 1,000 small tables, or 60 with 1,000 columns each.
 const MOST_WEIGHT: usize = 64 * 1024;
-/// What a plan weighs beside its columns.
+/// Weight of a plan without its columns.
 const PLAN_WEIGHT: usize = 60;
 
 impl Plans {
@@ -80,7 +80,7 @@ impl Plans {
         }
     }
 
-    /// Puts what is not in use into a file in this folder.
+    /// Writes what is not in use to a file in this folder.
     pub(crate) fn put_away_in(&mut self, folder: PathBuf) {
         self.shelf = Shelf::in_folder(folder);
     }
@@ -89,7 +89,7 @@ impl Plans {
         &self.settings
     }
 
-    /// A new connection describes all relations anew.
+    /// Forgets everything: a new connection describes all relations again.
     pub(crate) fn forget(&mut self) {
         self.plans.clear();
         self.away = HashMap::new();
@@ -104,15 +104,15 @@ impl Plans {
         self.facts = Some(catalog);
     }
 
-    /// What the catalog knows of the relation that is described next.
+    /// The catalog's facts for the relation that is described next.
     pub(crate) fn next_facts(&self) -> Option<&Catalog> {
         self.facts.as_deref()
     }
 
-    /// A new version of a relation.
+    /// Takes a new version of a relation.
     ///
-    /// A captured table that gets a name that is not captured goes on under its old name for as long as its columns stay what
-    /// they were: Debezium passes over the description of what is not captured.
+    /// If a captured table is renamed to a name that is not captured, it keeps its old name for as long as its columns
+    /// stay the same: Debezium ignores descriptions of tables that are not captured.
     pub(crate) fn learn(&mut self, relation: Relation) -> Result<(), Failure> {
         let mut facts = self.facts.take();
         if let Some(catalog) = &mut facts {
@@ -145,7 +145,7 @@ impl Plans {
         Ok(())
     }
 
-    /// Whether it is a captured relation with these columns.
+    /// Whether the relation is captured and has these columns.
     fn is_same(&mut self, oid: Oid, columns: &[RelationColumn]) -> Result<bool, Failure> {
         self.fetch(oid)?;
         Ok(self.plans.get(&oid).is_some_and(|known| known.has(columns)))
@@ -175,7 +175,7 @@ impl Plans {
         self.last = oid;
     }
 
-    /// Puts away the half of the plans that was in use longest ago.
+    /// Puts away the least recently used half of the plans.
     fn put_away(&mut self) {
         let mut used: Vec<(u64, Oid)> = self.plans.iter().map(|(oid, known)| (known.used, *oid)).collect();
         used.sort_unstable();
@@ -197,7 +197,7 @@ impl Plans {
         }
     }
 
-    /// Makes the plan again if it was put away.
+    /// Rebuilds the plan if it was put away.
     fn fetch(&mut self, oid: Oid) -> Result<(), Failure> {
         let Some(kept) = self.away.get(&oid) else { return Ok(()) };
         let bytes = self.shelf.get(kept).map_err(|error| lost(oid, &error.to_string()))?;
@@ -217,7 +217,7 @@ impl Plans {
         Ok(())
     }
 
-    /// The plan of a relation; `None` where it is not captured.
+    /// The plan of a relation. `None` if it is not captured.
     pub(crate) fn of(&mut self, relation: Oid) -> Result<Option<&TablePlan>, Failure> {
         if !self.plans.contains_key(&relation) {
             if self.others.contains(&relation) {
@@ -241,7 +241,7 @@ impl Plans {
         }
     }
 
-    /// The plan of a table that a snapshot reads; `None` when it is no longer there.
+    /// The plan of a table that a snapshot reads. `None` if the table no longer exists.
     pub(crate) fn snapshot(&mut self, catalog: &mut Catalog) -> Result<Option<TablePlan>, Failure> {
         self.types.pin(catalog);
         let plan = TablePlan::snapshot(&self.settings, catalog).map_err(|error| refused(&error))?;
@@ -255,7 +255,7 @@ impl Described {
         PLAN_WEIGHT + self.columns.len()
     }
 
-    /// Whether these are its columns, whichever of them are part of the key.
+    /// Whether it has these columns. Their membership in the key does not matter.
     fn has(&self, columns: &[RelationColumn]) -> bool {
         let same = |a: &RelationColumn, b: &RelationColumn| {
             (&a.name, a.type_oid, a.type_modifier) == (&b.name, b.type_oid, b.type_modifier)
@@ -265,7 +265,7 @@ impl Described {
 }
 
 impl Plans {
-    /// Whether `field.name.adjustment.mode` leaves names alone.
+    /// Whether `field.name.adjustment.mode` leaves names unchanged.
     pub(crate) fn names_fields_as_columns(&self) -> bool {
         self.settings.events.field_names == NameAdjustment::None
     }
@@ -309,7 +309,7 @@ impl Plans {
     }
 }
 
-/// What a plan is made from cannot be read back. The next connection describes the relation again.
+/// The data of a plan cannot be read back. The next connection describes the relation again.
 fn lost(relation: Oid, why: &str) -> Failure {
     Failure::retry(
         Kind::DescriptionLost,
@@ -320,7 +320,7 @@ fn lost(relation: Oid, why: &str) -> Failure {
     )
 }
 
-/// Columns that records do not have are told once for each version of a relation.
+/// Logs columns that records do not have, once for each version of a relation.
 fn tell_left_out(plan: &TablePlan) {
     if !plan.is_captured() {
         return;
@@ -397,7 +397,7 @@ mod tests {
         }
     }
 
-    /// What the catalog adds: `id` is the key, and may not be null.
+    /// The catalog's facts: `id` is the key, and may not be null.
     fn facts(oid: u32, name: &str, columns: &[&str]) -> Box<Catalog> {
         let columns = columns.iter().zip(1..).map(|(name, number)| ColumnFacts {
             name: (*name).to_owned(),
@@ -427,7 +427,7 @@ mod tests {
     }
 
     const COLUMNS: &[&str] = &["id", "v"];
-    /// More than have their plans at hand.
+    /// More tables than have their plans in memory.
     const TABLES: u32 = 2000;
 
     fn learned() -> Plans {

@@ -1,4 +1,4 @@
-//! A place for bytes that are seldom needed again: a file without a name, which goes with the process.
+//! Storage for bytes that are seldom needed again: an unnamed file that disappears with the process.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -10,7 +10,7 @@ use std::{
 
 use tracing::warn;
 
-/// Where bytes are put away. What the disk does not take stays in memory.
+/// Where bytes are put away. What cannot be written to disk stays in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     folder: Option<PathBuf>,
@@ -26,7 +26,7 @@ pub(crate) enum Kept {
 }
 
 impl Shelf {
-    /// Puts bytes into a file in this folder, which is made when it is needed first.
+    /// Puts bytes into a file in this folder. The file is created on first use.
     pub(crate) fn in_folder(folder: PathBuf) -> Self {
         Self {
             folder: Some(folder),
@@ -65,7 +65,7 @@ impl Shelf {
                     .create_new(true)
                     .mode(0o600)
                     .open(&path)?;
-                // It lasts as long as it is open, so that no crash leaves it behind.
+                // The file exists only as long as it is open, so a crash leaves nothing behind.
                 fs::remove_file(&path)?;
                 self.file.insert(file)
             }
@@ -76,7 +76,7 @@ impl Shelf {
         Ok(Some(Kept::File { at, length }))
     }
 
-    /// Bytes that were put away since the last [`clear`](Self::clear).
+    /// Reads bytes that were put away since the last [`clear`](Self::clear).
     pub(crate) fn get(&self, kept: &Kept) -> io::Result<Vec<u8>> {
         match (kept, &self.file) {
             (Kept::Memory(bytes), _) => Ok(bytes.to_vec()),
@@ -89,7 +89,7 @@ impl Shelf {
         }
     }
 
-    /// Nothing that was put away is needed any more.
+    /// Drops everything that was put away.
     pub(crate) fn clear(&mut self) {
         (self.file, self.end) = (None, 0);
     }
@@ -106,7 +106,7 @@ mod tests {
         for mut shelf in [
             Shelf::default(),
             Shelf::in_folder(folder.clone()),
-            // It cannot be written.
+            // This folder cannot be written.
             Shelf::in_folder(folder.join("none")),
         ] {
             for _ in 0..2 {

@@ -1,8 +1,8 @@
-//! Signals that the stream brings, and the snapshot beside it that they ask for.
+//! Signals in the stream, and the incremental snapshot that they start.
 //!
-//! Here the state machine of [`Incremental`] meets the stream: the rows of the signal table, the changes that take the place of a
-//! window's rows, and the commits that a chunk may not have seen. Rows of a chunk lie in the [`Window`] until the stream has brought the row
-//! that closes it.
+//! Connects the state machine of [`Incremental`] with the stream: the rows of the signal table, the changes that
+//! replace rows of a window, and the commits that a chunk may not have seen. Rows of a chunk stay in the [`Window`]
+//! until the stream has sent the row that closes it.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -32,20 +32,21 @@ use crate::{
     status::{Beside, Status},
 };
 
-/// What the path has to know of signals and notifications.
+/// Settings of signals and notifications.
 #[derive(Debug, Clone, Default)]
 pub struct SignalSettings {
     /// `topic.prefix`, the connector's name in notifications.
     pub server: String,
-    /// Whether the signals of the signal table are followed, beside those of windows.
+    /// Whether the signal table's signals are followed, in addition to those that mark windows.
     pub source: bool,
-    /// The signal table, without which no chunk can be marked in the stream, as `schema.table`.
+    /// The signal table as `schema.table`. Without it, no chunk can be marked in the stream.
     pub table: Option<String>,
-    /// `read.only`: windows are not marked by rows of the signal table, but end where the stream has passed the place of the chunk.
+    /// `read.only`: windows are not marked by rows of the signal table. They end where the stream has passed the
+    /// position of the chunk.
     pub read_only: bool,
     /// How windows are closed.
     pub watermarking: Watermarking,
-    /// Where notifications go: a topic,
+    /// Where notifications are sent: a topic,
     pub topic: Option<String>,
     /// the log,
     pub log: bool,
@@ -53,58 +54,60 @@ pub struct SignalSettings {
     pub status: bool,
 }
 
-/// How many commits are remembered. One is of use until the server shows it to new snapshots, which takes a moment, or as long as a
-/// synchronous standby lets the client wait.
+/// How many commits are remembered. A commit matters until new snapshots on the server include it. That takes a moment,
+/// or as long as a synchronous standby makes the client wait.
 const COMMITS: usize = 10_000;
 
-/// Each time that a chunk was read so often in vain, that is told.
+/// After each such number of unsuccessful reads of a chunk, a message is logged.
 const REPEATS_TOLD: u32 = 20;
 
-/// Signals of a connector and the snapshot beside its stream.
+/// The signals of a connector, and its incremental snapshot.
 pub(crate) struct Signals {
     settings: SignalSettings,
     snapshot: Incremental,
     window: Window,
     asks: Option<UnboundedSender<Ask>>,
     notifications: Option<Notifications>,
-    /// The transactions that the stream has brought last.
+    /// The last transactions of the stream.
     commits: VecDeque<u32>,
-    /// How many it has brought in all.
+    /// Number of transactions of the stream so far.
     commits_total: u64,
-    /// How many it had brought when the chunk was asked for, or when its window opened, whichever came last.
+    /// This number when the chunk was requested, or when its window opened, whichever came last.
     opened_at: u64,
-    /// The transaction of the stream within which that was.
+    /// The transaction of the stream at that time.
     opened_in: Option<u32>,
-    /// What the chunk's rows show.
+    /// Which transactions the chunk's rows include.
     seen: Option<Seen>,
-    /// What the oldest rows of the window show: those of an earlier chunk, where there are such.
+    /// Which transactions the oldest rows of the window include. These may be the rows of an earlier chunk.
     oldest_seen: Option<Seen>,
-    /// Transactions that have changed rows of which nobody knows whether they lie in the window. Rows that show them are newer.
+    /// Transactions that have changed rows of which nobody knows whether they are in the window. Rows that include
+    /// these transactions are newer than the change.
     unknown: Vec<u32>,
-    /// How often the present chunk was read in vain.
+    /// How often the present chunk was read without success.
     repeats: u32,
-    /// Generated columns that the stream does not have. As in Debezium, a table that the stream has described is read without them.
+    /// Generated columns that the stream does not send. As in Debezium, a table that the stream has described is read
+    /// without them.
     left_out: HashMap<String, Vec<String>>,
-    /// Whether the status shows something older than what is known here.
+    /// Whether the status is out of date.
     has_news: bool,
-    /// With `read.only`: the window that was asked for is to be opened.
+    /// With `read.only`: the window that was requested is to be opened.
     opens_unmarked: bool,
-    /// With `read.only`: where the present window ends.
+    /// With `read.only`: the position at which the present window ends.
     close_at: Option<Lsn>,
-    /// What the offset tells of the snapshot and cannot be read.
+    /// Why the offset's state of the snapshot cannot be read.
     unreadable: Option<String>,
     requests: Option<UnboundedSender<Request>>,
     /// Whether a connection has begun.
     has_begun: bool,
-    /// What has been told of a snapshot that comes before the stream.
+    /// The notified state of a snapshot before the stream.
     pub(crate) told: initial::Initial,
 }
 
-/// Where in the stream a frame is.
+/// The place of a frame in the stream.
 #[derive(Clone, Copy)]
 pub(crate) struct Here<'a, 'c> {
     pub(crate) context: &'a Context<'c>,
-    /// The change, if it is one, and its kind.
+    /// Position and kind of the change, if the frame is one.
     pub(crate) change: Option<(Position, &'static str)>,
 }
 
@@ -112,7 +115,7 @@ impl Signals {
     pub(crate) fn new(settings: SignalSettings, after: &StoredOffset) -> Self {
         let (snapshot, unreadable) = Incremental::from_offset(&after.connect.other);
         let settings_table = settings.table.clone();
-        // What was delivered last may not be visible yet.
+        // The last delivered transaction may not be visible yet.
         let last = after.history.as_ref().and_then(|history| history.commit);
         let commits: VecDeque<u32> = last.map(|commit| commit.mark.xid).into_iter().collect();
         Self {
@@ -150,7 +153,7 @@ impl Signals {
         self.keep(None, emit, out);
     }
 
-    /// Notifies of a snapshot that comes before the stream, or in its place.
+    /// Sends notifications of a snapshot before the stream, or in its place.
     pub(crate) fn tell(
         &mut self,
         told: initial::Told,
@@ -164,7 +167,7 @@ impl Signals {
         Ok(())
     }
 
-    /// A connection has begun: a snapshot that is under way goes on.
+    /// A connection has begun. A snapshot that is under way continues.
     pub(crate) fn begin(&mut self, here: Here<'_, '_>, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         if let Some(unreadable) = self.unreadable.take() {
             warn!("{unreadable}");
@@ -183,7 +186,7 @@ impl Signals {
         self.take(effects, here, emit, out)
     }
 
-    /// The stream has brought all that was committed before this position.
+    /// The stream has sent everything that was committed before this position.
     pub(crate) fn passed(
         &mut self,
         lsn: Lsn,
@@ -215,7 +218,7 @@ impl Signals {
             return;
         };
         let is_sent = |name: &str| relation.columns.iter().any(|column| column.name == name);
-        // Another column that is missing here may have been added since.
+        // Only generated columns: another column that is missing may have been added since.
         let columns = facts.columns.iter().filter(|column| column.generated);
         let left_out: Vec<String> = columns
             .map(|column| column.name.clone())
@@ -231,7 +234,7 @@ impl Signals {
         }
     }
 
-    /// A transaction is complete.
+    /// A transaction of the stream is complete.
     pub(crate) fn committed(&mut self, xid: u32) {
         if self.commits.len() >= COMMITS {
             self.commits.pop_front();
@@ -240,7 +243,7 @@ impl Signals {
         self.commits_total += 1;
     }
 
-    /// A row of the signal table.
+    /// Handles a row of the signal table.
     pub(crate) fn row(
         &mut self,
         change: &Change<'_>,
@@ -277,7 +280,7 @@ impl Signals {
         self.signal(signal, here, emit, out)
     }
 
-    /// A signal, whatever way it came.
+    /// Handles a signal, wherever it came from.
     pub(crate) fn signal(
         &mut self,
         signal: Signal,
@@ -305,18 +308,19 @@ impl Signals {
         self.take(effects, here, emit, out)
     }
 
-    /// Whether the place of a chunk in the stream can be found.
+    /// Whether the position of a chunk in the stream can be determined.
     const fn can_read_chunks(&self) -> bool {
         self.settings.table.is_some() || self.settings.read_only
     }
 
-    /// From here on, what the stream brings takes the place of the window's rows.
+    /// From here on, changes of the stream replace rows of the window.
     fn opens_here(&mut self, emit: &Emit) {
         self.opened_at = self.commits_total;
         self.opened_in = emit.cursor.open().map(|open| open.transaction.xid);
     }
 
-    /// Where the window closes: whether its rows have seen all that the stream had brought before it.
+    /// At the close of the window: decides whether its rows include everything that the stream had sent before it
+    /// opened.
     fn judge(&mut self, signal: &Signal) {
         let is_ours = self.snapshot.chunk().is_some_and(|chunk| signal.id.starts_with(chunk));
         if signal.kind != "snapshot-window-close" || !is_ours {
@@ -343,8 +347,8 @@ impl Signals {
         }
     }
 
-    /// Whether the rows were read before the server showed a transaction that the stream had brought already. Changes of such a
-    /// transaction have taken no row's place.
+    /// Whether the rows were read before the server made a transaction visible that the stream had already sent.
+    /// Changes of such a transaction have replaced no row.
     fn is_behind(&self) -> bool {
         let Some(seen) = &self.seen else { return false };
         let since = usize::try_from(self.commits_total - self.opened_at).unwrap_or(usize::MAX);
@@ -360,31 +364,31 @@ impl Signals {
         unseen.is_some()
     }
 
-    /// Whether changes of this table take the place of rows in the window.
+    /// Whether changes of this table replace rows of the window.
     pub(crate) fn watches(&self, table: &str) -> bool {
         self.snapshot.is_open() && (self.window.has(table) || self.snapshot.tables().next() == Some(table))
     }
 
-    /// A change that is sent takes the place of its row.
+    /// A change that is sent replaces its row.
     pub(crate) fn evict(&mut self, plan: &TablePlan, change: &Change<'_>, xid: Option<u32>) {
         if self.window.evict(plan, &change.operation) == Evicted::Unknown {
             self.doubt(xid);
         }
     }
 
-    /// All rows of a table are gone. Rows that are written after this come with the stream.
+    /// All rows of a table are gone. Rows that are written later come with the stream.
     pub(crate) fn truncated(&mut self, table: &str, xid: Option<u32>) {
         self.doubt_rows_of(table, xid);
     }
 
-    /// A change of this table takes no row's place: it was delivered before, or whether it will be sent is not known yet.
+    /// A change of this table replaces no row: it was delivered before, or it is not known yet whether it will be sent.
     pub(crate) fn doubt_rows_of(&mut self, table: &str, xid: Option<u32>) {
         if self.watches(table) {
             self.doubt(xid);
         }
     }
 
-    /// The window's rows are of use only if they show this transaction.
+    /// The window's rows can be used only if they include this transaction.
     fn doubt(&mut self, xid: Option<u32>) {
         match xid {
             Some(xid) if self.unknown.last() == Some(&xid) => {}
@@ -393,7 +397,7 @@ impl Signals {
         }
     }
 
-    /// What was asked for is here.
+    /// Handles the answer to a request.
     pub(crate) fn answer(
         &mut self,
         (of, answer, rows): (Option<String>, Answer, Option<Box<ChunkRows>>),
@@ -403,7 +407,7 @@ impl Signals {
         out: &mut Batch,
     ) -> Result<(), Failure> {
         if of.is_some() && of.as_deref() != self.snapshot.chunk() {
-            // Of a chunk that was given up meanwhile.
+            // The answer belongs to a chunk that was given up meanwhile.
             return Ok(());
         }
         if let Answer::CloseAt(lsn) = answer {
@@ -449,7 +453,7 @@ impl Signals {
                 }
                 Effect::Block(execute) => {
                     if let Some(requests) = &self.requests {
-                        // When nobody takes it the session is ending, and the offset keeps it for the next.
+                        // If nobody receives it, the session is ending, and the offset keeps it for the next one.
                         let _ = requests.send(Request::Block(execute));
                     }
                 }
@@ -471,14 +475,14 @@ impl Signals {
         {
             self.signal(signal, here, emit, out)?;
         }
-        // With a change, once its record is in the batch: both are to count together.
+        // A change calls `keep` itself once its record is in the batch: both must count together.
         if here.change.is_none() {
             self.keep(None, emit, out);
         }
         Ok(())
     }
 
-    /// Shows how far the snapshot is.
+    /// Shows the progress of the snapshot in the status.
     pub(crate) fn report(&mut self, status: &Status) {
         if mem::take(&mut self.has_news) {
             let table = self.snapshot.tables().next().map(str::to_owned);
@@ -491,7 +495,7 @@ impl Signals {
         }
     }
 
-    /// Has the offset keep what has changed. `at` is the change that has brought it about.
+    /// Puts the changed state into the offset. `at` is the change that caused it.
     pub(crate) fn keep(&mut self, at: Option<(Position, &'static str)>, emit: &mut Emit, out: &mut Batch) {
         if self.snapshot.has_changed() {
             if at.is_some() {
@@ -526,7 +530,7 @@ impl Signals {
             }
         }
         if let Some(asks) = &self.asks {
-            // When nobody takes it the session is ending.
+            // If nobody receives it, the session is ending.
             let _ = asks.send(ask);
         }
     }
@@ -559,7 +563,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Sends a notification wherever they go.
+    /// Sends a notification through all configured channels.
     pub(crate) fn notify(
         &mut self,
         notification: Notification,
@@ -612,7 +616,7 @@ fn plan(plans: &mut Plans, catalog: &mut Catalog) -> Result<Option<Arc<TablePlan
     Ok(plans.snapshot(catalog)?.map(Arc::new))
 }
 
-/// The three columns of a row of the signal table, whatever they are called.
+/// The three columns of a row of the signal table. Their names do not matter.
 fn signal(tuple: Tuple<'_>) -> Option<Signal> {
     let text = |column: Column<'_>| match column {
         Column::Text(text) => String::from_utf8_lossy(text).into_owned(),
@@ -627,7 +631,7 @@ fn new_id() -> String {
     Uuid::new_v4().to_string()
 }
 
-/// A row of a chunk that is none.
+/// The failure for a chunk's row that cannot be decoded.
 pub(crate) fn malformed(table: &str, error: &walferry_pgoutput::DecodeError) -> Failure {
     Failure::stop(
         walferry_diagnosis::Kind::MalformedSnapshot,

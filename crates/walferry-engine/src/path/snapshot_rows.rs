@@ -1,4 +1,4 @@
-//! Rows of a snapshot on their way to records.
+//! Turns the rows of a snapshot into records.
 
 use std::{collections::HashMap, mem, sync::Arc};
 use walferry_diagnosis::Kind;
@@ -20,18 +20,18 @@ use crate::{
 
 /// A snapshot that is being read.
 ///
-/// Whether a row is the last of its table, or of all, shows only when the next frame comes; so one row is held back.
+/// Only the next frame shows whether a row is the last of its table, or of all. So one row is held back.
 #[derive(Default)]
 pub(crate) struct Snapshot {
     tables: HashMap<Oid, Arc<Planned>>,
-    /// The table that the next rows are of; `None` where it is gone, and has none.
+    /// The table of the following rows. `None` if it no longer exists: then it has no rows.
     table: Option<Arc<Planned>>,
-    /// Whether rows of it have come.
+    /// Whether rows of this table have come.
     in_table: bool,
     /// Whether the first row of the first table has come.
     begun: bool,
     held: Option<Held>,
-    /// Parts that are complete with the row that is held.
+    /// Parts that are complete once the held row is sent.
     parts: Vec<Step>,
     /// Memory of the last row that was held, to be used again.
     spare: Vec<u8>,
@@ -49,7 +49,7 @@ struct Held {
 }
 
 impl Snapshot {
-    /// The rows that follow are of this table. It may have been met before.
+    /// The following rows belong to this table. Rows of it may have come before.
     pub(crate) fn table(&mut self, facts: Arc<SnapshotTable>, plans: &mut Plans) -> Result<(), Failure> {
         let Some(oid) = facts.catalog.table.as_ref().map(|table| table.oid) else {
             self.table = None;
@@ -106,7 +106,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// A part is complete: it counts as soon as all its rows do.
+    /// A part is complete. It counts as delivered once all its rows are.
     pub(crate) fn part(&mut self, step: snapshot::Step, out: &mut Batch) {
         match self.held {
             Some(_) => self.parts.push(Step::Snapshot(step)),
@@ -153,7 +153,7 @@ impl Held {
             origin: None,
             snapshot: Some(self.marker),
         };
-        // Nor is it a change that ends, so that it leaves no offset: what is done of an unfinished snapshot counts by parts.
+        // No change ends here either, so the row alone gives no offset: an unfinished snapshot is stored by parts.
         let position = Position {
             lsn: facts.lsn,
             ..Position::default()

@@ -1,4 +1,5 @@
-//! Rows that an interrupted snapshot has to read again, because the stream has brought them without all their values.
+//! Finds rows that an interrupted snapshot has to read again, because the stream has sent them without all their
+//! values.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,31 +17,32 @@ use crate::{
     source::Request,
 };
 
-/// Watches the changes that bring the topics to a snapshot's watermark.
+/// Watches the changes between the stored offset and a snapshot's watermark.
 pub(crate) struct ToastReread {
     again: Again,
-    /// Told what was found, once.
+    /// Gets the result, once.
     requests: UnboundedSender<Request>,
-    /// What the snapshot has read. All other rows are read as of the watermark.
+    /// What the snapshot has read. It reads all other rows as of the watermark.
     done: Done,
-    /// Tables of which the offset says that rows are to be read again.
+    /// Tables for which the offset says that rows must be read again.
     flagged: HashSet<Oid>,
     keys: HashMap<Oid, Key>,
 }
 
-/// The columns that tell a table's rows apart.
+/// The key columns of a table.
 #[derive(Debug, Default)]
 struct Key {
     places: Vec<usize>,
     names: Vec<String>,
-    /// Whether rows may come from another table, of which less may have been read: an UPDATE moves them between partitions.
+    /// Whether rows may come from another table that has been read less far: an UPDATE moves rows between partitions.
     is_partition: bool,
-    /// Whether the table has columns that changes do not carry: generated ones, or those that the publication leaves out.
+    /// Whether the table has columns that changes do not carry: generated columns, or columns that the publication
+    /// leaves out.
     lacks_columns: bool,
 }
 
 impl ToastReread {
-    /// `again` has what earlier sessions have found.
+    /// `again` has the rows that earlier sessions found.
     pub(crate) fn new(again: Again, done: Done, requests: UnboundedSender<Request>) -> Self {
         Self {
             again,
@@ -80,8 +82,8 @@ impl ToastReread {
         self.keys.insert(relation.oid, key);
     }
 
-    /// Remembers the row of a change that was `withheld` from the topic, or that does not carry all its values. The row may have
-    /// been in a part of the table that is not read yet, and may now be in a part that was read before: then the topic lacks it.
+    /// Remembers the row of a change that was `withheld` from the topic, or that lacks values. The row may have been in
+    /// a part of the table that has not been read, and may now be in a part that has: then the topic lacks it.
     pub(crate) fn note(&mut self, table: &str, change: &Change<'_>, withheld: bool, out: &mut Batch) {
         let (new, is_update) = match &change.operation {
             Operation::Insert { new } => (new, false),
@@ -94,7 +96,7 @@ impl ToastReread {
         }
         let none = Key::default();
         let key = self.keys.get(&oid).unwrap_or(&none);
-        // All rows of a complete table are in the topic; what is withheld after that is withheld for good.
+        // All rows of a complete table are in the topic. A change that is withheld later is meant to be missing.
         let may_lack = || key.is_partition || !self.done.is_complete(oid);
         let lacks_values = is_update && new.columns().any(|column| matches!(column, Column::Unchanged));
         if !lacks_values && !((withheld || key.lacks_columns) && may_lack()) {
@@ -102,7 +104,8 @@ impl ToastReread {
         }
         let whole = self.again.note(oid, &key.names, key.of(new));
         if self.flagged.insert(oid) {
-            // With the change, not after it: once its offset is stored, nobody else knows of it.
+            // This step comes with the change, not after it: once the change's offset is stored, nothing else records
+            // it.
             out.step(progress::Step::Snapshot(Step::Incomplete(oid)));
         }
         if whole {
@@ -117,16 +120,16 @@ impl ToastReread {
 }
 
 impl Drop for ToastReread {
-    /// However it ends, what it has found is still to be read again.
+    /// However the pipeline ends, the rows that it found must be read again.
     fn drop(&mut self) {
         let found = Request::ReadAgain(mem::take(&mut self.again));
-        // Without a receiver the process is ending, and the next one goes by the stored offset.
+        // Without a receiver the process is ending. The next one relies on the stored offset.
         let _ = self.requests.send(found);
     }
 }
 
 impl Key {
-    /// The key of a row, as text; `None` where a value of it is not known.
+    /// The key of a row as text. `None` if a value of it is unknown.
     fn of(&self, row: &Tuple<'_>) -> Option<Vec<String>> {
         let columns: Vec<Column<'_>> = row.columns().collect();
         let text = |&place: &usize| match columns.get(place) {

@@ -1,4 +1,4 @@
-//! The window of a chunk: its rows until the stream has passed the place where they were read.
+//! The window of a chunk: keeps its rows until the stream has passed the position at which they were read.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -13,42 +13,42 @@ use walferry_pgoutput::{Column, Operation, Tuple, TupleBuf};
 
 use crate::{failure::Failure, path::signals::malformed};
 
-/// How many keys are remembered that the stream has brought before the chunk's rows are here.
+/// How many keys of changes are remembered before the chunk's rows arrive.
 const MOST_MET: usize = 20_000;
-/// How many bytes of incomplete rows are remembered meanwhile.
+/// How many bytes of incomplete rows are remembered before the chunk's rows arrive.
 const MOST_BYTES: usize = 1 << 20;
 
 /// A row's table and the text of its key.
 type Key = (Arc<str>, Vec<u8>);
 
-/// Rows in the order in which they were read. What the stream brings of them takes their place.
+/// Rows in the order in which they were read. Changes of the stream replace them.
 #[derive(Default)]
 pub(crate) struct Window {
     rows: Vec<Option<Row>>,
-    /// Where the row of a table and key is.
+    /// Index of each row in `rows`.
     places: HashMap<Key, usize>,
-    /// What the stream has brought since the window opened, of rows that are not here yet.
+    /// Changes since the window opened, of rows that have not arrived yet.
     met: HashMap<Key, Met>,
-    /// Bytes of what is in there.
+    /// Bytes of the incomplete rows in `met`.
     met_bytes: usize,
-    /// Whether rows are still to come.
+    /// Whether rows have yet to arrive.
     expects_rows: bool,
     tables: Vec<Arc<str>>,
     is_spoiled: bool,
 }
 
-/// What the stream has brought of a row.
+/// What the stream has sent of a row.
 enum Met {
-    /// All of it.
+    /// All of its values.
     Whole,
-    /// All but long values that have not changed: the topic lacks those, so that the chunk's row is sent with them.
+    /// All values except unchanged TOAST. The topic lacks these, so the chunk's row is sent with these changes applied.
     Part(Part),
 }
 
 /// A row that lacks values.
 struct Part {
     columns: Arc<[(String, String)]>,
-    /// As pgoutput's TupleData.
+    /// The tuple, as pgoutput's TupleData.
     tuple: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Row {
     tuple: Range<usize>,
 }
 
-/// Whether it is known which row a change belongs to.
+/// Whether it is known to which row a change belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Evicted {
     Known,
@@ -75,7 +75,7 @@ impl Row {
         Tuple::parse(&self.bytes[self.tuple.clone()]).map_err(|error| malformed(self.plan.name(), &error))
     }
 
-    /// The row as the stream has changed it since. `None` where its columns are others now.
+    /// The row with the later change applied. `None` if the table's columns have changed.
     fn changed(&self, part: &Part) -> Option<Self> {
         let same = self
             .plan
@@ -91,14 +91,15 @@ impl Row {
 }
 
 impl Window {
-    /// Another window is to be opened. Rows of one that is replaced before it was closed stay, and are sent with those to come.
+    /// Another window will open. If it replaces a window that was not closed, that window's rows stay and are sent with
+    /// the new ones.
     pub(crate) fn begin(&mut self) {
         if self.rows.is_empty() {
             self.clear();
         }
     }
 
-    /// Rows are to come, or have come.
+    /// Sets whether rows have yet to arrive.
     pub(crate) fn expect_rows(&mut self, expects: bool) {
         self.expects_rows = expects;
         if !expects {
@@ -115,7 +116,7 @@ impl Window {
         table
     }
 
-    /// Whether rows of this table are here.
+    /// Whether the window has rows of this table.
     pub(crate) fn has(&self, table: &str) -> bool {
         self.tables.iter().any(|known| &**known == table)
     }
@@ -146,7 +147,7 @@ impl Window {
             None => {}
         }
         match self.places.entry(key) {
-            // Rows with one key: the last takes the place of the first, as in Debezium.
+            // Of rows with the same key, the last replaces the first, as in Debezium.
             Entry::Occupied(place) => self.rows[*place.get()] = Some(row),
             Entry::Vacant(place) => {
                 place.insert(self.rows.len());
@@ -156,12 +157,12 @@ impl Window {
         Ok(())
     }
 
-    /// The stream has brought a change of a row, and its record is sent.
+    /// The stream has sent a change of a row, and its record is sent.
     pub(crate) fn evict(&mut self, plan: &TablePlan, operation: &Operation<'_>) -> Evicted {
         match *operation {
             Operation::Insert { new } => match plan.raw_key(new, None) {
                 Some(key) => self.evict_key(plan, key),
-                // It may be in the chunk, too, and is the same there.
+                // The row may be in the chunk too. There it is the same.
                 None => Evicted::Known,
             },
             Operation::Delete { old } => match plan.raw_old_key(old) {
@@ -179,7 +180,7 @@ impl Window {
                 };
                 if plan.lacks_values(new, old) {
                     return match before {
-                        // Its values may be those of either row.
+                        // The missing values may be those of either row.
                         Some(_) => Evicted::Unknown,
                         None => self.complete(plan, key, new),
                     };
@@ -202,8 +203,8 @@ impl Window {
         self.meet(key, Met::Whole)
     }
 
-    /// The stream has brought a row without its long values. The topic has those only if the chunk's row brings them, so it is still
-    /// sent, as it is now.
+    /// The stream has sent a row without its unchanged TOAST values. The topic gets them only from the chunk's row, so
+    /// that row is still sent, with the change applied.
     fn complete(&mut self, plan: &TablePlan, key: Vec<u8>, new: Tuple<'_>) -> Evicted {
         let Ok(tuple) = TupleBuf::new(new.columns()) else {
             return Evicted::Unknown;
@@ -224,7 +225,7 @@ impl Window {
             }
         }
         match self.met.get(&key) {
-            // The topic has it.
+            // The topic has the whole row.
             Some(Met::Whole) => return Evicted::Known,
             Some(Met::Part(earlier)) => match overlay(&part.tuple, &earlier.tuple) {
                 Some(tuple) if earlier.columns == part.columns => part.tuple = tuple,
@@ -235,7 +236,7 @@ impl Window {
         self.meet(key, Met::Part(part))
     }
 
-    /// Remembers a row for which the chunk's may still come.
+    /// Remembers a change whose row may still arrive with the chunk.
     fn meet(&mut self, key: Key, met: Met) -> Evicted {
         if !self.expects_rows {
             return Evicted::Known;
@@ -255,7 +256,7 @@ impl Window {
         Evicted::Known
     }
 
-    /// Its rows are of no use any more.
+    /// Marks the rows as useless: the chunk must be read again.
     pub(crate) const fn spoil(&mut self) {
         self.is_spoiled = true;
     }
@@ -264,7 +265,7 @@ impl Window {
         self.is_spoiled
     }
 
-    /// What is left of the rows, in order. The window is empty then.
+    /// Takes the remaining rows, in order. The window is empty afterwards.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Row> + use<> {
         let rows = mem::take(&mut self.rows);
         self.clear();
@@ -279,7 +280,7 @@ impl Window {
     }
 }
 
-/// A row with the values that it lacks taken from an earlier one. `None` where they have not as many columns.
+/// Fills the missing values of `row` from an earlier version. `None` if their numbers of columns differ.
 fn overlay(row: &[u8], below: &[u8]) -> Option<Vec<u8>> {
     let (row, below) = (Tuple::parse(row).ok()?, Tuple::parse(below).ok()?);
     if row.column_count() != below.column_count() {

@@ -1,36 +1,36 @@
-//! Somebody who watches what becomes of each record at the end of its path: `walferry check --show-records`.
+//! Reports the fate of each record at the end of its path, for `walferry check --show-records`.
 
 use walferry_record::Record;
 use walferry_transform::{DropReason, Named};
 
-/// Watches the records of a pipeline. It is told of each record in the order in which the pipeline deals with them.
+/// Watches the records of a pipeline. Each record is reported in the order in which the pipeline processes it.
 pub trait Witness: Send {
-    /// The record as the transforms have left it. The converters have written it to the batch.
+    /// The record after the transforms. The converters have written it to the batch.
     fn sent(&mut self, record: &Record<'_>);
 
-    /// A record that is not sent, or a whole change of which no record is made.
+    /// A record is not sent, or a whole change yields no record.
     fn withheld(&mut self, why: Withheld<'_>);
 }
 
 /// Why a record is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Withheld<'a> {
-    /// A transform has dropped it.
+    /// A transform dropped it.
     Dropped {
         /// The transform.
         by: Named<'a>,
         /// Its reason.
         reason: DropReason,
     },
-    /// The configuration leaves the change out, for this reason; the word is that of the metrics.
+    /// The configuration excludes the change. The reason is the one in the metrics.
     Skipped(&'static str),
-    /// It failed, and the configuration says that the connector goes on without it.
+    /// It failed, and the configuration says to continue without it.
     SetAside {
         /// What failed.
         what: &'a str,
         /// What to do about it.
         hint: Option<&'a str>,
-        /// The topic that is told of it. Then the batch has a record for that topic.
+        /// The dead-letter topic. If there is one, the batch has a record for it.
         dead_letters: Option<&'a str>,
     },
 }
