@@ -93,7 +93,7 @@ mod tests {
             assert!(n < MOST_BYTES, "they are never too many");
         }
         assert!(!again.note(Oid(7), &columns, key("x")));
-        // What they took is free again.
+        // The memory of the keys is free again.
         assert_eq!(again.bytes, 0);
         assert!(!again.note(Oid(8), &columns, key("x")));
         assert!(again.knows(Oid(8)) && !again.knows(Oid(9)));

@@ -125,7 +125,7 @@ mod tests {
                 chunk.add(&mut done);
                 let mut rest = left.clone();
                 rest.sort_unstable();
-                // An interrupted snapshot may cut what is left otherwise; it covers the same blocks.
+                // An interrupted snapshot may split the remaining blocks differently. It covers the same blocks.
                 let mut again = Vec::new();
                 Blocks::left(&done, blocks, most).into_iter().for_each(|range| range.add(&mut again));
                 let mut covered = Vec::new();

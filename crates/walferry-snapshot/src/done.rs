@@ -48,7 +48,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The table that it is about.
+    /// The table of this step.
     pub const fn table(self) -> Oid {
         match self {
             Self::Chunk { table, .. } | Self::Incomplete(table) | Self::ReadAgain(table) | Self::Restart(table) => {
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(done.forget_incomplete(|table| table == TABLE), []);
         assert_eq!(done.forget_incomplete(|_| false), [TABLE]);
         assert_eq!(done, Done::default());
-        // It has not begun: nothing to forget.
+        // The table has not begun, so there is nothing to forget.
         done.step(Step::Incomplete(TABLE));
         assert_eq!(done, Done::default());
     }

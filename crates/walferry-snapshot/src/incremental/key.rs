@@ -1,4 +1,4 @@
-//! The key of a row, as a snapshot goes on behind it.
+//! The key of a row. A snapshot continues behind it.
 
 use std::borrow::Cow;
 
@@ -11,21 +11,21 @@ use walferry_record::{
     },
 };
 
-/// The values of the columns that a table is read by.
+/// The values of the columns in whose order a table is read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key(Vec<Part>);
 
 /// One value.
 #[derive(Debug, Clone, PartialEq)]
 struct Part {
-    /// As Postgres prints it; `None` for null.
+    /// The value as Postgres prints it. `None` for null.
     text: Option<String>,
-    /// As Debezium keeps it; `None` for a class that is not known here.
+    /// The value as Debezium stores it. `None` if its Java class is not supported here.
     object: Option<Object>,
 }
 
 impl Part {
-    /// As Java prints the object.
+    /// The value as Java prints the object.
     fn told(&self) -> Cow<'_, str> {
         let value = match &self.object {
             Some(Object::Boolean(value)) => Value::Boolean(*value),
@@ -59,7 +59,7 @@ mod oid {
 }
 
 impl Key {
-    /// The key of a row: the text of each value, and its type.
+    /// The key of a row, from the text and the type of each value.
     pub fn new(values: impl IntoIterator<Item = (Option<String>, Oid)>) -> Self {
         let part = |(text, of): (Option<String>, Oid)| Part {
             object: match &text {
@@ -71,18 +71,18 @@ impl Key {
         Self(values.into_iter().map(part).collect())
     }
 
-    /// The texts of its values.
+    /// The text of each value.
     pub fn texts(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
         self.0.iter().map(|part| part.text.as_deref())
     }
 
-    /// As notifications name it.
+    /// The key as notifications print it.
     pub(super) fn told(&self) -> String {
         let texts: Vec<Cow<'_, str>> = self.0.iter().map(Part::told).collect();
         texts.join(",")
     }
 
-    /// As Debezium keeps it; `None` where a value is of a class that is not known here.
+    /// The key as Debezium stores it. `None` if the class of a value is not supported here.
     pub(super) fn serialised(key: Option<&Self>) -> Option<String> {
         let objects: Option<Vec<Object>> = match key {
             None => return Some(hex(&serial::write(None))),
@@ -91,7 +91,7 @@ impl Key {
         objects.map(|objects| hex(&serial::write(Some(&objects))))
     }
 
-    /// Reads what Debezium has kept. `Ok(None)` where there was no key.
+    /// Reads a key that Debezium stored. `Ok(None)` if there was no key.
     pub(super) fn read(text: &str) -> Result<Option<Self>, String> {
         let bytes = unhex(text).ok_or("it is not hexadecimal text")?;
         let objects = serial::read(&bytes).map_err(|error| error.to_string())?;
@@ -102,7 +102,7 @@ impl Key {
         Ok(objects.map(|objects| Self(objects.into_iter().map(part).collect())))
     }
 
-    /// The same of one whose texts alone are known.
+    /// A key of which only the texts are known.
     pub(super) fn of_texts(texts: Vec<Option<String>>) -> Self {
         let part = |text| Part { text, object: None };
         Self(texts.into_iter().map(part).collect())
@@ -126,7 +126,7 @@ fn object(text: &str, type_oid: u32) -> Option<Object> {
     }
 }
 
-/// A text that Postgres reads the same value from.
+/// A text from which Postgres reads the same value.
 fn text_of(object: &Object) -> Option<String> {
     Some(match object {
         Object::Null => return None,

@@ -1,11 +1,12 @@
-//! A snapshot beside the stream, chunk by chunk: what is asked for next, and what that comes to.
+//! An incremental snapshot: reads tables chunk by chunk beside the stream. This module decides what to request next and
+//! what to do with the answers.
 //!
-//! A chunk is a range of a table's keys. Before it is read, a row is written to the signal table, and another behind it: the stream
-//! brings both, and between them lies the chunk's *window*. What the stream changes of the chunk's rows within the window is newer than
-//! they are, and takes their place. What is left of them is sent where the window closes. So the order of the topic is that of
-//! the table's history, and the stream never waits.
+//! A chunk is a range of a table's keys. Before it is read, a row is written to the signal table, and another row
+//! afterwards. The stream sends both rows; between them lies the chunk's *window*. Changes in the window are newer than
+//! the chunk's rows and replace them. The remaining rows are sent where the window closes. So the order in the topic is
+//! that of the table's history, and the stream never waits.
 //!
-//! This is the state machine alone. It is told what has come, and answers with [`Effect`]s; whoever drives it reads, writes and sends.
+//! This is only the state machine. Its methods take events and return [`Effect`]s. The caller reads, writes and sends.
 
 mod key;
 mod notification;
@@ -23,45 +24,47 @@ pub use self::{
     signal::{Action, Execute, Signal},
 };
 
-/// What has to be done because of what was met.
+/// What the caller has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Something is to be looked up, read or written. Its answer comes as an [`Answer`], but for [`Ask::Close`].
+    /// Look something up, read or write. The result comes back as an [`Answer`], except for [`Ask::Close`] and
+    /// [`Ask::GiveWay`].
     Ask(Ask),
-    /// A notification.
+    /// Send a notification.
     Notify(Notification),
-    /// What is left of the window's rows is to be sent now.
+    /// Send the remaining rows of the window now.
     SendWindow,
-    /// The window's rows count for nothing.
+    /// Drop the window's rows.
     ClearWindow,
-    /// A blocking snapshot.
+    /// Run a blocking snapshot.
     Block(Execute),
     /// A message that a signal asks for.
     Log(String),
-    /// What an operator should know.
+    /// Log this warning.
     Warn(String),
-    /// The same, where nothing is wrong.
+    /// Log this at `info`: nothing is wrong.
     Info(String),
 }
 
-/// What is to be looked up, read or written.
+/// A request to look something up, read or write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ask {
-    /// The captured tables that regular expressions match.
+    /// List the captured tables that match each regular expression.
     Tables(Vec<String>),
-    /// A chunk.
+    /// Read a chunk.
     Chunk(Box<ChunkAsk>),
-    /// The window of this chunk is to be closed.
+    /// Close the window of this chunk.
     Close {
         /// The chunk's id.
         chunk: String,
     },
-    /// A signal waits. If the chunk cannot be read now, the answer is [`Answer::Waits`]; otherwise this asks for nothing.
+    /// Give way to a signal that waits. If the chunk cannot be read now, the answer is [`Answer::Waits`]. Otherwise
+    /// this has no effect.
     GiveWay,
 }
 
 impl Ask {
-    /// The chunk that it is about.
+    /// The chunk that the request is about.
     pub fn chunk(&self) -> Option<&str> {
         match self {
             Self::Chunk(ask) => Some(&ask.chunk),
@@ -76,69 +79,69 @@ impl Ask {
 pub struct ChunkAsk {
     /// Its id.
     pub chunk: String,
-    /// Whether its window has to be opened first.
+    /// Whether its window must be opened first.
     pub opens: bool,
     /// The table.
     pub table: Collection,
-    /// Behind which key; `None` for the table's beginning.
+    /// Read behind this key. `None`: from the table's beginning.
     pub after: Option<Key>,
-    /// Up to which key; `None` where it is not known yet.
+    /// Read up to this key. `None`: it is not known yet.
     pub maximum: Option<Key>,
-    /// Columns that are not read, as the stream does not have them either.
+    /// Columns to leave out, because the stream does not have them either.
     pub left_out: Vec<String>,
-    /// How many bytes its rows may have, but for the first.
+    /// How many bytes the rows may have. The first row may have more.
     pub bytes: usize,
 }
 
-/// What has been looked up or read.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// The tables of [`Ask::Tables`], for each expression its own.
+    /// The tables of [`Ask::Tables`], for each expression.
     Tables(Vec<Vec<String>>),
     /// There is no such table.
     UnknownTable,
-    /// The window is to be closed where the stream has brought all that was committed before this position.
+    /// Close the window where the stream has sent everything committed before this position.
     CloseAt(u64),
-    /// It has nothing that it could be read by.
+    /// The table has no key to read it by.
     NoKey,
-    /// It has no row.
+    /// The table has no rows.
     Empty,
-    /// It cannot be read, for this reason.
+    /// The table cannot be read, for this reason.
     Failed(String),
-    /// It cannot be read now, and a signal waits.
+    /// The chunk cannot be read now, and a signal waits.
     Waits,
-    /// Rows have been read.
+    /// Rows were read.
     Rows {
-        /// How many; none when the table is at its end.
+        /// How many; 0 at the end of the table.
         rows: u64,
-        /// The key of the last.
+        /// The key of the last of these rows.
         last: Option<Key>,
         /// The key of the last row of the table.
         maximum: Key,
-        /// Why the rows may be older than what the stream has brought before the window: they are to be read again.
+        /// Whether the rows may be older than what the stream sent before the window. If so, they are read again.
         stale: bool,
     },
 }
 
-/// A table to be read.
+/// A table to read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collection {
     /// `schema.table`.
     #[serde(rename = "incremental_snapshot_collections_id")]
     pub id: String,
-    /// The end of a WHERE.
+    /// A condition for WHERE.
     #[serde(rename = "incremental_snapshot_collections_additional_condition")]
     pub condition: Option<String>,
-    /// A column to read it by.
+    /// A column to read the table by, instead of its key.
     #[serde(rename = "incremental_snapshot_collections_surrogate_key")]
     pub surrogate: Option<String>,
 }
 
-/// A snapshot beside the stream, or none.
+/// The state of incremental and blocking snapshots.
 #[derive(Debug, Default)]
 pub struct Incremental {
     queue: VecDeque<Collection>,
-    /// The id of the signal that has asked last.
+    /// The id of the last signal that requested tables.
     correlation: Option<String>,
     /// The last key of the chunk that was read last.
     end: Option<Key>,
@@ -149,13 +152,13 @@ pub struct Incremental {
     chunk: Option<String>,
     is_open: bool,
     is_paused: bool,
-    /// Tables to be stopped: expressions or names.
+    /// Tables to stop: regular expressions or names.
     stops: Vec<String>,
-    /// Rows of the table that were read so far.
+    /// Rows of the table read so far.
     rows: u64,
-    /// Those of them that lie in the window.
+    /// The number of these rows that are in the window.
     unsent: u64,
-    /// Whether the next chunk is one that was told already, and whose rows were read too early.
+    /// Whether the next chunk reads again rows that were read too early and were already counted and notified.
     repeats: bool,
     /// The table that was read last.
     current: Option<String>,
@@ -165,11 +168,11 @@ pub struct Incremental {
     reads: bool,
     /// Signals that came while an answer is awaited.
     waiting: VecDeque<Signal>,
-    /// Whether the window's rows may be older than what the stream has brought.
+    /// Whether the window's rows may be older than what the stream has sent.
     is_stale: bool,
     /// Blocking snapshots that have not ended, in order.
     blocking: VecDeque<Execute>,
-    /// Whether [`Incremental::kept`] says something else than when it was asked last.
+    /// Whether [`Incremental::kept`] has changed since it was last called.
     has_changed: bool,
 }
 
@@ -177,17 +180,17 @@ const COLLECTIONS: &str = "incremental_snapshot_collections";
 const PRIMARY_KEY: &str = "incremental_snapshot_primary_key";
 const MAXIMUM_KEY: &str = "incremental_snapshot_maximum_key";
 const CORRELATION_ID: &str = "incremental_snapshot_correlation_id";
-// Walferry's own members. Debezium passes over them. Each is a JSON text: Connect takes an offset with a list or an object in it for
-// damaged, and then the connector begins without an offset.
-/// Keys of types whose form in Debezium is not known.
+// Walferry's own members. Debezium ignores them. Each is a JSON text: Connect regards an offset that contains a list or
+// an object as damaged, and then starts the connector without an offset.
+/// Keys whose form in Debezium is not known.
 const OWN_KEYS: &str = "walferry_incremental_snapshot_keys";
 /// Blocking snapshots that have not ended.
 const BLOCKING: &str = "walferry_blocking_snapshots";
-/// Signals that have come and are not carried out yet.
+/// Signals that have come but have not been carried out.
 const WAITING: &str = "walferry_waiting_signals";
-/// Tables that are to be stopped with the present chunk.
+/// Tables to stop after the present chunk.
 const STOPS: &str = "walferry_incremental_snapshot_stops";
-/// All members of an offset that tell of snapshots that signals have asked for.
+/// All members of an offset that describe snapshots requested by signals.
 pub const MEMBERS: [&str; 8] = [
     COLLECTIONS,
     PRIMARY_KEY,
@@ -199,7 +202,7 @@ pub const MEMBERS: [&str; 8] = [
     STOPS,
 ];
 
-/// The texts of the keys, where they are not kept as Debezium does.
+/// The texts of the keys, if they cannot be stored in Debezium's form.
 #[derive(Serialize, Deserialize)]
 struct OwnKeys {
     primary: Option<Vec<Option<String>>>,
@@ -207,7 +210,7 @@ struct OwnKeys {
 }
 
 impl Incremental {
-    /// Goes on with what an offset tells of. What cannot be read of it is told: the table then begins again.
+    /// Continues from an offset. If a part of it cannot be read, returns a warning, and the table starts again.
     pub fn from_offset(members: &Map<String, Json>) -> (Self, Option<String>) {
         let mut snapshot = Self {
             blocking: own(members, BLOCKING).unwrap_or_default(),
@@ -254,7 +257,7 @@ impl Incremental {
         (snapshot, told)
     }
 
-    /// What an offset tells of it; empty where there is none.
+    /// The members of the offset that describe this state. Empty if there is nothing to describe.
     pub fn kept(&mut self) -> Map<String, Json> {
         self.has_changed = false;
         let mut members = Map::new();
@@ -292,17 +295,17 @@ impl Incremental {
         members
     }
 
-    /// Whether [`Incremental::kept`] has to be asked again.
+    /// Whether [`Incremental::kept`] must be called again.
     pub const fn has_changed(&self) -> bool {
         self.has_changed
     }
 
-    /// Whether tables are left.
+    /// Whether tables remain to be read.
     pub fn is_running(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Whether it was asked to pause.
+    /// Whether the snapshot was asked to pause.
     pub const fn is_paused(&self) -> bool {
         self.is_paused
     }
@@ -312,17 +315,17 @@ impl Incremental {
         self.is_open
     }
 
-    /// Whether a chunk's window is to come in the stream, or has begun and not ended.
+    /// Whether there is a chunk whose window has not closed in the stream yet.
     pub const fn has_chunk(&self) -> bool {
         self.chunk.is_some()
     }
 
-    /// The tables that are left, and the one that is being read first.
+    /// The tables that remain, first the one that is being read.
     pub fn tables(&self) -> impl Iterator<Item = &str> {
         self.queue.iter().map(|table| &*table.id)
     }
 
-    /// Rows of the first of these tables that were read so far.
+    /// Rows of the first of these tables read so far.
     pub const fn rows(&self) -> u64 {
         self.rows
     }
@@ -332,12 +335,13 @@ impl Incremental {
         self.chunk.as_deref()
     }
 
-    /// The keys that the present chunk lies between, for those who watch: behind the first, up to the second, of a table up to the third.
+    /// The range of the present chunk, for observers: the key behind which it begins, its last key, and the last key of
+    /// the table.
     pub const fn range(&self) -> (Option<&Key>, Option<&Key>, Option<&Key>) {
         (self.sent.as_ref(), self.end.as_ref(), self.maximum.as_ref())
     }
 
-    /// A session begins: one that is under way goes on with its next chunk, if chunks can be read.
+    /// A session begins. A snapshot that is under way continues with its next chunk, if chunks can be read.
     pub fn begin(&mut self, reads_chunks: bool, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects: Vec<Effect> = self.blocking.iter().cloned().map(Effect::Block).collect();
         if self.is_running() && !reads_chunks {
@@ -370,8 +374,8 @@ impl Incremental {
         effects
     }
 
-    /// Another connection has begun. The chunk that was under way is read again: nobody knows whether this stream brings the rows
-    /// that mark its window, since the server may be one that has lost them.
+    /// Another connection has begun. The chunk that was under way is read again: this stream may not have the rows that
+    /// mark its window, since the server may have lost them.
     pub fn reconnected(&mut self, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.chunk.is_some() {
@@ -382,13 +386,13 @@ impl Incremental {
         effects
     }
 
-    /// A blocking snapshot has ended, or is given up.
+    /// A blocking snapshot has ended, or was given up.
     pub fn blocking_ended(&mut self) {
         self.blocking.pop_front();
         self.has_changed = true;
     }
 
-    /// A signal. Those of windows count at once, others when what is under way is answered.
+    /// Handles a signal. Signals of windows take effect at once, others when the pending request has been answered.
     pub fn signal(&mut self, signal: Signal, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects = Vec::new();
         match signal.kind.as_str() {
@@ -405,7 +409,7 @@ impl Incremental {
         effects
     }
 
-    /// What was asked for is here.
+    /// Handles the answer to a request.
     pub fn answer(&mut self, answer: Answer, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects = Vec::new();
         match answer {
@@ -428,13 +432,13 @@ impl Incremental {
         effects
     }
 
-    /// Whether something is asked for and not answered yet.
+    /// Whether a request has not been answered yet.
     fn is_busy(&self) -> bool {
         self.reads || !self.looks_up.is_empty()
     }
 
-    /// Follows the signals that have waited, as far as that can be done now. Tables of several are looked up one after another before the
-    /// next chunk, as Debezium would have added them all.
+    /// Follows the signals that have waited, as far as possible now. The tables of several signals are looked up one
+    /// after another before the next chunk is read, since Debezium would have added them all.
     fn follow_waiting(&mut self, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
         let looks_up = |signal: &Signal| matches!(signal.action(), Ok(Action::Execute(execute)) if !execute.blocking);
         while !self.reads
@@ -446,17 +450,17 @@ impl Incremental {
         }
     }
 
-    /// The chunk that is under way counts for nothing. What comes of it yet is passed over, as it has another id than the next.
+    /// Drops the present chunk. Answers that belong to it are ignored later, because the next chunk has another id.
     fn drop_chunk(&mut self, effects: &mut Vec<Effect>) {
         (self.chunk, self.is_open, self.is_stale, self.reads) = (None, false, false, false);
         effects.push(Effect::ClearWindow);
         self.end.clone_from(&self.sent);
-        // They are counted and told once.
+        // These rows must be counted and notified only once.
         self.repeats |= self.unsent > 0;
         self.rows -= mem::take(&mut self.unsent);
     }
 
-    /// The stream has brought something that makes the window's rows of no use: they are read again.
+    /// The stream has sent something that makes the window's rows useless. They will be read again.
     pub const fn spoil(&mut self) {
         self.is_stale = true;
     }
@@ -555,8 +559,8 @@ impl Incremental {
             effects.push(self.not_expected(of));
             return;
         }
-        // Without its beginning, nobody knows what the stream has changed in the window. Nor can it end before its rows are here:
-        // somebody else has deleted the row that opened it.
+        // If the window's opening was not seen, nobody knows what the stream has changed in it. Nor can it close before
+        // its rows have arrived: then somebody else has deleted the row that opened it.
         let is_early = !self.is_open || self.reads;
         if self.is_stale || is_early {
             self.drop_chunk(effects);
@@ -578,7 +582,7 @@ impl Incremental {
         })
     }
 
-    /// Adds tables that a signal asks for.
+    /// Adds the tables that a signal requests.
     fn add(
         &mut self,
         of: String,
@@ -590,7 +594,7 @@ impl Incremental {
         let begins = !self.is_running();
         let mut tables: Vec<String> = Vec::new();
         for (expression, found) in execute.tables.iter().zip(found) {
-            // What matches nothing may be the name of a table that nobody has heard of yet.
+            // An expression without a match may be the name of an unknown table.
             let found = if found.is_empty() {
                 vec![expression.clone()]
             } else {
@@ -619,14 +623,14 @@ impl Incremental {
         }
     }
 
-    /// The next chunk, if there is one.
+    /// Requests the next chunk, if there is one.
     fn read(&mut self, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
         self.stop(effects);
         if !self.is_running() || self.is_paused {
             return;
         }
-        // One that is open already, where it was paused and goes on at once, is replaced: its rows are sent with this one's, and the
-        // stream goes on taking the place of both.
+        // If the snapshot was paused and resumed within an open window, this chunk replaces the old one. The old rows
+        // are sent together with the new ones, and the stream's changes replace rows of both.
         self.chunk = Some(id());
         self.ask(true, effects);
     }
@@ -651,8 +655,8 @@ impl Incremental {
     fn chunk_read(&mut self, answer: Answer, effects: &mut Vec<Effect>) {
         let table = self.current.clone().unwrap_or_default();
         if self.unsent > 0 && !matches!(answer, Answer::Rows { rows: 1.., .. }) {
-            // Rows of an earlier chunk lie in the window, as it was paused and has gone on within it. The table is done with only when
-            // they have been sent.
+            // The window has rows of an earlier chunk, since the snapshot was paused and resumed within it. The table
+            // is complete only when they have been sent.
             self.ask_to_close(effects);
             return;
         }
@@ -734,7 +738,7 @@ impl Incremental {
         }
     }
 
-    /// Does what `stop-snapshot` has asked for. The table that is being read comes last, as in Debezium.
+    /// Carries out `stop-snapshot`. As in Debezium, the table that is being read comes last.
     fn stop(&mut self, effects: &mut Vec<Effect>) {
         let stops = mem::take(&mut self.stops);
         if stops.is_empty() || !self.is_running() {
@@ -789,11 +793,11 @@ impl Incremental {
     }
 }
 
-/// A member of our own.
+/// Reads one of our own members.
 fn own<T: DeserializeOwned>(members: &Map<String, Json>, name: &str) -> Option<T> {
     match members.get(name)? {
         Json::String(text) => serde_json::from_str(text).ok(),
-        // As the first versions wrote it.
+        // The form that the first versions wrote.
         json => serde_json::from_value(json.clone()).ok(),
     }
 }

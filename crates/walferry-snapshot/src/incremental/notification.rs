@@ -1,32 +1,32 @@
-//! What is told of a snapshot while it goes on.
+//! Notifications about the progress of a snapshot.
 
 use super::Effect;
 
-/// A notification, as Debezium words it.
+/// A notification, in Debezium's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
-    /// The id of the signal; `None` for one that is made up.
+    /// The id of the signal. `None`: a new id is generated.
     pub id: Option<String>,
     /// `Incremental Snapshot` or `Initial Snapshot`.
     pub aggregate: &'static str,
-    /// Such as `STARTED`.
+    /// The kind, such as `STARTED`.
     pub kind: &'static str,
     /// Details, without the connector's name.
     pub data: Vec<(&'static str, String)>,
 }
 
-/// How the reading of a table has ended.
+/// How the scan of a table ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scan {
-    /// It has no row.
+    /// The table has no rows.
     Empty,
     /// It has no key.
     NoPrimaryKey,
     /// It cannot be read.
     SqlException,
-    /// All of it is read.
+    /// The whole table was read.
     Succeeded,
-    /// There is no such table.
+    /// The table does not exist.
     UnknownSchema,
 }
 
@@ -41,7 +41,7 @@ impl Scan {
         }
     }
 
-    /// What an operator should know of it.
+    /// What to log about it.
     pub(super) fn told(self, table: &str) -> Option<Effect> {
         match self {
             Self::Empty => Some(Effect::Info(format!(
@@ -111,7 +111,7 @@ impl Notification {
         Self::incremental(id, "ABORTED", vec![("data_collections", stopped.join(","))])
     }
 
-    /// One of a snapshot before the stream, or in its place.
+    /// A notification of a snapshot before the stream, or in its place.
     pub fn initial(kind: &'static str, data: Vec<(&'static str, String)>) -> Self {
         Self {
             id: None,

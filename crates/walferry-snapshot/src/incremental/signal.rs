@@ -1,4 +1,4 @@
-//! Signals: what an operator asks of a running connector.
+//! Signals: requests of an operator to a running connector.
 
 use std::str::FromStr;
 
@@ -6,23 +6,24 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use walferry_config::JavaRegex;
 
-/// A signal as it came: a row of the signal table, a line of a file, a record, a request.
+/// A signal as it arrived: a row of the signal table, a line of a file, a record or a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Signal {
-    /// Its id, which notifications refer to.
+    /// The id, which notifications refer to.
     pub id: String,
-    /// What is wanted, such as `execute-snapshot`.
+    /// The type, such as `execute-snapshot`.
     pub kind: String,
     /// Details as JSON; may be empty.
     pub data: String,
 }
 
-/// What a signal asks for.
+/// What a signal requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// `execute-snapshot`.
     Execute(Execute),
-    /// `stop-snapshot` of these tables, or of all; `None` for a blocking one, which cannot be stopped.
+    /// `stop-snapshot` of these tables, or of all if the list is empty. `None`: of a blocking snapshot, which cannot be
+    /// stopped.
     Stop(Option<Vec<String>>),
     /// `pause-snapshot`.
     Pause,
@@ -39,20 +40,21 @@ pub enum Action {
 /// `execute-snapshot`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Execute {
-    /// Regular expressions for tables, or their names.
+    /// Regular expressions for tables, or table names.
     pub tables: Vec<String>,
-    /// Whether the stream stands still meanwhile.
+    /// Whether the stream pauses meanwhile (a blocking snapshot).
     pub blocking: bool,
-    /// For tables that match the first, what is said of their rows: the end of a WHERE, and a whole SELECT for a blocking snapshot.
+    /// Conditions by table; the first match counts. A condition is for WHERE; in a blocking snapshot it is a whole
+    /// SELECT.
     pub conditions: Vec<Condition>,
-    /// A column to read the tables by, in the place of their keys; may be empty.
+    /// A column to read the tables by, instead of their keys. May be empty.
     pub surrogate: String,
 }
 
-/// What is said of the rows of some tables.
+/// The condition for some tables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
-    /// A regular expression for the tables, whatever the case of their letters.
+    /// A regular expression for the tables, ignoring case.
     tables: String,
     filter: String,
 }
@@ -64,7 +66,7 @@ impl Condition {
 }
 
 impl Execute {
-    /// What is said of the rows of a table; empty for nothing.
+    /// The condition for a table. Empty if there is none.
     pub fn condition(&self, table: &str) -> &str {
         let found = self.conditions.iter().find(|condition| condition.is_of(table));
         found.map_or("", |condition| &condition.filter)
@@ -81,7 +83,7 @@ impl Execute {
 }
 
 impl Signal {
-    /// From an object of `id`, `type` and `data`, as files and topics have it.
+    /// Reads an object with `id`, `type` and `data`, as files and topics contain it.
     pub fn from_json(json: &Json) -> Option<Self> {
         let text = |name: &str| json.get(name)?.as_str().map(str::to_owned);
         Some(Self {
@@ -95,7 +97,7 @@ impl Signal {
         })
     }
 
-    /// What it asks for, or why it cannot be followed.
+    /// What the signal requests, or why it cannot be followed.
     pub fn action(&self) -> Result<Action, String> {
         match self.kind.as_str() {
             "snapshot-window-open" => return Ok(Action::Open),
@@ -136,7 +138,7 @@ impl FromJson for Map<String, Json> {
         match Json::from_str(text) {
             Ok(Json::Object(data)) => Ok(data),
             Ok(_) => Err("its data is not a JSON object".to_owned()),
-            // The position tells enough; the data may be long.
+            // The position is enough; the data may be long.
             Err(error) => Err(format!("its data is not valid JSON: {error}")),
         }
     }

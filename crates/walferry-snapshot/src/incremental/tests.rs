@@ -2,16 +2,16 @@ use walferry_pgoutput::Oid;
 
 use super::*;
 
-/// A snapshot, and what it has asked for and told.
+/// A snapshot, with its requests and notifications.
 struct Driven {
     snapshot: Incremental,
     chunks: u32,
     asked: VecDeque<Ask>,
     told: Vec<String>,
-    /// How often a window was sent, and how often thrown away.
+    /// How often a window was sent, and how often it was dropped.
     sent: u32,
     cleared: u32,
-    /// How often a chunk was asked to make way for a signal.
+    /// How often a chunk was asked to give way to a signal.
     gives_way: u32,
 }
 
@@ -58,7 +58,7 @@ impl Driven {
         self.take(effects);
     }
 
-    /// A window's row of the chunk that was asked for last.
+    /// The stream sends a window row of the last requested chunk.
     fn window(&mut self, kind: &str) {
         let id = format!("chunk{}-{kind}", self.chunks);
         let signal = Signal {
@@ -85,7 +85,7 @@ impl Driven {
         });
     }
 
-    /// Killed, and started again with what the offset tells.
+    /// The process is killed and started again with the offset.
     fn restart(&mut self) -> Self {
         let (snapshot, told) = Incremental::from_offset(&self.snapshot.kept());
         assert_eq!(told, None);
@@ -99,14 +99,14 @@ impl Driven {
         resumed
     }
 
-    /// Begins with these tables.
+    /// Starts with these tables.
     fn execute(&mut self, tables: &[&str]) {
         let list = serde_json::to_string(tables).unwrap();
         self.signal("execute-snapshot", &format!("{{\"data-collections\": {list}}}"));
         self.answer(Answer::Tables(vec![Vec::new(); tables.len()]));
     }
 
-    /// The present chunk's window closes, and the next chunk is asked for.
+    /// Closes the present chunk's window. The next chunk is requested.
     fn close(&mut self) {
         assert!(
             matches!(self.asked.pop_front(), Some(Ask::Close { .. })),
@@ -295,7 +295,7 @@ fn what_an_offset_keeps_goes_on_where_it_was() {
     assert_eq!(resumed.snapshot.kept(), kept);
 }
 
-/// The offset is stored behind a signal as soon as it was read.
+/// The offset behind a signal is stored as soon as the signal was read.
 #[test]
 fn a_crash_forgets_no_signal_that_is_not_carried_out_yet() {
     let mut driven = Driven::new();
@@ -320,14 +320,14 @@ fn a_crash_forgets_no_signal_that_is_not_carried_out_yet() {
     assert_eq!(resumed.sent, 1);
 }
 
-/// The tables of a signal are looked up while a chunk is read, sent, and the next one asked for.
+/// A signal's tables are looked up while a chunk is read and sent, and the next one is requested.
 #[test]
 fn a_signal_for_more_tables_does_not_disturb_the_chunk_that_is_read() {
     let mut driven = Driven::new();
     driven.execute(&["public.a"]);
     driven.signal("execute-snapshot", r#"{"data-collections": ["public.b"]}"#);
     driven.rows(10, 10);
-    // The window is closed, and the next chunk is asked for, before the tables are known.
+    // The window closes, and the next chunk is requested, before the tables are known.
     let tables = driven.asked.pop_back();
     assert_eq!(tables, Some(Ask::Tables(vec!["public.b".to_owned()])));
     driven.close();
@@ -341,7 +341,7 @@ fn a_signal_for_more_tables_does_not_disturb_the_chunk_that_is_read() {
     assert_eq!((driven.sent, driven.chunk().table.id.as_str()), (2, "public.a"));
 }
 
-/// Debezium adds the tables of all of them before it reads the next chunk.
+/// Debezium adds the tables of all these signals before it reads the next chunk.
 #[test]
 fn signals_that_have_waited_are_looked_up_together() {
     let mut driven = Driven::new();
@@ -365,7 +365,7 @@ fn signals_that_have_waited_are_looked_up_together() {
     assert!(driven.snapshot.is_paused(), "what came after them waits for them");
 }
 
-/// Connect takes an offset for damaged that holds anything but texts, numbers and booleans.
+/// Connect regards an offset as damaged if it has anything but texts, numbers and booleans.
 #[test]
 fn members_of_an_offset_are_plain_values() {
     let mut driven = Driven::new();
@@ -431,7 +431,7 @@ fn a_chunk_that_cannot_be_read_makes_way_for_a_signal_that_stops_it() {
     assert!(driven.asked.is_empty() && !driven.snapshot.is_running());
 }
 
-/// Somebody has deleted the row that opened the window, which closes it where windows are closed so.
+/// Somebody has deleted the row that opened the window. With `insert_delete`, that closes the window.
 #[test]
 fn a_window_that_closes_before_its_rows_are_here_is_opened_again() {
     let mut driven = Driven::new();
@@ -449,7 +449,7 @@ fn a_window_that_closes_before_its_rows_are_here_is_opened_again() {
     assert_eq!(driven.sent, 1);
 }
 
-/// Where a snapshot pauses and goes on within a window, that window's rows are sent with those of the next chunk.
+/// If a snapshot is paused and resumed within a window, the window's rows are sent with those of the next chunk.
 #[test]
 fn a_table_is_done_with_only_when_its_last_rows_have_been_sent() {
     let mut driven = Driven::new();
