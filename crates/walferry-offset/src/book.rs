@@ -1,10 +1,10 @@
-//! The connectors that came by the REST API, in a file of the data directory.
+//! The connectors that were created through the REST API, in a file of the data directory.
 //!
 //! ```json
 //! { "format": 1, "connectors": [ { "name": "orders", "target": "RUNNING", "config": { "slot.name": "orders", … } } ] }
 //! ```
-//! The file is replaced as a whole, so that a write which breaks off leaves the one before. Configurations may hold passwords: nobody
-//! but its owner may read it.
+//! The file is replaced as a whole, so an interrupted write leaves the previous file. Configurations may hold
+//! passwords, so only the file's owner may read it.
 
 use std::{
     collections::BTreeMap,
@@ -26,15 +26,16 @@ use crate::{
     folder::{Folder, sync_dir},
 };
 
-/// No folder of a connector has such a name: a percent sign is always followed by hexadecimal digits there.
+/// No connector's folder has this name: in those names, hexadecimal digits follow each percent sign.
 const FOLDER: &str = "%worker";
 const FILE: &str = "connectors.json";
 const TEMPORARY: &str = "connectors.json.new";
-/// What is wanted of connectors that are being taken over from elsewhere.
+/// Target states of connectors that are being taken over from elsewhere.
 const NOTES: &str = "taking.json";
 const FORMAT: u32 = 1;
 
-/// The book of a data directory. Holds its lock: two processes with one book would overwrite each other's connectors.
+/// The book of a data directory. Holds the directory's lock: two processes with one book would overwrite each other's
+/// connectors.
 #[derive(Debug)]
 pub struct FileBook {
     folder: Folder,
@@ -94,12 +95,12 @@ impl FileBook {
         Ok(Self { folder, entries: None })
     }
 
-    /// Whether there is a book with something in it.
+    /// Whether there is a book.
     pub fn exists(data_dir: &Path) -> bool {
         data_dir.join(FOLDER).join(FILE).exists()
     }
 
-    /// What is wanted of a connector that is being taken over from elsewhere, as it was noted before that began.
+    /// The target state of a connector that is being taken over, as noted before the takeover began.
     ///
     /// # Errors
     /// The note cannot be read.
@@ -107,7 +108,8 @@ impl FileBook {
         Ok(self.notes()?.get(name).map(|word| (*word).into()))
     }
 
-    /// Notes it, or takes the note back. Durable when this returns.
+    /// Notes the target state of a connector that is being taken over; `None` removes the note. Durable when this
+    /// returns.
     ///
     /// # Errors
     /// The note cannot be written.
@@ -124,7 +126,7 @@ impl FileBook {
     fn notes(&self) -> Result<BTreeMap<String, Word>, Error> {
         let path = self.folder.path().join(NOTES);
         match fs::read(&path) {
-            // It is replaced as a whole. What nobody of ours has written says nothing.
+            // The file is replaced as a whole. If it cannot be parsed, somebody else has written it, and it is ignored.
             Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
             Err(error) => Err(Error::io(&path, "read")(error)),
@@ -180,7 +182,7 @@ impl FileBook {
         entries.collect()
     }
 
-    /// Writes the book as `change` makes it; what cannot be written is not remembered either.
+    /// Changes the book with `change` and writes it. If the write fails, the change is not kept in memory either.
     fn write(&mut self, change: impl FnOnce(&mut Vec<Entry>)) -> Result<(), Failure> {
         let mut entries = self.read()?.clone();
         change(&mut entries);

@@ -1,23 +1,23 @@
-//! What can be wrong with the data directory.
+//! Problems with the data directory.
 
 use std::{io, path::PathBuf};
 use walferry_diagnosis::Kind;
 
 use walferry_engine::{Disposition, Failure};
 
-/// Something is wrong with the data directory or the offset in it.
+/// A problem with the data directory, or with the offset in it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another process works for this connector.
+    /// Another process runs this connector.
     #[error("{} is in use by another process{}", .folder.display(), .pid.map(|pid| format!(", number {pid}")).unwrap_or_default())]
     Locked {
         /// The connector's folder.
         folder: PathBuf,
-        /// That process, if it has said so.
+        /// The id of that process, if it has written it.
         pid: Option<u32>,
     },
-    /// The file does not hold what was written to it.
+    /// The content of the file is not what was written to it.
     #[error("{} is damaged: {why}", .file.display())]
     Damaged {
         /// The offset file.
@@ -30,9 +30,9 @@ pub enum Error {
     Foreign {
         /// The offset file.
         file: PathBuf,
-        /// Whose offset it holds: Connect's key.
+        /// The connector whose offset it holds, as Connect's key.
         found: String,
-        /// Whose was expected.
+        /// The expected connector, as Connect's key.
         expected: String,
     },
     /// A later version of Walferry has written the file.
@@ -42,17 +42,17 @@ pub enum Error {
         file: PathBuf,
         /// Its format.
         found: u32,
-        /// The latest format that is known here.
+        /// The latest format that this version supports.
         known: u32,
     },
-    /// The system refuses something.
+    /// The operating system refused an operation.
     #[error("{} cannot be {action}", .path.display())]
     Io {
         /// File or directory.
         path: PathBuf,
         /// What was tried, as in "cannot be written".
         action: &'static str,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
 }
@@ -106,14 +106,16 @@ impl Error {
         }
     }
 
-    /// Whether the same may work later, without a change of how the program is called: the disk is full or failing, or all
-    /// descriptors are in use. What the system refuses on principle is for a person to mend.
+    /// Whether the same operation may succeed later without a change of how the program is called: the disk is full or
+    /// failing, or all file descriptors are in use. If the system refuses for any other reason, a person has to correct
+    /// it.
     pub(crate) fn passes(&self) -> bool {
         use io::ErrorKind::{
             InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem, Unsupported,
         };
         match self {
-            // A disk that fails is mounted for reading only, until somebody has looked at it. One that is at the start was meant so.
+            // A failing disk is remounted read-only until somebody repairs it. A disk that is read-only at the start is
+            // meant to be.
             Self::Io { action, source, .. } if source.kind() == ReadOnlyFilesystem => *action == WRITTEN,
             Self::Io { source, .. } => !matches!(
                 source.kind(),
@@ -124,17 +126,17 @@ impl Error {
     }
 
     fn is_without_descriptors(&self) -> bool {
-        // EMFILE of the process, ENFILE of the system; the same on all systems that Rust calls Unix.
+        // EMFILE (process) and ENFILE (system) have these numbers on every Unix that Rust supports.
         matches!(self, Self::Io { source, .. } if matches!(source.raw_os_error(), Some(24 | 23)))
     }
 
-    /// As the failure of a command that does not try again.
+    /// The failure of a command that does not retry.
     pub fn for_good(self) -> Failure {
         Failure::stop(self.kind(), Failure::chain(&self), self.hint())
     }
 }
 
-/// What is done to a file at each offset.
+/// The operation that writes an offset.
 pub(crate) const WRITTEN: &str = "written";
 
 fn is_full(error: &io::Error) -> bool {
@@ -142,7 +144,7 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// What passes is tried again, the rest needs a person.
+/// A temporary problem is retried. Any other needs a person.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error.passes() {

@@ -419,7 +419,7 @@ mod tests {
         store.replace(&offset(7)).unwrap();
         let next = encode("shop", 8);
         for end in 0..=next.len() {
-            // As a process leaves it that is killed before the rename.
+            // The state after a process was killed before the rename.
             fs::write(store.folder().join(TEMPORARY), &next[..end]).unwrap();
             assert_eq!(store.read().unwrap(), Some(offset(7)));
         }
@@ -427,7 +427,7 @@ mod tests {
         assert_eq!(store.read().unwrap(), Some(offset(9)));
     }
 
-    /// What a process leaves that is killed, or a machine that loses its power, in the midst of a write to the file as it is.
+    /// The state after a process was killed, or a machine lost power, during a write in place.
     #[test]
     fn a_write_in_place_that_breaks_off_leaves_the_offset_before_it() {
         let dir = tempfile::tempdir().unwrap();
@@ -440,14 +440,14 @@ mod tests {
         let after = fs::read(store.path()).unwrap();
         assert_eq!(before.len(), after.len());
         let changed: Vec<usize> = (0..before.len()).filter(|&at| before[at] != after[at]).collect();
-        // The layout's own test has each byte; here each try waits for the disk.
+        // The test of the layout tries each byte. Here each try waits for the disk, so it takes few.
         for &at in changed.iter().step_by(changed.len() / 10) {
             for torn in [
                 [&after[..at], &before[at..]].concat(),
                 [&before[..at], &after[at..]].concat(),
             ] {
                 fs::write(store.path(), &torn).unwrap();
-                // Another process, which goes on from there.
+                // Another process, which continues from there.
                 let next = FileStore {
                     known: Arc::default(),
                     ..store.clone()
@@ -475,7 +475,7 @@ mod tests {
         }
     }
 
-    /// Somebody restores a copy, or moves the file away to look at it, while the process runs.
+    /// Somebody restores a copy, or moves the file away, while the process runs.
     #[test]
     fn a_file_that_was_exchanged_is_not_written_to() {
         let dir = tempfile::tempdir().unwrap();
@@ -512,7 +512,7 @@ mod tests {
         });
     }
 
-    /// `/dev/full` has no space for anybody, root included.
+    /// `/dev/full` has no space for anybody, not even for root.
     #[tokio::test]
     #[cfg(target_os = "linux")]
     async fn a_full_disk_passes_and_the_offset_before_it_stays() {
@@ -600,7 +600,7 @@ mod tests {
     fn what_the_system_refuses_is_an_error_with_its_reason() {
         let dir = tempfile::tempdir().unwrap();
         let store = FileStore::open(dir.path(), partition("shop")).unwrap();
-        // A directory in the way of the temporary file: also root cannot write that.
+        // A directory is in the way of the temporary file. Not even root can write there.
         fs::create_dir(store.folder().join(TEMPORARY)).unwrap();
         let failure = Failure::from(store.replace(&offset(7)).unwrap_err());
         assert_eq!(

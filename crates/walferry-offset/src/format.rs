@@ -112,10 +112,10 @@ pub(crate) fn content(partition: &SourcePartition, offset: &StoredOffset) -> Str
     serde_json::to_string_pretty(&content).expect("strings and numbers always have a JSON form")
 }
 
-/// The kind of the last message, in [`additions`].
+/// The kind of the last message, as a member of [`additions`].
 const MESSAGE: &str = "message_type";
 
-/// What Walferry keeps of an offset beside Connect's JSON, as one text; `None` where there is nothing.
+/// What Walferry stores of an offset in addition to Connect's JSON, as one text. `None` if there is nothing.
 pub fn additions(offset: &StoredOffset) -> Option<String> {
     let partition = SourcePartition {
         connector: String::new(),
@@ -126,14 +126,14 @@ pub fn additions(offset: &StoredOffset) -> Option<String> {
     if content.len() < 2 {
         return None;
     }
-    // Connect is told something else where it has to be.
+    // Connect's JSON may say `COMMIT` instead, see [`SourceOffset::for_connect`].
     if let Some(message) = &offset.connect.message_type {
         content.insert(MESSAGE.into(), message.clone().into());
     }
     Some(Json::Object(content).to_string())
 }
 
-/// An offset of Connect's JSON and what [`additions`] made of another part of it.
+/// Combines Connect's JSON with the text that [`additions`] returned.
 ///
 /// # Errors
 /// One of them cannot be read, or a later version of Walferry has written it.
@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// As version 0.1 wrote it.
+    /// A file of version 0.1.
     #[test]
     fn a_file_without_history_is_read() {
         let content = r#"{"format":1,"key":"[\"c \\\"1\\\"\",{\"server\":\"tp\"}]","value":{"lsn":7},"system_id":9}"#;
@@ -324,7 +324,7 @@ mod tests {
             for mut bytes in [old, encode(&partition(), &offset())] {
                 let at = at % bytes.len();
                 bytes[at] ^= 1 << bit;
-                // White space around the content is no part of it.
+                // Whitespace around the content is not part of it.
                 if let Ok(read) = decode(&partition(), &bytes) {
                     prop_assert_eq!(read, offset());
                 }

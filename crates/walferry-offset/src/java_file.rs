@@ -1,8 +1,9 @@
-//! The file in which Connect's standalone worker and Debezium Server keep offsets: a `HashMap<byte[], byte[]>` as Java serialises it.
+//! The file in which Connect's standalone worker and Debezium Server store offsets: a `HashMap<byte[], byte[]>` in
+//! Java's serialization format.
 //!
-//! Only what such a map consists of is read. Walferry never writes this form.
+//! The reader supports only what such a map consists of. Walferry never writes this format.
 
-/// Why a file is no such map.
+/// Why a file is not such a map.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it is no offset file of Kafka Connect that can be read: {what} at byte {at}")]
 pub struct JavaFileError {
@@ -10,7 +11,7 @@ pub struct JavaFileError {
     at: usize,
 }
 
-/// Signs of Java's serialisation.
+/// Markers of Java's serialization format.
 const MAGIC: [u8; 4] = [0xac, 0xed, 0x00, 0x05];
 const NULL: u8 = 0x70;
 const REFERENCE: u8 = 0x71;
@@ -21,12 +22,12 @@ const BLOCK: u8 = 0x77;
 const END: u8 = 0x78;
 const FIRST_HANDLE: u32 = 0x7e_0000;
 
-/// Whether these bytes begin as an object that Java has serialised.
+/// Whether the bytes begin like a serialized Java object.
 pub fn is_java_file(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// Keys and values of the map as lines that [`import`](crate::import) reads.
+/// The keys and values of the map, as lines that [`import`](crate::import) reads.
 ///
 /// # Errors
 /// The bytes are something else, or end too early.
@@ -48,7 +49,8 @@ pub fn java_offsets(bytes: &[u8]) -> Result<String, JavaFileError> {
 struct Reader<'b> {
     bytes: &'b [u8],
     at: usize,
-    /// What a later reference may mean, in the order in which Java numbers it: classes, the map, and arrays with their bytes.
+    /// The objects that a later reference may name, in the order in which Java numbers them: classes, the map, and
+    /// arrays with their bytes.
     objects: Vec<Option<Vec<u8>>>,
 }
 
@@ -73,7 +75,7 @@ impl Reader<'_> {
         Ok(entries)
     }
 
-    /// A description of a class, or a reference to one that was described before.
+    /// Reads the description of a class, or a reference to an earlier one.
     fn class(&mut self, expected: &str) -> Result<(), JavaFileError> {
         match self.byte()? {
             REFERENCE => {
@@ -91,7 +93,7 @@ impl Reader<'_> {
         self.take(9)?;
         let fields = u16::from_be_bytes(self.take(2)?.try_into().unwrap_or_default());
         for _ in 0..fields {
-            // Its type, one letter for numbers.
+            // The type of the field: one letter for numbers.
             self.byte()?;
             self.text()?;
         }
@@ -159,7 +161,7 @@ mod tests {
     use super::*;
     use crate::{ImportError, import};
 
-    /// Written by Java 21 from a map of three offsets, of which one was reset.
+    /// Written by Java 21 from a map of three offsets, one of which was reset.
     const FILE: &[u8] = include_bytes!("../testdata/connect-standalone-offsets.dat");
 
     fn partition(connector: &str, server: &str) -> SourcePartition {
@@ -191,7 +193,7 @@ mod tests {
             for value in [0x00, 0x70, 0x71, 0x75, 0x78, 0xff] {
                 let mut changed = FILE.to_vec();
                 changed[at] = value;
-                // It may be another map by chance.
+                // By chance it may be another valid map.
                 let _ = java_offsets(&changed);
             }
         }
