@@ -1,4 +1,4 @@
-//! Which transactions hold up the creation of a slot.
+//! The transactions that delay the creation of a slot.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::catalog::Lookup;
 use crate::connect::Sql;
 use crate::error::Error;
 
-/// A transaction that is waited for.
+/// A transaction that the creation of a slot waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Blocker {
-    /// Its process; 0 for a prepared transaction, which has none.
+    /// Its process id; 0 for a prepared transaction, which has no process.
     pid: i32,
     user: Option<String>,
     application: Option<String>,
     state: Option<String>,
-    /// How long it has run; known to superusers and members of `pg_read_all_stats`.
+    /// How long it has run. Only superusers and members of `pg_read_all_stats` see this.
     seconds: Option<i64>,
 }
 
-/// A slot is mostly there before the first look.
+/// Usually the slot is there before the first look.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Tells which transactions process `waiting` waits for while it creates a slot: in the log when they change, and in the status. For
-/// ever. `told` has those of the last look.
+/// Reports for ever which transactions the process `waiting` waits for while it creates a slot: in the status, and in
+/// the log when they change. `told` has those of the last look.
 pub(crate) async fn tell(
     catalog: &mut Lookup,
     waiting: i32,
@@ -59,7 +59,7 @@ pub(crate) async fn tell(
                 status.set_wait(Some(failure));
                 *told = found;
             }
-            // The slot may be created all the same.
+            // The slot may be created nevertheless.
             Err(error) => debug!(
                 error = Failure::chain(&error),
                 "cannot find out which transactions the new slot waits for"
@@ -71,7 +71,7 @@ pub(crate) async fn tell(
 
 async fn of(sql: &Sql, waiting: i32) -> Result<Vec<Blocker>, Error> {
     const DOING: &str = "finding the transactions that the new slot waits for";
-    // The server has a slot's creation wait for the locks that transactions hold on themselves, one after the other.
+    // To create a slot, the server waits for the lock that each transaction holds on its own id, one after another.
     const QUERY: &str = "
         SELECT b.pid, a.usename::text, a.application_name, a.state,
           EXTRACT(epoch FROM pg_catalog.clock_timestamp() - a.xact_start)::int8
@@ -110,7 +110,7 @@ fn waits(slot: &str, blockers: &[Blocker]) -> Failure {
     )
 }
 
-/// All of them, in words.
+/// All of them, for messages.
 pub(crate) fn list(blockers: &[Blocker]) -> String {
     let described: Vec<String> = blockers.iter().map(Blocker::describe).collect();
     described.join(", ")

@@ -1,4 +1,4 @@
-//! The catalog's facts about relations: one query, one answer for each relation, however large the database is.
+//! The catalog's facts about relations. One query returns a row for each relation, however large the database is.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use walferry_pgoutput::{Oid, Relation, Xid};
 use crate::connect::{Endpoint, Purpose, Sql, within};
 use crate::error::Error;
 
-/// Looks relations up on a connection of its own, which is opened at the first look-up and again after a failure.
+/// Looks up relations over its own connection, which is opened at the first look-up and again after a failure.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     endpoint: Endpoint,
@@ -24,7 +24,7 @@ impl Lookup {
         Self { endpoint, sql: None }
     }
 
-    /// Has the next look-up open a new connection.
+    /// Closes the connection. The next look-up opens a new one.
     pub(crate) fn close(&mut self) {
         self.sql = None;
     }
@@ -34,7 +34,7 @@ impl Lookup {
         self.sql.as_ref().is_some_and(|sql| !sql.is_closed())
     }
 
-    /// The connection, opened if need be.
+    /// The connection, opened if necessary.
     pub(crate) async fn sql(&mut self) -> Result<&Sql, Error> {
         if self.sql.as_ref().is_none_or(Sql::is_closed) {
             self.sql = Some(self.endpoint.sql(Purpose::General).await?);
@@ -42,8 +42,8 @@ impl Lookup {
         Ok(self.sql.as_ref().expect("opened above"))
     }
 
-    /// Facts about each of the relations and the types of its columns, as they are after these transactions. A table that is
-    /// gone has none.
+    /// Facts about each relation and the types of its columns, as they are after these transactions. Empty for a table
+    /// that no longer exists.
     pub(crate) async fn facts(&mut self, relations: &[Relation], after: &[Xid]) -> Result<Vec<Catalog>, Error> {
         let found = within(LOOKUP_LIMIT, self.find(relations, after)).await;
         found.unwrap_or_else(|| {
@@ -56,7 +56,7 @@ impl Lookup {
     }
 
     async fn find(&mut self, relations: &[Relation], after: &[Xid]) -> Result<Vec<Catalog>, Error> {
-        // A server closes idle connections as it likes; that is no failure of the look-up.
+        // A server may close idle connections at any time. That is not a failure of the look-up.
         let reused = self.sql.as_ref().is_some_and(|sql| !sql.is_closed());
         match facts(self.sql().await?, relations, after).await {
             Err(Error::Lost { .. }) if reused => {
@@ -67,8 +67,8 @@ impl Lookup {
         }
     }
 
-    /// Waits until the server shuts down, and returns what it says of that. It ends all its SQL sessions first of all, and refuses
-    /// new ones.
+    /// Waits until the server shuts down, and returns its message. A server that shuts down first ends all SQL sessions
+    /// and refuses new ones.
     pub(crate) async fn shut_down(&mut self) -> Error {
         let mut pause = LOOK;
         loop {
@@ -79,22 +79,22 @@ impl Lookup {
             match self.endpoint.sql(Purpose::General).await {
                 Ok(sql) => (self.sql, pause) = (Some(sql), LOOK),
                 Err(error) if error.is_not_ready() => return error,
-                // It may have many other reasons to refuse a session, and need not be asked so often.
+                // The server may refuse a session for many other reasons. It need not be asked so often then.
                 Err(_) => pause = (pause * 2).min(LONGEST_LOOK),
             }
         }
     }
 }
 
-/// How long the stream waits for the catalog's facts. What takes longer is locked or dead, and is asked for again on new
-/// connections.
+/// How long the stream waits for the catalog's facts. If it takes longer, the catalog is locked or the connection is
+/// dead, and new connections are used.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(60);
-/// How often is looked whether the server shuts down while nothing is read.
+/// How often to look whether the server shuts down while nothing is read.
 const LOOK: Duration = Duration::from_secs(1);
 const LONGEST_LOOK: Duration = Duration::from_secs(30);
 const DOING: &str = "reading relations from the catalog";
 
-/// Facts about each of the relations, in their order.
+/// Facts about each relation, in the order of `relations`.
 async fn facts(sql: &Sql, relations: &[Relation], after: &[Xid]) -> Result<Vec<Catalog>, Error> {
     wait_until_visible(sql, after).await?;
     let oids: Vec<Oid> = relations.iter().map(|relation| relation.oid).collect();
@@ -104,7 +104,7 @@ async fn facts(sql: &Sql, relations: &[Relation], after: &[Xid]) -> Result<Vec<C
         .map(|oid| found.iter().find(|(known, _)| known == oid))
         .map(|known| known.map(|(_, catalog)| catalog.clone()).unwrap_or_default())
         .collect();
-    // A column of the stream may have had another type than it has by now, or its table may be gone.
+    // A column of the stream may have had another type than now, or its table may no longer exist.
     let missing: BTreeSet<Oid> = relations
         .iter()
         .zip(&catalogs)
@@ -127,8 +127,9 @@ async fn facts(sql: &Sql, relations: &[Relation], after: &[Xid]) -> Result<Vec<C
     Ok(catalogs)
 }
 
-/// Waits until queries see what these transactions have done. The stream may be ahead of them: a commit is sent as soon as it is
-/// on disk, which is before the server has ended the transaction, and long before where a synchronous standby is waited for.
+/// Waits until queries see these transactions. The stream may be ahead of queries: it sends a commit as soon as it is
+/// on disk, before the server has ended the transaction. If the commit waits for a synchronous standby, that may be
+/// long before.
 async fn wait_until_visible(sql: &Sql, xids: &[Xid]) -> Result<(), Error> {
     const DOING: &str = "waiting for a transaction to end";
     const LOOKS: u32 = 10;
@@ -145,13 +146,14 @@ async fn wait_until_visible(sql: &Sql, xids: &[Xid]) -> Result<(), Error> {
         }
         sleep(Duration::from_millis(1 << look)).await;
     }
-    // One that takes longer has its reasons. What the catalog knows now counts only where it agrees with the stream.
+    // If it takes longer, go on without it. The catalog's present facts count only if they agree with the stream.
     Ok(())
 }
 
-/// Which ended transactions a snapshot sees, from its text: `xmin:xmax:` and those between that are under way, separated by commas.
+/// Which ended transactions a snapshot includes, from its text `xmin:xmax:xip_list`. The list has the transactions in
+/// progress, separated by commas.
 fn sees(snapshot: &str) -> Option<impl Fn(Xid) -> bool> {
-    // Ids wrap around; the upper half counts how often they did.
+    // These are 64-bit ids. The stream has only their lower half.
     let low = |text: &str| Some(text.parse::<u64>().ok()? as u32);
     let mut parts = snapshot.splitn(3, ':').skip(1);
     let next = low(parts.next()?)?;
@@ -159,7 +161,7 @@ fn sees(snapshot: &str) -> Option<impl Fn(Xid) -> bool> {
     Some(move |xid: Xid| (xid.0.wrapping_sub(next) as i32) < 0 && !under_way.contains(&xid.0))
 }
 
-/// Facts about those of the types that exist, and about what they are made of.
+/// Facts about those of the types that exist, and about the types that they are composed of.
 async fn types(sql: &Sql, oids: &BTreeSet<Oid>) -> Result<Vec<TypeFacts>, Error> {
     const DOING: &str = "reading types from the catalog";
     let oids: Vec<u32> = oids.iter().map(|oid| oid.0).collect();
@@ -180,7 +182,7 @@ fn parse<T: serde::de::DeserializeOwned>(doing: &'static str, text: &str) -> Res
     })
 }
 
-/// Facts about each of the relations that exist, in the order of their oids.
+/// Facts about those of the relations that exist, in the order of their oids.
 pub(crate) async fn catalogs(sql: &Sql, oids: &[Oid]) -> Result<Vec<(Oid, Catalog)>, Error> {
     let oids: Vec<u32> = oids.iter().map(|oid| oid.0).collect();
     let rows = sql.rows(DOING, &query(), &[(&oids, Type::OID_ARRAY)]).await?;
@@ -193,11 +195,11 @@ pub(crate) async fn catalogs(sql: &Sql, oids: &[Oid]) -> Result<Vec<(Oid, Catalo
         .collect()
 }
 
-/// One JSON document for each relation. Every name is qualified, as `search_path` belongs to the role; expressions are printed
-/// under that path, as for Debezium.
+/// A query that returns one JSON document for each relation. Every name is qualified, since the role's `search_path` is
+/// not ours. Expressions are printed under that path, as Debezium reads them.
 ///
-/// Unique indexes are those that pgjdbc lists and Debezium makes keys of: without expressions, but with partial ones and with
-/// included columns, sorted by name after the one that the table is clustered on.
+/// Unique indexes are those that pgjdbc lists and Debezium uses as keys: without expressions, but including partial
+/// ones and those with included columns. The index that the table is clustered on comes first, the others by name.
 fn query() -> String {
     let types = types_of(
         "SELECT a.atttypid FROM pg_catalog.pg_attribute a
@@ -233,7 +235,7 @@ ORDER BY c.oid"
     )
 }
 
-/// A query for the types that another one names, and for what they are made of: one JSON document.
+/// A query for the types that another query names, and the types that they are composed of. Returns one JSON document.
 fn types_of(names: &str) -> String {
     format!(
         "

@@ -1,4 +1,5 @@
-//! `walferry check`: what a start would create, what it lacks, and what it would do to the application. Changes nothing.
+//! `walferry check`: what a start would create, what it lacks, and how it would affect the application. Changes
+//! nothing.
 
 use walferry_config::connector::{
     ColumnPattern, FilterSection, GuardrailAction, PublicationAutocreate, SlotSection, SnapshotSection,
@@ -19,8 +20,8 @@ use crate::quote::identifier;
 use crate::snapshot;
 use crate::tables::{Captured, TableName, captured, columns_of, listed, unpublished_identities};
 
-/// Looks at server, role, slot, publication and tables. `snapshot` says whether rows of the captured tables would be read.
-/// Fails only where nothing can be looked at.
+/// Looks at server, role, slot, publication and tables. `snapshot` says whether rows of the captured tables would be
+/// read. Fails only if the server cannot be queried.
 pub async fn check(connector: &Connector, wanted: TableFilter, snapshot: bool) -> Result<Vec<Diagnosis>, Failure> {
     look(connector, &wanted, snapshot).await.map_err(Failure::from)
 }
@@ -90,7 +91,7 @@ fn creation(publication: &Publication, tables: &[Captured]) -> Option<Fix> {
     })
 }
 
-/// Post-processors read rows of captured tables, too, where no snapshot does.
+/// Post-processors read rows of captured tables even if no snapshot does.
 fn reselect_remark(server: &Server, tables: &[Captured]) -> Option<Diagnosis> {
     let denied: Vec<TableName> = tables
         .iter()
@@ -111,17 +112,17 @@ fn reselect_remark(server: &Server, tables: &[Captured]) -> Option<Diagnosis> {
     Some(Diagnosis::warning(Kind::PrivilegeMissing, text).with_hint(problem.hint()))
 }
 
-/// What is missing in the publication.
+/// What the publication lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicationPlan {
     /// Whether it exists.
     pub exists: bool,
-    /// What makes it hold the captured tables; nothing where it does.
+    /// Statements that add the captured tables. Empty if it has them.
     pub statements: Vec<String>,
 }
 
-/// What would make the publication hold the captured tables. Where it exists and `publication.autocreate.mode` is `disabled`, it is
-/// taken as it is.
+/// The statements that make the publication include the captured tables. If it exists and `publication.autocreate.mode`
+/// is `disabled`, there are none.
 ///
 /// # Errors
 /// The server cannot be reached or asked, or no table is captured.
@@ -134,7 +135,7 @@ pub async fn publication_plan(connector: &Connector, wanted: TableFilter) -> Res
         if !exists && publication.mode == PublicationAutocreate::Disabled {
             publication.mode = PublicationAutocreate::Filtered;
         }
-        // One for all tables has them, whatever the mode says.
+        // A publication for all tables has them, whatever the mode is.
         let statements = match server.publication {
             Some(true) => Vec::new(),
             _ => publication::plan(&sql, &publication, &server, &wanted).await?,
@@ -229,7 +230,7 @@ fn slot_remarks(server: &Server, slot: &str) -> Vec<Diagnosis> {
     remarks
 }
 
-/// What the server's version makes of the slot's properties.
+/// Remarks on slot properties that the server's version does not support.
 fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Diagnosis> {
     let mut remarks = Vec::new();
     let version = server.version / 10_000;
@@ -253,7 +254,7 @@ fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Diagnosis> {
              failover, the slot does not exist",
             slot.name.as_str()
         );
-        // Only a replication connection takes the command.
+        // The command needs a replication connection.
         remarks.push(Diagnosis::warning(Kind::SlotMode, text).with_hint(format!(
             "run, while nothing reads the slot: psql \"dbname={} replication=database\" -c 'ALTER_REPLICATION_SLOT {} (FAILOVER true)'",
             server.database,
@@ -301,7 +302,7 @@ fn guardrail_remark(tables: usize, limit: Option<(u32, GuardrailAction)>) -> Opt
 fn table_remark(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
     match tables.len() {
         0 => match filters.excludes_every_table() {
-            // As for an outbox of messages.
+            // A connector that only sends messages of an outbox is configured like this.
             Some(property) => Diagnosis::good(format!(
                 "`{property}` excludes every table, so only messages of pg_logical_emit_message are sent"
             )),
@@ -321,7 +322,7 @@ fn table_remark(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
     }
 }
 
-/// Expressions in the list of tables that match no table, beside others that do.
+/// Expressions in the list of tables that match no table, while others do.
 fn list_remarks(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis> {
     let names: Vec<String> = tables.iter().map(|table| table.name.dotted()).collect();
     let is_vain = |pattern: &ColumnPattern<'_>| {
@@ -343,7 +344,7 @@ fn list_remarks(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis> 
     filters.table_patterns().filter(is_vain).map(remark).collect()
 }
 
-/// Expressions that are to match columns and match none: a misspelt mask lets through what it should hide.
+/// Column expressions that match no column. If a mask is misspelt, the column is sent unmasked.
 async fn column_remarks(sql: &Sql, connector: &Connector, tables: &[Captured]) -> Result<Vec<Diagnosis>, Error> {
     let patterns = || connector.filters.column_patterns().chain(connector.columns.patterns());
     if tables.is_empty() || patterns().next().is_none() {
@@ -352,7 +353,7 @@ async fn column_remarks(sql: &Sql, connector: &Connector, tables: &[Captured]) -
     let columns = columns_of(sql, tables).await?;
     let mut remarks = Vec::new();
     for pattern in patterns() {
-        // An expression that takes too many steps is told of when it meets a row.
+        // An expression that takes too many steps is reported when it meets a row.
         let matches = limited(|| columns.iter().any(|column| pattern.expression.matches(column))).unwrap_or(true);
         if !matches {
             remarks.push(unmatched(&pattern, &columns));
@@ -361,7 +362,7 @@ async fn column_remarks(sql: &Sql, connector: &Connector, tables: &[Captured]) -
     Ok(remarks)
 }
 
-/// What to say of an expression that matches no column.
+/// The remark on an expression that matches no column.
 fn unmatched(pattern: &ColumnPattern<'_>, columns: &[String]) -> Diagnosis {
     let ColumnPattern {
         property,
@@ -373,7 +374,7 @@ fn unmatched(pattern: &ColumnPattern<'_>, columns: &[String]) -> Diagnosis {
         "`{property}`: expression {number}{shown} matches no column of the captured tables, so it has no effect"
     );
     let ends = format!(".{}", expression.as_str());
-    // The table alone is what people write, or the schema is left out.
+    // People often write only the table, or leave the schema out.
     let meant = columns.iter().find(|column| column.ends_with(&ends));
     Diagnosis::warning(Kind::NoSuchColumn, text).with_hint(match meant {
         Some(column) => format!("write {column}: an expression must match the whole of SCHEMA.TABLE.COLUMN"),
@@ -459,7 +460,7 @@ async fn publication_remarks(
     Ok(remarks)
 }
 
-/// Captured tables of which nothing is sent.
+/// Captured tables that the publication does not send.
 fn missing_remark(publication: &str, missing: &[Captured]) -> Option<Diagnosis> {
     if missing.is_empty() {
         return None;
@@ -481,7 +482,7 @@ fn missing_remark(publication: &str, missing: &[Captured]) -> Option<Diagnosis> 
     )
 }
 
-/// Why the server would refuse the statement that makes the publication.
+/// Why the server would refuse the statement that creates or alters the publication.
 fn privilege_remark(
     server: &Server,
     publication: &Publication,
@@ -524,7 +525,7 @@ fn identity_remark(publication: &str, published: &[Captured]) -> Option<Diagnosi
     )
 }
 
-/// The same, since Postgres 18, where the replica identity has columns that nobody is sent.
+/// The same for replica identities with columns that are not published (Postgres 18 and later).
 fn generated_remark(publication: &str, harmed: &[&Captured]) -> Option<Diagnosis> {
     let first = harmed.first()?;
     let text = format!(
@@ -540,7 +541,7 @@ fn generated_remark(publication: &str, harmed: &[&Captured]) -> Option<Diagnosis
     )))
 }
 
-/// What keeps a snapshot from reading all rows.
+/// What prevents a snapshot from reading all rows.
 async fn rows_remarks(
     sql: &Sql,
     server: &Server,

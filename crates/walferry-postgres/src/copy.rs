@@ -1,8 +1,8 @@
-//! `COPY … TO STDOUT` in text format, turned into the tuples that pgoutput sends.
+//! Converts `COPY … TO STDOUT` in text format to the tuples of pgoutput.
 
 use memchr::memchr;
 
-/// A line of COPY that is none.
+/// Why a line of COPY is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CopyError {
     #[error("a row without an end")]
@@ -15,9 +15,10 @@ pub(crate) enum CopyError {
     TooLong,
 }
 
-/// Appends one row as pgoutput's TupleData: the number of columns, then for each `n`, or `t`, its length and its text.
+/// Appends one row as pgoutput's TupleData: the number of columns, then for each column `n`, or `t`, its length and its
+/// text.
 ///
-/// `line` is a row with its line feed. Values are cut at tabs, which are escaped inside of them.
+/// `line` is a row with its line feed. Values are separated by tabs; tabs within values are escaped.
 pub(crate) fn append_tuple(line: &[u8], columns: usize, out: &mut Vec<u8>) -> Result<(), CopyError> {
     let [row @ .., b'\n'] = line else {
         return Err(CopyError::Unterminated);
@@ -60,7 +61,8 @@ fn append_value(value: &[u8], out: &mut Vec<u8>) -> Result<(), CopyError> {
     Ok(())
 }
 
-/// Takes the backslashes out. The server writes `\b \f \n \r \t \v \\`; a backslash before anything else stands for that.
+/// Removes the escapes. The server writes `\b \f \n \r \t \v \\`. A backslash before any other character stands for
+/// that character.
 fn unescape(mut value: &[u8], out: &mut Vec<u8>) -> Result<(), CopyError> {
     while let Some(at) = memchr(b'\\', value) {
         let &escaped = value.get(at + 1).ok_or(CopyError::LoneBackslash)?;
@@ -84,7 +86,7 @@ fn unescape(mut value: &[u8], out: &mut Vec<u8>) -> Result<(), CopyError> {
 mod tests {
     use super::*;
 
-    /// A tuple as TupleData has it.
+    /// A tuple in the format of TupleData.
     fn tuple(values: &[Option<&[u8]>]) -> Vec<u8> {
         let mut bytes = (values.len() as u16).to_be_bytes().to_vec();
         for value in values {

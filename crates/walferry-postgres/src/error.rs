@@ -1,4 +1,4 @@
-//! What can go wrong with a Postgres server, what the engine does about it, and what mends it.
+//! Errors of a Postgres server, what the engine does about them, and how to correct them.
 
 use std::error::Error as _;
 use std::io;
@@ -21,7 +21,7 @@ pub enum Error {
     Resolve {
         /// `database.hostname`.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         source: io::Error,
     },
     /// Nothing answers at the address.
@@ -29,15 +29,15 @@ pub enum Error {
     Unreachable {
         /// Host and port.
         address: String,
-        /// What the socket said.
+        /// The socket's error.
         source: io::Error,
     },
-    /// The server was reached and did not let us in within the time.
+    /// The server was reached, but the login did not complete in time.
     #[error("Postgres at {address} accepted the connection but then sent nothing for {seconds} s")]
     LoginTimeout {
         /// Host and port.
         address: String,
-        /// How long was waited.
+        /// How long we waited.
         seconds: u64,
     },
     /// The server has no TLS.
@@ -54,53 +54,53 @@ pub enum Error {
         /// Host and port.
         address: String,
     },
-    /// Certificates or versions did not fit.
+    /// The certificates or protocol versions are not compatible.
     #[error("TLS handshake with {address} failed")]
     TlsHandshake {
         /// Host and port.
         address: String,
-        /// What rustls or the socket said.
+        /// The error of rustls or the socket.
         source: io::Error,
     },
-    /// Certificate and key do not fit each other, or are of a kind that is not supported.
+    /// Certificate and key do not belong together, or are of an unsupported kind.
     #[error("TLS cannot be set up with the configured certificates")]
     TlsSetup {
-        /// What rustls said.
+        /// The error of rustls.
         source: rustls::Error,
     },
     /// A file cannot be read.
     #[error("cannot read {} ({property})", path.display())]
     TlsFileUnreadable {
-        /// The property that names it.
+        /// The property that names the file.
         property: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A file was read and cannot be used.
+    /// A file was read but cannot be used.
     #[error("{} ({property}): {problem}", path.display())]
     TlsFile {
-        /// The property that names it.
+        /// The property that names the file.
         property: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         problem: &'static str,
     },
-    /// Nothing to verify the server's certificate with.
+    /// There is no root certificate to verify the server's certificate with.
     #[error("sslmode={mode} needs the certificate of the authority that signed the server's certificate")]
     RootCertificateMissing {
         /// The mode.
         mode: SslMode,
     },
-    /// Public authorities without a look at the name verify nothing.
+    /// Public authorities verify nothing unless the name is verified too.
     #[error("with sslmode={mode}, the system's certificates would accept any public certificate")]
     SystemRootsNeedVerifyFull {
         /// The mode.
         mode: SslMode,
     },
-    /// A client certificate without its key.
+    /// There is a client certificate without its key.
     #[error("the client certificate {} has no key", certificate.display())]
     ClientKeyMissing {
         /// The certificate.
@@ -112,16 +112,16 @@ pub enum Error {
         /// `database.user`.
         user: String,
     },
-    /// A way to authenticate that is not implemented.
+    /// An authentication method that is not implemented.
     #[error("Postgres requires {method} authentication, which is not supported")]
     AuthenticationMethod {
-        /// Its name.
+        /// The method.
         method: &'static str,
     },
     /// SCRAM failed on our side: the server did not prove that it knows the password.
     #[error("the server did not prove that it knows the password")]
     Scram {
-        /// What the exchange said.
+        /// The error of the exchange.
         source: io::Error,
     },
     /// Authentication failed on our side, on a SQL connection.
@@ -130,22 +130,22 @@ pub enum Error {
         /// What was missing.
         problem: String,
     },
-    /// Channel binding is demanded and cannot be had.
+    /// Channel binding is required but not available.
     #[error("channel binding is required, but the server does not offer it on this connection")]
     ChannelBinding,
-    /// The database does not have what TimescaleDB keeps there.
+    /// The database has no TimescaleDB catalog.
     #[error("the transform TimescaleDb needs TimescaleDB's catalog, which does not exist in this database")]
     NoTimescale {
-        /// What the server said.
+        /// The server's error.
         #[source]
         source: Box<ServerError>,
     },
-    /// The server refused something.
+    /// The server refused a statement or command.
     #[error("{doing} failed")]
     Server {
         /// What was being done.
         doing: &'static str,
-        /// What the server said.
+        /// The server's error.
         #[source]
         source: Box<ServerError>,
     },
@@ -154,18 +154,18 @@ pub enum Error {
     Lost {
         /// What was being done.
         doing: &'static str,
-        /// What the socket said.
+        /// The socket's error.
         source: io::Error,
     },
-    /// The connection is there, and nothing comes over it.
+    /// The connection is open, but nothing arrives over it.
     #[error("Postgres sent nothing for {seconds} s while {doing}")]
     Silent {
         /// What was being done.
         doing: &'static str,
-        /// How long was waited.
+        /// How long we waited.
         seconds: u64,
     },
-    /// A slot cannot be created while transactions that began before are still running.
+    /// A slot cannot be created while older transactions are still running.
     #[error(
         "replication slot {slot:?} could not be created within {seconds} s, because older transactions are still running{}",
         if blockers.is_empty() { String::new() } else { format!(": {blockers}") }
@@ -175,7 +175,7 @@ pub enum Error {
         slot: String,
         /// The limit.
         seconds: u64,
-        /// Those transactions, as far as they were seen.
+        /// These transactions, as far as they were seen.
         blockers: String,
     },
     /// `snapshot.select.statement.overrides` has a statement that cannot be run.
@@ -183,16 +183,16 @@ pub enum Error {
     SelectOverride {
         /// `schema.table`.
         table: String,
-        /// The server's words.
+        /// The server's message.
         problem: String,
     },
-    /// A table was dropped or altered between being listed and being read.
+    /// A table was dropped or altered after it was listed and before it was read.
     #[error("table {table} was changed after the snapshot was planned")]
     TableChanged {
         /// Quoted name.
         table: String,
     },
-    /// The rows that mark a chunk would not come with the stream.
+    /// The stream would not contain the watermarks of chunks.
     #[error(
         "publication {publication} does not publish the signal table {table}, so the stream would not contain the watermarks of chunks"
     )]
@@ -202,31 +202,31 @@ pub enum Error {
         /// Quoted name.
         publication: String,
     },
-    /// The snapshot that a slot has exported cannot be had any more.
+    /// The snapshot that a slot exported no longer exists.
     #[error("the exported snapshot no longer exists, because the connection that held it was lost")]
     SnapshotGone,
-    /// The server said something that the protocol does not have.
+    /// The server's answer is not what the protocol defines.
     #[error("unexpected answer while {doing}: {problem}")]
     Protocol {
         /// What was being done.
         doing: &'static str,
-        /// What came.
+        /// What arrived.
         problem: String,
     },
-    /// The state of the server, the slot or the publication does not let the connector work.
+    /// The connector cannot work with the present state of the server, the slot or the publication.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Problems(Vec<Problem>),
-    /// A look at the catalog has found no publication of that name.
+    /// The catalog has no publication of this name.
     #[error("publication {publication:?} does not exist{}", now(renamed))]
     PublicationMissing {
-        /// Its name.
+        /// The publication.
         publication: String,
-        /// The name that it has now, if it was renamed.
+        /// Its present name, if it was renamed.
         renamed: Option<String>,
-        /// The statement that mends it.
+        /// The statement that corrects this.
         mend: String,
     },
-    /// A look at the catalog has found that captured rows may be missing since the last one.
+    /// The catalog shows that changes of captured tables may be missing since the last look.
     #[error("{what}")]
     PublicationChanged {
         /// What has changed.
@@ -235,7 +235,7 @@ pub enum Error {
     /// The pipeline has ended.
     #[error("the pipeline has ended")]
     PipelineEnded,
-    /// A regular expression that goes back and back in the name of a table.
+    /// A regular expression backtracks too much on the name of a table.
     #[error(transparent)]
     Expression(walferry_config::RegexLimit),
 }
@@ -255,7 +255,7 @@ impl Error {
         }
     }
 
-    /// The connection ended; TLS and sockets say in many words that the server has closed it.
+    /// The connection ended. TLS and sockets have many messages for a server that closed it; this uses one.
     pub(crate) fn lost(doing: &'static str, source: io::Error) -> Self {
         let source = match source.kind() {
             io::ErrorKind::UnexpectedEof => io::Error::new(source.kind(), "the server closed it"),
@@ -287,7 +287,7 @@ impl Error {
         }
     }
 
-    /// What the server said, where it said something.
+    /// The server's error, if it sent one.
     pub fn server_error(&self) -> Option<&ServerError> {
         match self {
             Self::Server { source, .. } => Some(source),
@@ -295,19 +295,19 @@ impl Error {
         }
     }
 
-    /// Whether the server refused this kind of connection (not the user or the password): `pg_hba.conf` has no entry for it
-    /// with, or without, encryption.
+    /// Whether the server refused this kind of connection, not the user or the password: `pg_hba.conf` has no entry for
+    /// it with, or without, encryption.
     pub(crate) fn is_refused_by_hba(&self) -> bool {
         self.server_error().is_some_and(|error| error.code == "28000")
     }
 
-    /// Whether the server lets nobody in at the moment, because it starts or shuts down.
+    /// Whether the server accepts nobody at the moment, because it is starting or shutting down.
     pub(crate) fn is_not_ready(&self) -> bool {
         self.server_error()
             .is_some_and(|error| error.kind() == Kind::ServerNotReady)
     }
 
-    /// A constant word for metrics.
+    /// The kind, for metrics.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Resolve { .. } | Self::Unreachable { .. } | Self::LoginTimeout { .. } => Kind::Unreachable,
@@ -334,7 +334,7 @@ impl Error {
             Self::SnapshotGone => Kind::SnapshotGone,
             Self::Protocol { .. } => Kind::Protocol,
             Self::NoTimescale { .. } => Kind::TimescaleMissing,
-            // What does not pass by itself counts: the exit code follows from it.
+            // A problem that does not resolve itself counts first, since it determines the exit code.
             Self::Problems(problems) => {
                 let lasting = problems.iter().find(|problem| !problem.passes());
                 lasting.or(problems.first()).map_or(Kind::ServerSetup, Problem::kind)
@@ -346,7 +346,7 @@ impl Error {
         }
     }
 
-    /// Whether the same may work a little later.
+    /// Whether the same may succeed a little later.
     pub fn disposition(&self) -> Disposition {
         let stop = Disposition::stop(self.kind());
         match self {
@@ -364,7 +364,7 @@ impl Error {
             | Self::PublicationMissing { .. }
             | Self::PublicationChanged { .. }
             | Self::PipelineEnded => Disposition::Retry,
-            // A handshake that broke off is the network's fault, one that was refused is not.
+            // If a handshake was interrupted, the network is the cause. If it was refused, it is not.
             Self::TlsHandshake { source, .. } if source.kind() != io::ErrorKind::InvalidData => Disposition::Retry,
             Self::TlsHandshake { .. }
             | Self::TlsNotOffered { .. }
@@ -387,7 +387,7 @@ impl Error {
         }
     }
 
-    /// The setting, statement or command that mends it.
+    /// The setting, statement or command that corrects the problem.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Expression(limit) => limit.hint(),

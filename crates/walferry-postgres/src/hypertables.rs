@@ -17,15 +17,16 @@ use crate::catalog::Lookup;
 use crate::connect::{Endpoint, Sql, within};
 use crate::error::Error;
 
-/// How long one try may take. What takes longer is locked or dead, and is asked for again on a new connection.
+/// How long a try may take. If it takes longer, the catalog is locked or the connection is dead, and the next try uses
+/// a new connection.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Pauses between two tries.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const DOING: &str = "reading TimescaleDB's catalog";
 
-/// Both answers at once, so that they belong together: the hypertable of each chunk, and the view of each hypertable that holds a
-/// continuous aggregate.
+/// One query for both, so that they are consistent: the hypertable of each chunk, and the view of each hypertable that
+/// holds a continuous aggregate.
 const QUERY: &str = "
 SELECT true, c.schema_name::text, c.table_name::text, h.schema_name::text, h.table_name::text
 FROM _timescaledb_catalog.chunk c JOIN _timescaledb_catalog.hypertable h ON h.id OPERATOR(pg_catalog.=) c.hypertable_id
@@ -34,10 +35,10 @@ SELECT false, h.schema_name::text, h.table_name::text, a.user_view_schema::text,
 FROM _timescaledb_catalog.continuous_agg a
 JOIN _timescaledb_catalog.hypertable h ON h.id OPERATOR(pg_catalog.=) a.mat_hypertable_id";
 
-/// What the catalog says now.
+/// The present content of the catalog.
 ///
 /// # Errors
-/// [`Error::NoTimescale`] where the database has no such catalog.
+/// [`Error::NoTimescale`] if the database has no such catalog.
 pub(crate) async fn hypertables(sql: &Sql) -> Result<Hypertables, Error> {
     let rows = sql.rows(DOING, QUERY, &[]).await.map_err(|error| match error {
         Error::Server { source, .. } if matches!(source.code.as_str(), "42P01" | "3F000") => {
@@ -56,14 +57,14 @@ pub(crate) async fn hypertables(sql: &Sql) -> Result<Hypertables, Error> {
     Ok(found)
 }
 
-/// The table that two columns name, from a place on.
+/// The table named by two columns, of which the first is at `place`.
 fn table(row: &Row, place: usize) -> Result<TableId, Error> {
     let text = |place| row.try_get::<_, &str>(place).map_err(|error| Error::sql(DOING, error));
     Ok(TableId::new(text(place)?, text(place + 1)?))
 }
 
-/// Reads the catalog for transforms, on a connection of its own that is opened when it is first needed. It tries until it succeeds, and
-/// tells who waits what is in the way.
+/// Reads the catalog for transforms, over its own connection, which is opened when it is first needed. Retries until it
+/// succeeds, and tells those who wait what the problem is.
 #[derive(Clone)]
 pub struct TimescaleCatalog {
     lookup: Arc<Mutex<Lookup>>,
@@ -72,7 +73,7 @@ pub struct TimescaleCatalog {
 }
 
 impl TimescaleCatalog {
-    /// Opens nothing yet. It works on the runtime that it is made in.
+    /// Does not connect yet. Uses the current runtime.
     ///
     /// # Panics
     /// Outside of a runtime.
@@ -88,7 +89,7 @@ impl TimescaleCatalog {
     async fn try_once(&self) -> Result<Hypertables, Error> {
         let mut lookup = self.lookup.lock().await;
         let read = async {
-            // A server closes idle connections as it likes; that is no failure.
+            // A server may close idle connections at any time. That is not a failure.
             let reused = lookup.is_open();
             match hypertables(lookup.sql().await?).await {
                 Err(Error::Lost { .. }) if reused => {
@@ -108,7 +109,7 @@ impl TimescaleCatalog {
         }))
     }
 
-    /// Ends when it has succeeded, or when nobody wants to know any more.
+    /// Ends when it has succeeded, or when nobody waits for the result any more.
     async fn try_until_read(self, reading: Weak<Reading>) {
         let mut pause = FIRST_PAUSE;
         loop {

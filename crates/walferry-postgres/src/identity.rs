@@ -1,4 +1,4 @@
-//! `replica.identity.autoset.values`: what UPDATE and DELETE tell of the old row.
+//! `replica.identity.autoset.values`: which columns of the old row UPDATE and DELETE contain.
 
 use tracing::{error, info};
 use walferry_config::connector::{ReplicaIdentity, ReplicaIdentityRule};
@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::quote::identifier;
 use crate::tables::{Captured, captured};
 
-/// Gives each captured table that a rule names its replica identity. As in Debezium, a table that two rules name keeps what it
-/// has, and a change that is refused is logged and nothing else.
+/// Sets the replica identity of each captured table that a rule matches. As in Debezium, a table that two rules match
+/// stays as it is, and a change that the server refuses is only logged.
 pub(crate) async fn set(sql: &Sql, rules: &[ReplicaIdentityRule], wanted: &TableFilter) -> Result<(), Error> {
     const DOING: &str = "setting the replica identity";
     if rules.is_empty() {
@@ -42,13 +42,13 @@ pub(crate) async fn set(sql: &Sql, rules: &[ReplicaIdentityRule], wanted: &Table
     Ok(())
 }
 
-/// The statement, unless the table has that identity already.
+/// The statement, unless the table already has this identity.
 fn change(table: &Captured, wanted: &ReplicaIdentity) -> Option<String> {
     let (letter, words) = match wanted {
         ReplicaIdentity::Default => ('d', "DEFAULT".to_owned()),
         ReplicaIdentity::Full => ('f', "FULL".to_owned()),
         ReplicaIdentity::Nothing => ('n', "NOTHING".to_owned()),
-        // Which index it is now is not asked; the same again changes nothing.
+        // The present index is not queried. Setting the same index again changes nothing.
         ReplicaIdentity::Index(index) => ('i', format!("USING INDEX {}", identifier(index))),
     };
     (letter == 'i' || table.identity != letter)

@@ -1,4 +1,4 @@
-//! Server, role, slot and publication, looked at in one round trip.
+//! Queries server, role, slot and publication in one round trip.
 
 use serde::Deserialize;
 use tokio_postgres::types::Type;
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::problem::{OLDEST_VERSION, Problem};
 use crate::publication::Publication;
 
-/// The server as it is.
+/// The present state of the server.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Server {
     /// `server_version_num`.
@@ -20,37 +20,37 @@ pub(crate) struct Server {
     /// Whether it is a standby.
     pub(crate) standby: bool,
     pub(crate) database: String,
-    /// The role that we are.
+    /// Our role.
     pub(crate) role: String,
     may_replicate: bool,
     /// Whether the role is a superuser.
     pub(crate) superuser: bool,
-    /// Whether it may create things in the database, such as publications.
+    /// Whether the role may create objects in the database, such as publications.
     pub(crate) may_create: bool,
-    /// Whether it has the roles of Amazon RDS.
+    /// Whether the server has the roles of Amazon RDS.
     rds: bool,
-    /// `max_slot_wal_keep_size` in MB, negative for no limit; absent before 13.
+    /// `max_slot_wal_keep_size` in MB, negative for no limit. Absent before Postgres 13.
     pub(crate) keep_mb: Option<i64>,
-    /// `idle_replication_slot_timeout` in seconds, 0 for none; absent before 18.
+    /// `idle_replication_slot_timeout` in seconds, 0 for none. Absent before Postgres 18.
     pub(crate) idle_slot_s: Option<i64>,
     /// `max_replication_slots`.
     pub(crate) max_slots: i64,
-    /// Slots that there are.
+    /// Number of existing slots.
     pub(crate) slots: i64,
     /// `max_wal_senders`.
     pub(crate) max_senders: i64,
-    /// Walsenders that run.
+    /// Number of running walsenders.
     pub(crate) senders: i64,
     #[serde(deserialize_with = "lsn")]
     wal_end: Option<Lsn>,
     slot: Option<SlotRow>,
-    /// Whether our publication exists, and if so whether it is for all tables.
+    /// `None` if our publication does not exist, else whether it is for all tables.
     pub(crate) publication: Option<bool>,
-    /// Whether our publication sends stored generated columns (18 and later).
+    /// Whether our publication sends stored generated columns (Postgres 18 and later).
     pub(crate) publishes_generated: Option<bool>,
 }
 
-/// What is read of `pg_replication_slots`, whose columns differ between versions.
+/// The columns that we read of `pg_replication_slots`. They differ between versions.
 #[derive(Debug, Clone, Deserialize)]
 struct SlotRow {
     plugin: Option<String>,
@@ -60,21 +60,22 @@ struct SlotRow {
     restart_lsn: Option<Lsn>,
     #[serde(default, deserialize_with = "lsn")]
     confirmed_flush_lsn: Option<Lsn>,
-    /// From 13.
+    /// Postgres 13 and later.
     wal_status: Option<String>,
-    /// Of 16 and later: a conflict with recovery has invalidated it. 16 says so of everything that has.
+    /// Postgres 16 and later: a conflict with recovery has invalidated the slot. Postgres 16 sets it for every
+    /// invalidated slot.
     conflicting: Option<bool>,
-    /// From 17.
+    /// Postgres 17 and later.
     invalidation_reason: Option<String>,
-    /// From 17: standbys keep a copy of it.
+    /// Postgres 17 and later: the slot is to be synchronized to standbys.
     #[serde(default)]
     failover: bool,
-    /// From 17: it is such a copy.
+    /// Postgres 17 and later: the slot is such a synchronized copy.
     #[serde(default)]
     synced: bool,
 }
 
-/// An LSN as the server writes it.
+/// Parses an LSN in Postgres' notation.
 pub(crate) fn lsn<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Lsn>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     text.map(|text| text.parse().map_err(serde::de::Error::custom))
@@ -111,7 +112,7 @@ SELECT pg_catalog.json_build_object(
 )::text";
 
 impl Server {
-    /// Looks.
+    /// Queries the server.
     pub(crate) async fn inspect(sql: &Sql, slot: &str, publication: &str) -> Result<Self, Error> {
         const DOING: &str = "inspecting the server";
         let text: String = sql
@@ -123,7 +124,7 @@ impl Server {
         })
     }
 
-    /// Where our slot stands now.
+    /// The present position of our slot.
     pub(crate) async fn confirmed(sql: &Sql, slot: &str) -> Result<Option<Lsn>, Error> {
         const DOING: &str = "reading the replication slot";
         const SLOT: &str =
@@ -139,8 +140,8 @@ impl Server {
         })
     }
 
-    /// Everything about it that a person has to mend before the connector can work; `streams` says whether more is asked of
-    /// the server than existing rows (`initial_only` asks for no more).
+    /// All problems that a person has to correct before the connector can work. `streams` is false if only existing
+    /// rows are read (`initial_only`), which requires less.
     pub(crate) fn problems(&self, slot: &str, publication: &Publication, streams: bool) -> Vec<Problem> {
         let mut problems = Vec::new();
         if self.version < OLDEST_VERSION {
@@ -165,7 +166,7 @@ impl Server {
         }
         match &self.slot {
             Some(row) => problems.extend(self.slot_problem(slot, row)),
-            // On a standby no slot is made in the place of one that is not there yet.
+            // On a standby, a missing slot is not created.
             None if self.slots >= self.max_slots && !self.standby => {
                 problems.push(Problem::NoFreeSlots { max: self.max_slots })
             }
@@ -188,7 +189,7 @@ impl Server {
                 database: database.clone(),
                 ours: self.database.clone(),
             }),
-            // A standby that was promoted reads it as any other.
+            // After a promotion, it can be read like any other slot.
             _ if row.synced && self.standby => Some(Problem::SlotSynced { slot }),
             _ => None,
         }
@@ -222,7 +223,7 @@ impl Server {
         })
     }
 
-    /// Why the server has given our slot up, in its own word.
+    /// The server's reason for invalidating our slot.
     pub(crate) fn invalidation(&self) -> Option<&str> {
         let row = self.slot.as_ref()?;
         row.invalidation_reason
@@ -230,24 +231,26 @@ impl Server {
             .or_else(|| (self.standby && row.conflicting == Some(true)).then_some("conflict"))
     }
 
-    /// Whether `slot.failover` has been asked for and our slot, which is there already, is none that standbys keep.
+    /// Whether the existing slot lacks the failover property, although the server supports it. Matters if
+    /// `slot.failover` is set.
     pub(crate) fn lacks_failover(&self) -> bool {
         self.has_failover() && self.slot.as_ref().is_some_and(|row| !row.failover)
     }
 
-    /// Whether slots can be made that standbys keep a copy of: not on a standby, and not before 17.
+    /// Whether the server can create slots that are synchronized to standbys: not on a standby, and not before Postgres
+    /// 17.
     pub(crate) fn has_failover(&self) -> bool {
         self.version >= 170_000 && !self.standby
     }
 
-    /// The last position in its log.
+    /// The last position in the server's log.
     pub(crate) fn wal_end(&self) -> Lsn {
         self.wal_end.unwrap_or(Lsn::INVALID)
     }
 }
 
 impl SlotRow {
-    /// Whether the server still has what the slot needs. `restart_lsn` goes away with the WAL.
+    /// Whether the server still has what the slot needs. `restart_lsn` becomes null when the WAL is removed.
     fn is_alive(&self) -> bool {
         self.restart_lsn.is_some()
             && self.wal_status.as_deref() != Some("lost")

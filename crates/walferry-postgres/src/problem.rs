@@ -1,4 +1,5 @@
-//! States of server, role, slot and publication that do not let a connector work, each with the statement that mends it.
+//! States of server, role, slot and publication in which a connector cannot work, each with a statement that corrects
+//! it.
 
 use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs};
 use walferry_engine::gap::MISSING;
@@ -6,17 +7,17 @@ use walferry_engine::gap::MISSING;
 use crate::quote::{identifier, literal};
 use crate::tables::TableName;
 
-/// One such state.
+/// Such a state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The server is older than what is supported.
+    /// The server is older than the oldest supported version.
     #[error("the server is Postgres {}, but Walferry needs at least Postgres {}", version_text(*version), version_text(OLDEST_VERSION))]
     ServerTooOld {
         /// `server_version_num`.
         version: u32,
     },
-    /// A standby decodes from Postgres 16 on.
+    /// Standbys can decode WAL only since Postgres 16.
     #[error("the server is a standby, but Postgres {} cannot decode WAL on a standby", version_text(*version))]
     StandbyTooOld {
         /// `server_version_num`.
@@ -25,10 +26,10 @@ pub enum Problem {
     /// `wal_level` is not `logical`.
     #[error("wal_level is {found:?}, but logical replication needs \"logical\"")]
     WalLevel {
-        /// What it is.
+        /// The present value.
         found: String,
     },
-    /// The role may not replicate.
+    /// The role is not allowed to use replication.
     #[error("role {role:?} is not allowed to use replication")]
     NoReplication {
         /// The role.
@@ -36,7 +37,7 @@ pub enum Problem {
         /// Whether the server has the roles of Amazon RDS.
         rds: bool,
     },
-    /// The slot is of another plugin.
+    /// The slot has another plugin.
     #[error("replication slot {slot:?} uses the plugin {plugin:?} instead of pgoutput")]
     SlotPlugin {
         /// The slot.
@@ -57,10 +58,11 @@ pub enum Problem {
         slot: String,
         /// Its database.
         database: String,
-        /// Ours.
+        /// Our database.
         ours: String,
     },
-    /// The slot is a copy that a standby keeps of the primary's (17 and later): nobody can read it before the standby is promoted.
+    /// The slot is a standby's synchronized copy of the primary's slot (Postgres 17 and later). Nobody can read it
+    /// before the standby is promoted.
     #[error("replication slot {slot:?} is this standby's synchronized copy of a slot of the primary")]
     SlotSynced {
         /// The slot.
@@ -72,19 +74,19 @@ pub enum Problem {
         /// The slot.
         slot: String,
     },
-    /// All slots of the server are taken, and ours has still to be created.
+    /// All replication slots are in use, and ours must still be created.
     #[error("all {max} replication slots of the server are in use")]
     NoFreeSlots {
         /// `max_replication_slots`.
         max: i64,
     },
-    /// There is no publication, and none may be made.
+    /// The publication does not exist, and Walferry is not allowed to create it.
     #[error("publication {publication:?} does not exist, and `publication.autocreate.mode` is \"disabled\"")]
     PublicationMissing {
         /// Its name.
         publication: String,
     },
-    /// There is no publication, and a standby cannot make one.
+    /// The publication does not exist, and a standby cannot create it.
     #[error("publication {publication:?} does not exist, and a standby cannot create it")]
     PublicationMissingOnStandby {
         /// Its name.
@@ -104,23 +106,23 @@ pub enum Problem {
         /// Its name.
         publication: String,
     },
-    /// The role may not create the publication.
+    /// The role is not allowed to create or alter the publication.
     #[error("role {role:?} is not allowed to run: {statement}")]
     PublicationNotAllowed {
         /// The role.
         role: String,
         /// The statement that was refused.
         statement: String,
-        /// What the server said.
+        /// The server's message.
         refusal: String,
-        /// Roles other than superusers that own tables which have to be added.
+        /// Owners, other than superusers, of tables that must be added.
         owners: Vec<String>,
-        /// Whether only a superuser may.
+        /// Whether only a superuser is allowed to run the statement.
         superuser: bool,
-        /// Whether the role may not create anything in the database.
+        /// The database in which the role is not allowed to create anything, if that is the reason.
         no_create_in: Option<String>,
     },
-    /// Tables that are to be read in the snapshot and may not be.
+    /// The role is not allowed to read tables of the snapshot.
     #[error("role {role:?} is not allowed to read {}", list(tables))]
     NoSelect {
         /// The role.
@@ -128,7 +130,7 @@ pub enum Problem {
         /// Their names.
         tables: Vec<TableName>,
     },
-    /// Tables that are to be read in the snapshot, of which the role is shown some rows only.
+    /// The role may see only some rows of tables of the snapshot.
     #[error("row-level security policies may hide rows from role {role:?} in {}", list(tables))]
     RowSecurity {
         /// The role.
@@ -138,12 +140,12 @@ pub enum Problem {
     },
 }
 
-/// The oldest server that has all that is asked of it here (`pg_attribute.attgenerated`).
+/// The oldest server with everything that we need (`pg_attribute.attgenerated`).
 pub(crate) const OLDEST_VERSION: u32 = 120_000;
 
 impl Problem {
-    /// Whether it passes by itself when a standby is promoted or the address leads to the primary again: while a failover is under
-    /// way, a connector waits.
+    /// Whether the problem resolves itself when a standby is promoted, or when the address leads to the primary again.
+    /// A connector waits while a failover is under way.
     pub fn passes(&self) -> bool {
         matches!(
             self,
@@ -151,7 +153,7 @@ impl Problem {
         )
     }
 
-    /// A constant word for metrics.
+    /// The kind, for metrics.
     pub fn kind(&self) -> Kind {
         match self {
             Self::ServerTooOld { .. } => Kind::ServerVersion,
@@ -172,7 +174,7 @@ impl Problem {
         }
     }
 
-    /// The statement or setting that mends it.
+    /// The statement or setting that corrects the problem.
     pub fn hint(&self) -> String {
         match self {
             Self::ServerTooOld { .. } => "upgrade the server".to_owned(),
@@ -265,7 +267,7 @@ impl Problem {
         }
     }
 
-    /// As it is told.
+    /// The problem as a diagnosis.
     pub fn cause(&self) -> Diagnosis {
         let text = match self {
             Self::PublicationNotAllowed { refusal, .. } => format!("{self} ({refusal})"),

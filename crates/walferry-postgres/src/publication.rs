@@ -1,4 +1,4 @@
-//! The publication: what `publication.autocreate.mode` makes of it, before the slot is created.
+//! The publication, created or altered as `publication.autocreate.mode` says, before the slot is created.
 
 mod look;
 
@@ -19,18 +19,18 @@ use crate::tables::{Captured, TableName, captured, listed};
 
 pub(crate) use look::look;
 
-/// The publication as the connector wants it.
+/// The publication as the connector needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Publication {
-    /// `publication.name`. Always quoted in SQL, so that it is created as it is looked up.
+    /// `publication.name`. Always quoted in SQL, so that it is created with the name under which it is looked up.
     pub(crate) name: String,
     /// `publication.autocreate.mode`.
     pub(crate) mode: PublicationAutocreate,
     /// `publish.via.partition.root`, for a publication that is created here.
     via_partition_root: bool,
-    /// Operations to publish, where `skipped.operations` is set, for a publication that is created here.
+    /// Operations to publish, if `skipped.operations` is set, for a publication that is created here.
     publish: Option<String>,
-    /// Operations that the connector leaves out, by their letters.
+    /// Operations that the connector does not capture, as letters (`i`, `u`, `d`, `t`).
     skipped: String,
 }
 
@@ -47,7 +47,7 @@ impl Publication {
             name: section.name.clone(),
             mode: section.autocreate,
             via_partition_root: section.via_partition_root,
-            // Debezium narrows it only when the property is set, although its default skips truncates.
+            // Debezium restricts the operations only if the property is set, although its default skips truncates.
             publish: (events.skipped_operations_set && published.len() < OPERATIONS.len())
                 .then(|| published.join(", ")),
             skipped: OPERATIONS
@@ -58,12 +58,12 @@ impl Publication {
         }
     }
 
-    /// Whether the connector wants an operation: `i`, `u`, `d` or `t`.
+    /// Whether the connector captures an operation: `i`, `u`, `d` or `t`.
     fn captures(&self, operation: char) -> bool {
         !self.skipped.contains(operation)
     }
 
-    /// The statement that creates it, with these tables under `filtered`.
+    /// The statement that creates it. With `filtered`, it includes these tables.
     pub(crate) fn create(&self, tables: &[TableName]) -> String {
         let mut sql = self.create_empty();
         match self.mode {
@@ -91,8 +91,8 @@ impl Publication {
         format!("CREATE PUBLICATION {}", identifier(&self.name))
     }
 
-    /// The statements that make it hold the wanted tables. Tables are added and dropped one by one and not set as a whole,
-    /// because that would drop the row filters and column lists that somebody gave to those which stay.
+    /// The statements that make it include exactly the wanted tables. Tables are added and dropped one by one. Setting
+    /// the whole list would drop the row filters and column lists of the tables that stay.
     fn alter(&self, missing: &[TableName], surplus: &[TableName]) -> Vec<String> {
         let change = |verb: &str, tables: &[TableName]| {
             (!tables.is_empty()).then(|| {
@@ -115,7 +115,7 @@ fn list(tables: &[TableName]) -> String {
     names.join(", ")
 }
 
-/// What has to be run to make the publication what the mode asks for; nothing when it is.
+/// The statements that bring the publication to the state that the mode requires. Empty if it is in that state.
 pub(crate) async fn plan(
     sql: &Sql,
     publication: &Publication,
@@ -157,7 +157,7 @@ pub(crate) async fn plan(
     Ok(publication.alter(&missing, &surplus))
 }
 
-/// Makes the publication what the mode asks for.
+/// Creates or alters the publication as the mode requires.
 pub(crate) async fn ensure(
     sql: &Sql,
     publication: &Publication,
@@ -175,7 +175,7 @@ pub(crate) async fn ensure(
             "the slot is older than the publication; changes written before the publication was created cannot be decoded"
         );
     }
-    // Only a lock that somebody holds can make this slow; it is not worth the patience of an ordinary query.
+    // Only somebody's lock can make this slow. It is not worth waiting as long as for an ordinary query.
     sql.execute(DOING, &format!("SET statement_timeout = {}", timeout.as_millis()))
         .await?;
     for statement in &statements {
@@ -189,7 +189,7 @@ pub(crate) async fn ensure(
 
 const DOING: &str = "changing the publication";
 
-/// What is missing when a statement was refused for lack of privileges.
+/// The missing privileges, if a statement was refused for lack of them.
 async fn refusal(
     sql: &Sql,
     publication: &Publication,
@@ -208,7 +208,7 @@ async fn refusal(
     }
 }
 
-/// What a role lacks that may not run a statement for the publication.
+/// The privileges that a role lacks for a statement of the publication.
 pub(crate) fn not_allowed(
     publication: &Publication,
     server: &Server,
@@ -236,11 +236,11 @@ pub(crate) fn not_allowed(
     }
 }
 
-/// What a publication holds.
+/// The members of a publication.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Members {
     pub(crate) tables: HashSet<TableName>,
-    /// Schemas that it holds as a whole (from Postgres 15).
+    /// Schemas that it includes as a whole (Postgres 15 and later).
     pub(crate) schemas: HashSet<String>,
 }
 
@@ -250,7 +250,7 @@ impl Members {
     }
 }
 
-/// What a publication holds, as it was said: partitions are not expanded.
+/// The members of a publication as they were added: partitions are not expanded.
 pub(crate) async fn members(sql: &Sql, publication: &str, version: u32) -> Result<Members, Error> {
     const DOING: &str = "reading the publication";
     const TABLES: &str = "

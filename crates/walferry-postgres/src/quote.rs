@@ -1,16 +1,16 @@
-//! Names and texts as SQL writes them.
+//! Quotes names and texts for SQL.
 
-/// A name between double quotes.
+/// A name in double quotes.
 pub(crate) fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Schema and name between double quotes.
+/// Schema and name in double quotes.
 pub(crate) fn qualified(schema: &str, name: &str) -> String {
     format!("{}.{}", identifier(schema), identifier(name))
 }
 
-/// A text between single quotes, as it is read whatever `standard_conforming_strings` says.
+/// A text in single quotes. It does not depend on `standard_conforming_strings`.
 pub(crate) fn literal(text: &str) -> String {
     postgres_protocol::escape::escape_literal(text).trim_start().to_owned()
 }

@@ -1,4 +1,4 @@
-//! Rows that post-processors read again.
+//! Reads columns of changed rows again for post-processors.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -18,19 +18,20 @@ use crate::connect::{Endpoint, Sql, within};
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
 
-/// How long one try may take. What takes longer is locked or dead, and is asked for again on a new connection.
+/// How long a try may take. If it takes longer, the table is locked or the connection is dead, and the next try uses a
+/// new connection.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How many rows are asked for at once.
+/// Number of rows that are requested at once.
 const AT_ONCE: usize = 100;
-/// What the columns of a row may take on the server's disk, where many rows are asked for at once.
+/// Largest size on disk of a row's columns, in bytes, to read it together with other rows.
 const LARGE: usize = 16 * 1024;
 /// Pauses between two tries.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const DOING: &str = "reading columns of a changed row again";
 
-/// Reads rows on a connection of its own, which is opened when the first row is asked for. It tries until it has an answer, and tells who
-/// waits what is in the way. Rows that are asked for while others are being read go to the server together.
+/// Reads rows over its own connection, which is opened for the first row. Retries until it has an answer, and tells
+/// those who wait what the problem is. Rows that are requested while others are being read go to the server together.
 #[derive(Clone)]
 pub struct Rows {
     asked: UnboundedSender<Asked>,
@@ -43,7 +44,7 @@ struct Asked {
 }
 
 impl Rows {
-    /// Opens nothing yet. It works on the runtime that it is made in.
+    /// Does not connect yet. Uses the current runtime.
     ///
     /// # Panics
     /// Outside of a runtime.
@@ -62,7 +63,7 @@ impl RowReader for Rows {
             reading.finish(answer);
             return reading;
         }
-        // Without a receiver the session is ending, and nobody goes on with the event.
+        // Without a receiver, the session is ending, and the event is not needed.
         let _ = self.asked.send(Asked {
             query,
             reading: Arc::downgrade(&reading),
@@ -71,7 +72,7 @@ impl RowReader for Rows {
     }
 }
 
-/// What can be said without asking the server.
+/// An answer that needs no query.
 fn unasked(query: &RowQuery) -> Option<Answer> {
     if query.key.is_empty() {
         return Some(Answer::Refused {
@@ -89,7 +90,7 @@ fn unasked(query: &RowQuery) -> Option<Answer> {
         .then_some(Answer::Gone)
 }
 
-/// Ends with whoever asks.
+/// Ends when [`Rows`] is dropped.
 async fn work(mut lookup: Lookup, mut queue: UnboundedReceiver<Asked>) {
     let mut asked = Vec::new();
     while queue.recv_many(&mut asked, AT_ONCE).await > 0 {
@@ -113,7 +114,7 @@ async fn work(mut lookup: Lookup, mut queue: UnboundedReceiver<Asked>) {
     }
 }
 
-/// Reads all of them, and leaves those in the list that had no answer.
+/// Reads all rows. Rows without an answer stay in the list.
 async fn try_once(lookup: &mut Lookup, asked: &mut Vec<Asked>) -> Result<(), Error> {
     let read = async {
         // A server closes idle connections as it likes; that is no failure.
@@ -162,7 +163,7 @@ async fn read_all(sql: &Sql, asked: &mut Vec<Asked>) -> Result<(), Error> {
     failure
 }
 
-/// Whether the server would say the same again. A damaged row does not mend itself.
+/// Whether the server would refuse the same query again. A damaged row stays damaged.
 fn is_refused(error: &Error) -> bool {
     error.server_error().is_some_and(|server| {
         let is_internal = server.code.starts_with("XX");
@@ -170,7 +171,7 @@ fn is_refused(error: &Error) -> bool {
     })
 }
 
-/// The first column says whether the rest was left out because it is large.
+/// The first column says whether the other columns were left out because they are large.
 fn answer(rows: Vec<Vec<Option<String>>>) -> Answer {
     let Some(mut row) = rows.into_iter().next() else {
         return Answer::Gone;
@@ -181,8 +182,8 @@ fn answer(rows: Vec<Vec<Option<String>>>) -> Answer {
     Answer::Row(row)
 }
 
-/// The server takes a literal for the type of the column that it is compared with, and finds out what a value takes on its disk without
-/// reading it.
+/// The server gives a literal the type of the column that it is compared with. It can tell the size of a value on disk
+/// without reading the value.
 fn statement(query: &RowQuery) -> String {
     let columns: Vec<String> = query.columns.iter().map(|name| identifier(name)).collect();
     let equals = query.key.iter().map(|(name, value)| {

@@ -1,4 +1,4 @@
-//! An error message of the server, and what its SQLSTATE means for a connector.
+//! An error message of the server, and the meaning of its SQLSTATE for a connector.
 
 use std::fmt;
 use walferry_diagnosis::Kind;
@@ -10,18 +10,18 @@ use walferry_engine::gap::GAP;
 
 use crate::quote::identifier;
 
-/// What the server said in an ErrorResponse.
+/// An ErrorResponse or NoticeResponse of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerError {
     /// SQLSTATE.
     pub code: String,
     /// The primary message.
     pub message: String,
-    /// More about it.
+    /// Details.
     pub detail: Option<String>,
-    /// What the server itself proposes.
+    /// The server's own hint.
     pub hint: Option<String>,
-    /// Name of the function in the server that said it. It is the same in every language.
+    /// Name of the server's function that reported it. It does not depend on the language.
     pub routine: Option<String>,
 }
 
@@ -42,14 +42,14 @@ impl ServerError {
         Self::of_fields(body.fields())
     }
 
-    /// The same of a NoticeResponse.
+    /// Reads a NoticeResponse.
     pub(crate) fn notice(body: &NoticeResponseBody) -> Self {
         Self::of_fields(body.fields())
     }
 
     fn of_fields(mut fields: ErrorFields<'_>) -> Self {
         let mut error = Self::default();
-        // A field that cannot be read ends the message: what came before it is all there is to say.
+        // A field that cannot be read ends the message. The fields before it are kept.
         while let Ok(Some(field)) = fields.next() {
             let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
             match field.type_() {
@@ -64,7 +64,7 @@ impl ServerError {
         error
     }
 
-    /// A constant word for metrics.
+    /// The kind, for metrics.
     pub(crate) fn kind(&self) -> Kind {
         match self.code.as_str() {
             "28P01" => Kind::Authentication,
@@ -84,8 +84,9 @@ impl ServerError {
         }
     }
 
-    /// Whether the same may work later. Retried are: connection trouble (08), lack of resources (53), an object in use
-    /// (55006), lock and statement timeouts, a server that starts or stops (57), conflicts (40).
+    /// Whether the same may succeed later. Retried are: connection failures (08), lack of resources (53), an object in
+    /// use (55006), lock and statement timeouts, a server that starts or stops (57), conflicts (40), and system and
+    /// internal errors (58, XX).
     pub(crate) fn disposition(&self) -> Disposition {
         let class = self.code.get(..2).unwrap_or_default();
         let passes = match self.code.as_str() {
@@ -94,7 +95,7 @@ impl ServerError {
             "55006" | "55P03" | "57014" => true,
             _ => matches!(class, "08" | "40" | "53" | "57" | "58" | "XX"),
         };
-        // A gap is waited at until a person has decided what becomes of it.
+        // At a gap, the connector waits until a person has decided what to do.
         let passes = passes || self.is_publication_missing();
         if passes && !self.is_slot_lost() && !self.is_stream_option() {
             Disposition::Retry
@@ -103,7 +104,7 @@ impl ServerError {
         }
     }
 
-    /// The slot has been invalidated, or a segment that it needs is gone.
+    /// The slot was invalidated, or WAL that it needs was removed.
     pub(crate) fn is_slot_lost(&self) -> bool {
         match self.code.as_str() {
             "58P01" => self.message.contains("has already been removed"),
@@ -117,7 +118,7 @@ impl ServerError {
         }
     }
 
-    /// pgoutput does not know an option, or a value of one. It says so as an internal error.
+    /// pgoutput does not know an option, or a value of one. It reports the first as an internal error.
     fn is_stream_option(&self) -> bool {
         match self.code.as_str() {
             "XX000" => self.message.starts_with("unrecognized pgoutput option"),
@@ -126,8 +127,8 @@ impl ServerError {
         }
     }
 
-    /// The publication did not exist when a change was written that is being decoded: an error up to Postgres 17, a mere warning
-    /// since 18, behind which such changes are left out.
+    /// The publication did not exist when the change that is being decoded was written. This is an error up to Postgres
+    /// 17. Since 18 it is only a warning, after which such changes are left out.
     pub(crate) fn is_publication_missing(&self) -> bool {
         let routine = self.routine.as_deref();
         match self.code.as_str() {
@@ -137,7 +138,7 @@ impl ServerError {
         }
     }
 
-    /// The slot is a copy of the primary's on a standby (17 and later).
+    /// The slot is a standby's synchronized copy of the primary's slot (Postgres 17 and later).
     fn is_synced_slot(&self) -> bool {
         let detail = self.detail.as_deref().unwrap_or_default();
         self.code == "55000" && detail.contains("being synchronized from the primary")
@@ -147,7 +148,7 @@ impl ServerError {
     pub(crate) fn remedy(&self) -> Option<String> {
         let known = match self.code.as_str() {
             "28P01" => "check `database.user` and `database.password`",
-            // The server says what it missed at the end: "…, no encryption".
+            // The message ends with what the server missed: "…, no encryption".
             "28000" if self.message.contains("pg_hba.conf") && self.message.ends_with("no encryption") => {
                 "set `database.sslmode` to `require` or stricter if the server accepts this user only with TLS, or add a line to its \
                  `pg_hba.conf`, such as `host DATABASE USER ADDRESS/32 scram-sha-256`, and run `SELECT pg_reload_conf()`"
@@ -211,12 +212,12 @@ impl ServerError {
         Some(known.to_owned())
     }
 
-    /// Policies would have hidden rows from a session that must see all.
+    /// Row-level security would have hidden rows from a session that must see all of them.
     pub(crate) fn is_row_security(&self) -> bool {
         self.code == "42501" && self.message.contains("row-level security")
     }
 
-    /// The role may not start a walsender, or may not use replication slots.
+    /// The role is not allowed to start a walsender, or to use replication slots.
     pub(crate) fn is_replication_denied(&self) -> bool {
         let words = ["replication", "walsender", "WAL sender"];
         self.code == "42501" && words.iter().any(|word| self.message.contains(word))

@@ -1,4 +1,4 @@
-//! The server's replication slots: how far behind each is, and what it keeps.
+//! The server's replication slots: how far each lags behind, and how much WAL it retains.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use crate::connect::{Endpoint, Purpose, Sql, within};
 use crate::error::Error;
 use crate::inspect::lsn;
 
-/// Looks at the slots from time to time, on a connection of its own, so that lag is true whatever else hangs.
+/// Queries the slots from time to time over its own connection, so that the lag is correct whatever else hangs.
 #[derive(Debug)]
 pub struct SlotWatch {
     endpoint: Endpoint,
@@ -21,11 +21,11 @@ pub struct SlotWatch {
     sql: Option<Sql>,
 }
 
-/// How long a look may take before the next is on a new connection.
+/// How long a query may take. After that, the next one uses a new connection.
 const LOOK_LIMIT: Duration = Duration::from_secs(60);
 
 impl SlotWatch {
-    /// Opens nothing yet.
+    /// Does not connect yet.
     pub fn new(settings: &PostgresSection, slot: &SlotSection) -> Self {
         Self {
             endpoint: Endpoint::new(settings.clone()),
@@ -34,13 +34,13 @@ impl SlotWatch {
         }
     }
 
-    /// All slots of the server, ours first. After a failure the next call connects again.
+    /// All slots of the server, ours first. After a failure, the next call connects again.
     pub async fn look(&mut self) -> Result<Slots, Failure> {
         let ours = self.ours.clone();
         Ok(self.look_at_all().await?.seen_by(&ours))
     }
 
-    /// The same for whoever has a slot on the server.
+    /// The same for all connectors that have a slot on the server.
     pub async fn look_at_all(&mut self) -> Result<Looked, Failure> {
         let silent = Error::Silent {
             doing: "reading the replication slots",
@@ -53,8 +53,8 @@ impl SlotWatch {
         slots.map_err(Failure::from)
     }
 
-    /// `catalog_xmin` of our slot; `None` where the slot is not there, or keeps none. After a failure the next call connects
-    /// again.
+    /// `catalog_xmin` of our slot. `None` if the slot does not exist or has none. After a failure, the next call
+    /// connects again.
     pub async fn catalog_xmin(&mut self) -> Result<Option<Xid>, Failure> {
         let xmin = self.read_xmin().await;
         if xmin.is_err() {
@@ -100,7 +100,7 @@ impl SlotWatch {
     }
 }
 
-/// One look at a server's slots, which all connectors of the server can share.
+/// The state of a server's slots at one time. All connectors of the server can share it.
 #[derive(Debug)]
 pub struct Looked {
     at_us: i64,
@@ -108,14 +108,14 @@ pub struct Looked {
 }
 
 impl Looked {
-    /// As the connector with this slot sees them: its own first.
+    /// The slots as the connector with this slot sees them: its own first.
     pub fn seen_by(&self, ours: &str) -> Slots {
         self.found.slots(ours, self.at_us)
     }
 }
 
-/// Columns that a version does not have are absent from `to_jsonb`. To 16 every slot that it gives up is `conflicting`, but only a
-/// standby has anything that a slot could be in conflict with.
+/// `to_jsonb` leaves out columns that a version does not have. Postgres 16 sets `conflicting` for every invalidated
+/// slot, but only on a standby can a slot be in conflict with recovery.
 const QUERY: &str = "
 SELECT pg_catalog.json_build_object(
   'wal_end', CASE WHEN pg_catalog.pg_is_in_recovery()
@@ -185,7 +185,7 @@ impl Row {
             wal_status: self.wal_status,
             safe_wal_size: self.safe_wal_size,
             inactive_seconds: self.inactive_seconds,
-            // 16 says only that there was a conflict.
+            // Postgres 16 says only that there was a conflict.
             invalidation_reason: self
                 .invalidation_reason
                 .or_else(|| (self.conflicting == Some(true)).then(|| "conflict".to_owned())),

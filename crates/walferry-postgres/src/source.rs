@@ -31,7 +31,7 @@ use crate::tables::{having, listed};
 use crate::windows::Windows;
 use crate::wire::Wire;
 
-/// One server, database, slot and publication, in four parts that can work beside each other.
+/// One server, database, slot and publication, in four parts that can work at the same time.
 pub struct Postgres {
     control: Control,
     stream: Stream,
@@ -39,7 +39,7 @@ pub struct Postgres {
     windows: Windows,
 }
 
-/// Looks at the server and changes its slot and its publication.
+/// Looks at the server, and changes its slot and publication.
 pub struct Control {
     endpoint: Endpoint,
     slot: SlotSection,
@@ -48,13 +48,13 @@ pub struct Control {
     order: Filter,
     sql: Lookup,
     server: Option<Server>,
-    /// The SELECT of a table, by `schema.table`.
+    /// The configured SELECT of a table, by `schema.table`.
     overrides: BTreeMap<String, String>,
-    /// Whether there is a slot: not where rows are only read.
+    /// Whether there is a slot. There is none if only existing rows are read.
     streams: bool,
-    /// Whether the slot goes with its connection.
+    /// Whether the slot is dropped with its connection.
     temporary: bool,
-    /// Where it tells what it waits for.
+    /// Where to report what it waits for.
     status: Arc<Status>,
     ready: Ready,
 }
@@ -65,10 +65,10 @@ pub struct Stream {
     slot: SlotSection,
     publication: String,
     status_interval: Duration,
-    /// For the facts of relations, which the stream waits for.
+    /// Looks up the facts of relations that the stream waits for.
     catalog: Lookup,
     patience: Patience,
-    /// Where it tells what it waits for.
+    /// Where to report what it waits for.
     status: Arc<Status>,
     ready: Ready,
 }
@@ -77,12 +77,12 @@ pub struct Stream {
 pub struct Rows {
     endpoint: Endpoint,
     reading: snapshot::Options,
-    /// Whether there is a slot: not where rows are only read.
+    /// Whether there is a slot. There is none if only existing rows are read.
     streams: bool,
     ready: Ready,
 }
 
-/// What control has made ready for the other two parts to take.
+/// What `Control` has prepared for the other parts.
 #[derive(Clone, Default)]
 struct Ready(Arc<Mutex<Prepared>>);
 
@@ -91,11 +91,11 @@ struct Prepared {
     link: Option<Link>,
     /// Name of the snapshot that `link` exports until its next command.
     exported: Option<String>,
-    /// A connection of its own that exports a snapshot, and its name.
+    /// A separate connection that exports a snapshot, and the snapshot's name.
     watermark: Option<(Link, String)>,
-    /// `server_version_num`; 0 before the server was looked at.
+    /// `server_version_num`. 0 before the first look at the server.
     version: u32,
-    /// Where the slot stood when it was looked at.
+    /// The position of the slot when it was last looked at.
     slot: Option<Lsn>,
 }
 
@@ -104,7 +104,7 @@ impl Ready {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection for a command. What it has exported is gone with that.
+    /// A connection for a command. The command ends the export of a snapshot.
     async fn link(&self, endpoint: &Endpoint) -> Result<Link, Error> {
         let ready = {
             let mut prepared = self.lock();
@@ -142,7 +142,7 @@ impl Link {
 }
 
 impl Postgres {
-    /// Opens nothing yet. What it waits for is told to `status`.
+    /// Does not connect yet. Reports to `status` what it waits for.
     pub fn new(connector: &Connector, status: Arc<Status>) -> Self {
         let endpoint = Endpoint::new(connector.postgres.clone());
         let (ready, streams) = (Ready::default(), connector.snapshot.streams());
@@ -192,7 +192,7 @@ impl Postgres {
         }
     }
 
-    /// The same with a slot that goes with the connection that streams it, however that ends.
+    /// Makes the slot temporary: it is dropped with the connection that streams it, however that ends.
     pub fn with_temporary_slot(mut self) -> Self {
         self.control.temporary = true;
         self
@@ -200,7 +200,7 @@ impl Postgres {
 }
 
 impl Control {
-    /// What decides which transactions come in the stream.
+    /// What decides which transactions the server sends.
     fn sends(&self) -> String {
         let mut text = self.publication.name.clone();
         for (name, value) in &self.slot.stream_params {
@@ -216,14 +216,14 @@ impl Control {
         }
         let (endpoint, lookup, publication) = (&self.endpoint, &mut self.sql, &self.publication);
         let slot = self.slot.name.as_str();
-        // Both at once, and all that is wrong in one report: what the role lacks is known only to the SQL connection when the
-        // other is refused.
+        // Opens both connections at once and reports all problems together. If the replication connection is refused,
+        // only the SQL connection can show what the role lacks.
         let (link, server) = tokio::join!(Link::open(endpoint), async {
             lookup.close();
             Server::inspect(lookup.sql().await?, slot, &publication.name).await
         });
         let (link, server) = match (link, server) {
-            // Ours says more exactly what was missing.
+            // The error of our own login says more precisely what was missing.
             (Err(error), Err(Error::Authentication { .. })) => return Err(error),
             (link, server) => (link, server?),
         };
@@ -245,7 +245,7 @@ impl Control {
         Ok(found)
     }
 
-    /// The same for existing rows alone: neither a role nor a server that may replicate is needed.
+    /// The same if only existing rows are read. This requires neither a role nor a server with replication.
     async fn look_for_reading(&mut self) -> Result<Found, Error> {
         const IDENTITY: &str = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()";
         self.sql.close();
@@ -256,7 +256,7 @@ impl Control {
             return Err(Error::Problems(problems));
         }
         let identity: String = sql.value("identifying the server", IDENTITY, &[]).await?;
-        // It is an unsigned number in a column that knows none.
+        // The identifier is unsigned, but SQL has only signed integers.
         let system_id = identity.parse::<i64>().map_err(|error| Error::Protocol {
             doing: "identifying the server",
             problem: error.to_string(),
@@ -289,7 +289,7 @@ impl Control {
         if !columns.is_empty() {
             having(sql, &mut tables, columns).await?;
         }
-        // Stable: what one pattern names stays sorted by name.
+        // The sort is stable: tables of the same pattern stay sorted by name.
         tables.sort_by_cached_key(|table| self.order.position(&table.name.dotted()).unwrap_or(usize::MAX));
         let oids: Vec<_> = tables.iter().map(|table| table.oid).collect();
         let mut facts: std::collections::HashMap<_, _> = catalogs(sql, &oids)
@@ -318,7 +318,7 @@ impl Control {
         if export {
             replication::lift_limits(&mut link.wire).await?;
         }
-        // A standby cannot hand its slots on to another standby.
+        // A standby's slots cannot be synchronized to another standby.
         let failover = self.slot.failover && !self.server.as_ref().is_some_and(|server| server.standby);
         let slot = self.slot.name.to_string();
         let lifetime = match (self.temporary, export) {
@@ -335,7 +335,7 @@ impl Control {
         })
     }
 
-    /// Creates a slot, which waits for all transactions that are older. They are told of meanwhile.
+    /// Creates a slot. This waits for all older transactions, which are reported meanwhile.
     async fn create(
         &mut self,
         link: &mut Link,
@@ -365,7 +365,7 @@ impl Control {
         created
     }
 
-    /// A temporary slot is the only thing that exports a snapshot at a position that is known to be its.
+    /// Exports a snapshot at a known position. Only the creation of a slot does that, so this creates a temporary one.
     async fn mark(&mut self) -> Result<Lsn, Error> {
         self.ready.lock().watermark = None;
         let slot = watermark_slot(self.slot.name.as_str());
@@ -398,7 +398,7 @@ impl Control {
     }
 
     async fn discard_slot(&mut self) -> Result<(), Error> {
-        /// The walsender of a connection that has just been closed may need a moment.
+        /// The walsender of a connection that was just closed may need a moment.
         const PATIENCE: Duration = Duration::from_secs(10);
         let mut link = self.ready.link(&self.endpoint).await?;
         let slot = self.slot.name.as_str();
@@ -407,7 +407,7 @@ impl Control {
                 self.endpoint.cancel(&link.wire).await?;
                 Err(Error::Problems(vec![Problem::SlotStillRead { slot: slot.to_owned() }]))
             }
-            // It is gone already.
+            // The slot no longer exists.
             Some(Err(error)) if error.server_error().is_some_and(|error| error.code == "42704") => Ok(()),
             Some(dropped) => dropped,
         }
@@ -418,16 +418,16 @@ impl Stream {
     async fn follow(&mut self, from: Lsn, port: &mut Port) -> Result<(), Error> {
         let mut link = self.ready.link(&self.endpoint).await?;
         let slot = self.slot.name.as_str();
-        // Postgres would start there by itself, and its log would tell of it each time.
+        // Otherwise Postgres would start there itself, and log it each time.
         let stood = self.ready.lock().slot;
-        // The address may lead to another server than the last time.
+        // The address may lead to another server than last time.
         self.catalog.close();
         let from = from.max(stood.unwrap_or_default());
         let start = replication::start(&mut link.wire, slot, from, &self.publication, &self.slot.stream_params);
         let (started, sql) = tokio::join!(start, self.catalog.sql());
         started?;
-        // Nobody else moves the slot any more. Before, a walsender of ours that had not ended yet could: then the server begins
-        // behind what it was asked for, and says nothing.
+        // From now on nobody else moves the slot. Until now, a walsender of ours that had not ended could. Then the
+        // server begins behind the requested position, and says nothing.
         let from = from.max(Server::confirmed(sql?, slot).await?.unwrap_or_default());
         if port.is_news {
             info!(slot.name = %slot, lsn.from = %from, "streaming");
@@ -436,7 +436,7 @@ impl Stream {
         }
         let mut plan = StreamPlan::new(self.status_interval, link.wal_sender_timeout);
         if port.until.is_some() {
-            // The server's answer to a status update is what tells that a quiet stream is there.
+            // In a quiet stream, only the server's answer to a status update shows that the position is reached.
             plan.status_interval = plan.status_interval.min(UNTIL_INTERVAL);
         }
         let Self {
@@ -451,7 +451,8 @@ impl Stream {
 
 impl Rows {
     async fn read_rows(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> Result<(), Error> {
-        // The connection that exports the snapshot is held until all is read. That of the slot is then the stream's.
+        // The connection that exports the watermark's snapshot is held until everything is read. The slot's connection
+        // is then free for the stream.
         let (watermark, name, version) = {
             let mut ready = self.ready.lock();
             (ready.watermark.take(), ready.exported.clone(), ready.version)
@@ -477,13 +478,13 @@ async fn version(sql: &Sql) -> Result<u32, Error> {
     Ok(version.cast_unsigned())
 }
 
-/// How long a look at the server may take: it reads a few rows of the catalog.
+/// How long a look at the server may take. It reads only a few rows of the catalog.
 const LOOK_LIMIT: Duration = Duration::from_secs(60);
-/// How often the server is asked where it is when the stream is read up to a position.
+/// How often to ask the server for its position when the stream is read up to a position.
 const UNTIL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A name that no other watermark has, as one of a process that was killed may last for a while: the slot's, as far as a name of
-/// 63 bytes has room for it, and the time.
+/// A unique name, since the temporary slot of a killed process may remain for a while: the slot's name, cut to fit into
+/// 63 bytes, and the time.
 fn watermark_slot(slot: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let suffix = format!("_watermark_{:x}", now.as_micros());
@@ -513,7 +514,7 @@ impl Source for Postgres {
     }
 }
 
-/// What a look at the server came to.
+/// The result of a look at the server.
 fn looked<T>(doing: &'static str, found: Option<Result<T, Error>>) -> Result<T, Failure> {
     let silent = Error::Silent {
         doing,
@@ -548,7 +549,7 @@ impl source::Control for Control {
     async fn published(&mut self, known: Option<Arc<Published>>, wanted: TableFilter) -> Result<Option<Look>, Failure> {
         let look = within(LOOK_LIMIT, self.look_at_publication(known, wanted)).await;
         if look.is_none() {
-            // The next look is on a new connection.
+            // The next look uses a new connection.
             self.sql.close();
         }
         looked("reading the publication", look)

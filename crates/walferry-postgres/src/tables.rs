@@ -1,4 +1,4 @@
-//! The tables of the database that are captured.
+//! The captured tables of the database.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,23 +26,24 @@ pub struct TableName {
 pub(crate) struct Captured {
     pub(crate) oid: Oid,
     pub(crate) name: TableName,
-    /// Neither unlogged nor temporary: the log has its changes.
+    /// Whether its changes are in the log: it is neither unlogged nor temporary.
     pub(crate) permanent: bool,
-    /// Whether our role owns it, or is a member of the role that does.
+    /// Whether our role owns the table, or is a member of the role that does.
     pub(crate) owned: bool,
-    /// Its owner, unless that is a superuser, of which one does not become a member for this.
+    /// The owner. `None` for a superuser, since our role should not become a member of it.
     pub(crate) owner: Option<String>,
-    /// Whether our role may read it.
+    /// Whether our role is allowed to read the table.
     pub(crate) readable: bool,
-    /// Whether policies of row-level security hide rows from our role.
+    /// Whether row-level security hides rows from our role.
     pub(crate) row_security: bool,
     /// `pg_class.relreplident`: `d`efault, `f`ull, `n`othing, `i`ndex.
     pub(crate) identity: char,
-    /// Whether that identity tells rows apart. An UPDATE or DELETE of a published table without one fails.
+    /// Whether this identity distinguishes rows. Otherwise UPDATE and DELETE of the table fail once it is published.
     pub(crate) identified: bool,
 }
 
-/// A captured table's name and number: what is asked of every table of the database, so nothing that costs more.
+/// Oid and name of a captured table. Every table of the database is queried for these, so nothing expensive is
+/// included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) oid: Oid,
@@ -53,8 +54,8 @@ pub(crate) struct Listed {
 
 const DOING: &str = "listing tables";
 
-/// All tables that pass the filter, sorted by `schema.table`. Only tables and partitioned tables: the driver's types TABLE and
-/// PARTITIONED TABLE, which are never in a schema of the system.
+/// All tables that pass the filter, sorted by `schema.table`: only ordinary and partitioned tables outside of system
+/// schemas, as the driver's types TABLE and PARTITIONED TABLE.
 pub(crate) async fn listed(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Listed>, Error> {
     const QUERY: &str = "
         SELECT c.oid, n.nspname::text, c.relname::text, c.relpersistence = 'p'
@@ -92,7 +93,7 @@ pub(crate) async fn listed(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Listed
     Ok(tables)
 }
 
-/// Those of the tables that have all of these columns.
+/// Keeps only the tables that have all of these columns.
 pub(crate) async fn having(sql: &Sql, tables: &mut Vec<Listed>, columns: &[String]) -> Result<(), Error> {
     const QUERY: &str = "
         SELECT a.attrelid FROM pg_catalog.pg_attribute a
@@ -115,7 +116,7 @@ fn oids(tables: &[Listed]) -> Vec<u32> {
     tables.iter().map(|table| table.oid.0).collect()
 }
 
-/// The same tables as [`listed`], with what privileges and replica identity allow.
+/// The same tables as [`listed`], with their privileges and replica identities.
 pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Captured>, Error> {
     const QUERY: &str = "
         SELECT c.oid,
@@ -133,7 +134,7 @@ pub(crate) async fn captured(sql: &Sql, wanted: &TableFilter) -> Result<Vec<Capt
     let by_oid: Result<HashMap<Oid, &Row>, _> = rows.iter().map(|row| Ok((Oid(row.try_get(0)?), row))).collect();
     let by_oid = by_oid.map_err(|error| Error::sql(DOING, error))?;
     let read = |table: Listed| -> Result<Option<Captured>, tokio_postgres::Error> {
-        // One that was dropped in between is not captured.
+        // The table was dropped meanwhile.
         let Some(row) = by_oid.get(&table.oid) else {
             return Ok(None);
         };
@@ -171,8 +172,9 @@ pub(crate) async fn columns_of(sql: &Sql, tables: &[Captured]) -> Result<Vec<Str
     columns.map_err(|error| Error::sql(DOING, error))
 }
 
-/// Tables whose replica identity has generated columns that a publication does not send: none sends virtual ones, stored ones if
-/// `stored` says so. From Postgres 18 on, UPDATE and DELETE fail on such a table while it is published.
+/// Tables whose replica identity has generated columns that a publication does not send. Virtual ones are never sent,
+/// stored ones only if `stored` is true. Since Postgres 18, UPDATE and DELETE fail on such a table while it is
+/// published.
 pub(crate) async fn unpublished_identities(sql: &Sql, stored: bool) -> Result<HashSet<Oid>, Error> {
     const DOING: &str = "finding generated columns";
     const QUERY: &str = "
@@ -188,7 +190,7 @@ pub(crate) async fn unpublished_identities(sql: &Sql, stored: bool) -> Result<Ha
 }
 
 impl TableName {
-    /// As SQL names it.
+    /// The name as SQL needs it.
     pub(crate) fn quoted(&self) -> String {
         qualified(&self.schema, &self.name)
     }

@@ -1,4 +1,5 @@
-//! Chunks of tables, read by their keys beside the stream, and the rows of the signal table that mark them in it.
+//! Reads chunks of tables by their keys beside the stream, and writes the rows of the signal table that mark them in
+//! the stream.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -26,38 +27,38 @@ use crate::quote::{identifier, literal, qualified};
 use crate::snapshot::wal_position;
 use crate::tables::listed;
 
-/// Reads chunks, and writes what marks them.
+/// Reads chunks, and writes their watermarks.
 pub struct Windows {
     endpoint: Endpoint,
     sql: Option<Sql>,
     table: Option<SignalTable>,
     publication: String,
     watermarking: Watermarking,
-    /// How many rows a chunk has at most.
+    /// Maximum number of rows of a chunk.
     rows: u32,
     captured: TableFilter,
     /// `read.only`: nothing is written.
     read_only: bool,
-    /// When the present window was opened, as its closing row tells it too.
+    /// When the present window was opened. The closing row contains this too.
     opened: String,
-    /// How many rows of this table fit into a chunk, where that is less.
+    /// A table, and how many of its rows fit into a chunk if that is fewer than `rows`.
     fitting: Option<(String, u32)>,
 }
 
-/// How long a statement may take. One that sorts a table without an index for its key may need a while.
+/// How long a statement may take. If the key has no index, sorting the table may take long.
 const LIMIT: Duration = Duration::from_secs(1800);
 const READING: &str = "reading a chunk";
 const MARKING: &str = "writing to the signal table";
 
-/// A column that a table is read by.
+/// A column of the key by which a table is read.
 struct KeyColumn {
     name: String,
-    /// Its place among the columns.
+    /// Index of the column.
     place: usize,
     is_optional: bool,
-    /// What a domain is made of.
+    /// The type of the column. For a domain, its base type.
     type_oid: Oid,
-    /// As SQL names its type.
+    /// The type in SQL notation.
     type_name: String,
 }
 
@@ -67,13 +68,13 @@ struct Target {
     columns: Vec<ColumnFacts>,
     table: String,
     key: Vec<KeyColumn>,
-    /// Whether no two rows have the same key.
+    /// Whether keys are unique.
     is_unique: bool,
     condition: Option<String>,
 }
 
 impl Windows {
-    /// Opens nothing yet.
+    /// Does not connect yet.
     pub(crate) fn new(connector: &Connector, endpoint: Endpoint, captured: TableFilter) -> Self {
         let signals = &connector.signals;
         Self {
@@ -93,7 +94,7 @@ impl Windows {
     async fn sql(&mut self) -> Result<&Sql, Error> {
         if self.sql.as_ref().is_none_or(Sql::is_closed) {
             let sql = self.endpoint.sql(Purpose::General).await?;
-            // Better an error than a snapshot that lacks rows.
+            // An error is better than a snapshot that lacks rows.
             sql.execute(READING, ALL_ROWS).await?;
             self.sql = Some(sql);
         }
@@ -119,11 +120,11 @@ impl Windows {
         let captured = self.captured.clone();
         let tables = listed(self.sql().await?, &captured).await?;
         let mut names: Vec<String> = tables.iter().map(|table| table.name.dotted()).collect();
-        // The order of what matches one expression is that of Debezium's map of tables.
+        // Tables that match one expression have the order of Debezium's hash map of tables.
         sort_as_concurrent(&mut names, |name| name);
         let matched = |expression: &String| match JavaRegex::new(expression) {
             Ok(expression) => names.iter().filter(|name| expression.matches(name)).cloned().collect(),
-            // A name with a bracket in it, say.
+            // For example a name with a bracket in it.
             Err(_) => Vec::new(),
         };
         Ok(Read {
@@ -139,7 +140,7 @@ impl Windows {
         })
     }
 
-    /// Writes the row that opens a window. Another try may find that the last one has written it.
+    /// Writes the row that opens a window. After a failure, the row may have been written already.
     async fn open(&mut self, chunk: &str, again: bool) -> Result<(), Error> {
         self.demand_published().await?;
         self.opened = now();
@@ -165,7 +166,7 @@ impl Windows {
             );
             let deleted: i64 = self.sql().await?.value(MARKING, &delete, &[]).await?;
             if deleted == 0 {
-                // Somebody has emptied the table, of which the stream may tell nothing that ends the window.
+                // Somebody has emptied the table. The stream may contain nothing of that which closes the window.
                 self.write(&open, "snapshot-window-open", "{}", false).await?;
                 let _: i64 = self.sql().await?.value(MARKING, &delete, &[]).await?;
             }
@@ -193,7 +194,7 @@ impl Windows {
         self.sql().await?.execute(MARKING, &insert).await
     }
 
-    /// Without its changes in the stream, no window would ever open.
+    /// Fails if the signal table is not published. Without its changes in the stream, no window would ever open.
     async fn demand_published(&mut self) -> Result<(), Error> {
         const QUERY: &str = "
             SELECT EXISTS (SELECT FROM pg_catalog.pg_publication_tables
@@ -212,7 +213,7 @@ impl Windows {
         })
     }
 
-    /// Table and rows are seen by one transaction, which begins after the window was opened.
+    /// Reads the table's facts and the rows in one transaction, which begins after the window was opened.
     async fn chunk(&mut self, ask: &ChunkAsk) -> Result<Read, Error> {
         const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         let captured = self.captured.clone();
@@ -221,7 +222,7 @@ impl Windows {
             _ => self.rows,
         };
         self.sql().await?;
-        // Whoever gives up on this in the middle must not leave a connection behind whose transaction shows the past.
+        // If the future is dropped, the connection must not be used again: its transaction would show the past.
         let sql = self.sql.take().expect("opened above");
         sql.execute(READING, BEGIN).await?;
         let read = match within(LIMIT, read(&sql, ask, rows, &captured)).await {
@@ -246,7 +247,7 @@ impl Windows {
         Ok(read)
     }
 
-    /// Learns from a chunk how many rows the next should ask the server for: what is not handed on is read in vain.
+    /// Learns from a chunk how many rows to request next time. Rows beyond the chunk's size are read in vain.
     fn fits(&mut self, table: &str, asked: u32, count: usize, is_full: bool) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let next = match is_full {
@@ -259,7 +260,8 @@ impl Windows {
     }
 }
 
-/// Whether the server will say the same again: a table that is not there any more, a condition that is no SQL, a missing privilege.
+/// Whether the server would refuse the same again: the table no longer exists, a condition is not valid SQL, a
+/// privilege is missing.
 fn is_refusal(error: &Error) -> bool {
     const CLASSES: [&str; 7] = ["0A", "22", "2F", "38", "39", "3F", "42"];
     let code = error.server_error().map(|error| &*error.code);
@@ -350,7 +352,7 @@ async fn target(sql: &Sql, ask: &ChunkAsk, captured: &TableFilter) -> Result<Res
     let (names, is_unique) = match &ask.table.surrogate {
         Some(column) => (vec![column.clone()], false),
         None if !facts.primary_key.is_empty() => (facts.primary_key.clone(), true),
-        // It may be partial, or have nulls.
+        // The index may be partial, or contain nulls.
         None => match facts.unique_indexes.first() {
             Some(columns) => (columns.clone(), false),
             None => return Ok(Err(Answer::NoKey)),
@@ -379,7 +381,7 @@ async fn target(sql: &Sql, ask: &ChunkAsk, captured: &TableFilter) -> Result<Res
     }))
 }
 
-/// The types of a table's columns, as SQL names them.
+/// The types of a table's columns, in SQL notation.
 async fn type_names(sql: &Sql, table: Oid) -> Result<HashMap<String, String>, Error> {
     const QUERY: &str = "
         SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod)
@@ -451,16 +453,16 @@ async fn maximum(sql: &Sql, target: &Target) -> Result<Option<Key>, Error> {
 struct Tuples {
     tuples: Vec<Range<usize>>,
     bytes: Bytes,
-    /// Whether there are more than there is room for.
+    /// Whether there are more rows than there is room for.
     is_full: bool,
-    /// Whether there are more with one key than there is room for: they cannot be torn apart.
+    /// Whether there are more rows with one key than there is room for. Rows with one key cannot be split.
     is_endless: bool,
 }
 
-/// How many times as large as others a chunk may be whose rows have all the same key.
+/// If all rows of a chunk have the same key, it may be this many times larger.
 const MOST_OF_ONE_KEY: usize = 4;
 
-/// Runs the statement of a chunk, up to a row with which there are too many bytes.
+/// Runs the statement of a chunk. Keeps rows up to the first one that exceeds `most` bytes.
 async fn tuples(sql: &Sql, statement: &str, target: &Target, most: usize) -> Result<Tuples, Error> {
     let mut lines = pin!(
         sql.copy_out(statement)
@@ -470,13 +472,13 @@ async fn tuples(sql: &Sql, statement: &str, target: &Target, most: usize) -> Res
     let (mut out, mut bytes) = (Tuples::default(), Vec::new());
     while let Some(line) = lines.try_next().await.map_err(|error| Error::sql(READING, error))? {
         if out.is_full {
-            // The statement is ended in order, and the connection can be used again.
+            // Read the rest, so that the statement ends in order and the connection stays usable.
             continue;
         }
         let start = bytes.len();
         append(&line, target.columns.len(), &mut bytes)?;
         if bytes.len() > most && !out.tuples.is_empty() {
-            // Rows with one key are not torn apart: the next chunk begins behind that key.
+            // Rows with the same key are not split: the next chunk begins behind that key.
             let torn = !target.is_unique && {
                 let last = out.tuples.last().cloned().unwrap_or_default();
                 target.key_of(&bytes[last])? == target.key_of(&bytes[start..])?
@@ -523,7 +525,7 @@ impl Target {
         Ok(Key::new(self.key.iter().map(value)))
     }
 
-    /// The statement that reads the chunk behind a key. As Debezium's, that of the first chunk has no upper bound.
+    /// The statement that reads the chunk behind a key. As in Debezium, the first chunk has no upper bound.
     fn chunk(&self, after: Option<&Key>, maximum: &Key, limit: u32) -> String {
         let columns: Vec<String> = self.columns.iter().map(|column| identifier(&column.name)).collect();
         let names: Vec<&str> = self.key.iter().map(|column| &*column.name).collect();
@@ -537,7 +539,7 @@ impl Target {
             true => String::new(),
             false => format!(" WHERE {}", conditions.join(" AND ")),
         };
-        // All rows with the last key come with this chunk, as the next begins behind that key.
+        // This chunk has all rows with its last key, since the next one begins behind that key.
         let limit = match self.is_unique {
             true => format!("LIMIT {limit}"),
             false => format!("FETCH FIRST {limit} ROWS WITH TIES"),
@@ -550,7 +552,7 @@ impl Target {
         )
     }
 
-    /// Keys behind this one, or up to it.
+    /// The condition for keys behind this one (`is_lower`), or up to it.
     fn bound(&self, key: &Key, is_lower: bool) -> String {
         let values: Vec<Option<String>> = key
             .texts()
@@ -571,7 +573,7 @@ impl Target {
         if is_lower { greater } else { format!("NOT {greater}") }
     }
 
-    /// Keys greater than this one, where null is the greatest of all.
+    /// The condition for keys greater than this one. Null is the greatest key.
     fn greater(&self, values: &[Option<String>]) -> String {
         let mut alternatives = Vec::new();
         for (place, (column, value)) in self.key.iter().zip(values).enumerate() {
@@ -595,7 +597,7 @@ impl Target {
     }
 }
 
-/// The time as `Instant.toString` has it.
+/// The present time in the format of Java's `Instant.toString`.
 fn now() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let millis = i64::try_from(now.as_millis()).unwrap_or_default();
@@ -609,7 +611,7 @@ impl Edge for Windows {
     async fn ask(&mut self, ask: &Ask, again: bool) -> Result<Option<Read>, Failure> {
         let done = self.do_what_is_asked(ask, again).await;
         if done.is_err() {
-            // Another try is made on a connection of its own: nobody knows what this one is in the middle of.
+            // The next try uses a new connection, since nobody knows what this one is in the middle of.
             self.sql = None;
         }
         done.map_err(Failure::from)
@@ -674,7 +676,7 @@ mod tests {
         );
     }
 
-    /// Postgres sorts nulls last, and compares nothing with them.
+    /// Postgres sorts nulls last, and no comparison with null is true.
     #[test]
     fn keys_that_may_be_null_are_compared_as_they_are_sorted() {
         let nullable = target(&[("a", true)], false);

@@ -22,20 +22,20 @@ pub(crate) struct Wire {
     outbound: BytesMut,
     /// `server_version_num`.
     pub(crate) server_version: u32,
-    /// Process and secret by which a command can be cancelled.
+    /// Process id and secret with which a command can be cancelled.
     pub(crate) cancel_key: (i32, i32),
 }
 
 /// A row of text values.
 pub(crate) type TextRow = Vec<Option<String>>;
 
-/// Tag of CopyBothResponse, which `postgres-protocol` does not know.
+/// Tag of CopyBothResponse, which `postgres-protocol` does not support.
 const COPY_BOTH_RESPONSE: u8 = b'W';
-/// How long the server may take to answer a command that waits for nobody.
+/// How long the server may take to answer a command that does not depend on others.
 const ANSWER: Duration = Duration::from_secs(60);
-/// What an answer to a command may have at most. The largest are histories of timelines and rows of the catalog.
+/// Maximum size of an answer to a command. The largest are timeline histories and rows of the catalog.
 const LONGEST_ANSWER_BYTES: u32 = 64 * 1024 * 1024;
-/// Tag byte and length word.
+/// Length of the tag byte and the length word.
 pub(crate) const HEADER_BYTES: usize = 5;
 
 impl Wire {
@@ -49,7 +49,7 @@ impl Wire {
         }
     }
 
-    /// What SCRAM binds to.
+    /// The hash that SCRAM binds to.
     pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
         self.stream.end_point()
     }
@@ -59,12 +59,12 @@ impl Wire {
         self.stream.is_encrypted()
     }
 
-    /// Stream and bytes that were read and not yet used.
+    /// The stream, and bytes that were read but not used.
     pub(crate) fn into_parts(self) -> (Stream, BytesMut) {
         (self.stream, self.inbound)
     }
 
-    /// Appends a message to what [`flush`](Self::flush) sends.
+    /// Appends a message to those that [`flush`](Self::flush) sends.
     pub(crate) fn put(
         &mut self,
         doing: &'static str,
@@ -76,7 +76,7 @@ impl Wire {
         })
     }
 
-    /// Sends what has been put.
+    /// Sends the messages that were put.
     pub(crate) async fn flush(&mut self, doing: &'static str) -> Result<(), Error> {
         let lost = |source| Error::lost(doing, source);
         self.stream.write_all(&self.outbound).await.map_err(lost)?;
@@ -85,8 +85,8 @@ impl Wire {
         Ok(())
     }
 
-    /// The next message that answers what was asked. Notices, changed parameters and notifications, which the server may send
-    /// at any time, are dealt with here. An ErrorResponse becomes an error.
+    /// The next message that answers the request. Handles notices, changed parameters and notifications, which the
+    /// server may send at any time. An ErrorResponse becomes an error.
     pub(crate) async fn message(&mut self, doing: &'static str) -> Result<Message, Error> {
         match self.answer(doing).await? {
             Answer::Message(message) => Ok(message),
@@ -105,7 +105,7 @@ impl Wire {
             self.refuse_impossible(doing)?;
             let is_copy_both = self.inbound.first() == Some(&COPY_BOTH_RESPONSE);
             let parsed = match is_copy_both {
-                // It has not come whole yet.
+                // The message has not arrived whole.
                 true => None,
                 false => Message::parse(&mut self.inbound).map_err(|error| Error::Protocol {
                     doing,
@@ -126,7 +126,7 @@ impl Wire {
         }
     }
 
-    /// Refuses a message that claims to be longer than an answer can be, before memory is set aside for it.
+    /// Refuses a message that claims to be longer than an answer can be, before memory is allocated for it.
     fn refuse_impossible(&self, doing: &'static str) -> Result<(), Error> {
         let Some(&[_, a, b, c, d]) = self.inbound.first_chunk::<HEADER_BYTES>() else {
             return Ok(());
@@ -141,7 +141,7 @@ impl Wire {
         })
     }
 
-    /// Takes a whole CopyBothResponse out of what was read.
+    /// Removes a whole CopyBothResponse from the input. Returns whether there was one.
     fn take_copy_both(&mut self) -> bool {
         let Some(&[COPY_BOTH_RESPONSE, a, b, c, d]) = self.inbound.first_chunk::<HEADER_BYTES>() else {
             return false;
@@ -154,13 +154,13 @@ impl Wire {
         true
     }
 
-    /// Runs one command that waits for nobody, and returns its rows. After an error of the server the connection can be used
-    /// again, after any other it cannot.
+    /// Runs a command that does not depend on others, and returns its rows. After an error of the server, the
+    /// connection can be used again. After any other error it cannot.
     pub(crate) async fn command(&mut self, doing: &'static str, sql: &str) -> Result<Vec<TextRow>, Error> {
         in_time(doing, self.long_command(doing, sql)).await
     }
 
-    /// The same for a command that takes as long as others let it. Its caller has a limit of its own.
+    /// The same for a command that may have to wait for others. The caller sets the limit.
     pub(crate) async fn long_command(&mut self, doing: &'static str, sql: &str) -> Result<Vec<TextRow>, Error> {
         self.put(doing, |out| frontend::query(sql, out))?;
         self.flush(doing).await?;
@@ -181,14 +181,14 @@ impl Wire {
                 }
                 Ok(Message::ReadyForQuery(_)) => return failure.map_or(Ok(rows), Err),
                 Ok(_) => {}
-                // The server goes on to ReadyForQuery after an error in a command.
+                // After an error in a command, the server continues to ReadyForQuery.
                 Err(error @ Error::Server { .. }) => failure = Some(error),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Sends a command that turns the connection into a stream both ways.
+    /// Sends a command that starts streaming in both directions.
     pub(crate) async fn copy_both(&mut self, doing: &'static str, sql: &str) -> Result<(), Error> {
         in_time(doing, async {
             self.put(doing, |out| frontend::query(sql, out))?;
@@ -222,14 +222,14 @@ impl Wire {
     }
 }
 
-/// What the server answers.
+/// An answer of the server.
 enum Answer {
     Message(Message),
     /// From here on both sides stream.
     CopyBoth,
 }
 
-/// A server that does not answer within the time is silent.
+/// Fails if the server does not answer within the limit.
 async fn in_time<T>(doing: &'static str, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     within(ANSWER, answer).await.unwrap_or_else(|| {
         Err(Error::Silent {
@@ -247,7 +247,7 @@ fn version_number(text: &str) -> Option<u32> {
     let major = parts.next()??;
     let minor = parts.next().flatten().unwrap_or_default();
     Some(if major >= 10 {
-        // `18beta2` has no minor version yet.
+        // `18beta2` has no minor version.
         let minor = if text[major.to_string().len()..].starts_with('.') {
             minor
         } else {
@@ -266,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection of ours, and the server's end of it.
+    /// A connection, and the server's end of it.
     async fn pair() -> (Wire, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,16 +1,17 @@
-//! The few facts of an X.509 certificate that rustls does not hand out: the hash of its signature, for channel binding,
+//! Two facts of an X.509 certificate that rustls does not provide: the hash of the certificate, for channel binding,
 //! and its common name, for servers whose certificate has no alternative names.
 
 use ring::digest;
 
-/// `tls-server-end-point` (RFC 5929): the certificate's hash under its own signature's hash function, SHA-256 in place of
-/// MD5 and SHA-1. `None` where the signature has no hash function (Ed25519): the binding is undefined then.
+/// `tls-server-end-point` (RFC 5929): the hash of the certificate, by the hash function of its signature; SHA-256
+/// instead of MD5 and SHA-1. `None` if the signature has no hash function (Ed25519), since the binding is undefined
+/// then.
 pub(crate) fn tls_server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let algorithm = signature_hash(certificate)?;
     Some(digest::digest(algorithm, certificate).as_ref().to_vec())
 }
 
-/// The subject's common name, and only if the certificate has no subject alternative name (RFC 6125, libpq's rule).
+/// The subject's common name, but only if the certificate has no subject alternative name (RFC 6125, and libpq's rule).
 pub(crate) fn common_name_without_alternatives(certificate: &[u8]) -> Option<String> {
     let mut fields = Der(tbs_certificate(certificate)?);
     let mut next = fields.next()?;
@@ -42,7 +43,7 @@ pub(crate) fn common_name_without_alternatives(certificate: &[u8]) -> Option<Str
     String::from_utf8(name.value.to_vec()).ok()
 }
 
-/// Whether a host name fits a common name, where `*` may stand for the whole first label.
+/// Whether a host name matches a common name. In the common name, `*` may stand for the whole first label.
 pub(crate) fn name_matches(pattern: &str, host: &str) -> bool {
     match (pattern.strip_prefix("*."), host.split_once('.')) {
         (Some(domain), Some((_, rest))) => domain.contains('.') && domain.eq_ignore_ascii_case(rest),
@@ -103,7 +104,7 @@ const SHA384: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x02];
 const SHA512: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x03];
 const RSASSA_PSS: &[u8] = &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x0A];
 
-/// Object identifiers of signatures, with the hash each is made over.
+/// Object identifiers of signature algorithms, with their hash functions.
 const SIGNATURES: &[(&[u8], &[u8])] = &[
     (&[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x04], SHA1), // md5WithRSAEncryption, hashed with SHA-256 as SHA-1 is
     (&[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x05], SHA1), // sha1WithRSAEncryption
@@ -122,7 +123,7 @@ struct Element<'a> {
     value: &'a [u8],
 }
 
-/// The elements of a DER string one after the other; ends at the first that is malformed.
+/// The elements of a DER string, one after another. Ends at the first malformed one.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Iterator for Der<'a> {

@@ -57,7 +57,7 @@ async fn authenticate(settings: &PostgresSection, wire: &mut Wire) -> Result<(),
     }
 }
 
-/// SCRAM-SHA-256, with channel binding where the connection and the server have it.
+/// SCRAM-SHA-256, with channel binding if both the connection and the server support it.
 async fn scram(settings: &PostgresSection, wire: &mut Wire, offer: &AuthenticationSaslBody) -> Result<(), Error> {
     let offered: Vec<String> = offer
         .mechanisms()
@@ -76,7 +76,8 @@ async fn scram(settings: &PostgresSection, wire: &mut Wire, offer: &Authenticati
             sasl::SCRAM_SHA_256_PLUS,
             sasl::ChannelBinding::tls_server_end_point(hash),
         ),
-        // Tells the server that binding would have been possible, so that a man in the middle who hid its offer is noticed.
+        // Tells the server that we could have used channel binding. It then notices a man in the middle who removed its
+        // offer.
         Some(_) => (sasl::SCRAM_SHA_256, sasl::ChannelBinding::unrequested()),
         None => (sasl::SCRAM_SHA_256, sasl::ChannelBinding::unsupported()),
     };

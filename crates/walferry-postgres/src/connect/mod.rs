@@ -1,4 +1,4 @@
-//! The way to a server: address, TLS, authentication and session settings, the same for replication and for SQL.
+//! Connections to a server: address, TLS, authentication and session settings, for both replication and SQL.
 
 mod certificate;
 mod login;
@@ -26,7 +26,7 @@ use sslmode::Encryption;
 #[derive(Debug, Clone)]
 pub struct Endpoint(PostgresSection);
 
-/// What a connection is for; shown as its `application_name`, as Debezium's are with its own name in front.
+/// What a connection is for, shown as its `application_name`. Debezium shows the same, with its own name in front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// The replication connection.
@@ -57,16 +57,17 @@ impl Purpose {
     }
 }
 
-/// Has a session last as long as it takes. Limits that the server's version does not have are left out.
+/// Removes the time limits of a session. Skips limits that the server's version does not have.
 pub(crate) const LIFT_LIMITS: &str = "
     SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings
     WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout')";
 
-/// Has the server refuse a statement that policies of row-level security would hide rows from, instead of answering without them.
+/// Makes the server refuse a statement if row-level security would hide rows from it. Otherwise it would answer without
+/// them.
 pub(crate) const ALL_ROWS: &str = "SET row_security = off";
 
 impl Endpoint {
-    /// Opens nothing yet.
+    /// Does not connect yet.
     pub fn new(settings: PostgresSection) -> Self {
         Self(settings)
     }
@@ -91,7 +92,7 @@ impl Endpoint {
         self.attempts(|stream| login::replication(&self.0, stream)).await
     }
 
-    /// Asks the server to give up what a connection is doing.
+    /// Asks the server to cancel the command of a connection.
     pub(crate) async fn cancel(&self, wire: &Wire) -> Result<(), Error> {
         const DOING: &str = "cancelling a command";
         let encryption = if wire.is_encrypted() {
@@ -110,7 +111,7 @@ impl Endpoint {
         self.attempt(encryption, send).await
     }
 
-    /// Opens a stream and logs in, in each of the ways that `sslmode` has, until one is let in.
+    /// Opens a stream and logs in. Tries each way that `sslmode` allows until one succeeds.
     async fn attempts<T, F>(&self, login: impl Fn(Stream) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
@@ -128,7 +129,7 @@ impl Endpoint {
                 first_refusal = Some(failure);
                 continue;
             }
-            // Of two refusals the one that says more than "not with this encryption" is the true cause.
+            // Of two refusals, report the more specific one, not "not with this encryption".
             return Err(match first_refusal {
                 Some(first) if failure.is_refused_by_hba() || matches!(failure, Error::TlsNotOffered { .. }) => first,
                 _ => failure,
@@ -154,7 +155,7 @@ impl Endpoint {
 
 #[cfg(test)]
 impl Endpoint {
-    /// An address that nothing connects to.
+    /// An address that nobody connects to.
     pub(crate) fn nowhere() -> Self {
         use walferry_config::{HostName, Value};
 
@@ -179,7 +180,7 @@ impl Endpoint {
     }
 }
 
-/// The result of a future, or `None` when it takes too long.
+/// The result of a future, or `None` if it takes longer than `limit`.
 pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(limit, future).await.ok()
 }

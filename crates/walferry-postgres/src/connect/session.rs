@@ -1,11 +1,11 @@
-//! Settings that every session has, whatever the role's, the database's or the server's configuration says: they decide the
-//! text of every value, and whether a long snapshot is cut off.
+//! Settings of every session, whatever role, database or server configure. They determine the text of every value, and
+//! whether a long snapshot is cut off.
 
 use std::time::Duration;
 
 use walferry_config::connector::PostgresSection;
 
-/// Name and value of each setting. Sent in the startup message, where they win over `ALTER ROLE … SET` and
+/// Name and value of each setting. They are sent in the startup message, where they override `ALTER ROLE … SET` and
 /// `ALTER DATABASE … SET`.
 const TEXT_OF_VALUES: [(&str, &str); 5] = [
     ("DateStyle", "ISO"),
@@ -16,11 +16,12 @@ const TEXT_OF_VALUES: [(&str, &str); 5] = [
     ("TimeZone", "UTC"),
 ];
 
-/// Limits that must not end a session of ours. Those of newer servers (`transaction_timeout`) are lifted after the login.
+/// Limits that must not end one of our sessions. Limits of newer servers (`transaction_timeout`) are removed after the
+/// login.
 const NO_LIMITS: [(&str, &str); 1] = [("idle_in_transaction_session_timeout", "0")];
 
-/// The stream's warnings are read: since Postgres 18, one is all that tells of a publication that is missing. A role may have
-/// them hidden; more than warnings would only cost.
+/// Warnings of the stream are needed: since Postgres 18, only a warning shows that a publication is missing. A role may
+/// be configured to hide warnings. Less important messages would only cost time.
 const NOTICES: (&str, &str) = ("client_min_messages", "warning");
 
 /// Parameters of the startup message of a replication connection.
@@ -37,9 +38,9 @@ pub(super) fn startup_parameters<'a>(
     ];
     parameters.extend(TEXT_OF_VALUES);
     parameters.extend(NO_LIMITS);
-    // Creating a slot waits for the transactions that run; our own limit applies to that.
+    // Creating a slot waits for running transactions. Our own limit applies to that.
     parameters.push(("statement_timeout", "0"));
-    // The server applies `options` first, wherever they stand.
+    // The server applies `options` first, whatever the order.
     parameters.push(NOTICES);
     if let Some(options) = &settings.options {
         parameters.push(("options", options));
@@ -47,8 +48,8 @@ pub(super) fn startup_parameters<'a>(
     parameters
 }
 
-/// The same for `tokio-postgres`, whose only way is the `options` parameter. The user's own come first, as of two the last
-/// counts.
+/// The same for `tokio-postgres`, which accepts settings only in the `options` parameter. The user's options come
+/// first: if a setting appears twice, the last one counts.
 pub(super) fn options(settings: &PostgresSection) -> String {
     let mut text = settings.options.clone().unwrap_or_default();
     let mut add = |name: &str, value: &str| {

@@ -1,4 +1,4 @@
-//! A connection for ordinary SQL: `tokio-postgres` over a stream of ours.
+//! A connection for ordinary SQL: `tokio-postgres` over our own stream.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -18,23 +18,25 @@ use crate::error::Error;
 
 const DOING: &str = "logging in";
 
-/// What the driver says of a statement that failed.
+/// The driver's error for a statement that failed.
 pub(crate) type Refused = tokio_postgres::Error;
 
-/// A SQL session with the settings of [`Settings`]. Ends when it is dropped.
+/// A SQL session with the settings of `session.rs`. Dropping it ends the connection.
 #[derive(Debug)]
 pub struct Sql {
     client: Client,
     connection: JoinHandle<()>,
-    /// How long a statement may take; `None` for ever.
+    /// How long a statement may take. `None`: without limit.
     limit: Option<Duration>,
 }
 
-/// A server that is alive ends a statement at `statement_timeout` by itself. One that has not done so this much later is not.
+/// A live server ends a statement at `statement_timeout`. A server that has not done so after this additional time is
+/// dead.
 const GRACE: Duration = Duration::from_secs(10);
 
 impl Sql {
-    /// All rows of a statement, in one round trip. The types of its parameters are given, so that none has to be asked for.
+    /// All rows of a statement, in one round trip. The parameter types are given, so the server need not be asked for
+    /// them.
     pub(crate) async fn rows(
         &self,
         doing: &'static str,
@@ -46,7 +48,7 @@ impl Sql {
             .map_err(|error| Error::sql(doing, error))
     }
 
-    /// All rows of a statement as the text that the server prints. Several may be under way at once, and take one round trip together.
+    /// All rows of a statement, as text. Several statements may be sent at once; they then share one round trip.
     pub(crate) async fn texts(&self, doing: &'static str, sql: &str) -> Result<Vec<Vec<Option<String>>>, Error> {
         let answer = self.answer(doing, self.client.simple_query(sql)).await?;
         let messages = answer.map_err(|error| Error::sql(doing, error))?;
@@ -59,7 +61,7 @@ impl Sql {
         Ok(rows.collect())
     }
 
-    /// The first column of the only row.
+    /// The first column of the first row.
     pub(crate) async fn value<T: FromSqlOwned>(
         &self,
         doing: &'static str,
@@ -76,29 +78,30 @@ impl Sql {
         }
     }
 
-    /// Statements without parameters and results.
+    /// Runs statements without parameters or results.
     pub async fn execute(&self, doing: &'static str, sql: &str) -> Result<(), Error> {
         self.try_execute(doing, sql)
             .await?
             .map_err(|error| Error::sql(doing, error))
     }
 
-    /// The same, with the driver's error where the server refuses it.
+    /// The same, but returns the driver's error if the server refuses the statement.
     pub(crate) async fn try_execute(&self, doing: &'static str, sql: &str) -> Result<Result<(), Refused>, Error> {
         self.answer(doing, self.client.batch_execute(sql)).await
     }
 
-    /// Has the server read a statement, with the driver's error where it refuses it.
+    /// Prepares a statement. Returns the driver's error if the server refuses it.
     pub(crate) async fn prepare(&self, doing: &'static str, sql: &str) -> Result<Result<Statement, Refused>, Error> {
         self.answer(doing, self.client.prepare(sql)).await
     }
 
-    /// Begins a COPY. Its caller has a limit of its own for that and for each row.
+    /// Begins a COPY. The caller sets a limit for this and for each row.
     pub(crate) async fn copy_out(&self, sql: &str) -> Result<CopyOutStream, Refused> {
         self.client.copy_out(sql).await
     }
 
-    /// The connection is of no use after a statement that was not answered in time: it may still run.
+    /// Waits for an answer within the limit. After the limit the connection is closed, since the statement may still
+    /// run.
     async fn answer<T>(&self, doing: &'static str, answer: impl Future<Output = T>) -> Result<T, Error> {
         let Some(limit) = self.limit else {
             return Ok(answer.await);
@@ -109,7 +112,7 @@ impl Sql {
         }
     }
 
-    /// Ends the connection, as the server says nothing.
+    /// Closes the connection of a silent server, and returns the error.
     pub(crate) fn fell_silent(&self, doing: &'static str, limit: Duration) -> Error {
         self.connection.abort();
         Error::Silent {
@@ -130,7 +133,7 @@ impl Drop for Sql {
     }
 }
 
-/// Logs in for SQL over a stream that is encrypted already, where it is to be.
+/// Logs in for SQL over a stream on which TLS, if any, is already set up.
 pub(super) async fn login(settings: &PostgresSection, purpose: Purpose, stream: Stream) -> Result<Sql, Error> {
     let mut config = tokio_postgres::Config::new();
     config
@@ -143,7 +146,7 @@ pub(super) async fn login(settings: &PostgresSection, purpose: Purpose, stream: 
             ChannelBinding::Prefer => Binding::Prefer,
             ChannelBinding::Require => Binding::Require,
         })
-        // "Direct" has it hand the stream to the connector at once, without a negotiation of its own.
+        // "Direct" makes the driver hand the stream to the connector at once, without negotiating TLS itself.
         .ssl_mode(TlsUse::Require)
         .ssl_negotiation(SslNegotiation::Direct);
     if let Some(password) = &settings.password {
@@ -151,7 +154,7 @@ pub(super) async fn login(settings: &PostgresSection, purpose: Purpose, stream: 
     }
     let (client, connection) = config.connect_raw(stream, Negotiated).await.map_err(login_error)?;
     let connection = tokio::spawn(async move {
-        // What ends the connection is reported by the statement that notices it.
+        // The next statement reports why the connection ended.
         let _ = connection.await;
     });
     let limit = Some(settings.query_timeout).filter(|limit| !limit.is_zero());
@@ -170,7 +173,7 @@ pub(super) async fn login(settings: &PostgresSection, purpose: Purpose, stream: 
     Ok(sql)
 }
 
-/// Before the session exists, what is neither the server's word nor the network's is about authentication.
+/// Before the session exists, an error that comes neither from the server nor from the network is about authentication.
 fn login_error(error: tokio_postgres::Error) -> Error {
     match Error::sql(DOING, error) {
         Error::Protocol { problem, .. } => Error::Authentication { problem },
@@ -183,7 +186,7 @@ fn login_error(error: tokio_postgres::Error) -> Error {
     }
 }
 
-/// Hands on the stream that [`Stream::open`] has made.
+/// Hands over the stream that [`Stream::open`] has opened.
 struct Negotiated;
 
 impl TlsConnect<Stream> for Negotiated {

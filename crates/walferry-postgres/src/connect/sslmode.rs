@@ -1,19 +1,19 @@
-//! `sslmode` as libpq has it: which attempts are made, and what is verified.
+//! `sslmode` with libpq's meaning: which attempts are made, and what is verified.
 
 use walferry_config::connector::SslMode;
 
-/// How one attempt treats TLS.
+/// How an attempt uses TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encryption {
-    /// TLS is not asked for.
+    /// Does not request TLS.
     Plain,
-    /// TLS is asked for; a server without it is used in the clear.
+    /// Requests TLS. If the server has none, continues unencrypted.
     TlsIfOffered,
-    /// TLS is asked for; a server without it is an error.
+    /// Requests TLS. If the server has none, fails.
     Tls,
 }
 
-/// What of the server's certificate is verified.
+/// What is verified of the server's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verification {
     Nothing,
@@ -21,8 +21,8 @@ pub(crate) enum Verification {
     ChainAndName,
 }
 
-/// The ways to try one after the other. The second is taken when the server refuses the first before it asks for a password
-/// (no `pg_hba.conf` entry for this kind of connection) or when the TLS handshake fails.
+/// The attempts, in order. The second is made if the server refuses the first before it asks for a password
+/// (`pg_hba.conf` has no entry for this kind of connection), or if the TLS handshake fails.
 pub(crate) fn attempts(mode: SslMode) -> &'static [Encryption] {
     match mode {
         SslMode::Disable => &[Encryption::Plain],
@@ -32,8 +32,8 @@ pub(crate) fn attempts(mode: SslMode) -> &'static [Encryption] {
     }
 }
 
-/// What is verified. libpq verifies the chain in every mode in which a root certificate file exists, although only `verify-ca`
-/// and `verify-full` demand one.
+/// What is verified. As in libpq, the chain is verified in every mode if a root certificate file exists, although only
+/// `verify-ca` and `verify-full` require one.
 pub(crate) fn verification(mode: SslMode, has_root: bool) -> Verification {
     match mode {
         SslMode::VerifyFull => Verification::ChainAndName,

@@ -1,4 +1,4 @@
-//! The byte stream to the server: a TCP socket, perhaps inside TLS.
+//! The byte stream to the server: a TCP socket, optionally with TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Reaches the server.
+    /// Opens the TCP connection.
     pub(crate) async fn reach(endpoint: &Endpoint) -> Result<TcpStream, Error> {
         tcp(endpoint).await
     }
@@ -42,7 +42,7 @@ impl Stream {
         }
     }
 
-    /// What SCRAM-SHA-256-PLUS binds to; `None` without TLS.
+    /// The hash that SCRAM-SHA-256-PLUS binds to. `None` without TLS.
     pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
         match self {
             Self::Plain(_) => None,
@@ -91,21 +91,21 @@ async fn tcp(endpoint: &Endpoint) -> Result<TcpStream, Error> {
     Err(last.expect("there was at least one address"))
 }
 
-/// A server that answers within this is near: a small receive buffer does not slow it down.
+/// A server that answers within this time is near. A small receive buffer does not slow it down.
 const NEAR: Duration = Duration::from_millis(1);
-/// A walsender writes each message by itself, and each costs it a packet with all that the network's layers do for one, as
-/// long as there is room at our end. With a buffer that is full while we pause (see the stream's `Pace`), the messages gather
-/// in the server's own, and leave it in large packets: more than twice as many rows a second where transactions are small.
+/// A walsender writes each message separately. While our receive buffer has room, each message costs it a packet. If
+/// the buffer is full while we pause (see the stream's `Pace`), messages gather in the server's own buffer and are sent
+/// in large packets: more than twice as many rows a second if transactions are small.
 const RECEIVE_BUFFER_BYTES: usize = 128 * 1024;
 
-/// A connection over which nothing has come for so long is probed,
+/// A connection is probed after it has been idle for this time,
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-/// so often,
+/// at this interval,
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// and given up when so many probes were not answered.
+/// and is given up after this number of unanswered probes.
 const KEEPALIVE_PROBES: u32 = 6;
 
-/// `took` is how long the server needed to answer.
+/// Sets the socket's options. `took` is how long the server needed to answer.
 fn prepare(socket: TcpStream, endpoint: &Endpoint, took: Duration) -> Result<TcpStream, Error> {
     let options = || -> io::Result<()> {
         socket.set_nodelay(true)?;
@@ -113,14 +113,15 @@ fn prepare(socket: TcpStream, endpoint: &Endpoint, took: Duration) -> Result<Tcp
             SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
         }
         if endpoint.0.tcp_keepalive {
-            // The system's own times (two hours on Linux) would notice a vanished server far too late.
+            // With the system's own times (two hours on Linux), a vanished server would be noticed far too late.
             let times = TcpKeepalive::new()
                 .with_time(KEEPALIVE_IDLE)
                 .with_interval(KEEPALIVE_INTERVAL)
                 .with_retries(KEEPALIVE_PROBES);
             let socket = SockRef::from(&socket);
             socket.set_tcp_keepalive(&times)?;
-            // No probe is sent while something is not acknowledged, and the system sends that again for a quarter of an hour.
+            // While sent data is unacknowledged, no probes are sent, and the system retransmits for a quarter of an
+            // hour.
             #[cfg(target_os = "linux")]
             socket.set_tcp_user_timeout(Some(KEEPALIVE_IDLE + KEEPALIVE_INTERVAL * KEEPALIVE_PROBES))?;
         }
@@ -138,7 +139,8 @@ async fn negotiate(endpoint: &Endpoint, mut socket: TcpStream, demanded: bool) -
     let mut request = bytes::BytesMut::new();
     postgres_protocol::message::frontend::ssl_request(&mut request);
     socket.write_all(&request).await.map_err(lost)?;
-    // Exactly one byte is read: whatever a man in the middle put behind it must come out of the TLS handshake.
+    // Read exactly one byte. Bytes that a man in the middle appended must go into the TLS handshake, which rejects
+    // them.
     match socket.read_u8().await.map_err(lost)? {
         b'S' => handshake(endpoint, socket).await,
         b'N' if demanded => Err(Error::TlsNotOffered {
@@ -146,7 +148,7 @@ async fn negotiate(endpoint: &Endpoint, mut socket: TcpStream, demanded: bool) -
             mode: endpoint.0.sslmode,
         }),
         b'N' => Ok(Stream::Plain(socket)),
-        // An error message instead of an answer: the server could not even start a process.
+        // The server sends an error message instead: it could not even start a process.
         b'E' => Err(Error::TlsRequestFailed {
             address: endpoint.address(),
         }),
@@ -159,7 +161,7 @@ async fn negotiate(endpoint: &Endpoint, mut socket: TcpStream, demanded: bool) -
 
 async fn handshake(endpoint: &Endpoint, socket: TcpStream) -> Result<Stream, Error> {
     let config = client_config(&endpoint.0)?;
-    // A host that is no valid DNS name cannot be sent as SNI, nor be verified.
+    // A host that is not a valid DNS name can neither be sent as SNI nor be verified.
     let name = ServerName::try_from(endpoint.0.hostname.to_string())
         .unwrap_or(ServerName::IpAddress(std::net::IpAddr::from([0, 0, 0, 0]).into()));
     let stream = TlsConnector::from(Arc::new(config))
@@ -238,7 +240,7 @@ mod tests {
         }
     }
 
-    /// A server, or what pretends to be one, that accepts the connection and says nothing to the request for TLS.
+    /// A server, or something that pretends to be one, accepts the connection but does not answer the TLS request.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_does_not_answer_the_request_for_tls_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! What TLS needs: the files named by `database.ssl*`, and a verifier that judges a certificate as libpq does.
+//! TLS setup: the files that `database.ssl*` name, and a verifier that judges a certificate as libpq does.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ const ROOT: &str = "database.sslrootcert";
 const CERTIFICATE: &str = "database.sslcert";
 const KEY: &str = "database.sslkey";
 
-/// Reads the files and builds the client side of TLS. Files are read at every connect, so that a certificate that is renewed
-/// needs no restart.
+/// Reads the files and builds the client side of TLS. Files are read at each connect, so a renewed certificate needs no
+/// restart.
 pub(super) fn client_config(settings: &PostgresSection) -> Result<ClientConfig, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let roots = roots(settings)?;
@@ -46,8 +46,8 @@ pub(super) fn client_config(settings: &PostgresSection) -> Result<ClientConfig, 
     }
 }
 
-/// `database.sslrootcert`: PEM (or one certificate as DER) of the authorities that are trusted; `system` for those of the
-/// operating system. When absent, `~/.postgresql/root.crt` if there is one, as libpq and pgjdbc have it.
+/// `database.sslrootcert`: the trusted authorities, as PEM or one certificate as DER; `system` for those of the
+/// operating system. Without it, `~/.postgresql/root.crt` if that exists, as in libpq and pgjdbc.
 fn roots(settings: &PostgresSection) -> Result<Option<Vec<CertificateDer<'static>>>, Error> {
     let mode = settings.sslmode;
     match &settings.sslrootcert {
@@ -63,7 +63,8 @@ fn roots(settings: &PostgresSection) -> Result<Option<Vec<CertificateDer<'static
     }
 }
 
-/// As libpq has it: with public authorities anybody can have a certificate, so the name must be verified too.
+/// The authorities of the operating system. As in libpq, the name must be verified too: public authorities give anybody
+/// a certificate.
 fn system_roots(mode: SslMode) -> Result<Vec<CertificateDer<'static>>, Error> {
     if mode != SslMode::VerifyFull {
         return Err(Error::SystemRootsNeedVerifyFull { mode });
@@ -80,8 +81,8 @@ fn system_roots(mode: SslMode) -> Result<Vec<CertificateDer<'static>>, Error> {
     Ok(found.certs)
 }
 
-/// `database.sslcert` (PEM chain) and `database.sslkey` (PEM as libpq has it, or PKCS#8 DER as pgjdbc has it). When absent,
-/// the files that libpq and pgjdbc look for, if they are there.
+/// `database.sslcert` (PEM chain) and `database.sslkey` (PEM as in libpq, or PKCS#8 DER as in pgjdbc). Without them,
+/// the default files of libpq and pgjdbc, if they exist.
 fn identity(
     settings: &PostgresSection,
 ) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, Error> {
@@ -131,7 +132,7 @@ fn certificates(property: &'static str, path: &Path) -> Result<Vec<CertificateDe
     }
 }
 
-/// The key of a file. A password counts only where the key cannot be read without.
+/// The key in a file. The password is used only if the key cannot be read without one.
 fn private_key(path: &Path, password: Option<&str>) -> Result<PrivateKeyDer<'static>, Error> {
     let bytes = read(KEY, path)?;
     plain_key(path, &bytes).or_else(|refused| {
@@ -152,7 +153,7 @@ fn plain_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, Error>
         problem,
     };
     if bytes.first() == Some(&DER_SEQUENCE) {
-        // PKCS#12 begins with its version, 3, which rustls would take for a key of an unknown kind.
+        // PKCS#12 begins with its version, 3. rustls would report it as a key of an unknown kind.
         const PKCS12_VERSION: [u8; 3] = [0x02, 0x01, 0x03];
         if bytes
             .get(..16)
@@ -170,14 +171,14 @@ fn plain_key(path: &Path, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, Error>
     PrivateKeyDer::from_pem_slice(bytes).map_err(|_| refuse("it contains no private key"))
 }
 
-/// First byte of every certificate and key in DER; PEM begins with text.
+/// First byte of every certificate and key in DER. PEM begins with text.
 const DER_SEQUENCE: u8 = 0x30;
 
-/// Encrypts and asks no question about who is at the other end.
+/// Encrypts without verifying the server.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
-/// Verifies the chain up to one of the given authorities, and the name when there is one to verify.
+/// Verifies the chain up to one of the given authorities, and the name if there is one.
 #[derive(Debug)]
 struct KnownAuthority {
     chain: Arc<WebPkiServerVerifier>,
@@ -236,12 +237,12 @@ impl ServerCertVerifier for KnownAuthority {
             .verify_server_cert(certificate, intermediates, server, stapled, now)
         {
             Ok(verified) => Ok(verified),
-            // The chain was verified before the name.
+            // The chain is verified before the name.
             Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => self
                 .verify_name(certificate, server)
                 .map(|()| ServerCertVerified::assertion()),
-            // A self-signed certificate that was handed out as its own root: OpenSSL takes it, webpki refuses it for
-            // being an authority (after it has verified the dates).
+            // A self-signed certificate that is its own root. OpenSSL accepts it. webpki refuses it because it is an
+            // authority, but only after it has verified the dates.
             Err(rustls::Error::InvalidCertificate(Other(_))) if self.roots.iter().any(|root| root == certificate) => {
                 self.verify_name(certificate, server)
                     .map(|()| ServerCertVerified::assertion())

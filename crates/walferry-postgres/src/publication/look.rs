@@ -1,7 +1,8 @@
-//! Looks at the publication while it is in use, and tells whether captured rows may have been left out since the last look.
+//! Looks at the publication while it is in use, and reports whether changes of captured tables may be missing since the
+//! last look.
 //!
-//! pgoutput decodes each change with the publication as it was then. A table that is taken out and put back leaves no trace in the
-//! stream; it does in the catalog, where its membership has another oid afterwards.
+//! pgoutput decodes each change with the publication as it was then. If a table is removed and added again, the stream
+//! shows nothing of it. The catalog does: the membership has another oid afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::tables::{TableName, listed};
 
 const DOING: &str = "reading the publication";
 
-/// The publication as the catalog has it.
+/// The publication in the catalog.
 #[derive(Debug, Deserialize)]
 struct Row {
     oid: u32,
@@ -33,11 +34,11 @@ struct Row {
     delete: bool,
     truncate: bool,
     tables: Option<Vec<Member>>,
-    /// Oid of the schema and of its membership.
+    /// Oid of each schema and of its membership.
     schemas: Option<Vec<(u32, u32)>>,
 }
 
-/// A table that it holds by itself, or as one of a schema.
+/// A table that it includes, by itself or through a schema.
 #[derive(Debug, Deserialize)]
 struct Member {
     oid: u32,
@@ -47,15 +48,16 @@ struct Member {
     name: String,
 }
 
-/// A table whose membership is not what it was.
+/// A table whose membership has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Suspect {
     schema: String,
     name: String,
-    /// Its partitions, whose rows are sent under their own names, and itself.
+    /// The table and its partitions, whose rows are sent under their own names.
     #[serde(default)]
     parts: Vec<(String, String)>,
-    /// Memberships by which its rows are sent now: its own, its schema's, those of tables that it is a partition of.
+    /// Memberships through which its rows are sent now: its own, its schema's, and those of tables that it is a
+    /// partition of.
     #[serde(default)]
     memberships: Vec<u32>,
 }
@@ -66,7 +68,7 @@ struct Position {
     lsn: Option<Lsn>,
 }
 
-/// Looks, and compares with what the last look found.
+/// Looks, and compares with the last look.
 pub(crate) async fn look(
     sql: &Sql,
     version: u32,
@@ -74,7 +76,7 @@ pub(crate) async fn look(
     known: Option<&Published>,
     wanted: &TableFilter,
 ) -> Result<Look, Error> {
-    // Before the catalog is read: whatever is committed after this, the look may or may not have seen.
+    // Read the position before the catalog. The look may or may not have seen what is committed after it.
     let before = position(sql).await?;
     let row = row(sql, version, &publication.name).await?;
     let Some(row) = row else {
@@ -88,9 +90,9 @@ pub(crate) async fn look(
             lsn: position(sql).await?,
         });
     };
-    // A table filter that was given up decides nothing: what it left out would be taken for a table that nobody wants.
+    // If the filter's regular expression gave up, fail: a table without a decision would count as not wanted.
     let now = limited(|| published(row, before, publication, wanted)).map_err(Error::Expression)?;
-    // What the connector does not want any more may be missing.
+    // Operations that the connector no longer captures may be missing.
     let known = known.map(|known| Published {
         operations: known
             .operations
@@ -114,7 +116,7 @@ pub(crate) async fn look(
     })
 }
 
-/// Up to where the server's log is on disk, or replayed.
+/// The position up to which the server's log is on disk (primary) or replayed (standby).
 async fn position(sql: &Sql) -> Result<Lsn, Error> {
     const QUERY: &str = "SELECT pg_catalog.json_build_object('lsn', CASE WHEN pg_catalog.pg_is_in_recovery()
         THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_flush_lsn() END)::text";
@@ -128,7 +130,7 @@ async fn row(sql: &Sql, version: u32, name: &str) -> Result<Option<Row>, Error> 
         (
             "SELECT pg_catalog.json_agg(pg_catalog.json_build_array(s.pnnspid::int8, s.oid::int8))
              FROM pg_catalog.pg_publication_namespace s WHERE s.pnpubid = p.oid",
-            // First: a membership of the table's own counts where there are both.
+            // These come first: if a table also has its own membership, that one counts.
             "SELECT c.oid AS prrelid, s.oid FROM pg_catalog.pg_publication_namespace s
              JOIN pg_catalog.pg_class c ON c.relnamespace = s.pnnspid
              WHERE s.pnpubid = p.oid AND c.relkind IN ('r', 'p') AND c.relpersistence = 'p' UNION ALL",
@@ -157,7 +159,7 @@ SELECT pg_catalog.json_build_object(
         .transpose()
 }
 
-/// What of it decides which captured rows are sent.
+/// The part of it that decides which captured rows are sent.
 fn published(row: Row, lsn: Lsn, publication: &Publication, wanted: &TableFilter) -> Published {
     let sent = [
         ('i', row.insert),
@@ -178,7 +180,7 @@ fn published(row: Row, lsn: Lsn, publication: &Publication, wanted: &TableFilter
         operations,
         schemas: row.schemas.unwrap_or_default().into_iter().collect(),
         tables: tables
-            // The rows of a partitioned table may come under the names of its partitions.
+            // Rows of a partitioned table may be sent under the names of its partitions.
             .filter(|table| table.partitioned || wanted(&table.schema, &table.name))
             .map(|table| (table.oid, table.membership))
             .collect(),
@@ -191,7 +193,7 @@ fn same(a: &Published, b: &Published) -> bool {
         && a.tables == b.tables
 }
 
-/// Those that the first has and the second has not, or with another membership.
+/// The keys that `now` lacks, or has with another membership.
 fn lost(before: &BTreeMap<u32, u32>, now: &BTreeMap<u32, u32>) -> Vec<u32> {
     let is_lost = |of: &u32, membership: &u32| now.get(of) != Some(membership);
     before
@@ -201,7 +203,7 @@ fn lost(before: &BTreeMap<u32, u32>, now: &BTreeMap<u32, u32>) -> Vec<u32> {
         .collect()
 }
 
-/// The tables that are still there, and whose membership, or whose schema's, is not what it was.
+/// The tables that still exist, but whose membership, or whose schema's membership, has changed.
 async fn suspects(sql: &Sql, version: u32, known: &Published, now: &Published) -> Result<Vec<Suspect>, Error> {
     let (tables, schemas) = (lost(&known.tables, &now.tables), lost(&known.schemas, &now.schemas));
     if known.oid != now.oid || tables.is_empty() && schemas.is_empty() {
@@ -243,8 +245,8 @@ ORDER BY n.nspname, c.relname"
         .collect()
 }
 
-/// What has changed such that captured rows may be missing; `None` when none can be. What is added is nothing of that kind, nor are
-/// tables that are gone, or that other memberships have covered all the time.
+/// What has changed such that captured rows may be missing. `None` if none can be. Additions cannot cause that, nor can
+/// dropped tables, nor tables that other memberships have covered all the time.
 fn difference(
     publication: &str,
     known: &Published,
@@ -299,7 +301,7 @@ fn difference(
     (!changes.is_empty()).then(|| changes.join("; "))
 }
 
-/// Names of tables, as many as one reads.
+/// The names of at most `MOST` tables.
 fn names(tables: &[&Suspect]) -> String {
     const MOST: usize = 10;
     let mut names: Vec<String> = tables
@@ -314,7 +316,7 @@ fn names(tables: &[&Suspect]) -> String {
     format!("{word} {}", names.join(", "))
 }
 
-/// There is none of that name any more.
+/// The error for a publication that no longer exists under its name.
 async fn missing(
     sql: &Sql,
     publication: &Publication,
@@ -345,9 +347,9 @@ async fn missing(
     })
 }
 
-/// The statement that makes it again.
+/// The statement that creates it again.
 fn create(publication: &Publication, known: &Published, tables: Vec<TableName>) -> String {
-    /// More than these nobody copies from a page.
+    /// Nobody copies a longer list from a page.
     const MOST: usize = 50;
     let create = publication.create_empty();
     match tables.len() {
@@ -387,7 +389,7 @@ mod tests {
         }
     }
 
-    /// What is told when the publication has changed so, and these tables are not as they were. Captured are `a` to `z`.
+    /// The reported difference after `change` to the publication and these tables. The tables `a` to `z` are captured.
     fn told(change: impl FnOnce(&mut Published), suspects: &[Suspect]) -> Option<String> {
         let mut now = known();
         change(&mut now);
@@ -424,7 +426,7 @@ mod tests {
                 ),
                 "table public.a left publication \"p\" and was added again",
             ),
-            // Another way to be published says nothing about the time before it.
+            // A new membership says nothing about the time before it.
             (
                 told(
                     |now| {
@@ -484,7 +486,7 @@ mod tests {
                 ),
             ),
             ("an operation is added", told(|now| now.operations = "iudt".into(), &[])),
-            // It is not in the catalog, so it is none of the suspects.
+            // The table is not in the catalog, so it is not a suspect.
             (
                 "a table is dropped",
                 told(

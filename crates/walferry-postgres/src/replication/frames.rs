@@ -1,4 +1,4 @@
-//! From bytes of the socket to frames: one buffer that is read into and handed on in large pieces, so that a row costs no
+//! Splits the bytes of the socket into frames. One buffer is filled and handed on in large pieces, so a row needs no
 //! allocation and no copy.
 
 use bytes::{Bytes, BytesMut};
@@ -11,14 +11,14 @@ use crate::error::Error;
 use crate::server_error::ServerError;
 use crate::wire::HEADER_BYTES;
 
-/// Size of the buffer. One that had to be larger for a single message is given up after it.
+/// Size of the buffer. A buffer that was enlarged for a single message is dropped afterwards.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Less free space than this is not worth a system call.
+/// With less free space than this, a system call is not worth it.
 const LEAST_READ_BYTES: usize = 64 * 1024;
-/// A message of the server's lies in a buffer that cannot be larger than this (MaxAllocSize). What claims to be longer is no message, and
-/// no memory is set aside for it.
+/// A message cannot be longer than the server's buffer (MaxAllocSize). If a header claims more, it is an error, and no
+/// memory is allocated.
 const LONGEST_MESSAGE_BYTES: usize = 1024 * 1024 * 1024;
-/// What is put before a message of pgoutput: tag, start, end, clock.
+/// Size of the header before a message of pgoutput: tag, start, end, clock.
 const XLOG_HEADER_BYTES: usize = 25;
 const DOING: &str = "streaming";
 
@@ -26,42 +26,42 @@ const DOING: &str = "streaming";
 #[derive(Debug)]
 pub(super) struct FrameBuffer {
     bytes: BytesMut,
-    /// Capacity of the allocation that `bytes` lies in.
+    /// Capacity of the allocation of `bytes`.
     allocated: usize,
-    /// The transaction that began last.
+    /// The last transaction that began.
     xid: Option<Xid>,
 }
 
-/// What lay in the buffer in whole messages.
+/// The whole messages that were in the buffer.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
-    /// Memory of the frames.
+    /// The bytes of the frames.
     pub(super) bytes: Bytes,
     /// Frames in order.
     pub(super) frames: Vec<Frame>,
-    /// Which frames are Relation messages.
+    /// Indexes of the frames that are Relation messages.
     pub(super) relations: Vec<usize>,
-    /// The transactions that these are part of, in the order of their commits.
+    /// The transactions of these frames, in commit order.
     pub(super) xids: Vec<Xid>,
-    /// The last position that the server has told.
+    /// The last position that the server reported.
     pub(super) server_end: Lsn,
-    /// The server wants to hear from us at once.
+    /// Whether the server requests an answer at once.
     pub(super) reply_requested: bool,
-    /// Why nothing comes after it.
+    /// Why nothing follows, if the stream has ended.
     pub(super) end: Option<End>,
 }
 
-/// How a stream ends.
+/// How a stream ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The server has ended it without an error, as it does when it stops.
+    /// The server ended it without an error. It does so when it shuts down.
     ByServer,
     /// With an error.
     Failed(Error),
 }
 
 impl FrameBuffer {
-    /// Goes on with bytes that were read while the stream was started.
+    /// Continues with bytes that were read while the stream was started.
     pub(super) fn new(rest: &[u8]) -> Self {
         let mut bytes = BytesMut::with_capacity(BUFFER_BYTES.max(rest.len()));
         bytes.extend_from_slice(rest);
@@ -72,7 +72,7 @@ impl FrameBuffer {
         }
     }
 
-    /// Reads once. Dropping the future loses nothing.
+    /// Reads once. If the future is dropped, no bytes are lost.
     pub(super) async fn fill(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> Result<usize, Error> {
         self.make_room();
         match stream.read_buf(&mut self.bytes).await {
@@ -82,7 +82,7 @@ impl FrameBuffer {
         }
     }
 
-    /// Makes sure that the message which has begun, and a worthwhile read, fit.
+    /// Makes room for the rest of the current message and for a worthwhile read.
     fn make_room(&mut self) {
         let length = message_length(&self.bytes).filter(|&length| is_possible(length));
         let missing = length.map_or(0, |length| length.saturating_sub(self.bytes.len()));
@@ -91,18 +91,18 @@ impl FrameBuffer {
             return;
         }
         let needed = (self.bytes.len() + missing).max(BUFFER_BYTES);
-        // In place when nobody holds frames in the buffer any more, and it is not one that a large row left behind.
+        // Reclaim in place if nobody holds frames in the buffer any more, and if a large row has not enlarged it.
         if self.allocated <= needed && self.bytes.try_reclaim(needed - self.bytes.len()) {
             return;
         }
-        // Not `reserve`, which would double the size for a large row.
+        // `reserve` would double the size for a large row.
         let mut larger = BytesMut::with_capacity(needed);
         larger.extend_from_slice(&self.bytes);
         self.allocated = larger.capacity();
         self.bytes = larger;
     }
 
-    /// Takes all whole messages out of the buffer.
+    /// Takes all whole messages from the buffer.
     pub(super) fn take(&mut self) -> Result<Piece, Error> {
         let mut piece = Piece::default();
         let mut at = 0;
@@ -120,11 +120,11 @@ impl FrameBuffer {
                 b'd' => piece
                     .copy_data(&self.bytes, body, &mut self.xid)
                     .map_err(|error| malformed(error.to_string()))?,
-                // A walsender ends its stream with CommandComplete alone when the server is shut down.
+                // When the server shuts down, a walsender ends its stream with CommandComplete only.
                 b'c' | b'C' => piece.end = Some(End::ByServer),
                 b'E' => piece.end = Some(End::Failed(error_response(&self.bytes[at..at + length])?)),
                 b'N' => piece.end = gap(&self.bytes[at..at + length]),
-                // Changed parameters and notifications, which may come at any time.
+                // ParameterStatus and NotificationResponse may come at any time.
                 b'S' | b'A' => {}
                 other => return Err(malformed(format!("a message of type {:?}", char::from(other)))),
             }
@@ -136,16 +136,16 @@ impl FrameBuffer {
 }
 
 impl Piece {
-    /// Drops everything from the first transaction on that was committed at `until` or later. Returns whether all before it
-    /// has come.
+    /// Drops everything from the first transaction that was committed at `until` or later. Returns whether everything
+    /// before it has arrived.
     pub(super) fn cut(&mut self, until: Lsn) -> bool {
         let is_reached = |frame: &Frame| match frame {
-            // Its message begins with the LSN of the commit, and transactions are sent in the order of their commits.
+            // A Begin message starts with the LSN of its commit, and transactions are sent in commit order.
             Frame::Wal { payload, .. } => match self.bytes.get(payload.clone()) {
                 Some([b'B', lsn @ ..]) => lsn.first_chunk().is_some_and(|&lsn| u64::from_be_bytes(lsn) >= until.0),
                 _ => false,
             },
-            // The server has read so far, and sent what was committed until then.
+            // The server has read up to here, and sent everything committed before.
             Frame::Keepalive { wal_end } => *wal_end >= until,
             _ => false,
         };
@@ -157,7 +157,7 @@ impl Piece {
         true
     }
 
-    /// The Relation messages with their places. One that cannot be read is told by whoever reads the frames.
+    /// The Relation messages and their indexes. Leaves out malformed ones, which the pipeline reports.
     pub(super) fn described(&self) -> Vec<(usize, Relation)> {
         let read = |&index: &usize| match self.frames.get(index)? {
             Frame::Wal { payload, .. } => match pgoutput::decode(self.bytes.get(payload.clone())?) {
@@ -179,7 +179,7 @@ impl Piece {
             ServerMessage::XLogData(data) => {
                 self.server_end = self.server_end.max(data.start);
                 match data.data {
-                    // LSN and time of its commit, then its id.
+                    // LSN and time of the commit, then the transaction id.
                     [b'B', begin @ ..] => {
                         *xid = begin.last_chunk().map(|&xid| Xid(u32::from_be_bytes(xid)));
                     }
@@ -206,13 +206,13 @@ impl Piece {
     }
 }
 
-/// Length of the first message, header included, once the header is there.
+/// Length of the first message including its header, once the header has arrived.
 fn message_length(bytes: &[u8]) -> Option<usize> {
     let length: [u8; 4] = bytes.get(1..HEADER_BYTES)?.try_into().ok()?;
     Some(1 + u32::from_be_bytes(length) as usize)
 }
 
-/// Whether a message can be of this length.
+/// Whether a message can have this length.
 fn is_possible(length: usize) -> bool {
     (HEADER_BYTES..=LONGEST_MESSAGE_BYTES).contains(&length)
 }
@@ -224,8 +224,9 @@ fn error_response(message: &[u8]) -> Result<Error, Error> {
     }
 }
 
-/// Nothing behind this notice is handed on: since Postgres 18 it is all that tells of changes that are left out. Where in the log
-/// they are it does not say, only that they come after what was sent before it. Other notices say nothing about the stream.
+/// Nothing after this notice is handed on: since Postgres 18, only a notice shows that changes are left out. It does
+/// not say where in the log they are, only that they come after what was sent before it. Other notices say nothing
+/// about the stream.
 fn gap(message: &[u8]) -> Option<End> {
     match Message::parse(&mut BytesMut::from(message)) {
         Ok(Some(Message::NoticeResponse(body))) => {
@@ -279,7 +280,7 @@ mod tests {
         }))
     }
 
-    /// What the frames of a piece say, payloads as text.
+    /// The content of a piece's frames, with payloads as text.
     fn told(piece: &Piece) -> Vec<String> {
         piece
             .frames
@@ -435,7 +436,7 @@ mod tests {
                 false => &["0/1 B", "keepalive 0/2", "0/9 C", "keepalive 0/A"],
             };
             assert_eq!(told(&piece), expected, "case {index}");
-            // The position of the server is no further than what was handed on.
+            // The server's position is not beyond what was handed on.
             assert_eq!(piece.server_end, if ends { Lsn(2) } else { Lsn(10) }, "case {index}");
             let failure = piece.end.map(|end| match end {
                 End::Failed(error) => walferry_engine::Failure::from(error),

@@ -1,4 +1,4 @@
-//! The replication connection: its commands, and the stream.
+//! Commands of the replication connection, and the stream.
 
 mod frames;
 mod patience;
@@ -23,9 +23,10 @@ pub(crate) use stream::{StreamPlan, stream};
 /// `IDENTIFY_SYSTEM`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The cluster's identifier: the same after every restart, another after `initdb`, a copy's is the original's.
+    /// The cluster's identifier. It stays the same after a restart and changes with `initdb`. A copy has the
+    /// original's.
     pub(crate) system_id: u64,
-    /// The timeline that it writes, or replays.
+    /// The timeline that the server writes or replays.
     pub(crate) timeline: u32,
     /// The server's position: flushed on a primary, received or replayed on a standby.
     pub(crate) wal_end: Lsn,
@@ -35,11 +36,11 @@ pub(crate) struct Identity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewSlot {
     pub(crate) consistent_point: Lsn,
-    /// Name of the exported snapshot; valid until the next command on the connection.
+    /// Name of the exported snapshot. It is valid until the next command on the connection.
     pub(crate) snapshot: Option<String>,
 }
 
-/// Asks who the server is.
+/// Asks the server for its identity.
 pub(crate) async fn identify_system(wire: &mut Wire) -> Result<Identity, Error> {
     const DOING: &str = "identifying the server";
     let rows = wire.command(DOING, "IDENTIFY_SYSTEM").await?;
@@ -51,8 +52,8 @@ pub(crate) async fn identify_system(wire: &mut Wire) -> Result<Identity, Error> 
     })
 }
 
-/// The timelines that the server has gone through before `now`: the history file of this timeline. Without one (somebody has
-/// removed it) nothing is known of them.
+/// The timelines that the server had before `now`, from the history file of this timeline. If the file was removed,
+/// nothing is known about them.
 pub(crate) async fn lineage(wire: &mut Wire, now: u32) -> Result<Lineage, Error> {
     const DOING: &str = "reading the history of the server's timeline";
     // The first timeline has no file.
@@ -77,14 +78,14 @@ pub(crate) async fn wal_sender_timeout(wire: &mut Wire) -> Result<Duration, Erro
     Ok(Duration::from_millis(field(DOING, only_row(DOING, &rows)?, 0)?))
 }
 
-/// Of the limits that a session may have, none may end one that has exported a snapshot and waits.
+/// Removes the session's time limits. None may end a session that has exported a snapshot and waits.
 pub(crate) async fn lift_limits(wire: &mut Wire) -> Result<(), Error> {
     wire.command("removing the time limits of the session", LIFT_LIMITS)
         .await
         .map(drop)
 }
 
-/// Creates a logical slot for pgoutput. Takes as long as the transactions that run when it begins.
+/// Creates a logical slot for pgoutput. Waits for all transactions that are running when it begins.
 pub(crate) async fn create_slot(
     wire: &mut Wire,
     slot: &str,
@@ -104,11 +105,11 @@ pub(crate) async fn create_slot(
 /// What a new slot is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lifetime {
-    /// It stays.
+    /// Permanent.
     Slot,
-    /// It stays, and exports the snapshot that fits it, until the connection's next command.
+    /// Permanent; also exports a matching snapshot, valid until the connection's next command.
     Exporting,
-    /// It is there for its snapshot only, and goes with the connection.
+    /// Exists only for its snapshot, and is dropped with the connection.
     Temporary,
 }
 
@@ -138,7 +139,7 @@ pub(crate) async fn drop_slot(wire: &mut Wire, slot: &str) -> Result<(), Error> 
     wire.long_command("dropping the replication slot", &sql).await.map(drop)
 }
 
-/// Begins to stream.
+/// Starts to stream.
 pub(crate) async fn start(
     wire: &mut Wire,
     slot: &str,
@@ -157,7 +158,7 @@ fn start_command(
     parameters: &BTreeMap<String, String>,
     server_version: u32,
 ) -> String {
-    // The option is a list of identifiers inside a literal: only quoted ones keep their case and their commas.
+    // The option is a list of identifiers inside a literal. Only quoted identifiers keep their case and their commas.
     let publication = literal(&identifier(publication));
     let mut sql = format!(
         "START_REPLICATION SLOT {} LOGICAL {from} (\"proto_version\" '1', \"publication_names\" {publication}",
@@ -173,7 +174,7 @@ fn start_command(
     sql
 }
 
-/// A literal of the replication grammar, which knows no backslashes.
+/// A literal of the replication grammar, which has no backslash escapes.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

@@ -1,4 +1,4 @@
-//! How long a server may say nothing before its connection counts as dead.
+//! How long a server may be silent before its connection counts as dead.
 
 use std::time::Duration;
 use walferry_diagnosis::Kind;
@@ -10,28 +10,28 @@ use walferry_pgoutput::Lsn;
 
 use crate::error::Error;
 
-/// Grows with each silence in a row. Kept over all connections of a source.
+/// The limit grows with each silent connection in a row. Kept over all connections of a source.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     /// How many connections in a row have fallen silent.
     in_a_row: u32,
-    /// The furthest position that the server has told.
+    /// The furthest position that the server has reported.
     furthest: Lsn,
 }
 
-/// A server says nothing either while it decodes a large transaction of which nothing is published.
+/// A server is also silent while it decodes a large transaction of which nothing is published.
 const LEAST: Duration = Duration::from_secs(60);
-/// At most 2 to the power of this times as long: some 17 hours.
+/// The limit is doubled at most this often: up to some 17 hours.
 const MOST_DOUBLINGS: u32 = 10;
 
 impl Patience {
-    /// How long this server may say nothing. `wal_sender_timeout` is the time that it gives us; zero is for ever.
+    /// How long this server may be silent. `wal_sender_timeout` is how long it waits for us; zero is for ever.
     pub(crate) fn limit(&self, wal_sender_timeout: Duration) -> Duration {
         wal_sender_timeout.max(LEAST) * (1 << self.in_a_row.min(MOST_DOUBLINGS))
     }
 
-    /// The server has told a position. Only one that is further than all before is progress: after each new connection it says
-    /// again what came before the silence.
+    /// The server has reported a position. Only one beyond all earlier ones is progress: after each new connection, the
+    /// server sends again what came before the silence.
     pub(crate) fn heard(&mut self, position: Lsn) {
         if position > self.furthest {
             self.furthest = position;
@@ -39,32 +39,32 @@ impl Patience {
         }
     }
 
-    /// It has said nothing for so long that the connection was given up.
+    /// The connection was given up because the server was silent for too long.
     pub(crate) fn ran_out(&mut self) {
         self.in_a_row = self.in_a_row.saturating_add(1);
     }
 }
 
-/// Watches over one connection.
+/// Watches the silence of one connection.
 #[derive(Debug)]
 pub(super) struct Silence<'a> {
     patience: &'a mut Patience,
     wal_sender_timeout: Duration,
-    /// Where a server that does not answer is told of.
+    /// Where to report a server that does not answer.
     status: &'a Status,
-    /// What the server is waited for now; `None` while it waits for us.
+    /// What we wait for. `None` while the server waits for us.
     awaited: Option<Awaited>,
 }
 
-/// Something that only the server can bring.
+/// Something that must come from the server.
 #[derive(Debug)]
 struct Awaited {
     since: Instant,
-    /// What the server does not do, for whoever looks at the status.
+    /// What the server does not do, for the status.
     missing: &'static str,
-    /// Whether the wait ends with an error when it is too long.
+    /// Whether the wait ends with an error if it is too long.
     limited: bool,
-    /// Whether it is told of.
+    /// Whether the wait has been reported.
     told: bool,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Silence<'a> {
         self.patience.heard(position);
     }
 
-    /// From here on the server is waited for.
+    /// From here on, we wait for the server.
     pub(super) fn begin(&mut self, missing: &'static str, limited: bool) {
         self.awaited = Some(Awaited {
             since: Instant::now(),
@@ -96,14 +96,14 @@ impl<'a> Silence<'a> {
         });
     }
 
-    /// It has answered, or is waited for no longer.
+    /// The server has answered, or we no longer wait.
     pub(super) fn end(&mut self) {
         if self.awaited.take().is_some_and(|awaited| awaited.told) {
             self.status.set_wait(None);
         }
     }
 
-    /// An error once the server has been silent for too long.
+    /// Returns an error once the server has been silent for too long.
     pub(super) fn judge(&mut self) -> Result<(), Error> {
         match &self.awaited {
             Some(Awaited {
@@ -124,7 +124,7 @@ impl<'a> Silence<'a> {
         }
     }
 
-    /// The server has just been asked for an answer: what is waited for is told of until it comes.
+    /// The server has just been asked for an answer. Reports the wait until the answer comes.
     pub(super) fn tell(&mut self) {
         if let Some(awaited) = self.awaited.as_mut().filter(|awaited| !awaited.told) {
             awaited.told = true;
@@ -150,7 +150,7 @@ mod tests {
         patience.ran_out();
         patience.ran_out();
         assert_eq!([0, 300].map(|timeout_s| limit(&patience, timeout_s)), [240, 1200]);
-        // What was told before is no progress.
+        // A position that was reported before is not progress.
         patience.heard(Lsn(7));
         assert_eq!(limit(&patience, 0), 240);
         patience.heard(Lsn(8));

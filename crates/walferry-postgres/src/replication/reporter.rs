@@ -1,4 +1,4 @@
-//! Keeps the server informed, whatever else is being waited for.
+//! Sends status updates to the server, whatever else is being waited for.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -16,25 +16,25 @@ use super::patience::Silence;
 use crate::connect::within;
 use crate::error::Error;
 
-/// Sends status updates: on a timer, when the server asks, and when the confirmable position has moved. Notices when the server
-/// says nothing.
+/// Sends status updates on a timer, when the server requests one, and when the confirmable position has moved. Notices
+/// a silent server.
 pub(super) struct Reporter<'a, W> {
     writer: W,
     confirmable: &'a mut watch::Receiver<Option<Stored>>,
     phase: &'a mut watch::Receiver<Phase>,
     interval: Duration,
     timer: Pin<Box<Sleep>>,
-    /// The furthest position that has been received.
+    /// The furthest received position.
     pub(super) received: Lsn,
     silence: Silence<'a>,
 }
 
-/// What came of the work that was attended to.
+/// The result of [`Reporter::attend`].
 #[derive(Debug)]
 pub(super) enum Attended<T> {
-    /// It is done.
+    /// The work is done.
     Done(T),
-    /// Something else is wanted of the stream now.
+    /// The phase has changed, so the work was given up.
     GivenUp,
 }
 
@@ -57,13 +57,13 @@ impl<'a, W: AsyncWrite + Unpin> Reporter<'a, W> {
         }
     }
 
-    /// The server has told that it is so far.
+    /// The server has reported this position.
     pub(super) fn heard(&mut self, position: Lsn) {
         self.received = self.received.max(position);
         self.silence.heard(self.received);
     }
 
-    /// What is wanted of the stream. When nobody is left to want something, its end.
+    /// What the stream is to do. If nobody can change that any more, it is to close.
     fn phase(&self) -> Phase {
         if self.phase.has_changed().is_err() {
             Phase::Close
@@ -72,7 +72,7 @@ impl<'a, W: AsyncWrite + Unpin> Reporter<'a, W> {
         }
     }
 
-    /// Waits for some work while it goes on to report. The work is given up when the phase is no longer `during`.
+    /// Waits for some work and keeps reporting meanwhile. Gives the work up when the phase is no longer `during`.
     pub(super) async fn attend<T>(
         &mut self,
         during: Phase,
@@ -84,7 +84,7 @@ impl<'a, W: AsyncWrite + Unpin> Reporter<'a, W> {
                 return Ok(Attended::GivenUp);
             }
             tokio::select! {
-                // The timer first: work that is always ready must not keep it from firing.
+                // The timer comes first: work that is always ready must not keep it from firing.
                 biased;
                 () = self.timer.as_mut() => {
                     self.silence.judge()?;
@@ -92,21 +92,21 @@ impl<'a, W: AsyncWrite + Unpin> Reporter<'a, W> {
                     self.silence.tell();
                 }
                 changed = self.phase.changed() => drop(changed),
-                // An error would mean that the engine is gone, which the phase tells.
+                // An error would mean that the engine is gone, which the phase shows.
                 Ok(()) = self.confirmable.changed() => self.report(false).await?,
                 done = &mut work => return Ok(Attended::Done(done)),
             }
         }
     }
 
-    /// Waits for the stream's next bytes. The server is asked for an answer at intervals; when nothing has come for too long, its
-    /// connection counts as dead.
+    /// Waits for the stream's next bytes. Asks the server for an answer at intervals. If nothing comes for too long,
+    /// the connection counts as dead.
     pub(super) async fn listen<T>(&mut self, work: impl Future<Output = T>) -> Result<Attended<T>, Error> {
         self.wait_for("nothing arrives on the replication connection", true, work)
             .await
     }
 
-    /// Waits for what the server answers on another connection, which has a limit of its own.
+    /// Waits for an answer on another connection, which has its own limit.
     pub(super) async fn look_up<T>(&mut self, work: impl Future<Output = T>) -> Result<Attended<T>, Error> {
         self.wait_for("a catalog query is not answered", false, work).await
     }
@@ -118,16 +118,16 @@ impl<'a, W: AsyncWrite + Unpin> Reporter<'a, W> {
         work: impl Future<Output = T>,
     ) -> Result<Attended<T>, Error> {
         self.silence.begin(missing, limited);
-        // After a failure the silence stays told of: it is when the trouble began.
+        // After a failure the silence stays reported, since the problem began with it.
         let attended = self.attend(Phase::Run, work).await?;
         self.silence.end();
         Ok(attended)
     }
 
-    /// Answers a server that asks. One that shuts down does so, and ends only when all that it has sent is flushed here, or, for
-    /// clients that tell no flush position, written (`WalSndDone` in Postgres). What Kafka does not take cannot be flushed, so
-    /// that none is told then. The slot stays where it is: the server moves it only to a position that is told
-    /// (`ProcessStandbyReplyMessage`).
+    /// Answers the server's request. A server that shuts down also sends such requests. It ends only when everything
+    /// that it has sent is flushed here, or, if the client reports no flush position, written (`WalSndDone` in
+    /// Postgres). What Kafka does not take cannot be flushed, so no flush position is reported then. The slot stays
+    /// where it is: the server moves it only to a position that was reported (`ProcessStandbyReplyMessage`).
     pub(super) async fn answer(&mut self) -> Result<(), Error> {
         let confirmed = confirmable(&self.confirmable.borrow());
         if confirmed >= self.received {
@@ -136,8 +136,8 @@ impl<'a, W: AsyncWrite + Unpin> Reporter<'a, W> {
         self.send(Lsn::INVALID, false).await
     }
 
-    /// Sends a status update, and sets the timer for the next. With `ask`, the server answers with a keepalive: a sign of life,
-    /// and how far it has come in a database where nothing happens.
+    /// Sends a status update, and sets the timer for the next one. With `ask`, the server answers with a keepalive.
+    /// That is a sign of life, and shows the server's position if nothing happens in the database.
     pub(super) async fn report(&mut self, ask: bool) -> Result<(), Error> {
         self.timer.as_mut().reset(Instant::now() + self.interval);
         let confirmed = confirmable(&self.confirmable.borrow_and_update());
@@ -146,7 +146,7 @@ impl<'a, W: AsyncWrite + Unpin> Reporter<'a, W> {
 
     async fn send(&mut self, confirmed: Lsn, ask: bool) -> Result<(), Error> {
         let status = StandbyStatusUpdate {
-            // Only what is stored may go: the server forgets the WAL before `flushed`.
+            // Only stored positions may be sent: the server may remove the WAL before `flushed`.
             flushed: confirmed,
             applied: confirmed,
             written: self.received.max(confirmed),
@@ -160,7 +160,7 @@ impl<'a, W: AsyncWrite + Unpin> Reporter<'a, W> {
         self.write(&message).await
     }
 
-    /// Tells the server that the stream is over.
+    /// Ends the stream.
     pub(super) async fn finish(&mut self) -> Result<(), Error> {
         self.report(false).await?;
         let mut message = bytes::BytesMut::new();
@@ -175,7 +175,7 @@ impl<'a, W: AsyncWrite + Unpin> Reporter<'a, W> {
             self.writer.write_all(message).await.map_err(lost)?;
             self.writer.flush().await.map_err(lost)
         };
-        // A server that has stopped takes what the network's buffers hold, and then nothing.
+        // A server that hangs still takes what the network's buffers hold, and then nothing more.
         let limit = self.silence.limit();
         within(limit, written)
             .await

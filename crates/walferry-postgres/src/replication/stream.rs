@@ -1,4 +1,4 @@
-//! The stream: socket → frames → the engine, with the catalog's facts before each Relation message.
+//! The stream: socket → frames → engine, with the catalog's facts before each Relation message.
 
 use std::future::{Future, pending};
 use std::time::Duration;
@@ -19,16 +19,17 @@ use crate::connect::within;
 use crate::error::Error;
 use crate::wire::Wire;
 
-/// How a stream runs.
+/// The timing of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StreamPlan {
-    /// `status.update.interval.ms`, or less where the server's patience or ours is shorter.
+    /// `status.update.interval.ms`, or less if the server's patience or ours is shorter.
     pub(crate) status_interval: Duration,
     wal_sender_timeout: Duration,
 }
 
 impl StreamPlan {
-    /// A status update at least three times within what the server waits, and within what we do: each asks for an answer.
+    /// Sends at least three status updates within the time that the server waits for us, and within the time that we
+    /// wait for the server: each requests an answer.
     pub(crate) fn new(status_interval: Duration, wal_sender_timeout: Duration) -> Self {
         const LEAST: Duration = Duration::from_millis(10);
         let patience = if wal_sender_timeout.is_zero() {
@@ -43,10 +44,10 @@ impl StreamPlan {
     }
 }
 
-/// How long the server gets to end its side of a stream that we end.
+/// How long the server may take to end its side of a stream that we end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Reads a stream that has been started, and that begins at `from`, until it fails or is to close.
+/// Reads a stream that was started at `from`, until it fails or is to close.
 pub(crate) async fn stream(
     wire: Wire,
     plan: StreamPlan,
@@ -92,17 +93,17 @@ struct Session<'a, R, W> {
     pace: Pace,
 }
 
-/// Why a stream is read no more.
+/// Why reading has stopped.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
-    /// Something else than reading is wanted.
+    /// The phase has changed.
     GivenUp,
-    /// It has come as far as it was to.
+    /// The position `until` has been reached.
     Reached,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
-    /// Reads until something else than [`Phase::Run`] is wanted, or up to a position ([`Port::until`]).
+    /// Reads until the phase is no longer [`Phase::Run`], or up to a position ([`Port::until`]).
     async fn run(
         &mut self,
         catalog: &mut Lookup,
@@ -147,7 +148,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
                 Some(End::ByServer) => return Err(Error::closed("streaming")),
             }
             if let Some(pause) = self.pace.pause() {
-                // The thread, not the task: a task that waits is woken by the socket all the same, once for each row.
+                // Sleep the thread, not the task: the socket would wake a waiting task for each row.
                 std::thread::sleep(pause);
             }
             match self.reporter.listen(self.buffer.fill(&mut self.reader)).await? {
@@ -157,21 +158,21 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
         }
     }
 
-    /// Ends the stream in order, so that the slot is free at once.
+    /// Ends the stream in order, which frees the slot at once.
     async fn close(mut self) -> Result<(), Error> {
         self.reporter.finish().await?;
         let ended = async {
             let mut rest = vec![0; 64 * 1024];
             while matches!(self.reader.read(&mut rest).await, Ok(1..)) {}
         };
-        // Whatever still comes is sent again another time.
+        // The server sends again later what still arrives now.
         let _ = within(FAREWELL, ended).await;
         Ok(())
     }
 }
 
-/// Waits until a chunk is taken. As long as that lasts nothing is read, and a server that shuts down waits until its walsender has
-/// sent everything: only the end of the connection frees it.
+/// Waits until a chunk is taken. Nothing is read meanwhile. A server that shuts down waits until its walsender has sent
+/// everything, so only the end of the connection frees it.
 async fn hand_over(
     sending: impl Future<Output = Result<(), PipelineEnded>>,
     catalog: &mut Lookup,
@@ -183,7 +184,7 @@ async fn hand_over(
     }
 }
 
-/// Puts the catalog's facts before the Relation messages at these places.
+/// Inserts the catalog's facts before the Relation messages at these indexes.
 fn insert_facts(piece: &mut Piece, found: impl Iterator<Item = (usize, Catalog)>) {
     let mut found = found.peekable();
     let frames = std::mem::take(&mut piece.frames);
@@ -196,25 +197,25 @@ fn insert_facts(piece: &mut Piece, found: impl Iterator<Item = (usize, Catalog)>
     }
 }
 
-/// Decides when to let bytes gather. A walsender writes each message by itself; a reader that is faster than it would wake
-/// for every single row, which costs both of them more than all the rest of the row's way. Timers and requests wait for the
-/// pause too: it is short, and there is none while the stream is quiet.
+/// Decides when to let bytes gather. A walsender writes each message separately. A reader that is faster would wake up
+/// for every row, which costs both sides more than everything else. Timers and requests wait for the pause too. It is
+/// short, and there is none while the stream is quiet.
 #[derive(Debug)]
 struct Pace {
     last: Instant,
     small_reads: u32,
-    /// Bytes that have come since the last pause began.
+    /// Bytes that have arrived since the last pause began.
     gathered: usize,
 }
 
-/// Reads below this are small.
+/// A read of fewer bytes is small.
 const SMALL_READ_BYTES: usize = 16 * 1024;
-/// So many small reads, each within [`SUSTAINED`] of the one before, are no single transaction any more.
+/// This number of small reads, each within [`SUSTAINED`] of the previous one, is more than a single transaction.
 const SMALL_READS: u32 = 8;
 const SUSTAINED: Duration = Duration::from_millis(3);
 const PAUSE: Duration = Duration::from_millis(1);
-/// So much between two pauses is a server that has much to send: it is left alone for long enough that its own buffer, and not
-/// the network, takes what it writes. A row waits longer for its turn than for this pause.
+/// If this many bytes arrive between two pauses, the server has much to send. Then the pause is long enough that the
+/// server's own buffer fills, not only the network's. In this case a row waits longer in line than for the pause.
 const MUCH_BYTES: usize = 32 * 1024;
 const LONG_PAUSE: Duration = Duration::from_millis(8);
 
@@ -266,7 +267,7 @@ mod tests {
 
     type Ours<'a> = Session<'a, ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>;
 
-    /// What a session watches, and a server at the other end of it.
+    /// What a session watches, and the server at its other end.
     struct Setup {
         confirmable: watch::Receiver<Option<Stored>>,
         phases: watch::Receiver<Phase>,
@@ -325,7 +326,7 @@ mod tests {
         })
     }
 
-    /// The next message of ours: its tag and, if it is one, the status.
+    /// Our next message: its tag and, if it is a status update, its content.
     async fn heard(server: &mut DuplexStream) -> (u8, Option<StandbyStatusUpdate>) {
         let tag = server.read_u8().await.unwrap();
         let length = server.read_u32().await.unwrap() as usize - 4;
@@ -334,7 +335,7 @@ mod tests {
         (tag, (tag == b'd').then(|| StandbyStatusUpdate::parse(&body).unwrap()))
     }
 
-    /// Never reached: no relation is looked up in these tests.
+    /// Never used: these tests look up no relation.
     fn no_catalog() -> Lookup {
         Lookup::new(crate::connect::Endpoint::nowhere())
     }
@@ -348,7 +349,7 @@ mod tests {
         let (mut catalog, (server_end, _)) = (no_catalog(), watch::channel(Lsn::INVALID));
         let run = session.run(&mut catalog, &sender, &server_end, None);
         let script = async {
-            // The first fills the channel, the second waits.
+            // The first message fills the channel; the second waits.
             send(&mut server, &xlog(5)).await;
             assert_eq!(heard(&mut server).await.1.map(|status| status.written), Some(Lsn(5)));
             send(&mut server, &xlog(7)).await;
@@ -403,7 +404,7 @@ mod tests {
         })
     }
 
-    /// A position as it is once it is delivered and stored.
+    /// A position that is delivered and stored.
     async fn stored(lsn: u64) -> Stored {
         struct Anything;
         impl OffsetStore for Anything {
@@ -420,8 +421,8 @@ mod tests {
         delivered.save(&mut Anything).await.unwrap()
     }
 
-    /// A walsender of a server that shuts down asks again and again, until what it has sent is flushed or, without a flush
-    /// position, written.
+    /// A walsender of a server that shuts down asks repeatedly, until everything that it has sent is flushed or,
+    /// without a flush position, written.
     #[tokio::test(start_paused = true)]
     async fn server_that_asks_is_told_no_flush_position_while_something_is_not_stored() {
         let mut setup = Setup::new();
@@ -439,7 +440,7 @@ mod tests {
                 send(&mut server, &keepalive(wal_end, true)).await;
                 told.extend(heard(&mut server).await.1);
             }
-            // What is stored is told as ever.
+            // A stored position is reported as always.
             confirmable.send_replace(Some(stored(12).await));
             told.extend(heard(&mut server).await.1);
             send(&mut server, &keepalive(12, true)).await;
@@ -489,7 +490,7 @@ mod tests {
                 heard(&mut server).await;
                 send(&mut server, &keepalive(0, false)).await;
             }
-            // The first of these fills the channel, the second waits; from here on nobody listens.
+            // The first of these fills the channel; the second waits. From here on nobody reads.
             send(&mut server, &xlog(5)).await;
             send(&mut server, &xlog(7)).await;
             for _ in 0..30 {
@@ -505,7 +506,7 @@ mod tests {
         assert_eq!(setup.status.course().wait, None);
     }
 
-    /// Its buffers are full, and nothing that we send is taken.
+    /// The network's buffers are full, and the server reads nothing that we send.
     #[tokio::test(start_paused = true)]
     async fn server_that_reads_nothing_is_given_up_too() {
         let mut setup = Setup::new();

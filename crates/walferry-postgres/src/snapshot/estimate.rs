@@ -1,4 +1,4 @@
-//! How many rows a snapshot will read, for those who watch it.
+//! Estimates how many rows a snapshot will read, for its progress.
 
 use tokio_postgres::types::Type;
 use walferry_engine::source::SnapshotPlan;
@@ -8,8 +8,8 @@ use super::queue::file_of;
 use crate::connect::Sql;
 use crate::error::Error;
 
-/// The rows that are left by the server's statistics (`pg_class.reltuples`), which know nothing of a table that was never
-/// analyzed, nor of a SELECT that chooses among its rows.
+/// The number of rows left, from the server's statistics (`pg_class.reltuples`). These do not cover a table that was
+/// never analyzed, or a SELECT that reads only some of its rows.
 pub(super) async fn rows_left(sql: &Sql, plan: &SnapshotPlan) -> Result<u64, Error> {
     const DOING: &str = "estimating the rows of the captured tables";
     const QUERY: &str = "
@@ -35,7 +35,7 @@ pub(super) async fn rows_left(sql: &Sql, plan: &SnapshotPlan) -> Result<u64, Err
     Ok(all.round() as u64)
 }
 
-/// The blocks that are left where the table still lies in the same file.
+/// The number of blocks left. All blocks, if the table is no longer in the same file.
 fn blocks_left(plan: &SnapshotPlan, table: Oid, file: u32, blocks: u32) -> u32 {
     match plan.done.storage(table) {
         Some(storage) if file_of(storage) == file || plan.done.is_complete(table) => {

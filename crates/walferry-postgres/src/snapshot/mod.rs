@@ -1,4 +1,4 @@
-//! Existing rows: the captured tables read with COPY, all in one snapshot of the database.
+//! Existing rows: reads the captured tables with COPY, all in one snapshot of the database.
 
 mod estimate;
 mod queue;
@@ -39,34 +39,34 @@ const DOING: &str = "reading a table";
 /// How existing rows are read.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// How many statements run at a time, each on a connection of its own.
+    /// How many statements run at a time, each on its own connection.
     threads: usize,
-    /// The SELECT of a table, by `schema.table`.
+    /// The configured SELECT of a table, by `schema.table`.
     pub(crate) overrides: BTreeMap<String, String>,
-    /// How long to wait for the locks that `snapshot.locking.mode=shared` asks for.
+    /// How long to wait for the locks that `snapshot.locking.mode=shared` requires.
     lock: Option<Duration>,
-    /// The isolation where there is no slot; with one its snapshot decides.
+    /// The isolation level if there is no slot. With a slot, its snapshot determines it.
     isolation: SnapshotIsolation,
     /// `server_version_num`.
     server_version: u32,
     /// The publication that the stream is read from.
     publication: String,
-    /// Whether the stream has the changes of every replication origin (`slot.stream.params`).
+    /// Whether the stream contains the changes of every replication origin (`slot.stream.params`).
     origins: bool,
     silence: Silence,
 }
 
-/// How long a COPY may bring no row. One that takes hours is fine, as long as rows come.
+/// How long a COPY may send no row. A COPY may take hours as long as rows arrive.
 #[derive(Debug, Clone)]
 struct Silence {
-    /// How long a SELECT of the user's may sort before its first row; `None` for as long as it likes.
+    /// How long a configured SELECT may run before its first row. `None`: without limit.
     query_timeout: Option<Duration>,
-    /// How many COPYs in a row have fallen silent, over all snapshots: each gets twice the time of the one before.
+    /// How many COPYs in a row have been silent for too long, over all snapshots. The next one gets twice the time.
     in_a_row: Arc<AtomicU32>,
 }
 
 impl Silence {
-    /// A server that reads a table has a row for us every moment.
+    /// A server that reads a table normally sends rows continuously.
     const LEAST: Duration = Duration::from_secs(60);
     const MOST_DOUBLINGS: u32 = 10;
 
@@ -80,7 +80,7 @@ impl Silence {
 }
 
 impl Options {
-    /// `query_timeout` is zero where there is none.
+    /// A `query_timeout` of zero means no limit.
     pub(crate) fn new(
         section: &SnapshotSection,
         publication: &str,
@@ -110,7 +110,7 @@ impl Options {
         }
     }
 
-    /// As it is on this server.
+    /// These options for a server of this version.
     pub(crate) fn on(&self, server_version: u32) -> Self {
         Self {
             server_version,
@@ -119,7 +119,7 @@ impl Options {
     }
 }
 
-/// Has the server read the SELECTs of the user's, before anything is made for a snapshot that one of them would end.
+/// Lets the server parse the configured SELECTs, before anything is created for a snapshot that would fail.
 pub(crate) async fn check_overrides(sql: &Sql, overrides: &BTreeMap<String, String>) -> Result<(), Error> {
     if !overrides.is_empty() {
         sql.execute(DOING, ALL_ROWS).await?;
@@ -130,8 +130,7 @@ pub(crate) async fn check_overrides(sql: &Sql, overrides: &BTreeMap<String, Stri
     Ok(())
 }
 
-/// Reads what is left of the plan's tables, from a snapshot that a slot has exported, or from one that is taken now and that no
-/// slot has to do with.
+/// Reads the remaining rows of the plan's tables, from an exported snapshot or from a new one without a slot.
 pub(crate) async fn snapshot(
     endpoint: &Endpoint,
     exported: Option<&str>,
@@ -185,7 +184,7 @@ pub(crate) async fn snapshot(
     sql.execute("ending the snapshot", "COMMIT").await
 }
 
-/// Runs jobs until none is left. `planner` cuts the tables into them.
+/// Runs jobs until none is left. `planner` is the connection for splitting tables into jobs.
 async fn work(
     sql: &Sql,
     planner: &Sql,
@@ -205,7 +204,7 @@ async fn work(
     }
 }
 
-/// Runs a job. Returns how many rows it has read.
+/// Runs a job. Returns the number of rows read.
 async fn run(sql: &Sql, job: &Job, silence: &Silence, out: &ChunkSender) -> Result<u64, Error> {
     let failed = |error| match &job.table.catalog.table {
         Some(table) => reading_failed(table, error),
@@ -220,7 +219,7 @@ async fn run(sql: &Sql, job: &Job, silence: &Silence, out: &ChunkSender) -> Resu
     let mut rows = Rows::new(out, job.table.clone(), job.columns);
     let mut count = 0;
     loop {
-        // Most rows are there already, and need no timer.
+        // Usually the next row has already arrived and needs no timer.
         let next = match lines.try_next().now_or_never() {
             Some(next) => next,
             None => in_time(sql, silence, limit, lines.try_next()).await?,
@@ -249,7 +248,7 @@ async fn in_time<T>(
     })
 }
 
-/// What all rows of a snapshot share.
+/// What all rows of a snapshot have in common.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     lsn: Lsn,
@@ -257,7 +256,7 @@ struct Moment {
     time_us: i64,
 }
 
-/// `snapshot.isolation.mode` counts only where no slot has to do with it, as in Debezium.
+/// As in Debezium, `snapshot.isolation.mode` counts only if there is no slot.
 fn isolation(of_a_slot: bool, asked: SnapshotIsolation) -> &'static str {
     match (of_a_slot, asked) {
         (true, _) | (_, SnapshotIsolation::RepeatableRead) => "REPEATABLE READ READ ONLY",
@@ -269,7 +268,7 @@ fn isolation(of_a_slot: bool, asked: SnapshotIsolation) -> &'static str {
 
 fn beginning(isolation: &str, snapshot: Option<&str>) -> String {
     match snapshot {
-        // A snapshot of another transaction can be had from REPEATABLE READ on.
+        // Another transaction's snapshot can be imported only with REPEATABLE READ or SERIALIZABLE.
         Some(name) if isolation.starts_with("READ ") => beginning("REPEATABLE READ READ ONLY", Some(name)),
         Some(name) => format!(
             "BEGIN ISOLATION LEVEL {isolation}; SET TRANSACTION SNAPSHOT {}",
@@ -279,31 +278,32 @@ fn beginning(isolation: &str, snapshot: Option<&str>) -> String {
     }
 }
 
-/// Begins a transaction, in the snapshot of another where one is named.
+/// Begins a transaction. Imports a snapshot if one is named.
 async fn import(sql: &Sql, isolation: &str, snapshot: Option<&str>) -> Result<(), Error> {
     let begun = sql
         .execute("beginning the snapshot", &beginning(isolation, snapshot))
         .await;
     begun.map_err(|error| match error {
-        // The transaction that exported it has ended: its connection was lost while nobody looked.
+        // The transaction that exported it has ended: its connection was lost unnoticed.
         Error::Server { .. } if snapshot.is_some() => Error::SnapshotGone,
         error => error,
     })
 }
 
-/// Opens the transaction that sees all of the snapshot.
+/// Begins the transaction that reads the snapshot.
 async fn begin(sql: &Sql, isolation: &str, imported: Option<&str>, lsn: Option<Lsn>) -> Result<Moment, Error> {
     const DOING: &str = "beginning the snapshot";
     sql.execute(DOING, LIFT_LIMITS).await?;
     sql.execute(DOING, ALL_ROWS).await?;
     let lsn = match lsn {
         Some(lsn) => lsn,
-        // Before the transaction sees anything: what is committed in between is then in the snapshot and streamed again.
+        // Read the position before the transaction's snapshot is taken. Changes committed between the two are then in
+        // the snapshot and are streamed again.
         None => wal_position(sql).await?,
     };
     import(sql, isolation, imported).await?;
-    // Debezium's `source.txId` of a snapshot is the id of the transaction that reads it. This is the one that it would get: as
-    // long as a transaction has one, nobody can create a logical slot.
+    // Debezium's `source.txId` of a snapshot is the id of the transaction that reads it. This is the id that our
+    // transaction would get. It must not get one: while a transaction has an id, nobody can create a logical slot.
     const MOMENT: &str = "
         SELECT pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
           (EXTRACT(epoch FROM CURRENT_TIMESTAMP) * 1000000)::int8";
@@ -313,7 +313,7 @@ async fn begin(sql: &Sql, isolation: &str, imported: Option<&str>, lsn: Option<L
         problem: "no row".to_owned(),
     })?;
     let read = || -> Result<Moment, tokio_postgres::Error> {
-        // The lower half is the transaction id; the upper counts how often these have wrapped around.
+        // The lower half is the transaction id. The upper half counts how often ids have wrapped around.
         let xid: i64 = row.try_get(0)?;
         Ok(Moment {
             lsn,
@@ -324,7 +324,7 @@ async fn begin(sql: &Sql, isolation: &str, imported: Option<&str>, lsn: Option<L
     read().map_err(|error| Error::sql(DOING, error))
 }
 
-/// The last position in the server's log, as Debezium reads it for a snapshot.
+/// The last position in the server's log, read as Debezium reads it for a snapshot.
 pub(crate) async fn wal_position(sql: &Sql) -> Result<Lsn, Error> {
     const DOING: &str = "reading the server's position";
     const QUERY: &str = "
@@ -337,7 +337,7 @@ pub(crate) async fn wal_position(sql: &Sql) -> Result<Lsn, Error> {
     })
 }
 
-/// All tables that may not be read, before the first is.
+/// Reports all tables that we are not allowed to read, before reading the first.
 async fn demand_select(sql: &Sql, tables: &[TableFacts]) -> Result<(), Error> {
     const DOING: &str = "checking the privileges on the captured tables";
     const QUERY: &str = "
@@ -356,8 +356,8 @@ async fn demand_select(sql: &Sql, tables: &[TableFacts]) -> Result<(), Error> {
     }
 }
 
-/// All tables of which policies would hide rows, before the first is read. A SELECT of the user's may read others; there the
-/// server refuses.
+/// Reports all tables of which row-level security would hide rows, before reading the first. A configured SELECT may
+/// read other tables. For those the server reports it.
 async fn demand_all_rows(sql: &Sql, tables: &[TableFacts], options: &Options) -> Result<(), Error> {
     const DOING: &str = "checking row-level security";
     const QUERY: &str = "
@@ -379,7 +379,7 @@ async fn demand_all_rows(sql: &Sql, tables: &[TableFacts], options: &Options) ->
     }
 }
 
-/// The role and the tables that a query names.
+/// The role and the tables that a query returns.
 async fn named(
     sql: &Sql,
     doing: &'static str,
@@ -419,7 +419,7 @@ async fn lock(sql: &Sql, tables: &[TableFacts], timeout: Duration) -> Result<(),
     sql.execute(DOING, &statement).await
 }
 
-/// The table as the snapshot sees it.
+/// The facts of the table as the snapshot sees it.
 async fn facts(sql: &Sql, table: &TableFacts) -> Result<Catalog, Error> {
     let found = catalogs(sql, &[Oid(table.oid.0)]).await?;
     let catalog = found.into_iter().next().map(|(_, catalog)| catalog);
@@ -430,8 +430,8 @@ async fn facts(sql: &Sql, table: &TableFacts) -> Result<Catalog, Error> {
 
 fn reading_failed(table: &TableFacts, error: tokio_postgres::Error) -> Error {
     match error.code().map(tokio_postgres::error::SqlState::code) {
-        // Dropped, renamed or altered since the tables were listed. The names are resolved when they are used, and not as of
-        // the snapshot.
+        // The table was dropped, renamed or altered after the tables were listed. Postgres resolves names when they are
+        // used, not as of the snapshot.
         Some("42P01" | "42703" | "3F000") => Error::TableChanged {
             table: qualified(&table.schema, &table.name),
         },
@@ -450,7 +450,7 @@ mod tests {
             in_a_row: Arc::new(AtomicU32::new(1)),
         };
         let seconds = |limit: Option<Duration>| limit.map(|limit| limit.as_secs());
-        // A table's own rows come at once; a SELECT of the user's may sort for as long as any query may take.
+        // The rows of a table arrive at once. A configured SELECT may sort as long as any query may take.
         for (query_timeout_s, of_table, of_user) in [
             (Some(600), Some(120), Some(1200)),
             (Some(5), Some(120), Some(120)),

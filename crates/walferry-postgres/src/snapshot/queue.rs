@@ -1,4 +1,4 @@
-//! What is read next: tables in order, each cut into chunks when its turn comes.
+//! Decides what is read next: tables in order, each split into chunks when its turn comes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
 use crate::server_error::ServerError;
 
-/// How many blocks a chunk has: 32 MiB of those that Postgres has by default. What is read of a chunk when a snapshot is
-/// interrupted is read again.
+/// Number of blocks of a chunk: 32 MiB with Postgres' default block size. If a snapshot is interrupted, unfinished
+/// chunks are read again.
 const CHUNK_BLOCKS: u32 = 4096;
-/// How many keys one statement names.
+/// Number of keys in one statement.
 const KEYS_AT_ONCE: usize = 1000;
-/// TID range scans, without which each chunk would read the whole table.
+/// First version with TID range scans. Without them, each chunk would read the whole table.
 const TID_RANGES_SINCE: u32 = 140_000;
 
-/// One statement to run.
+/// A statement to run.
 pub(super) struct Job {
     pub(super) table: Arc<SnapshotTable>,
     pub(super) columns: usize,
     pub(super) statement: String,
-    /// Whether the statement has a SELECT of the user's in it.
+    /// Whether the statement contains a configured SELECT.
     pub(super) is_of_the_user: bool,
     kind: Kind,
 }
@@ -41,22 +41,22 @@ pub(super) struct Job {
 enum Kind {
     /// A part of the table.
     Chunk(Step),
-    /// Rows that are to be read again: all are once no job of this kind is left.
+    /// Rows to read again. They have all been read once no job of this kind is left.
     Keys,
 }
 
 /// A table that is being read.
 #[derive(Debug, Default)]
 struct UnderWay {
-    /// Jobs that are left.
+    /// Number of jobs left.
     jobs: usize,
-    /// Those of them that read rows again.
+    /// Number of jobs left that read rows again.
     keys: usize,
     /// Rows that have been read.
     rows: u64,
 }
 
-/// Tables and chunks that are left.
+/// Tables and chunks that have not been read.
 pub(super) struct Queue<'a> {
     tables: VecDeque<&'a TableFacts>,
     jobs: VecDeque<Job>,
@@ -78,7 +78,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// The next job; `None` when all have been given out.
+    /// The next job. `None` if none is left.
     pub(super) async fn next(&mut self, sql: &Sql) -> Result<Option<Job>, Error> {
         loop {
             if let Some(job) = self.jobs.pop_front() {
@@ -91,7 +91,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// A job is done: what the engine is to know of it.
+    /// A job is done. Returns the frame that reports it to the engine.
     pub(super) fn done(&mut self, job: &Job, rows: u64) -> Option<Frame> {
         let oid = job.table.catalog.table.as_ref()?.oid;
         let table = self.under_way.get_mut(&oid)?;
@@ -115,12 +115,12 @@ impl<'a> Queue<'a> {
         Some(Frame::Part { step, completes })
     }
 
-    /// The jobs of a table.
+    /// Creates the jobs of a table.
     async fn begin(&mut self, sql: &Sql, table: &TableFacts) -> Result<(), Error> {
         let oid = table.oid;
         let again = self.plan.again.get(&oid);
         let is_complete = self.plan.done.is_complete(oid);
-        // A complete partition may have got rows since then from one that is not.
+        // Rows may have moved into a complete partition from one that is not complete.
         if is_complete && again.is_none() && !table.partition {
             return Ok(());
         }
@@ -145,13 +145,13 @@ impl<'a> Queue<'a> {
         if begins_again {
             storage.tell(table, done.storage(oid).unwrap_or_default());
         }
-        // The rows to be read again were remembered under columns that the table does not have any more.
+        // The table no longer has the columns under which the rows to read again were remembered.
         let lacks = |name: &String| !columns.iter().any(|column| column.name == *name);
         let keys_are_gone = matches!(again, Some(Keys::Of { columns, .. }) if columns.iter().any(lacks));
         let whole = begins_again || keys_are_gone;
         let chunks = match storage.file {
             0 if is_complete && !whole => Vec::new(),
-            // In one piece: none of it counts until all does.
+            // The table is read in one piece, so nothing counts until all of it does.
             0 => vec![Blocks::ALL],
             _ if whole => Done::default().left(oid, identity, storage.blocks, CHUNK_BLOCKS),
             _ => done.left(oid, identity, storage.blocks, CHUNK_BLOCKS),
@@ -194,13 +194,13 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// A SELECT of the user's as others select from it.
+/// A configured SELECT as a subquery.
 pub(super) fn subquery(select: &str) -> String {
-    // On lines of its own: what is no comment to us may be one to the server.
+    // On separate lines, since the SELECT may end with a comment that we do not recognize.
     format!("(\n{}\n) AS \"rows\"", inner(select))
 }
 
-/// What the server makes of such a subquery for a table.
+/// Lets the server parse such a subquery for a table.
 pub(super) async fn understood(sql: &Sql, table: &str, subquery: &str) -> Result<Statement, Error> {
     let select = format!("SELECT * FROM {subquery}");
     let prepared = sql.prepare(super::DOING, &select).await?;
@@ -214,11 +214,11 @@ pub(super) async fn understood(sql: &Sql, table: &str, subquery: &str) -> Result
     })
 }
 
-/// Where the rows of a table come from.
+/// What to select the rows of a table from.
 pub(super) struct Select {
     columns: String,
     from: String,
-    /// It may read any tables (`snapshot.select.statement.overrides`).
+    /// Whether it is a configured SELECT (`snapshot.select.statement.overrides`), which may read any tables.
     is_of_the_user: bool,
 }
 
@@ -232,7 +232,7 @@ impl Select {
         }
     }
 
-    /// A SELECT of the user's. Debezium finds its columns by their names, and has no value for those that it lacks.
+    /// A configured SELECT. As in Debezium, its columns are matched by name, and columns that it lacks have no value.
     pub(super) async fn overridden(
         sql: &Sql,
         table: &TableFacts,
@@ -256,16 +256,16 @@ impl Select {
         })
     }
 
-    /// Locks all that the rows come from against being rewritten, as COPY would, for as long as the snapshot lasts.
+    /// Locks everything that the rows come from against rewrites until the snapshot ends, as COPY would.
     ///
-    /// A rewrite that came before, though after the snapshot was taken, has left nothing in the table that the snapshot may
-    /// see (Postgres' caveat on MVCC of ALTER TABLE and TRUNCATE), and under another name may stand another table: both are
-    /// an error, so that a later snapshot reads the rows.
+    /// A table that was rewritten after the snapshot was taken and before the lock has no rows that the snapshot may
+    /// see (Postgres' caveat on MVCC of ALTER TABLE and TRUNCATE). A table that was renamed may have been replaced by
+    /// another one. Both are errors, so that a later snapshot reads the rows.
     async fn lock(&self, sql: &Sql, table: &TableFacts) -> Result<(), Error> {
         sql.try_execute(super::DOING, &format!("SELECT FROM {} LIMIT 0", self.from))
             .await?
             .map_err(|error| reading_failed(table, error))?;
-        // The catalog's rows are those of the snapshot, what functions answer is of now.
+        // The rows of the catalog are those of the snapshot. The functions return the present state.
         const QUERY: &str = "
             WITH RECURSIVE family(oid) AS (
               SELECT $2 UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN family f ON f.oid = i.inhparent)
@@ -318,7 +318,7 @@ impl Select {
         self.copy(&format!("({}) IN ({})", names.join(", "), values.join(", ")))
     }
 
-    /// One row, whichever comes first.
+    /// Any one row.
     pub(super) fn of_one_row(&self, condition: &str) -> String {
         self.copy_of(condition, " LIMIT 1")
     }
@@ -337,22 +337,22 @@ impl Select {
     }
 }
 
-/// What a table's rows lie in, and how the stream brings its changes.
+/// Where a table's rows are stored, and how its changes are published.
 #[derive(Debug, Clone, Default)]
 struct Storage {
-    /// `pg_relation_filenode`; 0 where the table is read in one piece.
+    /// `pg_relation_filenode`. 0 if the table is read in one piece.
     file: u32,
     blocks: u32,
-    /// A number that another one takes the place of when anything changes that decides which changes of the table are
-    /// published. It is another one for each snapshot where some are not.
+    /// A number that changes whenever something changes that decides which changes of the table are published. If some
+    /// changes are not published, it differs for each snapshot.
     published: u32,
     /// Why some changes are not published.
     withheld: Option<String>,
 }
 
 impl Storage {
-    /// Of a table that is locked, so that blocks mean the same for all its chunks. The catalog is that of the snapshot: where it
-    /// is the same for two snapshots, it was the same for all changes between them.
+    /// The storage of a locked table. The lock ensures that blocks mean the same for all its chunks. The catalog is
+    /// read as of the snapshot: if it is equal in two snapshots, it was equal for all changes between them.
     async fn of(sql: &Sql, table: &TableFacts, options: &Options, lsn: Lsn) -> Result<Self, Error> {
         let oid = table.oid.0;
         let (publication, lsn) = (options.publication.as_str(), lsn.to_string());
@@ -384,7 +384,7 @@ impl Storage {
         read().map_err(|error| Error::sql(super::DOING, error))
     }
 
-    /// What has to stay the same for the table to go on behind what is done. 0 where there is nothing to go on behind.
+    /// What must stay the same for the table to continue after its finished part. 0 if it cannot continue.
     fn identity(&self, table: &TableFacts) -> u64 {
         match self.file {
             0 if !table.partition => 0,
@@ -392,7 +392,7 @@ impl Storage {
         }
     }
 
-    /// Tells why the table begins again, which had another identity `before`.
+    /// Logs why the table starts over. Its identity was `before`.
     fn tell(&self, table: &TableFacts, before: u64) {
         let name = format!("{}.{}", table.schema, table.name);
         if file_of(before) != self.file {
@@ -416,17 +416,17 @@ impl Storage {
     }
 }
 
-/// The file in an identity.
+/// The file number in an identity.
 pub(super) const fn file_of(identity: u64) -> u32 {
     (identity >> 32) as u32
 }
 
 /// Parameters: the table, the publication, whether the stream has changes of every origin, the snapshot's position.
 ///
-/// What is published is told by the rows of the catalog. Each carries the transaction that wrote it (`xmin`), so that a change
-/// which was taken back is seen, too.
+/// The catalog's rows show what is published. Each row carries the transaction that wrote it (`xmin`), so a change that
+/// was reverted is noticed too.
 fn storage_query(server_version: u32) -> String {
-    // Row filters and schemas came with Postgres 15.
+    // Row filters and schemas in publications exist since Postgres 15.
     let (filtered, schemas) = if server_version >= 150_000 {
         (
             "m.prqual IS NOT NULL",
@@ -440,7 +440,7 @@ fn storage_query(server_version: u32) -> String {
             "SELECT 0::oid AS oid, '0'::xid AS xmin, '0'::xid AS class WHERE false",
         )
     };
-    // Rows of partitions and children lie elsewhere, and other access methods need not have blocks.
+    // Rows of partitions and children are stored elsewhere. Other access methods may have no blocks.
     format!(
         "
         WITH RECURSIVE family(oid, link) AS (

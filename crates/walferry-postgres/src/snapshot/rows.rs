@@ -1,4 +1,4 @@
-//! Rows on their way from a COPY to the engine.
+//! Passes rows from a COPY to the engine.
 
 use std::mem;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use walferry_engine::source::{Chunk, ChunkSender, Frame, SnapshotTable};
 use crate::copy::append_tuple;
 use crate::error::Error;
 
-/// Rows are handed on in pieces of this size.
+/// Size of the pieces in which rows are passed on.
 const PIECE_BYTES: usize = 256 * 1024;
-/// Bytes that a value has in a tuple beside its text.
+/// Bytes of a value in a tuple in addition to its text.
 const VALUE_HEADER_BYTES: usize = 5;
 
-/// Rows of one table that wait to be handed on together.
+/// Rows of one table, gathered to be passed on together.
 pub(super) struct Rows<'a> {
     out: &'a ChunkSender,
     table: Arc<SnapshotTable>,
@@ -24,7 +24,7 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Rows with so many columns.
+    /// For rows with this number of columns.
     pub(super) fn new(out: &'a ChunkSender, table: Arc<SnapshotTable>, columns: usize) -> Self {
         Self {
             out,
@@ -42,7 +42,7 @@ impl<'a> Rows<'a> {
         }
         let most = line.len() + self.columns * VALUE_HEADER_BYTES;
         if self.bytes.capacity() == 0 {
-            // One row that is larger than a piece gets the room it needs, and not twice as much.
+            // A row that is larger than a piece gets exactly the memory that it needs, not twice as much.
             self.bytes.reserve_exact(most.max(PIECE_BYTES + PIECE_BYTES / 4));
         }
         let start = self.bytes.len();
@@ -58,7 +58,7 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// Hands on what waits.
+    /// Passes on the gathered rows.
     pub(super) async fn send(&mut self) -> Result<(), Error> {
         if self.frames.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! One row of a table, read as a snapshot would read it, for `walferry check --show-records`. Nothing is created or changed.
+//! Reads one row of a table as a snapshot would, for `walferry check --show-records`. Creates and changes nothing.
 
 use std::pin::pin;
 
@@ -22,7 +22,7 @@ const DOING: &str = "reading one row of a table";
 /// `pg_publication_tables` has columns and row filters since Postgres 15.
 const COLUMN_LISTS_SINCE: i32 = 150_000;
 
-/// One row of each of some tables, and the moment at which they were read.
+/// One row of each table, and the time at which they were read.
 #[derive(Debug)]
 pub struct Samples {
     /// The server's position.
@@ -31,30 +31,31 @@ pub struct Samples {
     pub xid: u32,
     /// The server's time, microseconds since 1970.
     pub time_us: i64,
-    /// The tables, in the order of their names.
+    /// The tables, sorted by name.
     pub tables: Vec<Sample>,
 }
 
-/// A table, as the stream would describe it, with one of its rows.
+/// A table as the stream would describe it, with one of its rows.
 #[derive(Debug)]
 pub struct Sample {
     /// The table and its types.
     pub catalog: Catalog,
     /// The columns that the publication sends, and the replica identity.
     pub relation: Relation,
-    /// Whether the server lets UPDATE and DELETE pass once the table is published.
+    /// Whether the server allows UPDATE and DELETE once the table is published.
     pub identified: bool,
-    /// The values of the relation's columns; `None` where there is no row to be read, or why none may be read.
+    /// The values of the relation's columns. `None` if there is no row; a failure if the row cannot be read.
     pub row: Result<Option<SampleRow>, Failure>,
 }
 
 /// Values as text, in the order of the relation's columns; `None` is null.
 pub type SampleRow = Vec<Option<Vec<u8>>>;
 
-/// One row of each table that is wanted, read in a transaction that may not write.
+/// Reads one row of each wanted table, in a read-only transaction.
 ///
 /// # Errors
-/// The server cannot be reached, or its catalog cannot be read. What hinders the reading of one table is told with that table.
+/// The server cannot be reached, or its catalog cannot be read. If only one table cannot be read, its [`Sample`] has
+/// the failure.
 pub async fn samples(connector: &Connector, wanted: TableFilter) -> Result<Samples, Failure> {
     look(connector, &wanted).await.map_err(Failure::from)
 }
@@ -72,13 +73,13 @@ async fn look(connector: &Connector, wanted: &TableFilter) -> Result<Samples, Er
         &connector.slot,
         connector.postgres.query_timeout,
     );
-    // `true`: as for a slot, so that the transaction is READ ONLY whatever `snapshot.isolation.mode` says.
+    // `true`, as if there were a slot: the transaction is then READ ONLY, whatever `snapshot.isolation.mode` says.
     let moment = begin(&sql, isolation(true, options.isolation), None, None).await?;
-    // A row is there at once or not worth waiting for: the table is locked, or its row filter finds nothing.
+    // A row either comes at once or is not worth waiting for: the table is locked, or its row filter matches nothing.
     sql.execute(DOING, "SET LOCAL statement_timeout = '10s'").await?;
     let mut samples = Vec::with_capacity(tables.len());
     for table in &tables {
-        // One that was dropped since it was listed is not there any more.
+        // The table was dropped after it was listed.
         let Some(place) = facts.iter().position(|(oid, _)| *oid == table.oid) else {
             continue;
         };
@@ -106,7 +107,7 @@ async fn sample(
     let published = published(sql, options, version, facts).await?;
     let sent = |column: &&ColumnFacts| match &published.columns {
         Some(names) => names.contains(&column.name),
-        // As a new publication has it.
+        // The default of a new publication.
         None => !column.generated,
     };
     let columns: Vec<ColumnFacts> = facts.columns.iter().filter(sent).cloned().collect();
@@ -145,10 +146,10 @@ async fn sample(
     }))
 }
 
-/// What the publication sends of a table.
+/// The part of a table that the publication sends.
 #[derive(Debug, Default)]
 struct PublishedPart {
-    /// The columns; `None` where the publication is not there, or does not have the table.
+    /// The columns. `None` if the publication does not exist or does not include the table.
     columns: Option<Vec<String>>,
     /// The row filter.
     filter: Option<String>,
@@ -177,7 +178,7 @@ async fn published(sql: &Sql, options: &Options, version: i32, table: &TableFact
     read().map_err(|error| Error::sql(DOING, error))
 }
 
-/// The columns of the index that `REPLICA IDENTITY USING INDEX` names.
+/// The columns of the index of `REPLICA IDENTITY USING INDEX`.
 async fn identity_index(sql: &Sql, table: &TableFacts) -> Result<Vec<String>, Error> {
     const DOING: &str = "reading the replica identity";
     const QUERY: &str = "
@@ -191,7 +192,7 @@ async fn identity_index(sql: &Sql, table: &TableFacts) -> Result<Vec<String>, Er
         .map_err(|error| Error::sql(DOING, error))
 }
 
-/// A row, as a snapshot of the table has it: with the SELECT of the user's where there is one.
+/// One row, read as a snapshot of the table reads it, with the configured SELECT if there is one.
 async fn one_row(
     sql: &Sql,
     options: &Options,
@@ -201,7 +202,7 @@ async fn one_row(
 ) -> Result<Option<SampleRow>, Error> {
     let select = options.overrides.get(&format!("{}.{}", table.schema, table.name));
     let (source, condition) = match select {
-        // Its columns are the user's, and a row filter may name others.
+        // The SELECT determines its columns, and a row filter may use columns that it lacks.
         Some(select) => (Select::overridden(sql, table, columns, select).await?, ""),
         None => (Select::plain(table, columns), filter.unwrap_or_default()),
     };

@@ -1,9 +1,9 @@
-//! A SELECT of the user's as it can stand inside another statement.
+//! Prepares a configured SELECT for use inside another statement.
 
 use std::iter;
 
-/// Without the semicolons, comments and blanks at its end: in the middle of another statement a semicolon is an error, and a
-/// comment up to the end of the line would take what follows with it.
+/// The SELECT without the semicolons, comments and blanks at its end. Inside another statement, a semicolon is an
+/// error, and a comment up to the end of the line would hide what follows.
 pub(super) fn inner(select: &str) -> &str {
     let mut rest = select;
     let mut end = 0;
@@ -12,7 +12,7 @@ pub(super) fn inner(select: &str) -> &str {
         let (length, counts) = match first {
             '-' if rest.starts_with("--") => (rest.find(['\n', '\r']).unwrap_or(rest.len()), false),
             '/' if rest.starts_with("/*") => (comment(rest), false),
-            // After an E, a backslash escapes the quote behind it.
+            // After an E, a backslash escapes the following quote.
             '\'' => (literal(rest, is_escaped(&select[..at])), true),
             '"' => (literal(rest, false), true),
             '$' => (dollar_quoted(rest, &select[..at]).unwrap_or(1), true),
@@ -26,7 +26,7 @@ pub(super) fn inner(select: &str) -> &str {
     select[..end].trim_start()
 }
 
-/// Length of the comment at the start of a text; comments may stand in comments.
+/// Length of the comment at the start of a text. Comments may be nested.
 fn comment(text: &str) -> usize {
     let (mut at, mut depth) = (0, 0);
     while at < text.len() {
@@ -43,7 +43,7 @@ fn comment(text: &str) -> usize {
     text.len()
 }
 
-/// Length of what stands in the quotes at the start of a text, with them. A quote inside is doubled, or escaped.
+/// Length of the quoted text at the start of a text, including the quotes. A quote inside it is doubled or escaped.
 fn literal(text: &str, escapes: bool) -> usize {
     let bytes = text.as_bytes();
     let quote = bytes[0];
@@ -68,7 +68,8 @@ fn is_of_a_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$')
 }
 
-/// Length of what stands between `$$` or `$name$` and the same again, with both. A `$1`, or one inside a name, begins none.
+/// Length of the text from `$$` or `$name$` to the next same tag, including both. `None` for a `$1`, or a `$` within a
+/// name.
 fn dollar_quoted(text: &str, before: &str) -> Option<usize> {
     if before.ends_with(is_of_a_name) {
         return None;
