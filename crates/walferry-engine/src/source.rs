@@ -375,8 +375,8 @@ pub enum Frame {
         /// Whether it is given up.
         given_up: bool,
     },
-    /// Everything before the watermark of a snapshot has been handed over. The engine creates it itself. The pipeline
-    /// answers with [`Request::ReadAgain`].
+    /// Everything before the watermark of a snapshot has been handed over; the engine's own. The pipeline answers with
+    /// [`Request::ReadAgain`].
     Watermark,
     /// The answer of [`Windows`] to a request. The engine creates it itself.
     Answer {

@@ -381,7 +381,7 @@ async fn target(sql: &Sql, ask: &ChunkAsk, captured: &TableFilter) -> Result<Res
     }))
 }
 
-/// The types of a table's columns, in SQL notation.
+/// The types of a table's columns, as SQL names them.
 async fn type_names(sql: &Sql, table: Oid) -> Result<HashMap<String, String>, Error> {
     const QUERY: &str = "
         SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod)

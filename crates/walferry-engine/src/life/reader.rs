@@ -190,7 +190,7 @@ impl<S: Source> Reader<'_, S> {
         Ok(())
     }
 
-    /// Asks the pipeline which rows have to be read again, after what it saw on the way to the watermark.
+    /// What the pipeline has found on its way to the watermark decides which rows are to be read again.
     async fn ask_what_to_read_again(&mut self) -> Result<(), Failure> {
         let mark = Chunk::new(Bytes::new(), vec![Frame::Watermark]);
         // If the pipeline has ended, it has left its answer in the channel.
@@ -411,7 +411,7 @@ impl<S: Source> Reader<'_, S> {
     }
 }
 
-/// Logs the progress of the snapshot at intervals, for ever.
+/// Tells at intervals how far the snapshot is; for ever.
 async fn tell_progress(status: &Status) -> Infallible {
     let mut ticks = interval(PROGRESS);
     ticks.tick().await;

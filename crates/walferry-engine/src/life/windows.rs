@@ -138,8 +138,7 @@ async fn until_it_may_be_read(
     Waited::Long
 }
 
-/// Serves the pipeline's requests and sends back the answers, for ever. A failed request is tried again. The stream
-/// does not wait for it.
+/// Does what the pipeline asks for, and hands the answers on; for ever. What fails is tried again: the stream does not wait for it.
 pub(super) async fn serve(
     windows: &mut impl Windows,
     receiver: &mut UnboundedReceiver<Ask>,

@@ -202,7 +202,7 @@ pub const MEMBERS: [&str; 8] = [
     STOPS,
 ];
 
-/// The texts of the keys, if they cannot be stored in Debezium's form.
+/// The texts of the keys, where they are not kept as Debezium does.
 #[derive(Serialize, Deserialize)]
 struct OwnKeys {
     primary: Option<Vec<Option<String>>>,
@@ -386,7 +386,7 @@ impl Incremental {
         effects
     }
 
-    /// A blocking snapshot has ended, or was given up.
+    /// A blocking snapshot has ended, or is given up.
     pub fn blocking_ended(&mut self) {
         self.blocking.pop_front();
         self.has_changed = true;
@@ -432,7 +432,7 @@ impl Incremental {
         effects
     }
 
-    /// Whether a request has not been answered yet.
+    /// Whether something is asked for and not answered yet.
     fn is_busy(&self) -> bool {
         self.reads || !self.looks_up.is_empty()
     }
