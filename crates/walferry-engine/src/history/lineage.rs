@@ -4,7 +4,7 @@ use walferry_pgoutput::Lsn;
 
 /// The timelines of a server: those that it has left, and the present one.
 ///
-/// Postgres begins a new timeline at each promotion and at the end of each point-in-time recovery. A copy of a data
+/// Postgres begins a new timeline at each promotion and at the end of each archive recovery. A copy of a data
 /// directory that is started without recovery keeps its timeline.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lineage {

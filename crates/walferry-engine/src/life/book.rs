@@ -40,18 +40,18 @@ pub trait Book: fmt::Debug + Send {
     /// The book cannot be read, or is damaged.
     fn entries(&mut self) -> Result<Vec<Entry>, Failure>;
 
-    /// Names and classes of connectors that stand in the book and are not for this program to run or to change.
+    /// Names and classes of connectors in the book that this program must not run or change.
     fn others(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// Writes a connector in the place of the one that has its name.
+    /// Writes a connector. Replaces the one of the same name.
     ///
     /// # Errors
     /// It is not written.
     fn put(&mut self, entry: &Entry) -> Result<(), Failure>;
 
-    /// Notes what is wanted of a connector.
+    /// Sets the target state of a connector.
     ///
     /// # Errors
     /// It is not written.

@@ -77,9 +77,9 @@ pub struct Supervisor(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     connectors: Mutex<Vec<Supervised>>,
-    /// All connectors are ending for good, so no run begins any more. It is read and set under the lock of the connectors.
+    /// All connectors are ending for good, so no run starts any more. Read and set under the lock of `connectors`.
     closed: AtomicBool,
-    /// How many runs have ended: whoever waits for an end looks again.
+    /// Number of runs that have ended. A change wakes those who wait for an end.
     ends: watch::Sender<u64>,
 }
 
@@ -104,8 +104,8 @@ impl Supervisor {
         self.add_as(status, body, Target::Running);
     }
 
-    /// Adds a connector of which this is wanted. A connector that is to be stopped begins no run. After [`stop_all`](Self::stop_all) or
-    /// [`abandon_all`](Self::abandon_all), no connector does.
+    /// Adds a connector with this target. If the target is to be stopped, no run starts. After
+    /// [`stop_all`](Self::stop_all) or [`abandon_all`](Self::abandon_all), none starts either.
     pub fn add_as(&self, status: Arc<Status>, body: Body, wanted: Target) {
         let name = status.name.clone();
         self.lock().push(Supervised {
@@ -148,8 +148,8 @@ impl Supervisor {
         .await
     }
 
-    /// Stops all connectors, and waits for their ends. Returns what has failed in these. From the call on, no run begins, whatever is
-    /// wanted of a connector.
+    /// Stops all connectors, and waits for their ends. Returns the first failure among the runs that this ended. From
+    /// the call on, no run starts, whatever a connector's target is.
     pub async fn stop_all(&self) -> Result<(), Failure> {
         let mut ending = BTreeSet::new();
         {
@@ -178,9 +178,9 @@ impl Supervisor {
             .map_or(Ok(()), Err)
     }
 
-    /// Ends all runs at once, and waits for their ends: this process has lost the right to work for the connectors, and another one may
-    /// have it already. Nothing more is delivered, stored or confirmed; whoever goes on sends again what was under way. From the call on,
-    /// no run begins, whatever is wanted of a connector.
+    /// Ends all runs at once, and waits for their ends. This process has lost the right to run the connectors, and
+    /// another one may have it already. Nothing more is delivered, stored or confirmed. The other process sends again
+    /// what was under way. From the call on, no run starts, whatever a connector's target is.
     pub async fn abandon_all(&self) {
         {
             let mut connectors = self.lock();
@@ -524,7 +524,7 @@ mod tests {
                     false => assert_eq!(supervisor.stop_all().await, Ok(())),
                 }
             };
-            // What others want while the run is on its way out: the keeper of a connector with a new configuration, and requests.
+            // Requests while the run is ending: of a connector's new configuration, and of users.
             let meanwhile = async {
                 tokio::task::yield_now().await;
                 supervisor.resume("a").unwrap();

@@ -71,11 +71,11 @@ impl Worker {
         (&mut self.end).await.unwrap_or_else(|_| Err(panicked()))
     }
 
-    /// Waits until its producer is closed. Only after [`Progress::stop`], and when no chunk can come any more or the thread was woken.
-    /// May be asked again.
+    /// Waits until its producer is closed. Call this only after [`Progress::stop`], and when no chunk can come any more
+    /// or the thread was woken. May be called again.
     pub(crate) async fn gone(&mut self) {
         if let Some(gone) = &mut self.gone {
-            // It sends nothing: that the other half is dropped is the news.
+            // The sender sends nothing. Waiting ends when it is dropped.
             let _ = gone.await;
             self.gone = None;
         }
