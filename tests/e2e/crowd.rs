@@ -1,7 +1,7 @@
 //! Many connectors in one process: one that fails, one with many rows behind, one whose topic is missing and one whose registry does not
 //! answer hold up none of the others.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use walferry_testkit::servers::{
@@ -23,6 +23,9 @@ fn count() -> usize {
         .and_then(|text| text.parse().ok())
         .unwrap_or(20)
 }
+
+/// How long the processor time at rest is measured, where somebody asks for a measurement.
+const REST: Duration = Duration::from_secs(30);
 
 struct Crowd {
     kafka: Kafka,
@@ -132,8 +135,12 @@ fn shown(latencies: &[i64]) -> String {
 #[test]
 fn connectors_go_on_beside_one_that_fails_one_with_many_rows_behind_and_one_whose_topic_is_missing() {
     let begun = Instant::now();
-    let mut crowd = Crowd::start(count());
-    let count = crowd.outboxes.len();
+    let count = count();
+    assert!(
+        count > 4,
+        "WALFERRY_TEST_CROWD={count}: the first four are the odd ones, and there must be others beside them"
+    );
+    let mut crowd = Crowd::start(count);
     let flood = flood();
     // The first four are the odd ones.
     let (locked_out, flooded, without_topic, without_registry) = (0, 1, 2, 3);
@@ -168,6 +175,13 @@ fn connectors_go_on_beside_one_that_fails_one_with_many_rows_behind_and_one_whos
         count - 4,
         created.elapsed()
     );
+    if std::env::var_os("WALFERRY_TEST_CROWD").is_some() {
+        let before = crowd.walferry.processor_ms().expect("it runs");
+        std::thread::sleep(REST);
+        let used = crowd.walferry.processor_ms().expect("it runs") - before;
+        let threads = crowd.walferry.threads().expect("it runs");
+        println!("at rest, {used} ms of a processor in {REST:?}, with {threads} threads");
+    }
     let (at_rest, _) = crowd.walferry.resident_kib().expect("it runs");
     let asked = Instant::now();
     let all = crowd

@@ -1,4 +1,10 @@
-//! Files of other programs that run as they are: Debezium Server's.
+//! Files of other programs that run as they are: Debezium Server's and those of a standalone worker of Kafka Connect.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+};
 
 use walferry_testkit::servers::{folder, wait_for, walferry_program};
 
@@ -6,6 +12,86 @@ use crate::{
     outbox::{Outbox, assert_runs},
     world,
 };
+
+/// `walferry run` with arguments of the test's own. It is killed where the test fails.
+struct Program {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Program {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let log = folder.join("log");
+        let child = Command::new(walferry_program())
+            .args(["run", "--admin", "127.0.0.1:0", "--data-dir", "data"])
+            .args(arguments)
+            .current_dir(folder)
+            .stderr(File::create(&log).expect("a file"))
+            .spawn()
+            .expect("the program can be run");
+        Self { child, log }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Asks it to end, and expects that it does so in order.
+    #[track_caller]
+    fn terminate(&mut self) {
+        let id = self.child.id().to_string();
+        let killed = Command::new("kill").args(["-TERM", &id]).status();
+        assert!(killed.is_ok_and(|status| status.success()));
+        assert_eq!(self.child.wait().expect("it ends").code(), Some(0), "{}", self.log());
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("walferry printed:\n{}", self.log());
+        }
+        // It may have ended before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The file of Connect's own distribution, with the properties that it has set, and a connector's properties file beside it.
+#[test]
+fn the_files_of_a_standalone_worker_run() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "standalone_files");
+    let folder = folder("standalone");
+    let worker = [
+        format!("bootstrap.servers={}", world.kafka.bootstrap()),
+        "key.converter=org.apache.kafka.connect.json.JsonConverter".to_owned(),
+        "value.converter=org.apache.kafka.connect.json.JsonConverter".to_owned(),
+        "key.converter.schemas.enable=true".to_owned(),
+        "value.converter.schemas.enable=true".to_owned(),
+        format!("offset.storage.file.filename={}/connect.offsets", folder.display()),
+        "offset.flush.interval.ms=10000".to_owned(),
+        "plugin.path=/usr/share/java".to_owned(),
+    ];
+    let mut connector = vec!["name=standalone_files".to_owned()];
+    for (name, value) in &outbox.config() {
+        let text = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+        connector.push(format!("{name}={text}"));
+    }
+    std::fs::write(folder.join("connect-standalone.properties"), worker.join("\n")).expect("a file");
+    std::fs::write(folder.join("connector.properties"), connector.join("\n")).expect("a file");
+    let files = [
+        "--worker",
+        "connect-standalone.properties",
+        "--config",
+        "connector.properties",
+    ];
+    let mut program = Program::start(&folder, &files);
+    wait_for("the slot to be read", || (outbox.database.streams() == 1).then_some(()));
+    outbox.insert("k", 1, 3);
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 3), &["k"], 3);
+    program.terminate();
+}
 
 /// Debezium Server's file as it is, with its offset file as Java has written it: nothing is read again, and the next change comes.
 #[test]
@@ -58,30 +144,20 @@ fn a_file_of_debezium_server_runs_and_its_offset_is_taken_over() {
     }
     let file = folder.join("application.properties");
     std::fs::write(&file, lines.join("\n")).expect("a file");
-    let log = std::fs::File::create(folder.join("log")).expect("a file");
-    let mut server = std::process::Command::new(walferry_program())
-        .args(["run", "--admin", "127.0.0.1:0", "--config"])
-        .arg(&file)
-        .arg("--data-dir")
-        .arg(folder.join("data"))
-        .stderr(log)
-        .spawn()
-        .expect("the program can be run");
+    let mut server = Program::start(&folder, &["--config", "application.properties"]);
     let records = world.kafka.wait_for_records(&outbox.topic("order"), 4);
     assert_runs(&records, &["k"], 4);
-    terminate(server.id());
-    assert_eq!(server.wait().expect("it ends").code(), Some(0));
-    let log = std::fs::read_to_string(folder.join("log")).expect("a log");
+    server.terminate();
+    let log = server.log();
     assert!(log.contains("the offset of a standalone worker is taken over"), "{log}");
     assert!(!log.contains("reading existing rows"), "{log}");
     assert_eq!(world.kafka.read(&[outbox.topic("order")]).len(), 4, "{log}");
-}
 
-fn terminate(id: u32) {
-    let killed = std::process::Command::new("kill")
-        .args(["-TERM", &id.to_string()])
-        .status();
-    assert!(killed.is_ok_and(|status| status.success()));
+    // The same file given as the worker's.
+    outbox.insert("k", 5, 6);
+    let mut server = Program::start(&folder, &["--worker", "application.properties"]);
+    assert_runs(&world.kafka.wait_for_records(&outbox.topic("order"), 6), &["k"], 6);
+    server.terminate();
 }
 
 /// A `HashMap<byte[], byte[]>` with one entry, as Java serialises it.

@@ -693,6 +693,40 @@ mod tests {
         assert_eq!(files.read().expect("it is readable"), None);
     }
 
+    #[test]
+    fn a_connector_with_an_offset_topic_of_its_own_is_refused_on_connects_topics() {
+        let topics = [
+            ("group.id", "g"),
+            ("config.storage.topic", "configs"),
+            ("offset.storage.topic", "offsets"),
+            ("status.storage.topic", "states"),
+        ];
+        let topics = topics.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let worker = worker_of(topics.into()).0.expect("it is a worker");
+        // Nothing is asked of Kafka.
+        let topics = walferry_kafka::connect::ConnectTopics::of(&worker, "127.0.0.1:1").expect("they are right");
+        let log = OffsetLog::open(&topics.expect("there are topics")).expect("a client");
+        let folder = tempfile::tempdir().expect("a folder");
+        let offsets = |topic| Offsets {
+            data_dir: folder.path().to_owned(),
+            topic,
+        };
+        let partition = || SourcePartition {
+            connector: "c".into(),
+            server: "t".into(),
+        };
+        let failure = offsets(Some(log.clone())).open(partition(), Some("own-offsets")).err();
+        let failure = failure.expect("its last offset is elsewhere");
+        assert_eq!(failure.kind, Kind::Configuration);
+        let text = format!("{failure} {}", failure.hint().unwrap_or_default());
+        for part in ["offsets.storage.topic", "own-offsets", "--take"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        // Files are read wherever Connect kept its offsets.
+        assert!(offsets(None).open(partition(), Some("own-offsets")).is_ok());
+        assert!(offsets(Some(log)).open(partition(), None).is_ok());
+    }
+
     fn policy(mode: &str) -> SnapshotPolicy {
         let text = format!(
             r#"{{"name": "c", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",

@@ -73,7 +73,7 @@ pub(crate) struct ConnectorArgs {
     /// REST API
     #[arg(long, value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
     pub(crate) config: Vec<PathBuf>,
-    /// Worker properties, such as Kafka Connect's connect-distributed.properties
+    /// Worker properties, such as Kafka Connect's connect-distributed.properties, or Debezium Server's application.properties
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) worker: Option<PathBuf>,
     /// Kafka brokers, as host:port,host:port; takes precedence over the worker file

@@ -70,6 +70,7 @@ pub(crate) struct Configuration {
 
 /// Reads everything that the arguments name. All problems of all files are told at once.
 pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
+    let args = &with_server_file(args);
     let mut problems = Problems::default();
     let surrounded = match (&args.worker, args.config.is_empty()) {
         (None, true) => surrounded::worker(
@@ -167,6 +168,23 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
         bootstrap_servers,
         warnings,
     })
+}
+
+/// A file of Debezium Server is a worker and a connector at once. Given with `--worker`, it counts as if it was given with `--config`.
+fn with_server_file(args: &ConnectorArgs) -> ConnectorArgs {
+    let mut args = args.clone();
+    let is_of_server = |path: &mut PathBuf| {
+        let submitted = fs::read_to_string(path)
+            .ok()
+            .and_then(|text| Submitted::read(&text).ok());
+        submitted.is_some_and(|(submitted, _)| submitted.is_of_debezium_server())
+    };
+    if let Some(path) = args.worker.take_if(is_of_server)
+        && !args.config.contains(&path)
+    {
+        args.config.push(path);
+    }
+    args
 }
 
 /// The worker that is in the files of Debezium Server, if there is one among these. What is wrong with the files is told elsewhere.

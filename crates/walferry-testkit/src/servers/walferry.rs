@@ -205,6 +205,20 @@ impl Walferry {
         Some((field("VmRSS:")?, field("VmHWM:")?))
     }
 
+    /// Processor time that the process has used so far, in milliseconds.
+    pub fn processor_ms(&self) -> Option<u64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;
+        // Behind the name, which may have spaces in it. Linux counts in hundredths of a second.
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
+        let mut next = || fields.next()?.parse::<u64>().ok();
+        Some((next()? + next()?) * 10)
+    }
+
+    /// How many threads the process has.
+    pub fn threads(&self) -> Option<usize> {
+        Some(fs::read_dir(format!("/proc/{}/task", self.process.id())).ok()?.count())
+    }
+
     /// Everything the process has printed, over all its runs.
     pub fn output(&self) -> String {
         self.process.output()
