@@ -16,7 +16,7 @@ use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{
     self as snapshot, Again, Done, Keys,
-    incremental::{Answer, Ask, Execute, Signal},
+    incremental::{Answer, Ask, Collection, Execute, Signal},
 };
 use walferry_transform::Hypertables;
 
@@ -123,7 +123,7 @@ pub trait Stream: Send {
 /// Reads existing rows, in chunks.
 pub trait Rows: Send {
     /// Reads what is left of the tables and sends it as [`Frame::Table`], [`Frame::Row`] and [`Frame::Part`], between
-    /// [`Frame::SnapshotBegin`] and [`Frame::SnapshotEnd`]. All of it is seen by one snapshot: the one that [`Control`] exported
+    /// [`Frame::SnapshotBegin`] and the frame that ends a snapshot of its kind. All of it is seen by one snapshot: the one that [`Control`] exported
     /// where there is one, otherwise one of its own. With one thread rows come in the order of the tables and of their blocks;
     /// with several, in any order.
     fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> impl Future<Output = Result<(), Failure>> + Send;
@@ -206,6 +206,17 @@ pub enum Request {
     ReadAgain(Again),
     /// The stream is to stand still while these tables are read.
     Block(Execute),
+    /// The stream is to stand still at one position while this table of an incremental snapshot is read as a whole, as it has no key.
+    ReadWhole(WholeTable),
+}
+
+/// A table of an incremental snapshot that has no key to read it by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WholeTable {
+    /// The table.
+    pub table: Collection,
+    /// Columns that are not read, because the stream does not have them either.
+    pub left_out: Vec<String>,
 }
 
 /// The way of the pipeline's requests. It holds few of them, and never makes the pipeline wait.
@@ -269,11 +280,27 @@ pub struct SnapshotPlan {
     pub done: Done,
     /// Rows to be read again, of tables that have been begun.
     pub again: BTreeMap<Oid, Keys>,
-    /// Whether the stream goes on afterwards where it stood: the rows are read as of now, and say nothing of the stream's position.
-    /// They end with [`Frame::BlockingEnd`].
-    pub blocking: bool,
-    /// With that, the SELECT of a table, by `schema.table`.
+    /// What it is part of.
+    pub kind: SnapshotKind,
+    /// Of a blocking one: the SELECT of a table, by `schema.table`.
     pub selects: BTreeMap<String, String>,
+    /// Of an incremental one: the end of a WHERE that chooses the rows.
+    pub condition: Option<String>,
+    /// Columns that are not read.
+    pub left_out: Vec<String>,
+}
+
+/// What the reading of existing rows is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SnapshotKind {
+    /// The snapshot before the stream. It ends with [`Frame::SnapshotEnd`], and its position is where the stream begins.
+    #[default]
+    Initial,
+    /// A blocking snapshot. It ends with [`Frame::BlockingEnd`], and the stream goes on where it stood.
+    Blocking,
+    /// A table without a key, of an incremental snapshot. It ends with [`Frame::WholeEnd`], and the stream goes on where it stood: at the
+    /// position of the snapshot.
+    Incremental,
 }
 
 /// Frames in stream order, with the memory that they lie in.
@@ -341,6 +368,8 @@ pub enum Frame {
         rows_left: u64,
         /// Of which tables: their numbers and names, in order.
         tables: Vec<(Oid, String)>,
+        /// What they are part of.
+        kind: SnapshotKind,
     },
     /// The rows that follow are of this table.
     Table(Arc<SnapshotTable>),
@@ -368,6 +397,11 @@ pub enum Frame {
     BlockingEnd {
         /// Whether it is given up.
         given_up: bool,
+    },
+    /// All rows of a table without a key, of an incremental snapshot, have been sent.
+    WholeEnd {
+        /// Why they have not, where the table cannot be read.
+        failed: Option<String>,
     },
     /// Everything before the watermark of a snapshot has been handed over; the engine's own. The pipeline answers with
     /// [`Request::ReadAgain`].
@@ -404,8 +438,8 @@ pub struct SnapshotTable {
     pub begun: bool,
     /// Whether it is the first of all, empty or not: no other table's first row is marked as the snapshot's.
     pub first: bool,
-    /// Whether it belongs to a blocking snapshot, whose rows carry the stream's position.
-    pub blocking: bool,
+    /// What it is read for.
+    pub kind: SnapshotKind,
 }
 
 /// The way from the source to the pipeline: bounded by the bytes that wait in it.

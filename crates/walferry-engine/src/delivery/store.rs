@@ -66,6 +66,8 @@ pub struct StoredOffset {
     /// What of an unfinished snapshot has been delivered; `None` when there is none, or when it starts again from its
     /// beginning.
     pub snapshot: Option<Done>,
+    /// The same of an unfinished blocking snapshot: the first of those that the offset tells of.
+    pub blocking: Option<Done>,
     /// What the server can be recognised by; `None` when the offset came from Debezium or from an earlier version.
     pub history: Option<History>,
     /// What the publication held at the last look; `None` before the first.
@@ -75,7 +77,7 @@ pub struct StoredOffset {
 impl StoredOffset {
     /// The same, marked as that of a snapshot that is not complete: as it is, the next start reads all rows again.
     pub(crate) fn interrupted(mut self) -> Self {
-        self.snapshot = None;
+        (self.snapshot, self.blocking) = (None, None);
         self.connect.snapshot = Some("INITIAL".into());
         (self.connect.snapshot_completed, self.connect.last_snapshot_record) = (Some(false), Some(false));
         self

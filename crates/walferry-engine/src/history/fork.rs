@@ -280,6 +280,8 @@ impl Offset<'_> {
         // It must be that of a commit.
         connect.lsn_commit = connect.lsn_commit.filter(|&lsn| lsn <= fork.0);
         history.enter(self.found);
+        // Its rows may have been read behind the fork, so it starts over.
+        offset.blocking = None;
         if self.rows_read() > fork {
             // Rows that had been deleted or changed by then are as they were on this server, and the stream does not bring them.
             offset = offset.interrupted();
@@ -294,7 +296,7 @@ impl Offset<'_> {
         let delivered = self.delivered();
         let missing = (delivered > at).then(|| self.missing(at, delivered));
         offset.position = None;
-        offset.snapshot = None;
+        (offset.snapshot, offset.blocking) = (None, None);
         let connect = &mut offset.connect;
         (connect.lsn, connect.lsn_proc, connect.lsn_commit) = (Some(at.0), Some(at.0), None);
         let mut history = History {

@@ -207,7 +207,7 @@ impl Carried {
             match request {
                 Request::ReadAgain(again) => self.again = again,
                 // The offset keeps it for the next session.
-                Request::Block(_) => {}
+                Request::Block(_) | Request::ReadWhole(_) => {}
             }
         }
     }

@@ -34,7 +34,7 @@ use crate::{
         witness::Witness,
     },
     position::Position,
-    source::{Frame, Request},
+    source::{Frame, Request, SnapshotKind},
     status::SlotXmin,
     status::Status,
 };
@@ -46,6 +46,8 @@ pub struct Pipeline {
     /// Counts records by transaction, where `provide.transaction.metadata` asks for it.
     metadata: Option<Transaction>,
     snapshot: Option<Snapshot>,
+    /// What the snapshot that is being read is part of.
+    snapshot_kind: SnapshotKind,
     /// While an interrupted snapshot is still to go on.
     toast_reread: Option<ToastReread>,
     /// Signals, snapshots beside the stream and notifications, where they are asked for.
@@ -84,6 +86,7 @@ impl Pipeline {
             metadata: events.events.transaction_metadata.then(|| Transaction::new(&events)),
             plans: Plans::new(events),
             snapshot: None,
+            snapshot_kind: SnapshotKind::Initial,
             toast_reread: None,
             signals: None,
             heartbeats: None,
@@ -200,10 +203,18 @@ impl Pipeline {
                     signals.signal(*signal, between(&context), &mut self.emit, out)?;
                 }
             }
-            Frame::SnapshotBegin { rows_left, tables } => {
+            Frame::SnapshotBegin {
+                rows_left,
+                tables,
+                kind,
+            } => {
                 self.emit.counts.snapshot_begin(rows_left);
                 // What is left of one that broke off is read again.
                 self.snapshot = None;
+                self.snapshot_kind = kind;
+                if kind == SnapshotKind::Blocking {
+                    out.step(Step::BlockingBegin);
+                }
                 self.tell(Told::Begin(tables), now_ns, out)?;
             }
             Frame::Table(table) => {
@@ -227,6 +238,8 @@ impl Pipeline {
                     self.emit.counts.snapshot_table();
                 }
                 match &mut self.snapshot {
+                    // It is not resumed: the offset says nothing of its parts.
+                    _ if self.snapshot_kind == SnapshotKind::Incremental => {}
                     Some(snapshot) => snapshot.part(step, out),
                     None => out.step(Step::Snapshot(step)),
                 }
@@ -247,7 +260,18 @@ impl Pipeline {
                 self.beat(now_ns, true, out)?;
                 self.tell(if given_up { Told::GivenUp } else { Told::End }, now_ns, out)?;
                 if let Some(signals) = &mut self.signals {
-                    signals.blocking_ended(&mut self.emit, out);
+                    signals.blocking_ended(out);
+                }
+            }
+            Frame::WholeEnd { failed } => {
+                let snapshot = self.snapshot.take().unwrap_or_default();
+                let rows = snapshot.rows();
+                self.snapshot_kind = SnapshotKind::Initial;
+                snapshot.end(now_ns, &mut self.emit, out)?;
+                self.beat(now_ns, true, out)?;
+                if let Some(signals) = &mut self.signals {
+                    let context = quiet(&self.emit.cursor, now_ns);
+                    signals.whole_read(rows, failed, between(&context), &mut self.emit, out)?;
                 }
             }
             Frame::Watermark => self.toast_reread = None,
@@ -290,9 +314,13 @@ impl Pipeline {
         signals.passed(lsn, between(&context), &mut self.emit, out)
     }
 
-    /// Notifies of a snapshot that comes before the stream, or in its place.
+    /// Notifies of a snapshot that comes before the stream, or in its place. An incremental one has notifications of its own.
     fn tell(&mut self, told: Told, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
-        let Some(signals) = &mut self.signals else {
+        let Some(signals) = self
+            .signals
+            .as_mut()
+            .filter(|_| self.snapshot_kind != SnapshotKind::Incremental)
+        else {
             return Ok(());
         };
         let context = quiet(&self.emit.cursor, now_ns);
