@@ -79,6 +79,8 @@ fn ask_for(walferry: &Walferry, name: &str, table: &str) -> String {
 
 /// Waits until everything that is committed by now has been delivered, and confirmed to the server.
 fn wait_until_delivered(sql: &Sql, name: &str) {
+    // A commit of its own is behind everything that was done before it, also by a snapshot.
+    sql.run("select txid_current()");
     let now = sql
         .value("select pg_current_wal_lsn()")
         .expect("the server has a position");
@@ -566,6 +568,60 @@ fn a_table_without_a_key_is_read_at_one_position_of_the_stream() {
         "select count(*) from pg_replication_slots where slot_name like '{name}\\_%'"
     ));
     assert_eq!(temporary.as_deref(), Some("0"));
+    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+}
+
+/// `walferry check` says which tables no snapshot has read.
+#[test]
+fn check_says_which_tables_were_never_read() {
+    let world = world::shared();
+    let name = "signals_check";
+    let database = world.postgres.database(name);
+    let sql = database.sql();
+    sql.run(&format!(
+        "{SIGNALS};
+         create table items (id int primary key, v text); insert into items values (1, 'a');
+         create table items_more (id int primary key, v text)"
+    ));
+    let mut walferry = start(world_of(&world), name, &database, &[]);
+    sql.run("insert into items_more values (1, 'a')");
+    wait_until_delivered(sql, name);
+    let (config, servers) = (walferry.config_file(), world.kafka.bootstrap());
+    let config = config.to_str().expect("the path is text");
+    let check = |walferry: &Walferry| {
+        let arguments = [
+            "check",
+            "--config",
+            config,
+            "--bootstrap-servers",
+            &servers,
+            "--admin",
+            "127.0.0.1:0",
+        ];
+        String::from_utf8_lossy(&walferry.command(arguments).stdout).into_owned()
+    };
+    let said = check(&walferry);
+    assert!(
+        said.contains("o snapshot has read public.items, public.items_more: "),
+        "{said}"
+    );
+    assert!(
+        said.contains("walferry snapshot signals_check --table public.items"),
+        "{said}"
+    );
+    ask_for(&walferry, name, "public.items");
+    wait_for_log(&mut walferry, "the incremental snapshot is complete", 1);
+    wait_until_delivered(sql, name);
+    let said = check(&walferry);
+    assert!(said.contains("o snapshot has read public.items_more: "), "{said}");
+    sql.run(
+        "insert into signals values ('b', 'execute-snapshot', '{\"type\": \"blocking\", \"data-collections\": [\"public.items_more\"]}')",
+    );
+    wait_for_log(&mut walferry, "all existing rows are read", 1);
+    wait_until_delivered(sql, name);
+    let said = check(&walferry);
+    assert!(!said.contains("o snapshot has read"), "{said}");
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     sql.run(&format!("select pg_drop_replication_slot('{name}')"));
 }
 

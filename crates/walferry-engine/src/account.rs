@@ -71,6 +71,8 @@ pub enum Step {
     },
     /// A blocking snapshot begins, or goes on.
     BlockingBegin,
+    /// A snapshot has read these tables.
+    TablesRead(Arc<[String]>),
     /// A part of the snapshot that is being read is complete, or is not what it was.
     Snapshot(snapshot::Step),
     /// The initial snapshot is complete: its last row was read at this position.
@@ -190,9 +192,11 @@ impl Offset {
 
     fn reach(&mut self, step: Step) {
         let unstored = match step {
-            Step::Snapshot(_) | Step::SnapshotEnd { .. } | Step::BlockingBegin | Step::Incremental { .. } => {
-                Unstored::Delivered
-            }
+            Step::Snapshot(_)
+            | Step::SnapshotEnd { .. }
+            | Step::BlockingBegin
+            | Step::TablesRead(_)
+            | Step::Incremental { .. } => Unstored::Delivered,
             _ => Unstored::Passed,
         };
         let is_further = match step {
@@ -256,6 +260,11 @@ impl Offset {
                     done.step(step);
                 }
                 self.chunks += u64::from(matches!(step, snapshot::Step::Chunk { .. }));
+            }
+            Step::TablesRead(tables) => {
+                self.delivered.read_tables(&tables);
+                self.unstored = unstored;
+                return;
             }
             Step::BlockingBegin => {
                 self.delivered.blocking.get_or_insert_default();
@@ -336,6 +345,7 @@ impl Mark for Step {
         match self {
             Self::Snapshot(_) => MARK_BYTES,
             Self::Incremental { .. } => KEPT_BYTES,
+            Self::TablesRead(tables) => MARK_BYTES * tables.len(),
             _ => 0,
         }
     }

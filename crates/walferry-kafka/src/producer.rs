@@ -191,9 +191,7 @@ impl Queue for Queued {
              them",
             None,
         ));
-        self.client
-            .producer()
-            .purge(PurgeConfig::default().queue().inflight());
+        self.client.producer().purge(PurgeConfig::default().queue().inflight());
     }
 }
 

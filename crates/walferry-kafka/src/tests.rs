@@ -379,7 +379,11 @@ fn records_that_are_queued_when_the_turn_is_in_doubt_are_never_sent() {
     world.open();
     world.send(&record("t", Some(b"k"), Some(b"1"))).unwrap();
     world.settled().unwrap();
-    let values: Vec<_> = world.received(2).into_iter().map(|record| record.value.unwrap()).collect();
+    let values: Vec<_> = world
+        .received(2)
+        .into_iter()
+        .map(|record| record.value.unwrap())
+        .collect();
     assert_eq!(values, [b"0", b"1"]);
 }
 

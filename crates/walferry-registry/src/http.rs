@@ -219,7 +219,10 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagno
         return Err(failed(shown_answer(words.trim_end(), &sent)));
     }
     // A number that is absurd would leave the range of times. To ask once a day costs nothing.
-    let life = body["expires_in"].as_u64().map_or(TOKEN_LIFE, Duration::from_secs).min(LONGEST_LIFE);
+    let life = body["expires_in"]
+        .as_u64()
+        .map_or(TOKEN_LIFE, Duration::from_secs)
+        .min(LONGEST_LIFE);
     match text("access_token") {
         "" => Err(failed("its answer has no access_token".to_owned())),
         token => Ok((Secret::new(token), Instant::now() + life.saturating_sub(TOKEN_MARGIN))),

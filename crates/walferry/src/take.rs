@@ -373,7 +373,11 @@ fn decoded(login: &str) -> Option<Vec<u8>> {
         }
         let (digits, behind) = rest.split_at_checked(2)?;
         let digits = str::from_utf8(digits).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?);
+        bytes.push(
+            u8::from_str_radix(digits, 16)
+                .ok()
+                .filter(|_| !digits.starts_with('+'))?,
+        );
         rest = behind;
     }
     Some(bytes)

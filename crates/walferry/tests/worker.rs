@@ -129,7 +129,11 @@ fn a_process_that_takes_no_connector_needs_no_book_in_its_data_directory() {
     let b = json!({ "name": "b", "config": config(&[]) });
     fs::write(folder.join("b.json"), b.to_string()).expect("the folder can be written");
     // One process holds the book of the data directory. Another one has its connector from a file, and needs only that one's folder.
-    let mut first = Process::start(folder, "first", &["--worker", "worker.properties", "--data-dir", "data"]);
+    let mut first = Process::start(
+        folder,
+        "first",
+        &["--worker", "worker.properties", "--data-dir", "data"],
+    );
     first.wait_for("an answer", |first| first.ask("GET", "/connectors", None).is_some());
     let mut second = Process::start(folder, "second", &["--config", "b.json", "--data-dir", "data"]);
     second.wait_for("its connector", |second| {

@@ -263,6 +263,10 @@ where
     ) -> Result<StoredOffset, Failure> {
         // Rows that are read once more are not read yet: what the offset said before still holds.
         let settled = offset.start().map_or(from, |start| start.min(from));
+        // Of what was read before, nothing is known where another program wrote the offset, or has used the slot.
+        if rows.is_some() || matches!(plan, Plan::Create { .. }) {
+            offset.tables_read.get_or_insert_default();
+        }
         offset.system_id = Some(found.system_id);
         let history = offset.history.get_or_insert_default();
         history.enter(found);

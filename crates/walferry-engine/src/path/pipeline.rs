@@ -4,7 +4,7 @@
 //! acknowledgement or a signal. A record that needs something which is not there yet, such as the id of a new schema, is held in
 //! the batch; the pipeline's thread sends what comes before it, and tries it again when that has come.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{mem, path::PathBuf, sync::Arc, time::Duration};
 use walferry_diagnosis::Kind;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -48,6 +48,8 @@ pub struct Pipeline {
     snapshot: Option<Snapshot>,
     /// What the snapshot that is being read is part of.
     snapshot_kind: SnapshotKind,
+    /// Its tables.
+    snapshot_tables: Arc<[String]>,
     /// While an interrupted snapshot is still to go on.
     toast_reread: Option<ToastReread>,
     /// Signals, snapshots beside the stream and notifications, where they are asked for.
@@ -87,6 +89,7 @@ impl Pipeline {
             plans: Plans::new(events),
             snapshot: None,
             snapshot_kind: SnapshotKind::Initial,
+            snapshot_tables: Arc::default(),
             toast_reread: None,
             signals: None,
             heartbeats: None,
@@ -212,6 +215,7 @@ impl Pipeline {
                 // What is left of one that broke off is read again.
                 self.snapshot = None;
                 self.snapshot_kind = kind;
+                self.snapshot_tables = tables.iter().map(|(_, name)| name.clone()).collect();
                 if kind == SnapshotKind::Blocking {
                     out.step(Step::BlockingBegin);
                 }
@@ -251,6 +255,7 @@ impl Pipeline {
                 snapshot.end(now_ns, &mut self.emit, out)?;
                 self.emit.cursor.snapshot_taken(transaction);
                 out.step(Step::SnapshotEnd { lsn, transaction });
+                out.step(Step::TablesRead(mem::take(&mut self.snapshot_tables)));
                 self.beat(now_ns, true, out)?;
                 return self.tell(Told::End, now_ns, out);
             }
@@ -259,6 +264,9 @@ impl Pipeline {
                 snapshot.end(now_ns, &mut self.emit, out)?;
                 self.beat(now_ns, true, out)?;
                 self.tell(if given_up { Told::GivenUp } else { Told::End }, now_ns, out)?;
+                if !given_up {
+                    out.step(Step::TablesRead(mem::take(&mut self.snapshot_tables)));
+                }
                 if let Some(signals) = &mut self.signals {
                     signals.blocking_ended(out);
                 }

@@ -466,6 +466,7 @@ impl Signals {
                         let _ = requests.send(Request::Block(execute));
                     }
                 }
+                Effect::TableRead(table) => out.step(Step::TablesRead(Arc::new([table]))),
                 Effect::ReadWhole(table) => {
                     let left_out = self.left_out.get(&table.id).cloned().unwrap_or_default();
                     if let Some(requests) = &self.requests {

@@ -301,7 +301,9 @@ impl Troubles {
             _ => {
                 // A connection that breaks is made again. Whoever waits for long finds the reason here.
                 match self.told.insert(error.to_string()) {
-                    true => warn!(%error, group, "the Kafka client that waits for its turn on Connect's topics reports an error"),
+                    true => {
+                        warn!(%error, group, "the Kafka client that waits for its turn on Connect's topics reports an error")
+                    }
                     false => debug!(%error, group, "the same error again"),
                 }
                 return;

@@ -39,6 +39,8 @@ pub enum Effect {
     /// This table has no key, so it is to be read as a whole, at one position of the stream. [`Incremental::whole_read`] is told when
     /// that is done.
     ReadWhole(Collection),
+    /// All rows of this table that were asked for have been sent.
+    TableRead(String),
     /// A message that a signal asks for.
     Log(String),
     /// What an operator should know.
@@ -767,6 +769,9 @@ impl Incremental {
         effects.extend(scan.told(&table));
         let rows = self.rows;
         self.notify(effects, |ids, of| Notification::scanned(ids, of, &table, rows, scan));
+        if matches!(scan, Scan::Succeeded | Scan::Empty) {
+            effects.push(Effect::TableRead(table.clone()));
+        }
         if scan == Scan::Succeeded {
             effects.push(Effect::Info(format!(
                 "the incremental snapshot of {table} is complete: {rows} rows"

@@ -47,7 +47,7 @@ impl Driven {
                 Effect::ClearWindow => self.cleared += 1,
                 Effect::ReadWhole(table) => self.whole.push(table.id),
                 Effect::Warn(text) => self.told.push(format!("! {text}")),
-                Effect::Block(_) | Effect::Log(_) | Effect::Info(_) => {}
+                Effect::Block(_) | Effect::TableRead(_) | Effect::Log(_) | Effect::Info(_) => {}
             }
         }
     }

@@ -421,7 +421,10 @@ impl Clerk {
     fn class_of_other(&self, name: &str) -> Option<String> {
         // Nobody but the clerk uses the book, and it waits for what it writes: the lock is free.
         let book = self.shelf.as_ref().ok()?.lock().unwrap_or_else(PoisonError::into_inner);
-        book.others().into_iter().find(|(other, _)| other == name).map(|(_, class)| class)
+        book.others()
+            .into_iter()
+            .find(|(other, _)| other == name)
+            .map(|(_, class)| class)
     }
 
     /// Writes the book where that holds nobody up.
@@ -556,7 +559,10 @@ mod tests {
             }
             clerk.0.abort();
             let failure = clerk.ended().await;
-            assert_eq!((failure.kind, failure.disposition), (Kind::Panic, Disposition::Stop(Exit::GaveUp)));
+            assert_eq!(
+                (failure.kind, failure.disposition),
+                (Kind::Panic, Disposition::Stop(Exit::GaveUp))
+            );
             assert_eq!(herd.remove("a").await.unwrap_err().code, 503);
         });
     }
@@ -592,15 +598,24 @@ mod tests {
     fn a_patch_of_what_was_changed_meanwhile_and_the_name_of_another_class_are_refused() {
         block_on(async {
             let (herd, _clerk) = start();
-            assert_eq!(herd.put("a", configuration("1"), Put::New(Target::Stopped)).await, Ok(true));
+            assert_eq!(
+                herd.put("a", configuration("1"), Put::New(Target::Stopped)).await,
+                Ok(true)
+            );
             let before = herd.configuration("a").expect("it is there");
-            assert_eq!(herd.put("a", configuration("2"), Put::Over(before.clone())).await, Ok(false));
+            assert_eq!(
+                herd.put("a", configuration("2"), Put::Over(before.clone())).await,
+                Ok(false)
+            );
             let refused = herd.put("a", configuration("3"), Put::Over(before)).await.unwrap_err();
             assert_eq!(refused.code, 409, "{refused}");
             assert_eq!(herd.configuration("a"), Some(configuration("2")));
             for how in [Put::New(Target::Running), Put::Any] {
                 let refused = herd.put("file", configuration("1"), how).await.unwrap_err();
-                assert!(refused.code == 409 && refused.message.contains("FileStreamSource"), "{refused}");
+                assert!(
+                    refused.code == 409 && refused.message.contains("FileStreamSource"),
+                    "{refused}"
+                );
             }
         });
     }

@@ -82,7 +82,9 @@ pub(crate) fn why_waiting(topics: &ConnectTopics, denied: Option<&Failure>) -> S
         ),
         Some(failure) => format!(
             "This process is waiting until it may use Connect's topics of group {group:?}: {failure}. {}",
-            failure.hint().map_or_else(String::new, |hint| format!("To mend this, {hint}."))
+            failure
+                .hint()
+                .map_or_else(String::new, |hint| format!("To mend this, {hint}."))
         ),
     }
 }
