@@ -19,7 +19,7 @@ use walferry_engine::{
     Converters, Failure, Pipeline, Tolerance,
     batch::{Batch, BatchRecord},
     progress::Transaction,
-    source::{Frame, SnapshotTable},
+    source::{Frame, SnapshotKind, SnapshotTable},
     store::StoredOffset,
 };
 use walferry_event::Settings;
@@ -79,7 +79,7 @@ fn replay(folder: &Path) -> Result<String, Failure> {
         let rows = lines(folder, "rows.jsonl");
         for (place, (schema, name)) in snapshot_tables(&connector, &catalogs[0]).into_iter().enumerate() {
             let table = SnapshotTable {
-                blocking: false,
+                kind: SnapshotKind::Initial,
                 catalog: catalogs[0].named(schema, name),
                 lsn: Lsn(0),
                 xid: 0,

@@ -194,6 +194,8 @@ fn stream(status: &Status, s: u64, per_second: u64, behind: u64) {
         at_us: now_us - 700_000,
         wal_end: server,
         slots: slots(status, server, delivered),
+        standby_lag_bytes: None,
+        standbys_are_hidden: false,
     });
 }
 

@@ -167,7 +167,7 @@ pub(crate) const PHASE_WORDS: [&str; 8] = [
     "stopped",
 ];
 
-fn phase_word(phase: &Phase) -> &'static str {
+pub(crate) fn phase_word(phase: &Phase) -> &'static str {
     match phase {
         Phase::Starting => "starting",
         Phase::Snapshot => "snapshot",
@@ -226,6 +226,8 @@ pub(crate) mod tests {
             at_us: NOW_US - age * S,
             wal_end,
             slots: vec![own],
+            standby_lag_bytes: None,
+            standbys_are_hidden: false,
         }
     }
 

@@ -18,7 +18,7 @@ use axum::{
     routing::{get, post},
 };
 use serde::Serialize;
-use walferry_engine::status::Status;
+use walferry_engine::status::{Phase, Status};
 
 use crate::{
     Admin, Door, Resources,
@@ -26,7 +26,7 @@ use crate::{
     data::Data,
     exposition, guard,
     history::History,
-    look::Look,
+    look::{Look, phase_word},
     metrics, now_us,
     process::Process,
     rest, signals, slots,
@@ -188,7 +188,18 @@ async fn ready(State(shown): Seen) -> Response {
             verdict: Verdict::of(&look),
         }
     });
-    let connectors: Vec<_> = connectors.collect();
+    let mut connectors: Vec<_> = connectors.collect();
+    // One that was just created or changed has no status until its configuration has been read.
+    let names = shown.admin.herder.names();
+    for name in &names {
+        if !statuses.iter().any(|status| status.name == *name) {
+            connectors.push(Readiness {
+                name,
+                phase: phase_word(&Phase::Starting),
+                verdict: Verdict::not_begun(),
+            });
+        }
+    }
     let ready = connectors.iter().all(|connector| connector.verdict.ready);
     let code = if ready {
         StatusCode::OK

@@ -86,6 +86,11 @@ impl Verdict {
         verdict
     }
 
+    /// Of a connector whose configuration has not been read yet.
+    pub(crate) fn not_begun() -> Self {
+        Self::new(false, Level::Note, "starting: reading its configuration".into())
+    }
+
     fn new(ready: bool, level: Level, what: String) -> Self {
         Self {
             ready,

@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
     sync::oneshot,
 };
-use walferry_admin::{Admin, ClusterId, Door, bind, serve};
+use walferry_admin::{Admin, ClusterId, Door, bind, herder::ReadOnly, serve};
 use walferry_engine::{
     Failure,
     status::{Phase, Status},
@@ -152,6 +152,31 @@ async fn ready_tells_of_the_connectors_and_health_of_the_process() {
 
     status.set_phase(Phase::Streaming);
     assert_eq!(ask(address, "GET", "/ready").await.code, 200);
+}
+
+/// A process whose connectors have not begun yet must not be taken for one that has none.
+#[tokio::test]
+async fn a_connector_that_has_not_begun_is_not_ready() {
+    let known = Arc::new(Fixed(vec![Arc::new(Status::new("orders", "shop"))]));
+    let admin = Admin {
+        herder: Arc::new(ReadOnly(known)),
+        ..Admin::read_only(Arc::new(Fixed(Vec::new())), "1.2.3")
+    };
+    let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (_stop, stopped) = oneshot::channel::<()>();
+    let stopped = async move {
+        let _ = stopped.await;
+    };
+    let _served = tokio::spawn(serve(vec![Door::plain(listener)], admin, stopped));
+    let answer = ask(address, "GET", "/ready").await;
+    let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!((answer.code, &body["ready"]), (503, &false.into()));
+    let connector = &body["connectors"][0];
+    assert_eq!(
+        (&connector["name"], &connector["phase"]),
+        (&"orders".into(), &"starting".into())
+    );
 }
 
 #[tokio::test]

@@ -250,6 +250,11 @@ kinds! {
         "A property that masks, truncates, includes or excludes columns has an expression that matches no column of the \
          captured tables. It has no effect.",
         "Compare the expression with the column names. An expression must match the whole of SCHEMA.TABLE.COLUMN.";
+    "WF0260" TablesNeverRead "tables_never_read" None,
+        "A captured table was never read by a snapshot",
+        "Walferry sends the changes of the table, but no snapshot has read its rows: because of `snapshot.mode`, or because the table \
+         was added later. Rows that existed before, and have not been changed since, are not in the topic.",
+        "If the table had rows before, read them: `walferry snapshot NAME --table SCHEMA.TABLE`.";
     "WF0301" SlotInUse "slot_in_use" GAVE_UP,
         "The replication slot is in use by another process",
         "Only one process can read a slot at a time. Often the slot is still held by the walsender of a connection that \

@@ -66,8 +66,14 @@ pub enum Step {
         kept: Arc<Map<String, Json>>,
         /// The change that has brought this about, which is dealt with, and its kind.
         at: Option<(Position, &'static str)>,
+        /// Whether a blocking snapshot has ended with it: what was delivered of that one counts for no other.
+        ends_blocking: bool,
     },
-    /// A part of the initial snapshot is complete, or is not what it was.
+    /// A blocking snapshot begins, or goes on.
+    BlockingBegin,
+    /// A snapshot has read these tables.
+    TablesRead(Arc<[String]>),
+    /// A part of the snapshot that is being read is complete, or is not what it was.
     Snapshot(snapshot::Step),
     /// The initial snapshot is complete: its last row was read at this position.
     SnapshotEnd {
@@ -188,7 +194,11 @@ impl Offset {
 
     fn reach(&mut self, step: Step) {
         let unstored = match step {
-            Step::Snapshot(_) | Step::SnapshotEnd { .. } | Step::Incremental { .. } => Unstored::Delivered,
+            Step::Snapshot(_)
+            | Step::SnapshotEnd { .. }
+            | Step::BlockingBegin
+            | Step::TablesRead(_)
+            | Step::Incremental { .. } => Unstored::Delivered,
             _ => Unstored::Passed,
         };
         let is_further = match step {
@@ -226,7 +236,14 @@ impl Offset {
                     return;
                 }
             }
-            Step::Incremental { kept, at } => {
+            Step::Incremental {
+                kept,
+                at,
+                ends_blocking,
+            } => {
+                if ends_blocking {
+                    self.delivered.blocking = None;
+                }
                 for member in incremental::MEMBERS {
                     offset.other.remove(member);
                 }
@@ -240,10 +257,19 @@ impl Offset {
                 return;
             }
             Step::Snapshot(step) => {
-                if let Some(done) = &mut self.delivered.snapshot {
+                let initial = self.delivered.snapshot.as_mut();
+                if let Some(done) = initial.or(self.delivered.blocking.as_mut()) {
                     done.step(step);
                 }
                 self.chunks += u64::from(matches!(step, snapshot::Step::Chunk { .. }));
+            }
+            Step::TablesRead(tables) => {
+                self.delivered.read_tables(&tables);
+                self.unstored = unstored;
+                return;
+            }
+            Step::BlockingBegin => {
+                self.delivered.blocking.get_or_insert_default();
             }
             Step::SnapshotEnd { lsn, transaction } => {
                 self.delivered.snapshot = None;
@@ -321,6 +347,7 @@ impl Mark for Step {
         match self {
             Self::Snapshot(_) => MARK_BYTES,
             Self::Incremental { .. } => KEPT_BYTES,
+            Self::TablesRead(tables) => MARK_BYTES * tables.len(),
             _ => 0,
         }
     }

@@ -16,7 +16,7 @@ use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{
     self as snapshot, Again, Done, Keys,
-    incremental::{Answer, Ask, Execute, Signal},
+    incremental::{Answer, Ask, Collection, Execute, Signal},
 };
 use walferry_transform::Hypertables;
 
@@ -125,7 +125,7 @@ pub trait Stream: Send {
 /// Reads existing rows, in chunks.
 pub trait Rows: Send {
     /// Reads what is left of the tables and sends it as [`Frame::Table`], [`Frame::Row`] and [`Frame::Part`], between
-    /// [`Frame::SnapshotBegin`] and [`Frame::SnapshotEnd`]. All of it is seen by one snapshot: the one that [`Control`] exported
+    /// [`Frame::SnapshotBegin`] and the frame that ends a snapshot of its kind. All of it is seen by one snapshot: the one that [`Control`] exported
     /// where there is one, otherwise one of its own. With one thread rows come in the order of the tables and of their blocks;
     /// with several, in any order.
     fn read(&mut self, plan: SnapshotPlan, out: &ChunkSender) -> impl Future<Output = Result<(), Failure>> + Send;
@@ -211,6 +211,17 @@ pub enum Request {
     ReadAgain(Again),
     /// The stream is to stand still while these tables are read.
     Block(Execute),
+    /// The stream is to stand still at one position while this table of an incremental snapshot is read as a whole, as it has no key.
+    ReadWhole(WholeTable),
+}
+
+/// A table of an incremental snapshot that has no key to read it by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WholeTable {
+    /// The table.
+    pub table: Collection,
+    /// Columns that are not read, because the stream does not have them either.
+    pub left_out: Vec<String>,
 }
 
 /// The channel of the pipeline's requests. It holds few of them and never makes the pipeline wait.
@@ -274,11 +285,27 @@ pub struct SnapshotPlan {
     pub done: Done,
     /// Rows to read again, of tables that were begun.
     pub again: BTreeMap<Oid, Keys>,
-    /// Whether the stream goes on afterwards where it stood: the rows are read as of now, and say nothing of the stream's position.
-    /// They end with [`Frame::BlockingEnd`].
-    pub blocking: bool,
-    /// With that, the SELECT of a table, by `schema.table`.
+    /// What it is part of.
+    pub kind: SnapshotKind,
+    /// Of a blocking one: the SELECT of a table, by `schema.table`.
     pub selects: BTreeMap<String, String>,
+    /// Of an incremental one: the end of a WHERE that chooses the rows.
+    pub condition: Option<String>,
+    /// Columns that are not read.
+    pub left_out: Vec<String>,
+}
+
+/// What the reading of existing rows is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SnapshotKind {
+    /// The snapshot before the stream. It ends with [`Frame::SnapshotEnd`], and its position is where the stream begins.
+    #[default]
+    Initial,
+    /// A blocking snapshot. It ends with [`Frame::BlockingEnd`], and the stream goes on where it stood.
+    Blocking,
+    /// A table without a key, of an incremental snapshot. It ends with [`Frame::WholeEnd`], and the stream goes on where it stood: at the
+    /// position of the snapshot.
+    Incremental,
 }
 
 /// Frames in stream order, with their bytes.
@@ -347,6 +374,8 @@ pub enum Frame {
         rows_left: u64,
         /// Oid and name of each table, in order.
         tables: Vec<(Oid, String)>,
+        /// What they are part of.
+        kind: SnapshotKind,
     },
     /// The following rows belong to this table.
     Table(Arc<SnapshotTable>),
@@ -375,8 +404,13 @@ pub enum Frame {
         /// Whether it is given up.
         given_up: bool,
     },
-    /// Everything before the watermark of a snapshot has been handed over. The engine creates it itself. The pipeline
-    /// answers with [`Request::ReadAgain`].
+    /// All rows of a table without a key, of an incremental snapshot, have been sent.
+    WholeEnd {
+        /// Why they have not, where the table cannot be read.
+        failed: Option<String>,
+    },
+    /// Everything before the watermark of a snapshot has been handed over; the engine's own. The pipeline answers with
+    /// [`Request::ReadAgain`].
     Watermark,
     /// The answer of [`Windows`] to a request. The engine creates it itself.
     Answer {
@@ -411,8 +445,8 @@ pub struct SnapshotTable {
     /// Whether it is the first table of the snapshot, even if it is empty. Only its first row is marked as the
     /// snapshot's first.
     pub first: bool,
-    /// Whether it belongs to a blocking snapshot, whose rows carry the stream's position.
-    pub blocking: bool,
+    /// What it is read for.
+    pub kind: SnapshotKind,
 }
 
 /// The channel from the source to the pipeline. It is bounded by the bytes that wait in it.

@@ -257,6 +257,11 @@ pub struct Slots {
     pub wal_end: u64,
     /// Our slot first, then all others.
     pub slots: Vec<Slot>,
+    /// How far the standby that has replayed least is behind the server, in bytes; `None` where there is no standby, or where it cannot
+    /// be seen.
+    pub standby_lag_bytes: Option<u64>,
+    /// Whether there are standbys that the role cannot see.
+    pub standbys_are_hidden: bool,
 }
 
 /// A replication slot of the server.

@@ -8,6 +8,8 @@
 //!   "position": { "unit": "0/16E9058", "lsn": "0/16E8F18", "ordinal": 2 },
 //!   "system_id": 7423423423423423423,
 //!   "snapshot": { "16391": { "storage": 70401338916864, "blocks": [[0, 4096]] } },
+//!   "blocking_snapshot": { "16391": { "storage": 70401338916864, "blocks": [[0, 4096]] } },
+//!   "tables_read": ["public.orders"],
 //!   "history": { "timeline": 2, "left": [[1, "0/15D6160"]], "furthest": "0/16E9088", "settled": "0/16E9088",
 //!     "commit": { "lsn": "0/16E9058", "end": "0/16E9088", "xid": 748, "ts_usec": 1795262414119112 }, "sends": "dbz" },
 //!   "publication": { "lsn": "0/16E9058", "oid": 16400, "all_tables": false, "operations": "iud", "tables": "16391/16401" }
@@ -17,7 +19,7 @@
 //! describes the file around this content. Files of format 1 had only one content, `{"crc32": …, "content": …}`, with a
 //! checksum of the bytes of `content`.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, value::RawValue};
@@ -79,6 +81,10 @@ struct Content {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     snapshot: Option<Done>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    blocking_snapshot: Option<Done>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tables_read: Option<BTreeSet<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     history: Option<Recognition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     publication: Option<Published>,
@@ -106,6 +112,8 @@ pub(crate) fn content(partition: &SourcePartition, offset: &StoredOffset) -> Str
         }),
         system_id: offset.system_id,
         snapshot: offset.snapshot.clone(),
+        blocking_snapshot: offset.blocking.clone(),
+        tables_read: offset.tables_read.as_deref().cloned(),
         history: offset.history.as_ref().map(Recognition::from),
         publication: offset.publication.as_deref().cloned(),
     };
@@ -212,6 +220,8 @@ fn decode_content(partition: &SourcePartition, content: &str) -> Result<StoredOf
         position: position.transpose()?,
         system_id: content.system_id,
         snapshot: content.snapshot,
+        blocking: content.blocking_snapshot,
+        tables_read: content.tables_read.map(Arc::new),
         history: content
             .history
             .map(Recognition::read)
@@ -265,6 +275,8 @@ mod tests {
             }),
             system_id: Some(u64::MAX),
             snapshot: Some(serde_json::from_str(r#"{"7":{"storage":3,"blocks":[[0,4096]]}}"#).unwrap()),
+            blocking: Some(serde_json::from_str(r#"{"8":{"storage":4,"blocks":[[0,8192]],"again":true}}"#).unwrap()),
+            tables_read: Some(Arc::new(["public.orders".to_owned(), "public.a b".to_owned()].into())),
             history: Some(crate::recognition::tests::history()),
             publication: Some(Arc::new(Published {
                 lsn: Lsn(0x16_B374_D848),

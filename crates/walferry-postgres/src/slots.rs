@@ -126,7 +126,12 @@ SELECT pg_catalog.json_build_object(
       'inactive_seconds', EXTRACT(epoch FROM pg_catalog.clock_timestamp() - (s.facts ->> 'inactive_since')::timestamptz)::float8,
       'conflicting', (s.facts ->> 'conflicting')::bool AND pg_catalog.pg_is_in_recovery())
       ORDER BY s.slot_name)
-    FROM (SELECT r.slot_name, pg_catalog.to_jsonb(r) AS facts FROM pg_catalog.pg_replication_slots r) s)
+    FROM (SELECT r.slot_name, pg_catalog.to_jsonb(r) AS facts FROM pg_catalog.pg_replication_slots r) s),
+  'standbys', (
+    SELECT pg_catalog.json_build_object('replayed', MIN(w.replay_lsn), 'are_hidden', bool_or(w.state IS NULL))
+    FROM pg_catalog.pg_stat_replication w
+    WHERE NOT EXISTS (
+      SELECT FROM pg_catalog.pg_replication_slots r WHERE r.active_pid = w.pid AND r.slot_type = 'logical'))
 )::text";
 
 #[derive(Debug, Deserialize)]
@@ -134,6 +139,17 @@ struct Found {
     #[serde(deserialize_with = "lsn")]
     wal_end: Option<Lsn>,
     slots: Option<Vec<Row>>,
+    #[serde(default)]
+    standbys: Standbys,
+}
+
+/// The servers that replicate this one physically. A role without `pg_monitor` sees that they are there, and no more.
+#[derive(Debug, Default, Deserialize)]
+struct Standbys {
+    /// How far the last of them is.
+    #[serde(default, deserialize_with = "lsn")]
+    replayed: Option<Lsn>,
+    are_hidden: Option<bool>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -163,7 +179,13 @@ impl Found {
         let rows = self.slots.iter().flatten();
         let mut slots: Vec<Slot> = rows.map(|row| row.clone().slot(ours, wal_end)).collect();
         slots.sort_by_key(|slot| !slot.ours);
-        Slots { at_us, wal_end, slots }
+        Slots {
+            at_us,
+            wal_end,
+            slots,
+            standby_lag_bytes: self.standbys.replayed.map(|lsn| wal_end.saturating_sub(lsn.0)),
+            standbys_are_hidden: self.standbys.are_hidden == Some(true),
+        }
     }
 }
 
@@ -207,7 +229,8 @@ mod tests {
                  "active_pid": null, "restart_lsn": "0/FFFFFFFF", "confirmed_flush_lsn": null, "wal_status": "extended",
                  "safe_wal_size": -5, "inactive_seconds": 1.5},
                 {"slot_name": "dbz", "slot_type": "logical", "plugin": "pgoutput", "database": "db", "active": true,
-                 "active_pid": 7, "restart_lsn": "1/80", "confirmed_flush_lsn": "1/F0", "inactive_seconds": null}]}"#,
+                 "active_pid": 7, "restart_lsn": "1/80", "confirmed_flush_lsn": "1/F0", "inactive_seconds": null}],
+                "standbys": {"replayed": "1/20", "are_hidden": false}}"#,
         )
         .unwrap();
         let slots = found.slots("dbz", 9);
@@ -232,6 +255,10 @@ mod tests {
             ]
         );
         assert_eq!((slots.wal_end, slots.at_us), (0x1_0000_0100, 9));
+        assert_eq!(
+            (slots.standby_lag_bytes, slots.standbys_are_hidden),
+            (Some(0xE0), false)
+        );
         assert_eq!(slots.slots[0].confirmed_flush_lsn.as_deref(), Some("1/F0"));
     }
 

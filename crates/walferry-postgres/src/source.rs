@@ -10,7 +10,9 @@ use walferry_config::connector::{Filter, ReplicaIdentityRule, SlotSection};
 use walferry_engine::Failure;
 use walferry_engine::history::Lineage;
 use walferry_engine::published::{Look, Published};
-use walferry_engine::source::{self, ChunkSender, CreatedSlot, Found, Parts, Port, SnapshotPlan, Source, TableFilter};
+use walferry_engine::source::{
+    self, ChunkSender, CreatedSlot, Found, Parts, Port, SnapshotKind, SnapshotPlan, Source, TableFilter,
+};
 use walferry_engine::status::Status;
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
@@ -461,9 +463,14 @@ impl Rows {
             Some((_, name)) => Some(name.as_str()),
             None => name.as_deref(),
         };
-        if plan.blocking {
-            let reading = self.reading.blocking(&plan.selects, version);
-            return snapshot::snapshot(&self.endpoint, None, &plan, &reading, out).await;
+        if plan.kind != SnapshotKind::Initial {
+            // The first part of a blocking snapshot has one of its own.
+            let exported = watermark.as_ref().map(|(_, name)| name.as_str());
+            if plan.goes_on && exported.is_none() {
+                return Err(Error::SnapshotGone);
+            }
+            let reading = self.reading.beside_stream(&plan, version);
+            return snapshot::snapshot(&self.endpoint, exported, &plan, &reading, out).await;
         }
         if exported.is_none() && self.streams {
             return Err(Error::SnapshotGone);

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use tokio_postgres::types::Type;
+use tracing::info;
 use walferry_config::connector::{SignalTable, Watermarking};
 use walferry_config::{Connector, JavaRegex};
 use walferry_engine::Failure;
@@ -225,7 +226,7 @@ impl Windows {
         // If the future is dropped, the connection must not be used again: its transaction would show the past.
         let sql = self.sql.take().expect("opened above");
         sql.execute(READING, BEGIN).await?;
-        let read = match within(LIMIT, read(&sql, ask, rows, &captured)).await {
+        let read = match within(LIMIT, read(&sql, ask, rows, &captured, &self.publication)).await {
             Some(read) => read,
             None => Err(sql.fell_silent(READING, LIMIT)),
         };
@@ -273,7 +274,13 @@ fn plain(answer: Answer) -> Read {
 }
 
 /// A chunk, and whether it has more rows than there is room for.
-async fn read(sql: &Sql, ask: &ChunkAsk, limit: u32, captured: &TableFilter) -> Result<(Read, bool), Error> {
+async fn read(
+    sql: &Sql,
+    ask: &ChunkAsk,
+    limit: u32,
+    captured: &TableFilter,
+    publication: &str,
+) -> Result<(Read, bool), Error> {
     let seen: String = sql
         .value(READING, "SELECT pg_catalog.pg_current_snapshot()::text", &[])
         .await?;
@@ -281,7 +288,7 @@ async fn read(sql: &Sql, ask: &ChunkAsk, limit: u32, captured: &TableFilter) -> 
         doing: READING,
         problem: format!("a snapshot of the form {seen:?}"),
     })?;
-    let target = match target(sql, ask, captured).await? {
+    let target = match target(sql, ask, captured, publication).await? {
         Ok(target) => target,
         Err(answer) => return Ok((plain(answer), false)),
     };
@@ -330,7 +337,12 @@ async fn read(sql: &Sql, ask: &ChunkAsk, limit: u32, captured: &TableFilter) -> 
 }
 
 /// What the table is read by; an answer where it cannot be read.
-async fn target(sql: &Sql, ask: &ChunkAsk, captured: &TableFilter) -> Result<Result<Target, Answer>, Error> {
+async fn target(
+    sql: &Sql,
+    ask: &ChunkAsk,
+    captured: &TableFilter,
+    publication: &str,
+) -> Result<Result<Target, Answer>, Error> {
     const FIND: &str = "
         SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname || '.' || c.relname = $1 AND c.relkind IN ('r', 'p')";
@@ -358,9 +370,15 @@ async fn target(sql: &Sql, ask: &ChunkAsk, captured: &TableFilter) -> Result<Res
             None => return Ok(Err(Answer::NoKey)),
         },
     };
+    let hidden = unpublished_columns(sql, publication, oid).await?;
+    let has_begun = ask.after.is_some();
+    if !has_begun {
+        tell_of_hidden(&ask.table.id, &hidden, publication);
+    }
+    let is_left_out = |name: &String| ask.left_out.contains(name) || hidden.contains(name);
     facts
         .columns
-        .retain(|column| names.contains(&column.name) || !ask.left_out.contains(&column.name));
+        .retain(|column| names.contains(&column.name) || !is_left_out(&column.name));
     catalog.table = Some(facts.clone());
     let types = type_names(sql, oid).await?;
     let key: Option<Vec<KeyColumn>> = names
@@ -381,7 +399,46 @@ async fn target(sql: &Sql, ask: &ChunkAsk, captured: &TableFilter) -> Result<Res
     }))
 }
 
-/// The types of a table's columns, in SQL notation.
+/// The columns that the publication leaves out of a table's changes with a column list. Generated columns are no matter of such a list.
+pub(crate) async fn unpublished_columns(sql: &Sql, publication: &str, table: Oid) -> Result<Vec<String>, Error> {
+    // A list may be that of the table, or of a table that it is a partition of, or that is its partition. Before Postgres 15 there is no
+    // `prattrs`.
+    const QUERY: &str = "
+        SELECT DISTINCT a.attname::text
+        FROM pg_catalog.pg_publication p
+        JOIN pg_catalog.pg_publication_rel m ON m.prpubid = p.oid
+        JOIN (
+          SELECT $2::oid AS oid
+          UNION SELECT t.relid::oid FROM pg_catalog.pg_partition_tree($2::oid::regclass) t
+          UNION SELECT t.relid::oid FROM pg_catalog.pg_partition_ancestors($2::oid::regclass) t
+        ) family ON family.oid = m.prrelid
+        JOIN pg_catalog.pg_attribute a ON a.attrelid = m.prrelid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+        WHERE p.pubname = $1 AND pg_catalog.to_jsonb(m) ->> 'prattrs' IS NOT NULL
+          AND a.attnum::text NOT IN (
+            SELECT (pg_catalog.regexp_matches(pg_catalog.to_jsonb(m) ->> 'prattrs', '[0-9]+', 'g'))[1])
+        ORDER BY 1";
+    let rows = sql
+        .rows(READING, QUERY, &[(&publication, Type::TEXT), (&table.0, Type::OID)])
+        .await?;
+    let names = rows.iter().map(|row| row.try_get(0));
+    names
+        .collect::<Result<_, _>>()
+        .map_err(|error| Error::sql(READING, error))
+}
+
+/// Says which columns a snapshot leaves out.
+pub(crate) fn tell_of_hidden(table: &str, hidden: &[String], publication: &str) {
+    if !hidden.is_empty() {
+        info!(
+            table,
+            columns = hidden.join(", "),
+            publication,
+            "the publication does not contain these columns, so the incremental snapshot leaves them out, too"
+        );
+    }
+}
+
+/// The types of a table's columns, as SQL names them.
 async fn type_names(sql: &Sql, table: Oid) -> Result<HashMap<String, String>, Error> {
     const QUERY: &str = "
         SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod)

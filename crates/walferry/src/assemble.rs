@@ -340,6 +340,17 @@ pub(crate) fn captured(config: &Config) -> TableFilter {
     Arc::new(move |schema, table| filters.captures_table(schema, table))
 }
 
+/// The captured tables that snapshots read.
+pub(crate) fn snapshot_tables(config: &Config) -> TableFilter {
+    let (filters, include) = (config.filters.clone(), config.snapshot.include.clone());
+    // What was signalled before is nothing that happens now.
+    Arc::new(move |schema, table| {
+        filters.captures_table(schema, table)
+            && (include.is_empty() || include.matches(&format!("{schema}.{table}")))
+            && !filters.is_signals(schema, table)
+    })
+}
+
 /// Whether a start reads existing rows when there is no offset.
 pub(crate) fn snapshot_policy(config: &Config) -> SnapshotPolicy {
     let mode = config.snapshot.mode;
@@ -358,12 +369,6 @@ pub(crate) fn snapshot_policy(config: &Config) -> SnapshotPolicy {
 
 fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> Settings {
     let config = &loaded.connector;
-    let (tables, include) = (captured(config), config.snapshot.include.clone());
-    let filters = config.filters.clone();
-    // What was signalled before is nothing that happens now.
-    let snapshot_tables: TableFilter = Arc::new(move |schema, table| {
-        (include.is_empty() || include.matches(&format!("{schema}.{table}"))) && !filters.is_signals(schema, table)
-    });
     Settings {
         slot: config.slot.name.to_string(),
         snapshot: snapshot_policy(config),
@@ -376,8 +381,8 @@ fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> Settings {
                 | OffsetMismatch::TrustGreaterLsn,
             ) => Mismatch::GoOn,
         },
-        tables,
-        snapshot_tables,
+        tables: captured(config),
+        snapshot_tables: snapshot_tables(config),
         flush_interval: loaded.worker.offset_flush_interval,
         in_flight_bytes: usize::try_from(config.streaming.in_flight_max_bytes).unwrap_or(usize::MAX),
         sharers,

@@ -155,12 +155,11 @@ pub(crate) async fn read_signal_file(loaded: Loaded, status: Arc<Status>) {
     }
     let file = Path::new(&section.file);
     info!(file = %file.display(), "reading signals from a file");
+    let mut unfinished = String::new();
     loop {
         sleep(section.poll_interval.max(SHORTEST)).await;
-        if status.counters.connected.load(Relaxed) == 0 {
-            continue;
-        }
-        let lines = match take_lines(file) {
+        status.signals.opened().await;
+        let lines = match take_lines(file, &mut unfinished) {
             Ok(lines) => lines,
             Err(error) => {
                 warn!(file = %file.display(), %error, "the signal file cannot be read and emptied");
@@ -185,17 +184,29 @@ pub(crate) async fn read_signal_file(loaded: Loaded, status: Arc<Status>) {
     }
 }
 
-/// What the file holds, which is empty then.
-fn take_lines(file: &Path) -> io::Result<String> {
-    match fs::read_to_string(file) {
-        Ok(text) if text.is_empty() => Ok(text),
-        Ok(text) => {
-            OpenOptions::new().write(true).truncate(true).open(file)?;
-            Ok(text)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(error),
+/// What the file holds, which is empty then. Nothing is taken while somebody still writes the last line: `unfinished` is what the file
+/// held at the last look if it did not end with a line break.
+fn take_lines(file: &Path, unfinished: &mut String) -> io::Result<String> {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error),
+    };
+    if text.is_empty() {
+        return Ok(text);
     }
+    if !text.ends_with('\n') && text != *unfinished {
+        *unfinished = text;
+        return Ok(String::new());
+    }
+    let opened = OpenOptions::new().write(true).open(file)?;
+    if opened.metadata()?.len() != text.len() as u64 {
+        // Another line came meanwhile.
+        return Ok(String::new());
+    }
+    opened.set_len(0)?;
+    unfinished.clear();
+    Ok(text)
 }
 
 /// `xmin.fetch.interval.ms`: keeps the slot's `catalog_xmin` fresh for `source.xmin`.
@@ -264,5 +275,35 @@ pub(crate) async fn watch_kafka(health: Health, set_aside: SetAsideCount, status
         shown = count;
         status.set_kafka(health.trouble());
         sleep(HEALTH_INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_taken_when_it_is_complete_or_stays_as_it_is() {
+        let folder = std::env::temp_dir().join(format!("walferry-lines-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        let file = folder.join("signals.txt");
+        let mut unfinished = String::new();
+        let mut take = || take_lines(&file, &mut unfinished).expect("the file can be read");
+        assert_eq!(take(), "", "there is no file yet");
+        for (written, taken) in [
+            ("one\n", "one\n"),
+            ("", ""),
+            ("tw", ""),
+            ("two\nthr", ""),
+            ("two\nthree\n", "two\nthree\n"),
+            ("four", ""),
+        ] {
+            fs::write(&file, written).expect("the file can be written");
+            assert_eq!(take(), taken, "{written:?}");
+        }
+        // Nobody has gone on with it since.
+        assert_eq!(take(), "four");
+        assert_eq!(fs::read_to_string(&file).expect("it is there"), "");
+        let _ = fs::remove_dir_all(&folder);
     }
 }

@@ -1,6 +1,6 @@
 //! `walferry check`: what a start would find, in sentences, and nothing changed.
 
-use std::{io, thread};
+use std::{collections::BTreeSet, io, sync::Arc, thread};
 use walferry_diagnosis::Kind;
 
 use tokio::runtime::{Builder, Runtime};
@@ -15,7 +15,7 @@ use walferry_offset::FileStore;
 use walferry_postgres::Postgres;
 
 use crate::{
-    assemble::{captured, from_postgres, kafka, partition, pipelines, snapshot_policy},
+    assemble::{captured, from_postgres, kafka, partition, pipelines, snapshot_policy, snapshot_tables},
     cli::CheckArgs,
     error::Error,
     fix, listen,
@@ -69,11 +69,15 @@ fn look<'a>(
     let mut shown = Vec::new();
     for loaded in connectors {
         say!("connector {:?}", loaded.connector.name);
-        let (offset, first_start) = offset(args, loaded);
+        let Found {
+            remarks: offset,
+            first_start,
+            tables_read,
+        } = offset(args, loaded);
         // Either side may keep silent for a while.
         let (postgres, kafka) = thread::scope(|scope| {
             let kafka = scope.spawn(|| kafka_side(loaded));
-            let postgres = runtime.block_on(postgres(loaded, first_start));
+            let postgres = runtime.block_on(postgres(loaded, first_start, tables_read.as_deref()));
             (postgres, kafka.join())
         });
         let kafka =
@@ -166,10 +170,23 @@ const fn word(severity: Severity) -> &'static str {
     }
 }
 
-/// What is stored and whether it can be written; and whether this is a first start.
-fn offset(args: &CheckArgs, loaded: &Loaded) -> (Vec<Diagnosis>, bool) {
+/// What is found in the data directory.
+struct Found {
+    /// What is stored, and whether it can be written.
+    remarks: Vec<Diagnosis>,
+    first_start: bool,
+    /// The tables that a snapshot has read, where that is known.
+    tables_read: Option<Arc<BTreeSet<String>>>,
+}
+
+fn offset(args: &CheckArgs, loaded: &Loaded) -> Found {
     let (dir, partition) = (data_dir(&args.data), partition(&loaded.connector));
-    let (stored, first_start) = match FileStore::peek(&dir, &partition) {
+    let found = FileStore::peek(&dir, &partition);
+    let tables_read = found
+        .as_ref()
+        .ok()
+        .and_then(|stored| stored.as_ref()?.tables_read.clone());
+    let (stored, first_start) = match found {
         Err(error) => (obstacles(error.for_good()), false),
         // It reads existing rows, as a first start does.
         Ok(Some(stored)) if stored.connect.is_unfinished_snapshot() => {
@@ -197,20 +214,52 @@ fn offset(args: &CheckArgs, loaded: &Loaded) -> (Vec<Diagnosis>, bool) {
         ),
         Err(error) => remarks.extend(obstacles(error.for_good())),
     }
-    (remarks, first_start)
+    Found {
+        remarks,
+        first_start,
+        tables_read,
+    }
 }
 
-async fn postgres(loaded: &Loaded, first_start: bool) -> Vec<Diagnosis> {
+async fn postgres(loaded: &Loaded, first_start: bool, tables_read: Option<&BTreeSet<String>>) -> Vec<Diagnosis> {
     let config = &loaded.connector;
     let policy = snapshot_policy(config);
     let snapshot = policy.at_every_start || (first_start && policy.at_first_start);
     match walferry_postgres::check::check(config, captured(config), snapshot).await {
         Ok(mut remarks) => {
             remarks.extend(requirements(loaded).await);
+            // Where a snapshot is still to be read, it reads them.
+            if let Some(read) = tables_read.filter(|_| !snapshot) {
+                match walferry_postgres::check::captured_tables(config, snapshot_tables(config)).await {
+                    Ok(captured) => remarks.extend(never_read(&config.name, &captured, read)),
+                    Err(failure) => remarks.extend(obstacles(failure)),
+                }
+            }
             remarks
         }
         Err(failure) => obstacles(failure),
     }
+}
+
+/// The captured tables that no snapshot has read.
+fn never_read(connector: &str, captured: &[String], read: &BTreeSet<String>) -> Option<Diagnosis> {
+    const SHOWN: usize = 5;
+    let missing: Vec<&str> = captured
+        .iter()
+        .filter(|table| !read.contains(*table))
+        .map(String::as_str)
+        .collect();
+    let first = missing.first()?;
+    let more = match missing.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let shown = missing[..missing.len().min(SHOWN)].join(", ");
+    let text = format!(
+        "no snapshot has read {shown}{more}: rows that were there before the connector captured their changes are not in the topics"
+    );
+    let hint = format!("if the table had rows before, read them: `walferry snapshot {connector} --table {first}`");
+    Some(Diagnosis::note(Kind::TablesNeverRead, text).with_hint(hint))
 }
 
 /// An EventRouter needs a table to work on, and TimescaleDb needs TimescaleDB's catalog; a start is refused where one is missing.

@@ -78,6 +78,11 @@ fn show(which: &OffsetArgs) -> Result<(), Error> {
         let words = format!("not all are read yet: {complete} tables are complete, {begun} more are started");
         say!("  {:<14} {words}", "existing rows");
     }
+    if let Some(done) = &stored.blocking {
+        let (complete, begun) = done.tables();
+        let words = format!("not complete: {complete} tables are complete, {begun} more are started");
+        say!("  {:<14} {words}", "blocking read");
+    }
     if let Some(gap) = walferry_offset::gap::gap(&data_dir(&which.data), &connector.name)
         .map_err(|error| unusable(&connector, error))?
     {

@@ -203,8 +203,9 @@ properties! {
         .text("Maximum number of rows that an incremental snapshot reads per second. This property is Walferry's own. By default there is \
                no limit.");
     const MAX_LAG: Property<Option<ByteCount>> = Property::new("walferry.snapshot.max.lag.bytes")
-        .text("An incremental snapshot reads no further chunk while the slot is this many bytes behind the server's position. This \
-               property is Walferry's own. By default there is no limit.");
+        .text("An incremental snapshot reads no further chunk while the slot, or a standby of the server, is this many bytes behind the \
+               server's position. To see how far standbys are, the role needs `pg_monitor`. This property is Walferry's own. By default \
+               there is no limit.");
     const NOTIFICATIONS: Property<Words<NotificationChannel>> = Property::new("notification.enabled.channels")
         .text("Channels for notifications about snapshots: a topic (`sink`), the log (`log`), or `GET /connectors/<name>/notifications` \
                (`jmx`).");

@@ -518,6 +518,43 @@ mod tests {
         steps
     }
 
+    /// Parts of a blocking snapshot count once their rows are delivered, and no more once the snapshot has ended.
+    #[test]
+    fn the_offset_tells_which_parts_of_a_blocking_snapshot_are_delivered_until_it_ends() {
+        use walferry_pgoutput::Oid;
+        use walferry_snapshot::{self as snapshot, Blocks, Done};
+
+        let progress = Progress::new(StoredOffset::default(), 100_000);
+        let blocking = || progress.delivered().and_then(|delivered| delivered.offset.blocking);
+        let part = |table| {
+            Step::Snapshot(snapshot::Step::Chunk {
+                table: Oid(table),
+                storage: 3,
+                blocks: Blocks::ALL,
+            })
+        };
+        // Without a snapshot, there is nothing to tell of.
+        progress.push([part(6)]);
+        assert_eq!(blocking(), None);
+        progress.push([Step::BlockingBegin]);
+        assert_eq!(blocking(), Some(Done::default()));
+        let first = progress.push([RECORD, part(7), RECORD, part(8)]);
+        progress.settle(first);
+        let done = blocking().expect("it has not ended");
+        assert!(done.is_complete(Oid(7)) && !done.has_begun(Oid(8)));
+        // One that was interrupted begins again with what is left.
+        progress.push([Step::BlockingBegin]);
+        progress.settle(first + 1);
+        let done = blocking().expect("it has not ended");
+        assert!(done.is_complete(Oid(7)) && done.is_complete(Oid(8)));
+        progress.push([Step::Incremental {
+            kept: Arc::default(),
+            at: None,
+            ends_blocking: true,
+        }]);
+        assert_eq!(blocking(), None);
+    }
+
     /// A sink that commits records and their offset in one Kafka transaction, before anything is acknowledged: wherever it ends a
     /// transaction, the offset is the one that would be stored once exactly these records are delivered.
     #[test]

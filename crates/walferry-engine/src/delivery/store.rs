@@ -1,6 +1,7 @@
 //! Where offsets are kept.
 
 use std::{
+    collections::BTreeSet,
     future::{Future, ready},
     sync::Arc,
     time::Duration,
@@ -68,6 +69,11 @@ pub struct StoredOffset {
     /// The part of an unfinished snapshot that has been delivered. `None` if there is no such snapshot, or if it starts
     /// again from its beginning.
     pub snapshot: Option<Done>,
+    /// The same of an unfinished blocking snapshot: the first of those that the offset tells of.
+    pub blocking: Option<Done>,
+    /// The tables that a snapshot has read, as `schema.table`; `None` where that is not known, as for an offset of Debezium's, or where
+    /// there are more than [`StoredOffset::MOST_TABLES_READ`].
+    pub tables_read: Option<Arc<BTreeSet<String>>>,
     /// What the server can be recognised by; `None` when the offset came from Debezium or from an earlier version.
     pub history: Option<History>,
     /// The publication as it was when last looked at. `None` before the first look.
@@ -75,9 +81,24 @@ pub struct StoredOffset {
 }
 
 impl StoredOffset {
+    /// An offset is written many times a second, and is not to be long.
+    pub const MOST_TABLES_READ: usize = 1000;
+
+    /// A snapshot has read these tables.
+    pub(crate) fn read_tables(&mut self, tables: &[String]) {
+        let Some(known) = &mut self.tables_read else { return };
+        if tables.iter().all(|table| known.contains(table)) {
+            return;
+        }
+        Arc::make_mut(known).extend(tables.iter().cloned());
+        if known.len() > Self::MOST_TABLES_READ {
+            self.tables_read = None;
+        }
+    }
+
     /// The same, marked as that of a snapshot that is not complete: as it is, the next start reads all rows again.
     pub(crate) fn interrupted(mut self) -> Self {
-        self.snapshot = None;
+        (self.snapshot, self.blocking) = (None, None);
         self.connect.snapshot = Some("INITIAL".into());
         (self.connect.snapshot_completed, self.connect.last_snapshot_record) = (Some(false), Some(false));
         self

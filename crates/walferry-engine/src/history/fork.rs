@@ -282,6 +282,8 @@ impl Offset<'_> {
         // `lsn_commit` must be the position of a commit.
         connect.lsn_commit = connect.lsn_commit.filter(|&lsn| lsn <= fork.0);
         history.enter(self.found);
+        // Its rows may have been read behind the fork, so it starts over.
+        offset.blocking = None;
         if self.rows_read() > fork {
             // Some rows read there were deleted or changed after the fork. On this server they are as before, and the
             // stream does not send them.
@@ -297,7 +299,7 @@ impl Offset<'_> {
         let delivered = self.delivered();
         let missing = (delivered > at).then(|| self.missing(at, delivered));
         offset.position = None;
-        offset.snapshot = None;
+        (offset.snapshot, offset.blocking) = (None, None);
         let connect = &mut offset.connect;
         (connect.lsn, connect.lsn_proc, connect.lsn_commit) = (Some(at.0), Some(at.0), None);
         let mut history = History {

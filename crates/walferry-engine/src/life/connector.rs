@@ -209,7 +209,7 @@ impl Carried {
             match request {
                 Request::ReadAgain(again) => self.again = again,
                 // The offset keeps it for the next session.
-                Request::Block(_) => {}
+                Request::Block(_) | Request::ReadWhole(_) => {}
             }
         }
     }

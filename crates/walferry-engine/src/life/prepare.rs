@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 use walferry_config::limited;
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::{Again, Done};
+use walferry_snapshot::{Again, Done, incremental::tells_of_blocking};
 
 use crate::{
     delivery::store::{OffsetStore, StoredOffset},
@@ -37,6 +37,8 @@ pub(crate) struct Prepared {
     pub(crate) origin: Origin,
     /// The existing rows to read first.
     pub(crate) snapshot: Option<SnapshotPlan>,
+    /// What was delivered of a blocking snapshot that was interrupted.
+    pub(crate) blocking: Option<Done>,
     /// Why captured rows may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
 }
@@ -72,17 +74,9 @@ struct Beginning {
 
 /// Continues with the rest of an interrupted snapshot.
 fn go_on(mut offset: StoredOffset, from: Lsn, again: &Again) -> Beginning {
-    let mut done = offset.snapshot.take().unwrap_or_default();
-    for table in done.forget_incomplete(|table| again.knows(table)) {
-        warn!(
-            table.oid = table.0,
-            "changes of the table were not sent, or not with all their values, and their rows were not read again before the \
-             interruption: the table is read from the beginning"
-        );
-    }
     let plan = SnapshotPlan {
         goes_on: true,
-        done,
+        done: still_done(offset.snapshot.take(), again),
         ..SnapshotPlan::default()
     };
     Beginning {
@@ -90,6 +84,19 @@ fn go_on(mut offset: StoredOffset, from: Lsn, again: &Again) -> Beginning {
         from,
         rows: Some(plan),
     }
+}
+
+/// What still counts of an interrupted snapshot.
+fn still_done(done: Option<Done>, again: &Again) -> Done {
+    let mut done = done.unwrap_or_default();
+    for table in done.forget_incomplete(|table| again.knows(table)) {
+        warn!(
+            table.oid = table.0,
+            "changes of the table were not sent, or not with all their values, and their rows were not read again before the \
+             interruption: the table is read from the beginning"
+        );
+    }
+    done
 }
 
 impl<S, K, O, P> Connector<S, K, O, P>
@@ -103,12 +110,38 @@ where
         let Start { found, stored, plan } = self.look_and_decide().await?;
         self.check_requirements().await?;
         let Publication { gap, published } = self.publish(&plan, stored.as_ref(), &carried.gaps).await?;
-        if !matches!(plan, Plan::Continue { .. }) {
+        let blocking = match plan {
+            Plan::Resume { snapshot: false, .. } => self.interrupted_blocking(stored.as_ref(), &carried.again).await?,
+            _ => None,
+        };
+        if !matches!(plan, Plan::Continue { .. }) && blocking.is_none() {
             carried.again = Again::default();
         }
-        let Beginning { offset, from, rows } = self.make_slot(plan, stored, carried).await?;
+        let Beginning { mut offset, from, rows } = self.make_slot(plan, stored, carried).await?;
+        offset.blocking.clone_from(&blocking);
         let offset = self.first_offset(plan, offset, from, &rows, &found, published).await?;
-        self.prepared(plan, offset, from, rows, found, gap).await
+        let prepared = self.prepared(plan, offset, from, rows, found, gap).await?;
+        Ok(Prepared { blocking, ..prepared })
+    }
+
+    /// What counts of a blocking snapshot that was interrupted, if anything of it was delivered.
+    async fn interrupted_blocking(
+        &mut self,
+        stored: Option<&StoredOffset>,
+        again: &Again,
+    ) -> Result<Option<Done>, Failure> {
+        let Some(stored) = stored.filter(|stored| tells_of_blocking(&stored.connect.other)) else {
+            return Ok(None);
+        };
+        let plan = SnapshotPlan {
+            done: still_done(stored.blocking.clone(), again),
+            ..SnapshotPlan::default()
+        };
+        if plan.done == Done::default() {
+            return Ok(None);
+        }
+        let done = self.with_tables(plan).await?.done;
+        Ok((done != Done::default()).then_some(done))
     }
 
     /// Looks at the stored offset and at the server, and decides where to continue.
@@ -232,6 +265,10 @@ where
     ) -> Result<StoredOffset, Failure> {
         // Rows that are read once more have not been read yet, so the old offset still holds.
         let settled = offset.start().map_or(from, |start| start.min(from));
+        // Of what was read before, nothing is known where another program wrote the offset, or has used the slot.
+        if rows.is_some() || matches!(plan, Plan::Create { .. }) {
+            offset.tables_read.get_or_insert_default();
+        }
         offset.system_id = Some(found.system_id);
         let history = offset.history.get_or_insert_default();
         history.enter(found);
@@ -294,6 +331,7 @@ where
                 lineage: found.lineage,
             },
             snapshot,
+            blocking: None,
             gap,
         })
     }

@@ -1,6 +1,8 @@
 //! Reads existing rows if they are due, then the stream, over as many connections as needed.
 
-use std::{convert::Infallible, future::pending, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    collections::VecDeque, convert::Infallible, future::pending, sync::atomic::Ordering::Relaxed, time::Duration,
+};
 use walferry_diagnosis::Kind;
 
 use bytes::Bytes;
@@ -12,7 +14,7 @@ use tracing::{debug, info, warn};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
-use walferry_snapshot::{Again, Keys, Step, incremental::Execute};
+use walferry_snapshot::{Again, Done, Keys, Step, incremental::Execute};
 
 use crate::{
     delivery::{progress::Stored, store::StoredOffset},
@@ -27,7 +29,8 @@ use crate::{
     },
     published::Look,
     source::{
-        Chunk, ChunkSender, Control, Frame, Phase, Port, Request, Rows, SnapshotPlan, Source, Stream, TableFilter,
+        Chunk, ChunkSender, Control, Frame, Phase, Port, Request, Rows, SnapshotKind, SnapshotPlan, Source, Stream,
+        TableFilter, WholeTable,
     },
     status::{self, Status},
 };
@@ -58,8 +61,37 @@ pub(crate) struct Reader<'a, S: Source> {
     pub(crate) requests: &'a mut UnboundedReceiver<Request>,
     /// Why changes of captured tables may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
-    /// A blocking snapshot that has not ended.
-    pub(crate) block: Option<Execute>,
+    /// Tables that are to be read while the stream stands still.
+    pub(crate) held: Held,
+}
+
+/// What is to be read while the stream stands still.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// Blocking snapshots that have not ended, in order.
+    blocking: VecDeque<Execute>,
+    /// What was delivered of the first of them before it was interrupted.
+    interrupted: Option<Done>,
+    /// How that one goes on, once the stream has been read up to its watermark.
+    plan: Option<SnapshotPlan>,
+    /// A table without a key, of an incremental snapshot.
+    whole: Option<WholeTable>,
+    /// Whether a blocking snapshot was interrupted in this session: the next one goes on with it.
+    is_interrupted: bool,
+}
+
+impl Held {
+    /// A blocking snapshot was interrupted, of which so much was delivered.
+    pub(crate) fn after(interrupted: Option<Done>) -> Self {
+        Self {
+            interrupted,
+            ..Self::default()
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.blocking.is_empty() && self.whole.is_none()
+    }
 }
 
 /// What the session found and where it begins.
@@ -105,6 +137,17 @@ impl<S: Source> Reader<'_, S> {
             looked_again = looked_again => looked_again,
             () = over(&mut phase) => return Ok(()),
         };
+        let resumed = async {
+            match (&looked_again, self.held.interrupted.take()) {
+                (Ok(()), Some(done)) => self.resume_blocking(done).await,
+                _ => Ok(()),
+            }
+        };
+        tokio::select! {
+            biased;
+            resumed = resumed => resumed?,
+            () = over(&mut phase) => return Ok(()),
+        }
         let streamed = match looked_again {
             Ok(()) => self.follow().await,
             Err(failure) => Err(failure),
@@ -130,7 +173,7 @@ impl<S: Source> Reader<'_, S> {
             // Until something is read, what was found at the start may change without harm (another process may read
             // the slot and move it, for example): the next session looks again.
             let unbegun = nothing_read && *begun.borrow() == 0;
-            if unbegun || failure.disposition != Disposition::Retry {
+            if unbegun || self.held.is_interrupted || failure.disposition != Disposition::Retry {
                 return Err(failure);
             }
             let pause = self.retries.after(failure, self.status)?;
@@ -173,11 +216,7 @@ impl<S: Source> Reader<'_, S> {
     async fn catch_up(&mut self, plan: &mut SnapshotPlan) -> Result<(), Failure> {
         let watermark = self.control.watermark().await?;
         info!(lsn.watermark = %watermark, "a snapshot was interrupted: reading the stream up to the position where it continues");
-        self.port.until = Some(watermark);
-        let caught_up = self.follow().await;
-        self.port.until = None;
-        caught_up?;
-        self.status.counters.connected.store(0, Relaxed);
+        self.stream_until(watermark).await?;
         self.ask_what_to_read_again().await?;
         plan.lsn = Some(watermark);
         for (table, keys) in self.again.clone().into_tables() {
@@ -190,7 +229,29 @@ impl<S: Source> Reader<'_, S> {
         Ok(())
     }
 
-    /// Asks the pipeline which rows have to be read again, after what it saw on the way to the watermark.
+    /// Brings what was committed before this position.
+    async fn stream_until(&mut self, position: Lsn) -> Result<(), Failure> {
+        self.port.until = Some(position);
+        let ended = self.connection().await;
+        self.port.until = None;
+        self.status.counters.connected.store(0, Relaxed);
+        ended
+    }
+
+    /// A blocking snapshot was interrupted: brings the topics to the position where it goes on, as for the initial one.
+    async fn resume_blocking(&mut self, done: Done) -> Result<(), Failure> {
+        let mut plan = SnapshotPlan {
+            kind: SnapshotKind::Blocking,
+            goes_on: true,
+            done,
+            ..SnapshotPlan::default()
+        };
+        self.catch_up(&mut plan).await?;
+        self.held.plan = Some(plan);
+        Ok(())
+    }
+
+    /// What the pipeline has found on its way to the watermark decides which rows are to be read again.
     async fn ask_what_to_read_again(&mut self) -> Result<(), Failure> {
         let mark = Chunk::new(Bytes::new(), vec![Frame::Watermark]);
         // If the pipeline has ended, it has left its answer in the channel.
@@ -201,39 +262,64 @@ impl<S: Source> Reader<'_, S> {
                     *self.again = again;
                     return Ok(());
                 }
-                // The offset keeps it: it is read when the connector is started again.
-                Some(Request::Block(execute)) => self.block = Some(execute),
+                Some(request) => self.hold(request),
                 None => return Err(Failure::retry(Kind::PipelineEnded, "the pipeline has ended")),
             }
         }
     }
 
+    /// Remembers what the pipeline asks for until the stream stands still.
+    fn hold(&mut self, request: Request) {
+        match request {
+            Request::Block(execute) => self.held.blocking.push_back(execute),
+            Request::ReadWhole(table) => self.held.whole = Some(table),
+            Request::ReadAgain(again) => *self.again = again,
+        }
+    }
+
     /// The stream, which stands still where tables are to be read meanwhile.
     async fn follow(&mut self) -> Result<(), Failure> {
+        let mut phase = self.port.phase.clone();
         loop {
-            if self.port.until.is_none()
-                && let Some(execute) = self.block.clone()
-            {
-                self.read_blocking(&execute).await?;
-                self.block = None;
+            if self.port.until.is_none() && !self.held.is_empty() {
+                tokio::select! {
+                    biased;
+                    read = self.read_held() => read?,
+                    () = over(&mut phase) => return Ok(()),
+                }
+                continue;
             }
             let followed = self.connection().await;
-            if self.block.is_none() || self.port.until.is_some() {
+            if self.held.is_empty() || self.port.until.is_some() {
                 return followed;
             }
             self.status.counters.connected.store(0, Relaxed);
         }
     }
 
-    /// A blocking snapshot. What fails for good gives it up, and not the stream.
-    async fn read_blocking(&mut self, execute: &Execute) -> Result<(), Failure> {
+    /// Reads what is to be read while the stream stands still.
+    async fn read_held(&mut self) -> Result<(), Failure> {
         // What came before the signal is sent before it.
         self.port.chunks.emptied().await;
+        if let Some(execute) = self.held.blocking.front().cloned() {
+            let read = self.read_blocking(&execute).await;
+            self.held.is_interrupted = read.is_err();
+            read?;
+            self.held.blocking.pop_front();
+        } else if let Some(table) = self.held.whole.clone() {
+            self.read_whole(&table).await?;
+            self.held.whole = None;
+        }
+        // Reading rows takes its time. The server may have been replaced since the last look, with no connection in use to tell.
+        self.check_slot().await
+    }
+
+    /// A blocking snapshot. What fails for good gives it up, and not the stream.
+    async fn read_blocking(&mut self, execute: &Execute) -> Result<(), Failure> {
         let end = |given_up| Chunk::new(Bytes::new(), vec![Frame::BlockingEnd { given_up }]);
         let captured = self.settings.snapshot_tables.clone();
         let listed = self.control.tables(self.settings.tables.clone(), &[]).await?;
-        let name = |table: &TableFacts| format!("{}.{}", table.schema, table.name);
-        let wanted = |table: &TableFacts| captured(&table.schema, &table.name) && execute.reads(&name(table));
+        let wanted = |table: &TableFacts| captured(&table.schema, &table.name) && execute.reads(&dotted(table));
         let tables: Vec<TableFacts> = listed.into_iter().filter(wanted).collect();
         if tables.is_empty() {
             warn!(
@@ -244,16 +330,20 @@ impl<S: Source> Reader<'_, S> {
             return Ok(());
         }
         let select = |table: &TableFacts| {
-            let condition = execute.condition(&name(table));
-            (!condition.is_empty()).then(|| (name(table), condition.to_owned()))
+            let condition = execute.condition(&dotted(table));
+            (!condition.is_empty()).then(|| (dotted(table), condition.to_owned()))
         };
         let plan = SnapshotPlan {
             selects: tables.iter().filter_map(select).collect(),
             tables,
-            blocking: true,
-            ..SnapshotPlan::default()
+            kind: SnapshotKind::Blocking,
+            ..self.held.plan.take().unwrap_or_default()
         };
-        info!(tables = plan.tables.len(), "streaming pauses for a blocking snapshot");
+        info!(
+            tables = plan.tables.len(),
+            continues = plan.goes_on,
+            "streaming pauses for a blocking snapshot"
+        );
         match self.snapshot(plan).await {
             Ok(()) => Ok(()),
             Err(failure) if failure.disposition == Disposition::Retry => Err(failure),
@@ -264,6 +354,53 @@ impl<S: Source> Reader<'_, S> {
                 Ok(())
             }
         }
+    }
+
+    /// A table without a key, of an incremental snapshot. Its rows cannot be told apart, so none of them may be sent behind a change that
+    /// is newer: the stream is read up to a position, and the rows as of that position.
+    async fn read_whole(&mut self, asked: &WholeTable) -> Result<(), Failure> {
+        let table = &asked.table.id;
+        info!(
+            table,
+            "the table has neither a primary key nor a unique index: streaming pauses while the incremental snapshot reads it as a whole"
+        );
+        let failed = match self.control.watermark().await {
+            Ok(watermark) => match self.read_whole_at(watermark, asked).await {
+                Ok(()) => return Ok(()),
+                Err(failure) if failure.disposition == Disposition::Retry => return Err(failure),
+                Err(failure) => failure.to_string(),
+            },
+            // Such as a transaction that stays open, or no free replication slot. Nobody knows for how long, and the stream must not wait
+            // for it.
+            Err(failure) => failure.to_string(),
+        };
+        let end = Frame::WholeEnd { failed: Some(failed) };
+        let _ = self.port.chunks.send(Chunk::new(Bytes::new(), vec![end])).await;
+        Ok(())
+    }
+
+    async fn read_whole_at(&mut self, watermark: Lsn, asked: &WholeTable) -> Result<(), Failure> {
+        let WholeTable { table, left_out } = asked;
+        self.stream_until(watermark).await?;
+        self.port.chunks.emptied().await;
+        let listed = self.control.tables(self.settings.tables.clone(), &[]).await?;
+        let Some(facts) = listed.into_iter().find(|facts| dotted(facts) == table.id) else {
+            return Err(Failure::stop(
+                Kind::TableChanged,
+                "the table no longer exists, or the connector does not capture it",
+                "request the snapshot again",
+            ));
+        };
+        let plan = SnapshotPlan {
+            tables: vec![facts],
+            lsn: Some(watermark),
+            goes_on: true,
+            kind: SnapshotKind::Incremental,
+            condition: table.condition.clone(),
+            left_out: left_out.clone(),
+            ..SnapshotPlan::default()
+        };
+        self.snapshot(plan).await
     }
 
     async fn snapshot(&mut self, plan: SnapshotPlan) -> Result<(), Failure> {
@@ -321,8 +458,8 @@ impl<S: Source> Reader<'_, S> {
         tokio::select! {
             biased;
             ended = self.stream.stream(from, &mut self.port) => ended,
-            Some(Request::Block(execute)) = self.requests.recv(), if self.block.is_none() && self.port.until.is_none() => {
-                self.block = Some(execute);
+            Some(request) = self.requests.recv(), if self.port.until.is_none() => {
+                self.hold(request);
                 Ok(())
             }
             gap = looks_at_publication => Err(gap),
@@ -411,7 +548,11 @@ impl<S: Source> Reader<'_, S> {
     }
 }
 
-/// Logs the progress of the snapshot at intervals, for ever.
+fn dotted(table: &TableFacts) -> String {
+    format!("{}.{}", table.schema, table.name)
+}
+
+/// Tells at intervals how far the snapshot is; for ever.
 async fn tell_progress(status: &Status) -> Infallible {
     let mut ticks = interval(PROGRESS);
     ticks.tick().await;

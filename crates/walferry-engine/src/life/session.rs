@@ -44,7 +44,7 @@ use crate::{
         gap::Gaps,
         new_slot::NewSlot,
         prepare::Prepared,
-        reader::Reader,
+        reader::{Held, Reader},
         retries::Reach,
         target::Target,
         windows,
@@ -147,7 +147,11 @@ where
             ..
         } = self;
         let Prepared {
-            origin, snapshot, gap, ..
+            origin,
+            snapshot,
+            blocking,
+            gap,
+            ..
         } = prepared;
         let Parts {
             control,
@@ -170,7 +174,7 @@ where
             wires: &wires,
             gap,
             origin,
-            block: None,
+            held: Held::after(blocking),
         };
         let mut reading = Task::new(reader.read(snapshot));
         let keeper = Keeper {
@@ -248,8 +252,9 @@ where
         let mut pipeline = (self.pipelines)(&prepared.offset)?
             .with_gate(wires.gate.clone())
             .with_asks(asks, requests.clone());
-        if let Some(plan) = prepared.snapshot.as_ref().filter(|plan| plan.goes_on) {
-            pipeline = pipeline.with_toast_reread(mem::take(&mut carried.again), plan.done.clone(), requests);
+        let goes_on = prepared.snapshot.as_ref().filter(|plan| plan.goes_on);
+        if let Some(done) = goes_on.map(|plan| &plan.done).or(prepared.blocking.as_ref()) {
+            pipeline = pipeline.with_toast_reread(mem::take(&mut carried.again), done.clone(), requests);
         }
         Worker::spawn(Work {
             pipeline,

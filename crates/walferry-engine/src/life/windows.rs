@@ -1,6 +1,6 @@
 //! Reads chunks of tables beside the stream, one after another, as the pipeline requests them.
 
-use std::{collections::VecDeque, convert::Infallible, future::pending, mem, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, future::pending, time::Duration};
 
 use bytes::Bytes;
 use tokio::{
@@ -15,7 +15,7 @@ use crate::{
     connector::Settings,
     failure::{Disposition, Failure},
     source::{Chunk, ChunkSender, Frame, Read, Windows},
-    status::Status,
+    status::{Slots, Status},
 };
 
 /// Limits of an incremental snapshot.
@@ -23,7 +23,7 @@ use crate::{
 pub struct Limits {
     /// `walferry.snapshot.max.rows.per.second`.
     pub rows_per_second: Option<u32>,
-    /// `walferry.snapshot.max.lag.bytes`: how far the slot may be behind the server.
+    /// `walferry.snapshot.max.lag.bytes`: how far the slot, and each standby, may be behind the server.
     pub lag_bytes: Option<u64>,
     /// Whether chunks are read at all. Otherwise they get no share of the memory in flight.
     pub reads_chunks: bool,
@@ -117,17 +117,13 @@ async fn until_it_may_be_read(
         }
     }
     let Some(most) = most else { return Waited::Long };
-    let lag = || {
-        let slots = status.slots()?;
-        slots.slots.iter().find(|slot| slot.ours)?.lag_bytes
-    };
-    let mut is_told = false;
-    while let Some(lag) = lag().filter(|lag| *lag > most) {
-        if !mem::replace(&mut is_told, true) {
+    let mut told = None;
+    while let Some((lag, what)) = status.slots().and_then(|slots| lag_above(most, &slots)) {
+        if told.replace(what) != Some(what) {
             info!(
                 lag.bytes = lag,
                 lag.most = most,
-                "the incremental snapshot waits until the slot is closer to the server's position"
+                "the incremental snapshot waits until {what} is closer to the server's position"
             );
         }
         let waited = asks.wait(LAG_LOOK, ask).await;
@@ -138,8 +134,22 @@ async fn until_it_may_be_read(
     Waited::Long
 }
 
-/// Serves the pipeline's requests and sends back the answers, for ever. A failed request is tried again. The stream
-/// does not wait for it.
+/// What is further behind the server than it may be, and how far.
+fn lag_above(most: u64, slots: &Slots) -> Option<(u64, &'static str)> {
+    let slot = slots
+        .slots
+        .iter()
+        .find(|slot| slot.ours)
+        .and_then(|slot| slot.lag_bytes);
+    let all = [
+        (slot, "the slot"),
+        (slots.standby_lag_bytes, "the server's slowest standby"),
+    ];
+    let known = all.into_iter().filter_map(|(lag, what)| Some((lag?, what)));
+    known.max().filter(|(lag, _)| *lag > most)
+}
+
+/// Does what the pipeline asks for, and hands the answers on; for ever. What fails is tried again: the stream does not wait for it.
 pub(super) async fn serve(
     windows: &mut impl Windows,
     receiver: &mut UnboundedReceiver<Ask>,
@@ -153,9 +163,17 @@ pub(super) async fn serve(
         next: VecDeque::new(),
     };
     let mut due = None;
+    let mut are_standbys_told = limits.lag_bytes.is_none();
     while let Some(mut ask) = asks.next().await {
         if let Ask::Chunk(chunk) = &mut ask {
             chunk.bytes = settings.share().chunk;
+            if !are_standbys_told && status.slots().is_some_and(|slots| slots.standbys_are_hidden) {
+                are_standbys_told = true;
+                warn!(
+                    hint = "grant the role `pg_monitor`",
+                    "`walferry.snapshot.max.lag.bytes` does not count the server's standbys, because the role may not see how far they are"
+                );
+            }
         }
         let waited = match &ask {
             Ask::Chunk(_) => until_it_may_be_read(&ask, &mut asks, due, limits.lag_bytes, status).await,
@@ -187,6 +205,7 @@ pub(super) async fn feed(status: &Status, chunks: ChunkSender) -> Infallible {
     if begun.changed().await.is_err() {
         return pending().await;
     }
+    let _taking = status.signals.open();
     loop {
         let signal = status.signals.next().await;
         let frame = Frame::Signal(Box::new(signal));
@@ -233,6 +252,32 @@ async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, stat
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::Slot;
+
+    #[test]
+    fn the_slot_and_the_standbys_count_for_the_lag() {
+        let slots = |slot, standby| Slots {
+            at_us: 0,
+            wal_end: 0,
+            slots: vec![Slot {
+                ours: true,
+                lag_bytes: slot,
+                ..Slot::default()
+            }],
+            standby_lag_bytes: standby,
+            standbys_are_hidden: false,
+        };
+        let cases = [
+            (None, None, None),
+            (Some(100), Some(90), None),
+            (Some(101), Some(7), Some((101, "the slot"))),
+            (Some(101), Some(200), Some((200, "the server's slowest standby"))),
+            (None, Some(200), Some((200, "the server's slowest standby"))),
+        ];
+        for (slot, standby, expected) in cases {
+            assert_eq!(lag_above(100, &slots(slot, standby)), expected, "{slot:?} {standby:?}");
+        }
+    }
 
     #[test]
     fn rows_a_second_are_kept_to_by_a_pause_behind_each_chunk() {

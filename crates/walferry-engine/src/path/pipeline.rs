@@ -4,7 +4,7 @@
 //! acknowledgement or a signal. If a record needs something that is not available yet, such as the id of a new schema,
 //! the batch holds it. The pipeline's thread sends the records before it, and tries it again later.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{mem, path::PathBuf, sync::Arc, time::Duration};
 use walferry_diagnosis::Kind;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -34,7 +34,7 @@ use crate::{
         witness::Witness,
     },
     position::Position,
-    source::{Frame, Request},
+    source::{Frame, Request, SnapshotKind},
     status::SlotXmin,
     status::Status,
 };
@@ -46,6 +46,10 @@ pub struct Pipeline {
     /// Counts records by transaction, if `provide.transaction.metadata` is set.
     metadata: Option<Transaction>,
     snapshot: Option<Snapshot>,
+    /// What the snapshot that is being read is part of.
+    snapshot_kind: SnapshotKind,
+    /// Its tables.
+    snapshot_tables: Arc<[String]>,
     /// While an interrupted snapshot is still to go on.
     toast_reread: Option<ToastReread>,
     /// Signals, incremental snapshots and notifications, if they are configured.
@@ -84,6 +88,8 @@ impl Pipeline {
             metadata: events.events.transaction_metadata.then(|| Transaction::new(&events)),
             plans: Plans::new(events),
             snapshot: None,
+            snapshot_kind: SnapshotKind::Initial,
+            snapshot_tables: Arc::default(),
             toast_reread: None,
             signals: None,
             heartbeats: None,
@@ -200,10 +206,19 @@ impl Pipeline {
                     signals.signal(*signal, between(&context), &mut self.emit, out)?;
                 }
             }
-            Frame::SnapshotBegin { rows_left, tables } => {
+            Frame::SnapshotBegin {
+                rows_left,
+                tables,
+                kind,
+            } => {
                 self.emit.counts.snapshot_begin(rows_left);
                 // The rest of a snapshot that was cut off is read again.
                 self.snapshot = None;
+                self.snapshot_kind = kind;
+                self.snapshot_tables = tables.iter().map(|(_, name)| name.clone()).collect();
+                if kind == SnapshotKind::Blocking {
+                    out.step(Step::BlockingBegin);
+                }
                 self.tell(Told::Begin(tables), now_ns, out)?;
             }
             Frame::Table(table) => {
@@ -227,6 +242,8 @@ impl Pipeline {
                     self.emit.counts.snapshot_table();
                 }
                 match &mut self.snapshot {
+                    // It is not resumed: the offset says nothing of its parts.
+                    _ if self.snapshot_kind == SnapshotKind::Incremental => {}
                     Some(snapshot) => snapshot.part(step, out),
                     None => out.step(Step::Snapshot(step)),
                 }
@@ -238,6 +255,7 @@ impl Pipeline {
                 snapshot.end(now_ns, &mut self.emit, out)?;
                 self.emit.cursor.snapshot_taken(transaction);
                 out.step(Step::SnapshotEnd { lsn, transaction });
+                out.step(Step::TablesRead(mem::take(&mut self.snapshot_tables)));
                 self.beat(now_ns, true, out)?;
                 return self.tell(Told::End, now_ns, out);
             }
@@ -246,8 +264,22 @@ impl Pipeline {
                 snapshot.end(now_ns, &mut self.emit, out)?;
                 self.beat(now_ns, true, out)?;
                 self.tell(if given_up { Told::GivenUp } else { Told::End }, now_ns, out)?;
+                if !given_up {
+                    out.step(Step::TablesRead(mem::take(&mut self.snapshot_tables)));
+                }
                 if let Some(signals) = &mut self.signals {
-                    signals.blocking_ended(&mut self.emit, out);
+                    signals.blocking_ended(out);
+                }
+            }
+            Frame::WholeEnd { failed } => {
+                let snapshot = self.snapshot.take().unwrap_or_default();
+                let rows = snapshot.rows();
+                self.snapshot_kind = SnapshotKind::Initial;
+                snapshot.end(now_ns, &mut self.emit, out)?;
+                self.beat(now_ns, true, out)?;
+                if let Some(signals) = &mut self.signals {
+                    let context = quiet(&self.emit.cursor, now_ns);
+                    signals.whole_read(rows, failed, between(&context), &mut self.emit, out)?;
                 }
             }
             Frame::Watermark => self.toast_reread = None,
@@ -290,9 +322,13 @@ impl Pipeline {
         signals.passed(lsn, between(&context), &mut self.emit, out)
     }
 
-    /// Notifies of a snapshot that comes before the stream, or in its place.
+    /// Notifies of a snapshot that comes before the stream, or in its place. An incremental one has notifications of its own.
     fn tell(&mut self, told: Told, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
-        let Some(signals) = &mut self.signals else {
+        let Some(signals) = self
+            .signals
+            .as_mut()
+            .filter(|_| self.snapshot_kind != SnapshotKind::Incremental)
+        else {
             return Ok(());
         };
         let context = quiet(&self.emit.cursor, now_ns);

@@ -28,7 +28,7 @@ use crate::{
         window::{Evicted, Window},
     },
     position::Position,
-    source::{ChunkRows, Request, Seen},
+    source::{ChunkRows, Request, Seen, WholeTable},
     status::{Beside, Status},
 };
 
@@ -148,9 +148,22 @@ impl Signals {
     }
 
     /// A blocking snapshot has ended, or is given up.
-    pub(crate) fn blocking_ended(&mut self, emit: &mut Emit, out: &mut Batch) {
+    pub(crate) fn blocking_ended(&mut self, out: &mut Batch) {
         self.snapshot.blocking_ended();
-        self.keep(None, emit, out);
+        self.keep_at_end(out);
+    }
+
+    /// A table without a key has been read as a whole, or cannot be read, for this reason.
+    pub(crate) fn whole_read(
+        &mut self,
+        rows: u64,
+        failed: Option<String>,
+        here: Here<'_, '_>,
+        emit: &mut Emit,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        let effects = self.snapshot.whole_read(rows, failed, &mut new_id);
+        self.take(effects, here, emit, out)
     }
 
     /// Sends notifications of a snapshot before the stream, or in its place.
@@ -457,6 +470,14 @@ impl Signals {
                         let _ = requests.send(Request::Block(execute));
                     }
                 }
+                Effect::TableRead(table) => out.step(Step::TablesRead(Arc::new([table]))),
+                Effect::ReadWhole(table) => {
+                    let left_out = self.left_out.get(&table.id).cloned().unwrap_or_default();
+                    if let Some(requests) = &self.requests {
+                        // When nobody takes it the session is ending, and the next begins with this table again.
+                        let _ = requests.send(Request::ReadWhole(WholeTable { table, left_out }));
+                    }
+                }
                 Effect::Log(message) => {
                     let at = here.context.lsn.map(|lsn| lsn.0).unwrap_or_default();
                     let commit = here.context.last_commit_lsn.map(|lsn| lsn.0).unwrap_or_default();
@@ -501,9 +522,22 @@ impl Signals {
             if at.is_some() {
                 begin_transaction(&mut emit.cursor, out);
             }
-            let kept = Arc::new(self.snapshot.kept());
-            out.step(Step::Incremental { kept, at });
+            self.store(at, false, out);
         }
+    }
+
+    /// The same where a blocking snapshot has ended.
+    fn keep_at_end(&mut self, out: &mut Batch) {
+        self.store(None, true, out);
+    }
+
+    fn store(&mut self, at: Option<(Position, &'static str)>, ends_blocking: bool, out: &mut Batch) {
+        let kept = Arc::new(self.snapshot.kept());
+        out.step(Step::Incremental {
+            kept,
+            at,
+            ends_blocking,
+        });
     }
 
     fn ask(&mut self, mut ask: Ask, emit: &Emit) {

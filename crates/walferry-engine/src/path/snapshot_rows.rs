@@ -15,7 +15,7 @@ use crate::{
         plans::Plans,
     },
     position::Position,
-    source::SnapshotTable,
+    source::{SnapshotKind, SnapshotTable},
 };
 
 /// A snapshot that is being read.
@@ -33,6 +33,8 @@ pub(crate) struct Snapshot {
     held: Option<Held>,
     /// Parts that are complete once the held row is sent.
     parts: Vec<Step>,
+    /// How many rows have come.
+    rows: u64,
     /// Memory of the last row that was held, to be used again.
     spare: Vec<u8>,
 }
@@ -79,16 +81,19 @@ impl Snapshot {
 
     pub(crate) fn row(&mut self, tuple: &[u8], now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         let Some(table) = self.table.clone() else { return Ok(()) };
+        self.rows += 1;
         let begins_table = table.facts.ordered && !mem::replace(&mut self.in_table, true);
         emit.counts.snapshot_row(table.plan.name());
         if let Some(held) = &mut self.held
             && begins_table
-            && held.marker != SnapshotMarker::First
+            && !matches!(held.marker, SnapshotMarker::First | SnapshotMarker::Incremental)
         {
             held.marker = SnapshotMarker::LastInTable;
         }
         self.send(now_ns, emit, out)?;
-        let marker = if table.facts.first && !mem::replace(&mut self.begun, true) {
+        let marker = if table.facts.kind == SnapshotKind::Incremental {
+            SnapshotMarker::Incremental
+        } else if table.facts.first && !mem::replace(&mut self.begun, true) {
             SnapshotMarker::First
         } else if begins_table && !table.facts.begun {
             SnapshotMarker::FirstInTable
@@ -114,9 +119,16 @@ impl Snapshot {
         }
     }
 
+    /// How many rows have come so far.
+    pub(crate) const fn rows(&self) -> u64 {
+        self.rows
+    }
+
     /// All rows are read. The last one is marked so, whichever table it is of.
     pub(crate) fn end(mut self, now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
-        if let Some(held) = &mut self.held {
+        if let Some(held) = &mut self.held
+            && held.marker != SnapshotMarker::Incremental
+        {
             held.marker = SnapshotMarker::Last;
         }
         self.send(now_ns, emit, out)
@@ -136,18 +148,21 @@ impl Held {
     fn send(&self, now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         let Planned { facts, plan } = &*self.table;
         // The rows of a blocking snapshot carry the position at which the stream stands, as in Debezium.
-        let (lsn, last_commit_lsn, xid) = match facts.blocking {
-            true => {
-                let commit = emit.cursor.last_commit();
-                (commit.or(Some(facts.lsn)), commit, emit.cursor.transaction().xid)
+        let commit = emit.cursor.last_commit();
+        let (lsn, last_commit_lsn, xid, source_time_ns) = match facts.kind {
+            SnapshotKind::Initial => (facts.lsn, None, Some(facts.xid), facts.time_us.saturating_mul(1000)),
+            SnapshotKind::Blocking => {
+                let xid = emit.cursor.transaction().xid;
+                let time_ns = facts.time_us.saturating_mul(1000);
+                (commit.unwrap_or(facts.lsn), commit, Some(xid), time_ns)
             }
-            false => (Some(facts.lsn), None, facts.xid),
+            SnapshotKind::Incremental => (facts.lsn, commit, None, now_ns),
         };
         let context = Context {
-            lsn,
+            lsn: Some(lsn),
             last_commit_lsn,
-            xid: Some(Xid(xid)),
-            source_time_ns: facts.time_us.saturating_mul(1000),
+            xid: xid.map(Xid),
+            source_time_ns,
             processed_time_ns: now_ns,
             xmin: None,
             origin: None,

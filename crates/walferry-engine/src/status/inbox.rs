@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 pub use walferry_snapshot::incremental::Signal;
 
 /// How many signals may wait.
@@ -16,6 +16,18 @@ const MOST: usize = 1000;
 pub struct Inbox {
     waiting: Mutex<VecDeque<Signal>>,
     news: Notify,
+    /// Whether a session takes signals now.
+    is_open: watch::Sender<bool>,
+}
+
+/// A session takes signals as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Taking<'a>(&'a Inbox);
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        self.0.is_open.send_replace(false);
+    }
 }
 
 /// Too many signals are already waiting.
@@ -37,6 +49,19 @@ impl Inbox {
         waiting.push_back(signal);
         self.news.notify_one();
         Ok(())
+    }
+
+    /// A session whose stream has begun takes signals from here on.
+    pub(crate) fn open(&self) -> Taking<'_> {
+        self.is_open.send_replace(true);
+        Taking(self)
+    }
+
+    /// Waits until a session takes signals. What is taken out of a file before that would be lost with the process.
+    pub async fn opened(&self) {
+        let mut is_open = self.is_open.subscribe();
+        // The sender is ours: it does not go away.
+        let _ = is_open.wait_for(|is_open| *is_open).await;
     }
 
     /// Waits for a signal, which stays until it is [taken](Self::taken).

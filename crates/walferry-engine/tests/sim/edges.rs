@@ -16,7 +16,7 @@ use walferry_engine::{
     sink::{Acks, Outgoing, Sink, Sinks},
     source::{
         Chunk, ChunkSender, Control, CreatedSlot, Found, FoundSlot, Frame, NoWindows, Parts, Phase, Port, Rows,
-        SnapshotPlan, SnapshotTable, Source, Stream, TableFilter,
+        SnapshotKind, SnapshotPlan, SnapshotTable, Source, Stream, TableFilter,
     },
     store::{OffsetStore, StoredOffset},
 };
@@ -231,7 +231,7 @@ impl Rows for Edges {
         let last = left.last().copied();
         let lsn = plan.lsn.unwrap_or(WAL_END);
         let table = Arc::new(SnapshotTable {
-            blocking: false,
+            kind: SnapshotKind::Initial,
             catalog: Catalog {
                 table: plan.tables.into_iter().next(),
                 types: Vec::new(),

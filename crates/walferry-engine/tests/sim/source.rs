@@ -8,7 +8,7 @@ use walferry_engine::{
     batch::Batch,
     progress::{Progress, Transaction},
     sink::{Acks, Outgoing, Sink},
-    source::{Frame, SnapshotTable},
+    source::{Frame, SnapshotKind, SnapshotTable},
     store::StoredOffset,
 };
 use walferry_event::catalog::Catalog;
@@ -166,7 +166,7 @@ fn only_the_first_table_has_the_first_row_of_a_snapshot() {
         let row = b"\0\x02t\0\0\0\x011t\0\0\0\x012";
         for (index, &rows) in tables.iter().enumerate().filter(|(_, rows)| **rows > 0) {
             let table = SnapshotTable {
-                blocking: false,
+                kind: SnapshotKind::Initial,
                 catalog: Catalog {
                     table: Some(facts()),
                     types: Vec::new(),

@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use tokio_postgres::types::Type;
 use walferry_config::connector::{SlotSection, SnapshotIsolation, SnapshotLocking, SnapshotSection};
 use walferry_engine::progress::Transaction;
-use walferry_engine::source::{ChunkSender, Frame, SnapshotPlan};
+use walferry_engine::source::{ChunkSender, Frame, SnapshotKind, SnapshotPlan};
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 
@@ -102,10 +102,21 @@ impl Options {
         }
     }
 
-    /// Those of a blocking snapshot, with these SELECTs.
-    pub(crate) fn blocking(&self, selects: &BTreeMap<String, String>, server_version: u32) -> Self {
+    /// Those of a snapshot that a signal has asked for: with the SELECTs of its own.
+    pub(crate) fn beside_stream(&self, plan: &SnapshotPlan, server_version: u32) -> Self {
+        let mut overrides = plan.selects.clone();
+        if let Some(condition) = &plan.condition {
+            let select = |table: &TableFacts| {
+                let select = format!(
+                    "SELECT * FROM {} WHERE {condition}",
+                    qualified(&table.schema, &table.name)
+                );
+                (format!("{}.{}", table.schema, table.name), select)
+            };
+            overrides.extend(plan.tables.iter().map(select));
+        }
         Self {
-            overrides: selects.clone(),
+            overrides,
             ..self.on(server_version)
         }
     }
@@ -153,6 +164,7 @@ pub(crate) async fn snapshot(
             .iter()
             .map(|table| (table.oid, format!("{}.{}", table.schema, table.name)))
             .collect(),
+        kind: plan.kind,
     };
     send(out, Bytes::new(), vec![begin]).await?;
     let queue = Mutex::new(Queue::new(plan, options, moment));
@@ -173,9 +185,10 @@ pub(crate) async fn snapshot(
         try_join_all(workers).await?;
     }
     let Moment { lsn, xid, time_us } = moment;
-    let end = match plan.blocking {
-        true => Frame::BlockingEnd { given_up: false },
-        false => Frame::SnapshotEnd {
+    let end = match plan.kind {
+        SnapshotKind::Blocking => Frame::BlockingEnd { given_up: false },
+        SnapshotKind::Incremental => Frame::WholeEnd { failed: None },
+        SnapshotKind::Initial => Frame::SnapshotEnd {
             lsn,
             transaction: Transaction { xid, time_us },
         },

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_postgres::Statement;
 use tokio_postgres::types::Type;
 use tracing::{info, warn};
-use walferry_engine::source::{Frame, SnapshotPlan, SnapshotTable};
+use walferry_engine::source::{Frame, SnapshotKind, SnapshotPlan, SnapshotTable};
 use walferry_event::catalog::{ColumnFacts, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{Blocks, Done, Keys, Step};
@@ -17,6 +17,7 @@ use crate::connect::Sql;
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
 use crate::server_error::ServerError;
+use crate::windows::{tell_of_hidden, unpublished_columns};
 
 /// Number of blocks of a chunk: 32 MiB with Postgres' default block size. If a snapshot is interrupted, unfinished
 /// chunks are read again.
@@ -124,7 +125,21 @@ impl<'a> Queue<'a> {
         if is_complete && again.is_none() && !table.partition {
             return Ok(());
         }
-        let catalog = facts(sql, table).await?;
+        let mut catalog = facts(sql, table).await?;
+        if self.plan.kind == SnapshotKind::Incremental
+            && let Some(facts) = &mut catalog.table
+        {
+            let hidden = unpublished_columns(sql, &self.options.publication, oid).await?;
+            tell_of_hidden(
+                &format!("{}.{}", table.schema, table.name),
+                &hidden,
+                &self.options.publication,
+            );
+            let left_out = &self.plan.left_out;
+            facts
+                .columns
+                .retain(|column| !left_out.contains(&column.name) && !hidden.contains(&column.name));
+        }
         let columns = catalog.table.as_ref().map_or(&[][..], |table| &table.columns).to_vec();
         let select = self.options.overrides.get(&format!("{}.{}", table.schema, table.name));
         let source = match select {
@@ -163,7 +178,7 @@ impl<'a> Queue<'a> {
             time_us: self.moment.time_us,
             ordered: self.options.threads <= 1,
             begun: done.has_begun(oid) && !begins_again,
-            blocking: self.plan.blocking,
+            kind: self.plan.kind,
             first: *done == Done::default() && self.plan.tables.first().is_some_and(|first| first.oid == oid),
         });
         let job = |statement, kind| Job {

@@ -38,6 +38,11 @@ pub enum Effect {
     ClearWindow,
     /// Run a blocking snapshot.
     Block(Execute),
+    /// This table has no key, so it is to be read as a whole, at one position of the stream. [`Incremental::whole_read`] is told when
+    /// that is done.
+    ReadWhole(Collection),
+    /// All rows of this table that were asked for have been sent.
+    TableRead(String),
     /// A message that a signal asks for.
     Log(String),
     /// Log this warning.
@@ -166,6 +171,8 @@ pub struct Incremental {
     looks_up: VecDeque<(Signal, Execute)>,
     /// Whether a chunk is being read.
     reads: bool,
+    /// Whether the table is being read as a whole.
+    reads_whole: bool,
     /// Signals that came while an answer is awaited.
     waiting: VecDeque<Signal>,
     /// Whether the window's rows may be older than what the stream has sent.
@@ -202,7 +209,12 @@ pub const MEMBERS: [&str; 8] = [
     STOPS,
 ];
 
-/// The texts of the keys, if they cannot be stored in Debezium's form.
+/// Whether an offset tells of a blocking snapshot that has not ended.
+pub fn tells_of_blocking(members: &Map<String, Json>) -> bool {
+    members.contains_key(BLOCKING)
+}
+
+/// The texts of the keys, where they are not kept as Debezium does.
 #[derive(Serialize, Deserialize)]
 struct OwnKeys {
     primary: Option<Vec<Option<String>>>,
@@ -371,6 +383,7 @@ impl Incremental {
             }
         }
         self.follow_waiting(id, &mut effects);
+        self.make_way(&mut effects);
         effects
     }
 
@@ -382,11 +395,35 @@ impl Incremental {
             self.drop_chunk(&mut effects);
             self.read(id, &mut effects);
             self.follow_waiting(id, &mut effects);
+            self.make_way(&mut effects);
         }
         effects
     }
 
-    /// A blocking snapshot has ended, or was given up.
+    /// The table without a key has been read, so many rows; or it cannot be read, for this reason.
+    pub fn whole_read(&mut self, rows: u64, failed: Option<String>, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if !mem::take(&mut self.reads_whole) || !self.is_running() {
+            return effects;
+        }
+        if self.chunk.is_some() {
+            self.drop_chunk(&mut effects);
+        }
+        self.rows = rows;
+        let scan = match failed {
+            Some(why) => self.cannot_be_read(&why, &mut effects),
+            None if rows == 0 => Scan::Empty,
+            None => Scan::Succeeded,
+        };
+        self.scanned(scan, &mut effects);
+        if !self.is_running() {
+            effects.push(Effect::Info("the incremental snapshot is complete".to_owned()));
+        }
+        self.read(id, &mut effects);
+        effects
+    }
+
+    /// A blocking snapshot has ended, or is given up.
     pub fn blocking_ended(&mut self) {
         self.blocking.pop_front();
         self.has_changed = true;
@@ -429,10 +466,18 @@ impl Incremental {
             _ => {}
         }
         self.follow_waiting(id, &mut effects);
+        self.make_way(&mut effects);
         effects
     }
 
-    /// Whether a request has not been answered yet.
+    /// A chunk that cannot be read now must not hold up the signals that wait.
+    fn make_way(&self, effects: &mut Vec<Effect>) {
+        if self.reads && !self.waiting.is_empty() {
+            effects.push(Effect::Ask(Ask::GiveWay));
+        }
+    }
+
+    /// Whether something is asked for and not answered yet.
     fn is_busy(&self) -> bool {
         self.reads || !self.looks_up.is_empty()
     }
@@ -625,6 +670,10 @@ impl Incremental {
 
     /// Requests the next chunk, if there is one.
     fn read(&mut self, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
+        // A table that is read as a whole is read to its end.
+        if self.reads_whole {
+            return;
+        }
         self.stop(effects);
         if !self.is_running() || self.is_paused {
             return;
@@ -662,14 +711,15 @@ impl Incremental {
         }
         let scan = match answer {
             Answer::UnknownTable => Scan::UnknownSchema,
-            Answer::NoKey => Scan::NoPrimaryKey,
-            Answer::Empty => Scan::Empty,
-            Answer::Failed(why) => {
-                effects.push(Effect::Warn(format!(
-                    "the incremental snapshot of {table} is cancelled, because the table cannot be read: {why}"
-                )));
-                Scan::SqlException
+            Answer::NoKey => {
+                self.reads_whole = true;
+                effects.extend(self.queue.front().cloned().map(Effect::ReadWhole));
+                // Nothing lies in the window, but the row that opened it is not to stay in the signal table.
+                self.ask_to_close(effects);
+                return;
             }
+            Answer::Empty => Scan::Empty,
+            Answer::Failed(why) => self.cannot_be_read(&why, effects),
             Answer::Tables(_) | Answer::CloseAt(_) | Answer::Waits => return,
             Answer::Rows {
                 rows,
@@ -699,18 +749,7 @@ impl Incremental {
                 Scan::Succeeded
             }
         };
-        if let Some(told) = scan.told(&table) {
-            effects.push(told);
-        }
-        let rows = self.rows;
-        self.notify(effects, |ids, of| Notification::scanned(ids, of, &table, rows, scan));
-        if scan == Scan::Succeeded {
-            effects.push(Effect::Info(format!(
-                "the incremental snapshot of {table} is complete: {rows} rows"
-            )));
-            self.rows = 0;
-        }
-        self.next(effects);
+        self.scanned(scan, effects);
         match self.is_running() {
             true => self.ask(false, effects),
             false => {
@@ -720,13 +759,39 @@ impl Incremental {
         }
     }
 
+    fn cannot_be_read(&self, why: &str, effects: &mut Vec<Effect>) -> Scan {
+        let table = self.current.as_deref().unwrap_or_default();
+        effects.push(Effect::Warn(format!(
+            "the incremental snapshot of {table} is cancelled, because the table cannot be read: {why}"
+        )));
+        Scan::SqlException
+    }
+
+    /// The table at the head is done with.
+    fn scanned(&mut self, scan: Scan, effects: &mut Vec<Effect>) {
+        let table = self.current.clone().unwrap_or_default();
+        effects.extend(scan.told(&table));
+        let rows = self.rows;
+        self.notify(effects, |ids, of| Notification::scanned(ids, of, &table, rows, scan));
+        if matches!(scan, Scan::Succeeded | Scan::Empty) {
+            effects.push(Effect::TableRead(table.clone()));
+        }
+        if scan == Scan::Succeeded {
+            effects.push(Effect::Info(format!(
+                "the incremental snapshot of {table} is complete: {rows} rows"
+            )));
+            self.rows = 0;
+        }
+        self.next(effects);
+    }
+
     fn ask_to_close(&self, effects: &mut Vec<Effect>) {
         if let Some(chunk) = self.chunk.clone() {
             effects.push(Effect::Ask(Ask::Close { chunk }));
         }
     }
 
-    /// The table at the head is done with.
+    /// Takes the table at the head out of the queue.
     fn next(&mut self, effects: &mut Vec<Effect>) {
         self.queue.pop_front();
         (self.end, self.sent, self.maximum) = (None, None, None);

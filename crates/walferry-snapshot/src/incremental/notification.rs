@@ -20,8 +20,6 @@ pub struct Notification {
 pub enum Scan {
     /// The table has no rows.
     Empty,
-    /// It has no key.
-    NoPrimaryKey,
     /// It cannot be read.
     SqlException,
     /// The whole table was read.
@@ -34,7 +32,6 @@ impl Scan {
     const fn status(self) -> &'static str {
         match self {
             Self::Empty => "EMPTY",
-            Self::NoPrimaryKey => "NO_PRIMARY_KEY",
             Self::SqlException => "SQL_EXCEPTION",
             Self::Succeeded => "SUCCEEDED",
             Self::UnknownSchema => "UNKNOWN_SCHEMA",
@@ -46,10 +43,6 @@ impl Scan {
         match self {
             Self::Empty => Some(Effect::Info(format!(
                 "the incremental snapshot of {table} found no rows"
-            ))),
-            Self::NoPrimaryKey => Some(Effect::Warn(format!(
-                "the incremental snapshot of {table} is cancelled: the table has neither a primary key nor a unique index; set a column \
-                 in \"surrogate-key\", or request a blocking snapshot"
             ))),
             Self::UnknownSchema => Some(Effect::Warn(format!(
                 "the incremental snapshot of {table} is cancelled: the table does not exist"

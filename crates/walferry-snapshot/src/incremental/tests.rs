@@ -13,6 +13,8 @@ struct Driven {
     cleared: u32,
     /// How often a chunk was asked to give way to a signal.
     gives_way: u32,
+    /// Tables that are to be read as a whole.
+    whole: Vec<String>,
 }
 
 impl Driven {
@@ -25,6 +27,7 @@ impl Driven {
             sent: 0,
             cleared: 0,
             gives_way: 0,
+            whole: Vec::new(),
         }
     }
 
@@ -42,8 +45,9 @@ impl Driven {
                 ),
                 Effect::SendWindow => self.sent += 1,
                 Effect::ClearWindow => self.cleared += 1,
+                Effect::ReadWhole(table) => self.whole.push(table.id),
                 Effect::Warn(text) => self.told.push(format!("! {text}")),
-                Effect::Block(_) | Effect::Log(_) | Effect::Info(_) => {}
+                Effect::Block(_) | Effect::TableRead(_) | Effect::Log(_) | Effect::Info(_) => {}
             }
         }
     }
@@ -116,6 +120,12 @@ impl Driven {
         self.window("close");
     }
 
+    fn whole_read(&mut self, rows: u64, failed: Option<&str>) {
+        let failed = failed.map(str::to_owned);
+        let effects = self.snapshot.whole_read(rows, failed, &mut next_id(&mut self.chunks));
+        self.take(effects);
+    }
+
     fn chunk(&self) -> &ChunkAsk {
         match self.asked.front() {
             Some(Ask::Chunk(ask)) => ask,
@@ -161,6 +171,51 @@ fn chunks_follow_each_other_up_to_the_end_of_the_last_table() {
             "IN_PROGRESS public.a,public.b public.a 25 10",
             "TABLE_SCAN_COMPLETED public.a,public.b public.a 10 SUCCEEDED",
             "TABLE_SCAN_COMPLETED public.b public.b 0 EMPTY",
+            "COMPLETED",
+        ]
+    );
+}
+
+#[test]
+fn a_table_without_a_key_is_read_as_a_whole_before_the_next_one() {
+    let mut driven = Driven::new();
+    driven.execute(&["public.a", "public.b", "public.c"]);
+    driven.answer(Answer::NoKey);
+    assert_eq!(driven.whole, ["public.a"]);
+    // The stream ends meanwhile and comes back, and the window's rows come when they like.
+    driven.close();
+    let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
+    driven.take(effects);
+    // A pause counts for what comes behind it.
+    driven.signal("pause-snapshot", "");
+    driven.signal("resume-snapshot", "");
+    driven.signal("pause-snapshot", "");
+    assert!(driven.asked.is_empty(), "nothing else is read: {:?}", driven.asked);
+    driven.whole_read(40, None);
+    assert!(driven.asked.is_empty() && driven.snapshot.is_running());
+    driven.signal("resume-snapshot", "");
+    assert_eq!(driven.chunk().table.id, "public.b");
+    driven.answer(Answer::NoKey);
+    let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
+    driven.take(effects);
+    driven.asked.clear();
+    // After a crash, it is read from its beginning.
+    driven = driven.restart();
+    assert_eq!(driven.chunk().table.id, "public.b");
+    driven.answer(Answer::NoKey);
+    driven.asked.clear();
+    driven.whole_read(7, Some("it is gone"));
+    assert_eq!(driven.chunk().table.id, "public.c");
+    driven.answer(Answer::NoKey);
+    driven.asked.clear();
+    driven.whole_read(0, None);
+    assert!(!driven.snapshot.is_running() && driven.asked.is_empty());
+    assert_eq!(
+        driven.told,
+        [
+            "! the incremental snapshot of public.b is cancelled, because the table cannot be read: it is gone",
+            "TABLE_SCAN_COMPLETED public.b,public.c public.b 7 SQL_EXCEPTION",
+            "TABLE_SCAN_COMPLETED public.c public.c 0 EMPTY",
             "COMPLETED",
         ]
     );
@@ -507,4 +562,22 @@ fn names_lose_their_quotes() {
     for (name, expected) in [("a.b", "a.b"), ("\"A\".\"b.c\"", "A.b.c"), ("\"a\"\"b\"", "a\"b")] {
         assert_eq!(unquoted(name), expected);
     }
+}
+
+#[test]
+fn a_signal_that_came_before_the_chunk_was_asked_for_does_not_wait_for_it() {
+    let mut driven = Driven::new();
+    driven.signal("execute-snapshot", r#"{"data-collections": ["public.a"]}"#);
+    // While its tables are looked up.
+    driven.signal("stop-snapshot", "");
+    assert_eq!(driven.gives_way, 0);
+    driven.answer(Answer::Tables(vec![Vec::new()]));
+    assert_eq!(driven.gives_way, 1);
+    let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
+    driven.take(effects);
+    assert_eq!(driven.gives_way, 2);
+    let mut driven = driven.restart();
+    assert_eq!(driven.gives_way, 1);
+    driven.answer(Answer::Waits);
+    assert!(!driven.snapshot.is_running());
 }

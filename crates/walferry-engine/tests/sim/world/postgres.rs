@@ -16,7 +16,7 @@ use walferry_engine::{
     published::{Look, Published},
     source::{
         Chunk, ChunkSender, Control, CreatedSlot, Found, FoundSlot, Frame, NoWindows, Parts, Phase, Port, Rows,
-        SnapshotPlan, SnapshotTable, Source, Stream, TableFilter,
+        SnapshotKind, SnapshotPlan, SnapshotTable, Source, Stream, TableFilter,
     },
 };
 use walferry_event::catalog::TableFacts;
@@ -394,7 +394,7 @@ impl Part {
             _ => table.storage << 32 | exported.lsn.0,
         };
         let described = Arc::new(SnapshotTable {
-            blocking: false,
+            kind: SnapshotKind::Initial,
             catalog: wal::catalog(&TABLES[index]),
             lsn: exported.lsn,
             xid: TRANSACTION.xid,
