@@ -1,7 +1,9 @@
 //! `walferry check --fix` on a real Postgres: what it prints, what it runs, and what it leaves to a person.
 
-use serde_json::{Map, Value};
-use walferry_testkit::servers::{Checked, Database, WalferryOptions};
+use std::fs;
+
+use serde_json::{Map, Value, json};
+use walferry_testkit::servers::{Checked, Database, WalferryOptions, folder};
 
 use crate::{show::config, world};
 
@@ -27,6 +29,9 @@ fn sql_that_needs_no_superuser_runs_after_a_yes_and_the_rest_is_only_printed() {
          grant create on database fixed to fix_app; grant create on schema public to fix_app;
          set role fix_app;
          create table orders (id int primary key); create table log (line text);
+         create table parts (id int) partition by range (id);
+         create table parts_1 partition of parts for values from (0) to (10);
+         insert into log values ('x'); insert into parts values (1);
          reset role",
     );
     let mut properties: Map<String, Value> = config(
@@ -35,6 +40,7 @@ fn sql_that_needs_no_superuser_runs_after_a_yes_and_the_rest_is_only_printed() {
         &[
             ("database.user", "fix_cdc"),
             ("publication.autocreate.mode", "disabled"),
+            ("table.include.list", "public.log,public.orders,public.parts"),
         ],
     );
     properties.remove("database.password");
@@ -52,9 +58,11 @@ fn sql_that_needs_no_superuser_runs_after_a_yes_and_the_rest_is_only_printed() {
     let said = &checked.stdout;
     assert_eq!(checked.code, Some(2), "{said}{}", checked.stderr);
     for statement in [
-        "  GRANT SELECT ON \"public\".\"log\", \"public\".\"orders\" TO \"fix_cdc\";",
-        "  CREATE PUBLICATION \"fixed\" FOR TABLE \"public\".\"log\", \"public\".\"orders\";",
-        "  ALTER TABLE \"public\".\"log\" REPLICA IDENTITY FULL;",
+        "  GRANT SELECT ON \"public\".\"log\", \"public\".\"orders\", \"public\".\"parts\" TO \"fix_cdc\";",
+        // Before they are published: the application goes on all the time.
+        "  ALTER TABLE \"public\".\"log\" REPLICA IDENTITY FULL;\n  ALTER TABLE \"public\".\"parts\" REPLICA IDENTITY FULL;\n  \
+         ALTER TABLE \"public\".\"parts_1\" REPLICA IDENTITY FULL;\n  \
+         CREATE PUBLICATION \"fixed\" FOR TABLE \"public\".\"log\", \"public\".\"orders\", \"public\".\"parts\";",
         "  -- this needs a superuser\n  ALTER ROLE \"fix_cdc\" REPLICATION;",
         "nothing was run: standard input is no terminal",
     ] {
@@ -72,8 +80,16 @@ fn sql_that_needs_no_superuser_runs_after_a_yes_and_the_rest_is_only_printed() {
     );
     assert_eq!(lacking(&database), nothing);
 
-    // What needs a superuser is left to one, though it is asked for with a yes.
-    let checked = Checked::of(&options, &["--fix", "--yes", "--fix-as", "fix_app"]);
+    // What needs a superuser is left to one, though it is asked for with a yes. A second connector has the same publication.
+    let mut second = options.config.clone();
+    second.insert("slot.name".into(), "fixed_2".into());
+    second.insert("topic.prefix".into(), "fixed_2".into());
+    let file = folder("fix").join("second.json");
+    let connector = json!({ "name": "fixed_2", "config": second });
+    fs::write(&file, connector.to_string()).expect("the folder can be written");
+    let file = file.to_str().expect("it is text");
+    let checked = Checked::of(&options, &["--config", file, "--fix", "--yes", "--fix-as", "fix_app"]);
+    database.sql().run("update log set line = 'y'; delete from parts");
     let said = &checked.stdout;
     assert!(said.contains("checking again"), "{said}{}", checked.stderr);
     assert_eq!(lacking(&database), row(["t", "t", "f", "f", "-1"]), "{said}");
@@ -83,7 +99,7 @@ fn sql_that_needs_no_superuser_runs_after_a_yes_and_the_rest_is_only_printed() {
         again.contains("obstacle role \"fix_cdc\" is not allowed to use replication"),
         "{again}"
     );
-    assert_eq!(again.matches("  obstacle ").count(), 1, "{again}");
+    assert_eq!(again.matches("  obstacle ").count(), 2, "{again}");
 
     database.sql().run("alter role fix_cdc replication");
     let checked = Checked::of(&options, &["--fix", "--yes"]);

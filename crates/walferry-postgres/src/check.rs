@@ -18,7 +18,7 @@ use crate::problem::Problem;
 use crate::publication::{self, Publication};
 use crate::quote::identifier;
 use crate::snapshot;
-use crate::tables::{Captured, TableName, captured, columns_of, listed, unpublished_identities};
+use crate::tables::{Captured, TableName, captured, columns_of, listed, unidentified, unpublished_identities};
 
 /// Looks at server, role, slot, publication and tables. `snapshot` says whether rows of the captured tables would be
 /// read. Fails only if the server cannot be queried.
@@ -56,7 +56,8 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
     }
     let tables = captured(&sql, wanted).await?;
     if let Some(missing) = remarks.iter_mut().find(|remark| remark.kind == Some(MISSING)) {
-        missing.fix = creation(&publication, &tables).map(Box::new);
+        let identities = identities(&unidentified(&sql, &tables).await?);
+        missing.fix = creation(&publication, &tables, identities).map(Box::new);
     }
     remarks.push(table_remark(&tables, &connector.filters));
     remarks.extend(list_remarks(&tables, &connector.filters));
@@ -74,7 +75,7 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
 }
 
 /// What creates the publication for the captured tables. On a standby it is for the primary, so nobody can run it here.
-fn creation(publication: &Publication, tables: &[Captured]) -> Option<Fix> {
+fn creation(publication: &Publication, tables: &[Captured], before: Vec<String>) -> Option<Fix> {
     let tables: Vec<TableName> = tables
         .iter()
         .filter(|table| table.permanent)
@@ -86,9 +87,15 @@ fn creation(publication: &Publication, tables: &[Captured]) -> Option<Fix> {
     let mut publication = publication.clone();
     publication.mode = PublicationAutocreate::Filtered;
     Some(Fix {
-        statements: vec![publication.create(&tables)],
+        statements: before.into_iter().chain([publication.create(&tables)]).collect(),
         needs: Needs::Owner,
     })
+}
+
+/// What tables need before they are published: once they are, the application could not update them.
+fn identities(tables: &[TableName]) -> Vec<String> {
+    let statement = |table: &TableName| format!("ALTER TABLE {} REPLICA IDENTITY FULL", table.quoted());
+    tables.iter().map(statement).collect()
 }
 
 /// Post-processors read rows of captured tables even if no snapshot does.
@@ -121,8 +128,7 @@ pub struct PublicationPlan {
     pub statements: Vec<String>,
 }
 
-/// The statements that make the publication include the captured tables. If it exists and `publication.autocreate.mode`
-/// is `disabled`, there are none.
+/// The statements that make the publication include the captured tables.
 ///
 /// # Errors
 /// The server cannot be reached or asked, or no table is captured.
@@ -132,12 +138,29 @@ pub async fn publication_plan(connector: &Connector, wanted: TableFilter) -> Res
         let mut publication = Publication::new(&connector.publication, &connector.events);
         let server = Server::inspect(&sql, connector.slot.name.as_str(), &publication.name).await?;
         let exists = server.publication.is_some();
-        if !exists && publication.mode == PublicationAutocreate::Disabled {
+        let tables = captured(&sql, &wanted).await?;
+        let makes_none = matches!(
+            publication.mode,
+            PublicationAutocreate::Disabled | PublicationAutocreate::NoTables
+        );
+        if !exists && makes_none && !tables.is_empty() {
             publication.mode = PublicationAutocreate::Filtered;
         }
-        // A publication for all tables has them, whatever the mode is.
         let statements = match server.publication {
+            // One for all tables has them, whatever the mode says.
             Some(true) => Vec::new(),
+            // A start would not change it.
+            Some(false) if publication.mode != PublicationAutocreate::Filtered => {
+                let members = publication::members(&sql, &publication.name, server.version).await?;
+                let missing = tables.iter().filter(|table| !members.covers(&table.name));
+                let missing: Vec<String> = missing.map(|table| table.name.quoted()).collect();
+                let add = format!(
+                    "ALTER PUBLICATION {} ADD TABLE {}",
+                    identifier(&publication.name),
+                    missing.join(", ")
+                );
+                Some(add).filter(|_| !missing.is_empty()).into_iter().collect()
+            }
             _ => publication::plan(&sql, &publication, &server, &wanted).await?,
         };
         Ok::<_, Error>(PublicationPlan { exists, statements })
@@ -426,13 +449,20 @@ async fn publication_remarks(
                         .with_hint(format!("{};", statements.join("; "))),
                 );
                 let refused = privilege_remark(server, publication, tables, &statements[0]);
-                remarks.extend(refused.as_ref().map(obstacle).map(|mut refused| {
-                    // All of them, not only the first.
-                    if let Some(fix) = &mut refused.fix {
-                        fix.statements = statements;
-                    }
-                    refused
-                }));
+                if let Some(mut refused) = refused.as_ref().map(obstacle) {
+                    // All of them, and not only the first. Others may share the publication, so nothing is taken out of it here.
+                    let drops = format!("ALTER PUBLICATION {} DROP ", identifier(name));
+                    let wanted: Vec<String> = statements
+                        .into_iter()
+                        .filter(|statement| !statement.starts_with(&drops))
+                        .collect();
+                    let before = identities(&unidentified(sql, tables).await?);
+                    refused.fix = refused.fix.filter(|_| !wanted.is_empty()).map(|mut fix| {
+                        fix.statements = before.into_iter().chain(wanted).collect();
+                        fix
+                    });
+                    remarks.push(refused);
+                }
             }
             Err(Error::Problems(problems)) => remarks.extend(problems.iter().map(obstacle)),
             Err(error) => return Err(error),
@@ -445,12 +475,13 @@ async fn publication_remarks(
         let members = publication::members(sql, name, server.version).await?;
         let (published, missing): (Vec<_>, Vec<_>) =
             tables.iter().cloned().partition(|table| members.covers(&table.name));
-        remarks.extend(missing_remark(name, &missing));
+        let before = identities(&unidentified(sql, &missing).await?);
+        remarks.extend(missing_remark(name, &missing, before));
         published
     } else {
         tables.to_vec()
     };
-    remarks.extend(identity_remark(name, &published));
+    remarks.extend(identity_remark(name, &unidentified(sql, &published).await?));
     if server.version >= 180_000 {
         let stored = server.publishes_generated.unwrap_or_default();
         let unpublished = unpublished_identities(sql, stored).await?;
@@ -461,7 +492,7 @@ async fn publication_remarks(
 }
 
 /// Captured tables that the publication does not send.
-fn missing_remark(publication: &str, missing: &[Captured]) -> Option<Diagnosis> {
+fn missing_remark(publication: &str, missing: &[Captured], before: Vec<String>) -> Option<Diagnosis> {
     if missing.is_empty() {
         return None;
     }
@@ -478,7 +509,7 @@ fn missing_remark(publication: &str, missing: &[Captured]) -> Option<Diagnosis> 
     Some(
         Diagnosis::warning(Kind::PublicationIncomplete, text)
             .with_hint(format!("{statement};"))
-            .with_fix(vec![statement], Needs::Owner),
+            .with_fix(before.into_iter().chain([statement]).collect(), Needs::Owner),
     )
 }
 
@@ -500,28 +531,26 @@ fn privilege_remark(
 }
 
 /// Tables that the application can no longer update once they are published.
-fn identity_remark(publication: &str, published: &[Captured]) -> Option<Diagnosis> {
-    let harmed: Vec<&Captured> = published
-        .iter()
-        .filter(|table| !table.identified && table.permanent)
-        .collect();
+fn identity_remark(publication: &str, harmed: &[TableName]) -> Option<Diagnosis> {
+    const SHOWN: usize = 10;
     let first = harmed.first()?;
+    let mut shown: Vec<String> = harmed.iter().take(SHOWN).map(TableName::dotted).collect();
+    if let Some(more @ 1..) = harmed.len().checked_sub(SHOWN)
+        && let Some(last) = shown.last_mut()
+    {
+        last.push_str(&format!(" and {more} more"));
+    }
+    let text = format!(
+        "UPDATE and DELETE fail on tables of publication {publication:?} that have no primary key and no other replica identity: {}",
+        shown.join(", ")
+    );
     Some(
-        Diagnosis::warning(Kind::ReplicaIdentity,
-            format!(
-                "UPDATE and DELETE fail on tables of publication {publication:?} that have no primary key and no other replica \
-                 identity: {}",
-                names(harmed.iter().copied())
-            ),
-        )
-        .with_hint(format!("for each: ALTER TABLE {} REPLICA IDENTITY FULL;", first.name.quoted()))
-        .with_fix(
-            harmed
-                .iter()
-                .map(|table| format!("ALTER TABLE {} REPLICA IDENTITY FULL", table.name.quoted()))
-                .collect(),
-            Needs::Owner,
-        ),
+        Diagnosis::warning(Kind::ReplicaIdentity, text)
+            .with_hint(format!(
+                "for each: ALTER TABLE {} REPLICA IDENTITY FULL;",
+                first.quoted()
+            ))
+            .with_fix(identities(harmed), Needs::Owner),
     )
 }
 

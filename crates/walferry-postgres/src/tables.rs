@@ -189,6 +189,41 @@ pub(crate) async fn unpublished_identities(sql: &Sql, stored: bool) -> Result<Ha
     oids.collect::<Result<_, _>>().map_err(|error| Error::sql(DOING, error))
 }
 
+/// Those of the tables, and of their partitions on any level, whose UPDATE and DELETE fail once they are published. The replica identity
+/// of a partition is its own.
+pub(crate) async fn unidentified(sql: &Sql, tables: &[Captured]) -> Result<Vec<TableName>, Error> {
+    const DOING: &str = "reading replica identities";
+    const QUERY: &str = "
+        SELECT DISTINCT n.nspname::text, c.relname::text
+        FROM pg_catalog.unnest($1) wanted(oid) CROSS JOIN LATERAL (
+          SELECT wanted.oid UNION ALL
+          SELECT p.relid FROM pg_catalog.pg_class r, pg_catalog.pg_partition_tree(r.oid) p
+          WHERE r.oid = wanted.oid AND r.relkind = 'p') t(oid)
+        JOIN pg_catalog.pg_class c ON c.oid = t.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind = 'r' AND c.relpersistence = 'p'
+        AND NOT CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
+          SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid
+          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END";
+    let oids: Vec<u32> = tables.iter().map(|table| table.oid.0).collect();
+    let rows = sql.rows(DOING, QUERY, &[(&oids, Type::OID_ARRAY)]).await?;
+    let read = |row: &Row| -> Result<TableName, tokio_postgres::Error> {
+        Ok(TableName {
+            schema: row.try_get(0)?,
+            name: row.try_get(1)?,
+        })
+    };
+    let mut names = rows
+        .iter()
+        .map(read)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| Error::sql(DOING, error))?;
+    let harmed = tables.iter().filter(|table| !table.identified && table.permanent);
+    names.extend(harmed.map(|table| table.name.clone()));
+    names.sort_by_cached_key(|name| (name.schema.clone(), name.name.clone()));
+    names.dedup();
+    Ok(names)
+}
+
 impl TableName {
     /// The name as SQL needs it.
     pub(crate) fn quoted(&self) -> String {

@@ -29,28 +29,31 @@ use crate::{
 /// been said.
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     let configuration = load(&args.connector)?;
+    let outcome = look(args, &configuration);
     if !args.fix {
-        return look(args, &configuration, &mut Vec::new());
+        return outcome;
     }
-    let mut found = Vec::new();
-    let outcome = look(args, &configuration, &mut found);
-    match fix::fix(args, &found)? {
+    match fix::fix(args, &configuration.connectors)? {
         // Nothing has changed.
         0 => outcome,
         _ => {
             say!("");
             say!("checking again");
-            look(args, &configuration, &mut Vec::new())
+            look(args, &configuration)
         }
     }
 }
 
-/// Looks, and collects what can be mended, connector by connector.
-fn look<'a>(
-    args: &CheckArgs,
-    configuration: &'a Configuration,
-    fixes: &mut Vec<(&'a Loaded, Vec<Diagnosis>)>,
-) -> Result<(), Error> {
+/// What is to be mended for a connector, as the database is now.
+pub(crate) async fn fixable(args: &CheckArgs, loaded: &Loaded) -> Vec<Diagnosis> {
+    let found = offset(args, loaded);
+    let mut remarks = postgres(loaded, found.first_start, found.tables_read.as_deref()).await;
+    remarks.retain(|remark| remark.fix.is_some());
+    remarks
+}
+
+/// Looks, and tells what it has found.
+fn look(args: &CheckArgs, configuration: &Configuration) -> Result<(), Error> {
     let Configuration {
         connectors,
         worker,
@@ -82,10 +85,6 @@ fn look<'a>(
         });
         let kafka =
             kafka.map_err(|_| Error::new(Kind::Panic, "the check of Kafka failed because of a bug in Walferry"))??;
-        fixes.push((
-            loaded,
-            postgres.iter().filter(|remark| remark.fix.is_some()).cloned().collect(),
-        ));
         obstacles += tell(offset.into_iter().chain(postgres).chain(kafka));
         if args.show_records {
             let found = runtime.block_on(show(loaded, &args.table));

@@ -12,17 +12,20 @@ use walferry_diagnosis::{Diagnosis, Fix, Kind, Needs};
 use walferry_engine::Failure;
 use walferry_postgres::connect::{Endpoint, Purpose};
 
-use crate::{cli::CheckArgs, error::Error, load::Loaded, process, say::say};
+use crate::{check::fixable, cli::CheckArgs, error::Error, load::Loaded, process, say::say};
 
 /// The password of the role that `--fix-as` names.
 const PASSWORD: &str = "WALFERRY_FIX_PASSWORD";
 
 /// Prints the statements and runs those that it may. Returns how many it has run.
-pub(crate) fn fix(args: &CheckArgs, found: &[(&Loaded, Vec<Diagnosis>)]) -> Result<usize, Error> {
+pub(crate) fn fix(args: &CheckArgs, connectors: &[Loaded]) -> Result<usize, Error> {
+    let runtime = process::runtime().map_err(|failure| Error::failure("the SQL was not run", failure))?;
     let mut run = 0;
-    for (loaded, remarks) in found {
+    for loaded in connectors {
+        // Anew for each: what was run for the one before may be what this one lacked, or be in its way.
+        let remarks = runtime.block_on(fixable(args, loaded));
         let section = section(args, &loaded.connector.postgres);
-        let wanted = list(remarks);
+        let wanted = list(&remarks);
         say!("");
         say!("SQL for connector {:?}", loaded.connector.name);
         if wanted.is_empty() {
@@ -32,7 +35,7 @@ pub(crate) fn fix(args: &CheckArgs, found: &[(&Loaded, Vec<Diagnosis>)]) -> Resu
         wanted.iter().for_each(print);
         let chosen = choose(args, &section.user, &wanted)?;
         if !chosen.is_empty() {
-            run += execute(&section, &chosen)?;
+            run += runtime.block_on(execute(args, &section, &chosen))?;
         }
     }
     Ok(run)
@@ -41,7 +44,8 @@ pub(crate) fn fix(args: &CheckArgs, found: &[(&Loaded, Vec<Diagnosis>)]) -> Resu
 /// One reason, and the statements that mend it.
 struct Wanted<'a> {
     why: String,
-    fix: &'a Fix,
+    statements: Vec<&'a str>,
+    needs: Needs,
 }
 
 /// Each statement once, though two remarks may ask for it.
@@ -49,10 +53,14 @@ fn list(remarks: &[Diagnosis]) -> Vec<Wanted<'_>> {
     let mut wanted: Vec<Wanted<'_>> = Vec::new();
     for remark in remarks {
         let Some(fix) = &remark.fix else { continue };
-        if wanted.iter().all(|known| known.fix.statements != fix.statements) {
+        let Fix { statements, needs } = &**fix;
+        let is_new = |statement: &&str| wanted.iter().all(|known| !known.statements.contains(statement));
+        let statements: Vec<&str> = statements.iter().map(String::as_str).filter(is_new).collect();
+        if !statements.is_empty() {
             wanted.push(Wanted {
                 why: remark.sentence().into_owned(),
-                fix,
+                statements,
+                needs: *needs,
             });
         }
     }
@@ -61,20 +69,27 @@ fn list(remarks: &[Diagnosis]) -> Vec<Wanted<'_>> {
 
 fn print(wanted: &Wanted<'_>) {
     say!("  -- {}", wanted.why.replace('\n', " "));
-    match wanted.fix.needs {
+    match wanted.needs {
         Needs::Owner => {}
         Needs::Superuser => say!("  -- this needs a superuser"),
         Needs::Restart => say!("  -- this needs a superuser, and a restart of the server afterwards: run it yourself"),
     }
-    for statement in &wanted.fix.statements {
+    if wanted
+        .statements
+        .iter()
+        .any(|statement| statement.ends_with("REPLICA IDENTITY FULL"))
+    {
+        say!("  -- with REPLICA IDENTITY FULL, each UPDATE and DELETE writes the whole old row into the WAL");
+    }
+    for statement in &wanted.statements {
         say!("  {statement};");
     }
 }
 
 /// The statements that shall run.
 fn choose<'a>(args: &CheckArgs, role: &str, wanted: &[Wanted<'a>]) -> Result<Vec<&'a str>, Error> {
-    let of = |needs: Needs| wanted.iter().filter(move |wanted| wanted.fix.needs == needs);
-    let statements = |wanted: &Wanted<'a>| wanted.fix.statements.iter().map(String::as_str).collect::<Vec<_>>();
+    let of = |needs: Needs| wanted.iter().filter(move |wanted| wanted.needs == needs);
+    let statements = |wanted: &Wanted<'a>| wanted.statements.clone();
     let owners: Vec<&str> = of(Needs::Owner).flat_map(statements).collect();
     if args.yes {
         return Ok(owners);
@@ -125,31 +140,46 @@ fn section(args: &CheckArgs, connectors: &PostgresSection) -> PostgresSection {
     section
 }
 
+/// A statement that waits for a lock makes everybody wait who comes after it.
+const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
+
 /// Runs them one by one, until one is refused.
-fn execute(section: &PostgresSection, statements: &[&str]) -> Result<usize, Error> {
-    let failed = |what: String, failure: Failure| Error::failure(what, failure);
-    let runtime = process::runtime().map_err(|failure| failed("the SQL was not run".to_owned(), failure))?;
-    runtime.block_on(async {
-        let sql = Endpoint::new(section.clone()).sql(Purpose::General).await;
-        let sql = sql.map_err(|error| {
-            let error = failed(format!("the SQL was not run as role {:?}", section.user), error.into());
-            error.cause(
-                "the connection that would run it has failed",
-                Some(format!("check the role of --fix-as, and its password in {PASSWORD}")),
-            )
+async fn execute(args: &CheckArgs, section: &PostgresSection, statements: &[&str]) -> Result<usize, Error> {
+    const DOING: &str = "mending the database";
+    let role = &section.user;
+    let sql = Endpoint::new(section.clone())
+        .sql(Purpose::General)
+        .await
+        .map_err(|error| {
+            let error = Error::failure(format!("the SQL was not run as role {role:?}"), error.into());
+            let hint = match (&args.fix_as, &section.password) {
+                (None, _) => return error,
+                (Some(_), None) => format!("set {PASSWORD}, if the role has a password"),
+                (Some(_), Some(_)) => format!("check the role of --fix-as, and its password in {PASSWORD}"),
+            };
+            error.cause("the connection that would run it has failed", Some(hint))
         })?;
-        for statement in statements {
-            let done = sql.execute("mending the database", statement).await;
-            done.map_err(|error| {
-                let what = format!(
-                    "role {:?} could not run: {statement}; nothing after it was run",
-                    section.user
-                );
-                let hint = "run it as another role, with --fix-as ROLE, or by hand";
-                failed(what, error.into()).cause("the statement was refused", Some(hint.to_owned()))
-            })?;
-            say!("done: {statement};");
-        }
-        Ok(statements.len())
-    })
+    let prepared = sql.execute(DOING, LOCK_TIMEOUT).await;
+    prepared.map_err(|error| Error::failure("the SQL was not run", error.into()))?;
+    for statement in statements {
+        let run = sql.execute(DOING, statement).await;
+        run.map_err(|error| {
+            let what = format!("role {role:?} could not run: {statement}; nothing after it was run");
+            let failure = Failure::from(error);
+            let hint = match (failure.kind, &args.fix_as) {
+                (Kind::Timeout, _) => {
+                    "another transaction has locked the table for more than 5 seconds: try again when it has ended"
+                }
+                (_, None) => {
+                    "run it as another role, such as the owner of the tables, with --fix-as ROLE; or run it by hand"
+                }
+                (_, Some(_)) => "name the owner of the tables with --fix-as, or run it by hand",
+            };
+            Error::failure(what, failure).cause("the statement was refused", Some(hint.to_owned()))
+        })?;
+        // Not "done": a GRANT by a role that may not grant is only a warning of the server's.
+        say!("ran: {statement};");
+    }
+    say!("what is still missing is told below");
+    Ok(statements.len())
 }
