@@ -62,7 +62,9 @@ fn sql_and_connector_for_a_database_work_as_they_were_written() {
         "create schema \"My shop\";
          create table \"My shop\".\"orders,new\" (id int primary key); create table log (line text);
          create table parts (id int primary key) partition by range (id);
-         create table parts_1 partition of parts for values from (0) to (10)",
+         create table parts_1 partition of parts for values from (0) to (10);
+         create table bare (id int) partition by range (id);
+         create table bare_1 partition of bare for values from (0) to (10)",
     );
     let out = folder("init");
     let first = init(&database, &out, &[]);
@@ -92,12 +94,16 @@ fn sql_and_connector_for_a_database_work_as_they_were_written() {
         checked.stdout
     );
 
-    let with_table = init(&database, &out, &["--name", "init_log", "--table", "public.log"]);
+    let with_table = init(
+        &database,
+        &out,
+        &["--name", "init_log", "--table", "public.log", "--table", "public.bare"],
+    );
     assert!(with_table.status.success(), "{}", said(&with_table));
     run_and_check(&database, &world.kafka.bootstrap(), &out, "init_log");
     let identity = database
         .sql()
-        .value("select relreplident from pg_class where relname = 'log'");
-    assert_eq!(identity.as_deref(), Some("f"));
+        .value("select string_agg(relreplident, '') from pg_class where relname in ('log', 'bare', 'bare_1')");
+    assert_eq!(identity.as_deref(), Some("fff"));
     database.sql().run("drop owned by init_cdc; drop role init_cdc");
 }

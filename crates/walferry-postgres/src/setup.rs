@@ -45,8 +45,8 @@ pub struct Table {
     pub schema: String,
     /// Its name.
     pub name: String,
-    /// Whether UPDATE and DELETE still work once it is published.
-    pub identified: bool,
+    /// Of the table and its partitions, those whose UPDATE and DELETE fail once it is published.
+    pub unidentified: Vec<TableName>,
     /// Whether it has partitions.
     pub partitioned: bool,
     /// About how many rows it has, as of the last ANALYZE; `None` before the first one.
@@ -59,6 +59,11 @@ impl Table {
     /// `schema.table`.
     pub fn dotted(&self) -> String {
         format!("{}.{}", self.schema, self.name)
+    }
+
+    /// Whether UPDATE and DELETE still work once it is published.
+    pub fn is_identified(&self) -> bool {
+        self.unidentified.is_empty()
     }
 }
 
@@ -76,9 +81,13 @@ SELECT pg_catalog.json_build_object(
   'tables', COALESCE((
     SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
       'schema', n.nspname, 'name', c.relname, 'partitioned', c.relkind = 'p', 'rows', NULLIF(c.reltuples::int8, -1),
-      'identified', CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
-        SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid
-        AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END,
+      'unidentified', COALESCE((
+        SELECT pg_catalog.json_agg(pg_catalog.json_build_object('schema', tn.nspname, 'name', t.relname) ORDER BY tn.nspname, t.relname)
+        FROM pg_catalog.pg_class t JOIN pg_catalog.pg_namespace tn ON tn.oid = t.relnamespace
+        WHERE (t.oid = c.oid OR c.relkind = 'p' AND t.relkind = 'r' AND t.oid IN (SELECT p.relid FROM pg_catalog.pg_partition_tree(c.oid) p))
+        AND NOT CASE t.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
+          SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = t.oid
+          AND CASE t.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END), '[]'),
       'lacks', ARRAY(
         SELECT wanted FROM pg_catalog.unnest($3::text[]) wanted WHERE NOT EXISTS (
           SELECT FROM pg_catalog.pg_attribute a
@@ -202,17 +211,11 @@ pub fn sql(survey: &Survey, wish: &Wish) -> String {
             &usage.chain([select]).collect::<Vec<_>>(),
         );
     }
-    let unidentified: Vec<&Table> = wish.tables.iter().filter(|table| !table.identified).collect();
-    if !unidentified.is_empty() {
-        let statements: Vec<String> = unidentified
-            .iter()
-            .map(|table| {
-                format!(
-                    "ALTER TABLE {} REPLICA IDENTITY FULL",
-                    qualified(&table.schema, &table.name)
-                )
-            })
-            .collect();
+    let unidentified = wish.tables.iter().flat_map(|table| &table.unidentified);
+    let statements: Vec<String> = unidentified
+        .map(|table| format!("ALTER TABLE {} REPLICA IDENTITY FULL", table.quoted()))
+        .collect();
+    if !statements.is_empty() {
         step(
             "These tables have no primary key. Once they are published, UPDATE and DELETE would fail without this. It makes the server\n\
              write the whole old row into the WAL.",
@@ -263,10 +266,14 @@ mod tests {
             keeps_all_wal: true,
             tables: Vec::new(),
         };
-        let table = |name: &str, identified| Table {
+        let named = |name: &str| TableName {
             schema: "My".to_owned(),
             name: name.to_owned(),
-            identified,
+        };
+        let table = |name: &str, identified: bool| Table {
+            schema: "My".to_owned(),
+            name: name.to_owned(),
+            unidentified: if identified { Vec::new() } else { vec![named(name)] },
             partitioned: identified,
             rows: None,
             lacks: Vec::new(),

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::quote::qualified;
 
 /// Schema and name of a table.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Deserialize)]
 pub struct TableName {
     /// Schema.
     pub schema: String,

@@ -280,7 +280,7 @@ fn wish(args: &InitArgs, survey: &Survey, name: &str) -> Result<Wish, Error> {
         return Ok(wish);
     }
     if args.table.is_empty() {
-        (wish.tables, wish.left_out) = survey.tables.iter().cloned().partition(|table| table.identified);
+        (wish.tables, wish.left_out) = survey.tables.iter().cloned().partition(Table::is_identified);
         if wish.tables.is_empty() {
             let hint = "create a table, name some with --table SCHEMA.TABLE, or have an outbox created with --outbox";
             return Err(refused("the database has no table with a primary key".to_owned(), hint));
