@@ -9,11 +9,11 @@ use walferry_pgoutput::Lsn;
 use crate::{
     Admin,
     history::{Curves, History, Latencies},
-    look::{Look, Snapshot, load},
+    human,
+    observation::{Observation, Snapshot, load},
     process::Process,
     slots::{self, SeenBy},
     verdict::Verdict,
-    words,
 };
 
 /// The process with its connectors.
@@ -105,44 +105,44 @@ impl Data {
     /// `histories` are those of the connectors, by name.
     pub(crate) fn new(admin: &Admin, histories: &BTreeMap<String, History>, now_us: i64) -> Self {
         let statuses = admin.connectors.statuses();
-        let looks: Vec<_> = statuses.iter().map(|status| Look::at(status, now_us)).collect();
-        let (own, none) = (slots::own(&looks), History::default());
-        let connector = |look: &Look<'_>| {
-            let history = histories.get(&look.status.name).unwrap_or(&none);
-            Connector::new(look, history, SeenBy::new(look, &own))
+        let observations: Vec<_> = statuses.iter().map(|status| Observation::at(status, now_us)).collect();
+        let (own, none) = (slots::own(&observations), History::default());
+        let connector = |observed: &Observation<'_>| {
+            let history = histories.get(&observed.status.name).unwrap_or(&none);
+            Connector::new(observed, history, SeenBy::new(observed, &own))
         };
         let started = admin.started.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self {
             version: admin.version,
-            now: words::instant(now_us),
-            started: words::instant(started.as_micros() as i64),
+            now: human::instant(now_us),
+            started: human::instant(started.as_micros() as i64),
             resident_bytes: Process::own().map(|process| process.resident_bytes),
-            connectors: looks.iter().map(connector).collect(),
+            connectors: observations.iter().map(connector).collect(),
         }
     }
 }
 
 impl Connector {
-    fn new(look: &Look<'_>, history: &History, slots: SeenBy) -> Self {
-        let c = look.counters();
-        let mut topics: Vec<_> = look.status.topics().into_iter().collect();
+    fn new(observed: &Observation<'_>, history: &History, slots: SeenBy) -> Self {
+        let c = observed.counters();
+        let mut topics: Vec<_> = observed.status.topics().into_iter().collect();
         topics.sort_by_key(|(_, count)| std::cmp::Reverse(count.records));
         Self {
-            name: look.status.name.clone(),
-            server: look.status.server.clone(),
-            phase: look.phase_word(),
-            since: words::instant(look.course.since_us),
-            verdict: Verdict::of(look),
-            lag_bytes: look.lag.bytes,
-            lag_seconds: look.lag.known.then_some(look.lag.seconds),
-            positions: positions(look),
+            name: observed.status.name.clone(),
+            server: observed.status.server.clone(),
+            phase: observed.phase_word(),
+            since: human::instant(observed.course.since_us),
+            verdict: Verdict::of(observed),
+            lag_bytes: observed.lag.bytes,
+            lag_seconds: observed.lag.known.then_some(observed.lag.seconds),
+            positions: positions(observed),
             in_flight: InFlight {
                 records: load(&c.in_flight_records),
                 bytes: load(&c.in_flight_bytes),
                 limit_bytes: load(&c.in_flight_limit_bytes),
             },
             curves: history.curves(),
-            latency: history.latencies(look),
+            latency: history.latencies(observed),
             totals: Totals {
                 changes: load(&c.changes),
                 transactions: load(&c.transactions),
@@ -151,7 +151,7 @@ impl Connector {
                 connects: load(&c.connects),
                 restarts: load(&c.restarts),
             },
-            snapshot: look.snapshot(),
+            snapshot: observed.snapshot(),
             topic_count: topics.len(),
             topics: topics
                 .into_iter()
@@ -162,20 +162,20 @@ impl Connector {
                     bytes: count.bytes,
                 })
                 .collect(),
-            skipped: look.status.skipped(),
-            errors: look.status.errors(),
-            warnings: look.status.warnings(),
-            incidents: look.status.incidents().into_iter().map(Told::from).collect(),
+            skipped: observed.status.skipped(),
+            errors: observed.status.errors(),
+            warnings: observed.status.warnings(),
+            incidents: observed.status.incidents().into_iter().map(Told::from).collect(),
             slots,
         }
     }
 }
 
-fn positions(look: &Look<'_>) -> [Position; 5] {
-    let c = look.counters();
+fn positions(observed: &Observation<'_>) -> [Position; 5] {
+    let c = observed.counters();
     let delivered = load(&c.delivered_lsn);
     let steps = [
-        ("server", look.server_lsn()),
+        ("server", observed.server_lsn()),
         // What is idle or filtered is delivered without ever being received as a change.
         ("received", load(&c.received_lsn).max(delivered)),
         ("delivered", delivered),
@@ -202,7 +202,7 @@ impl From<Incident> for Told {
             ..
         } = incident;
         Self {
-            last: words::instant(last_us),
+            last: human::instant(last_us),
             times,
             kind: failure.kind.as_str(),
             code: failure.code(),

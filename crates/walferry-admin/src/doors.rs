@@ -57,13 +57,13 @@ impl Digested {
 
 /// What a request may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum Permission {
     /// It is answered.
-    Open,
+    Granted,
     /// It names nobody that is known.
     Unknown,
     /// Whoever asks may read and not change.
-    ReadsOnly,
+    ReadOnly,
 }
 
 /// What tells of the process alone, for whatever watches it; it says nothing that needs a password.
@@ -77,27 +77,31 @@ impl Doors {
         !self.users.is_empty()
     }
 
-    pub(crate) fn look(&self, method: &Method, path: &str, headers: &HeaderMap) -> Entry {
+    pub(crate) fn permission(&self, method: &Method, path: &str, headers: &HeaderMap) -> Permission {
         let path = match path.trim_end_matches('/') {
             "" => "/",
             path => path,
         };
         if !self.are_closed() || OPEN_TO_ALL.contains(&path) {
-            return Entry::Open;
+            return Permission::Granted;
         }
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let Some((scheme, given)) = given.and_then(|given| given.trim().split_once(' ')) else {
-            return Entry::Unknown;
+            return Permission::Unknown;
         };
         if scheme.eq_ignore_ascii_case("bearer") {
             let token = Digested::of(given.trim());
             let is_open = self.tokens.contains(&token) && reads(method) && OPEN_TO_SCRAPERS.contains(&path);
-            return if is_open { Entry::Open } else { Entry::Unknown };
+            return if is_open {
+                Permission::Granted
+            } else {
+                Permission::Unknown
+            };
         }
         match self.user(scheme, given) {
-            None => Entry::Unknown,
-            Some(user) if user.writes || reads(method) => Entry::Open,
-            Some(_) => Entry::ReadsOnly,
+            None => Permission::Unknown,
+            Some(user) if user.writes || reads(method) => Permission::Granted,
+            Some(_) => Permission::ReadOnly,
         }
     }
 
@@ -140,19 +144,29 @@ mod tests {
         let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
         let (ops, eyes, token) = (basic("ops:a:b"), basic("eyes:look"), "Bearer secret123".to_owned());
         let cases = [
-            (Method::GET, "/connectors", None, Entry::Unknown),
-            (Method::GET, "/health", None, Entry::Open),
-            (Method::GET, "/health/", None, Entry::Open),
-            (Method::GET, "/", Some(ops.clone()), Entry::Open),
-            (Method::PUT, "/connectors/a/pause", Some(ops), Entry::Open),
-            (Method::GET, "/connectors", Some(eyes.clone()), Entry::Open),
-            (Method::PUT, "/connectors/a/pause", Some(eyes), Entry::ReadsOnly),
-            (Method::GET, "/connectors", Some(basic("ops:ab")), Entry::Unknown),
-            (Method::GET, "/connectors", Some(basic("nobody:look")), Entry::Unknown),
-            (Method::GET, "/connectors", Some("Basic !".into()), Entry::Unknown),
-            (Method::GET, "/metrics", Some(token.clone()), Entry::Open),
-            (Method::GET, "/connectors", Some(token), Entry::Unknown),
-            (Method::GET, "/metrics", Some("Bearer other".into()), Entry::Unknown),
+            (Method::GET, "/connectors", None, Permission::Unknown),
+            (Method::GET, "/health", None, Permission::Granted),
+            (Method::GET, "/health/", None, Permission::Granted),
+            (Method::GET, "/", Some(ops.clone()), Permission::Granted),
+            (Method::PUT, "/connectors/a/pause", Some(ops), Permission::Granted),
+            (Method::GET, "/connectors", Some(eyes.clone()), Permission::Granted),
+            (Method::PUT, "/connectors/a/pause", Some(eyes), Permission::ReadOnly),
+            (Method::GET, "/connectors", Some(basic("ops:ab")), Permission::Unknown),
+            (
+                Method::GET,
+                "/connectors",
+                Some(basic("nobody:look")),
+                Permission::Unknown,
+            ),
+            (Method::GET, "/connectors", Some("Basic !".into()), Permission::Unknown),
+            (Method::GET, "/metrics", Some(token.clone()), Permission::Granted),
+            (Method::GET, "/connectors", Some(token), Permission::Unknown),
+            (
+                Method::GET,
+                "/metrics",
+                Some("Bearer other".into()),
+                Permission::Unknown,
+            ),
         ];
         for (method, path, authorization, expected) in cases {
             let mut headers = HeaderMap::new();
@@ -160,12 +174,15 @@ mod tests {
                 headers.insert(header::AUTHORIZATION, authorization.parse().unwrap());
             }
             assert_eq!(
-                doors().look(&method, path, &headers),
+                doors().permission(&method, path, &headers),
                 expected,
                 "{method} {path} {authorization:?}"
             );
         }
-        assert_eq!(Doors::default().look(&Method::PUT, "/", &HeaderMap::new()), Entry::Open);
+        assert_eq!(
+            Doors::default().permission(&Method::PUT, "/", &HeaderMap::new()),
+            Permission::Granted
+        );
         assert!(!format!("{:?}", doors()).contains("look"));
     }
 }

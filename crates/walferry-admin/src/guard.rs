@@ -18,7 +18,7 @@ use axum::{
 use crate::{
     Resources,
     connect::ErrorBody,
-    doors::Entry,
+    doors::Permission,
     routes::{Place, Shown, json, refused},
     settings::Settings,
 };
@@ -45,20 +45,20 @@ pub(crate) async fn guard(
         Some((code, message)) => error(code, message),
         None => match settings
             .doors
-            .look(request.method(), request.uri().path(), request.headers())
+            .permission(request.method(), request.uri().path(), request.headers())
         {
-            entry if !is_here(place.resources, request.uri().path()) && entry != Entry::Unknown => {
+            permission if !is_here(place.resources, request.uri().path()) && permission != Permission::Unknown => {
                 refused(StatusCode::NOT_FOUND)
             }
-            Entry::ReadsOnly => error(StatusCode::FORBIDDEN, "This user may read but not change anything."),
+            Permission::ReadOnly => error(StatusCode::FORBIDDEN, "This user may read but not change anything."),
             // A browser that asks what a page may do sends no password.
-            Entry::Unknown if !asks_first => {
+            Permission::Unknown if !asks_first => {
                 let mut response = error(StatusCode::UNAUTHORIZED, "User cannot access the resource.");
                 let scheme = HeaderValue::from_static("Basic realm=\"Kafka Connect\"");
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
                 response
             }
-            Entry::Open | Entry::Unknown => match &settings.standby {
+            Permission::Granted | Permission::Unknown => match &settings.standby {
                 Some(why) if !matches!(request.uri().path().trim_end_matches('/'), "/health" | "/metrics") => {
                     error(StatusCode::SERVICE_UNAVAILABLE, &why.text())
                 }

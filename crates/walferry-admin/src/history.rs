@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use serde::Serialize;
 use walferry_engine::status::{LATENCY_BOUNDS_US, LatencyCounts};
 
-use crate::look::{Look, load};
+use crate::observation::{Observation, load};
 
 /// Time between two samples.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
@@ -45,15 +45,15 @@ pub(crate) struct Latencies {
 }
 
 impl History {
-    pub(crate) fn push(&mut self, look: &Look<'_>) {
+    pub(crate) fn push(&mut self, observed: &Observation<'_>) {
         if self.samples.len() == KEPT {
             self.samples.pop_front();
         }
         self.samples.push_back(Sample {
-            at_us: look.now_us,
-            records: load(&look.counters().records),
-            lag_seconds: look.lag.seconds,
-            latency: look.latency.0,
+            at_us: observed.now_us,
+            records: load(&observed.counters().records),
+            lag_seconds: observed.lag.seconds,
+            latency: observed.latency.0,
         });
     }
 
@@ -67,9 +67,9 @@ impl History {
         }
     }
 
-    pub(crate) fn latencies(&self, look: &Look<'_>) -> Latencies {
+    pub(crate) fn latencies(&self, observed: &Observation<'_>) -> Latencies {
         let then = self.samples.front();
-        let mut counts = look.latency.0;
+        let mut counts = observed.latency.0;
         for (count, before) in counts.iter_mut().zip(then.map_or([0; _], |sample| sample.latency)) {
             *count = count.saturating_sub(before);
         }
@@ -78,7 +78,7 @@ impl History {
             p50_ms: ms(0.5),
             p99_ms: ms(0.99),
             transactions: counts.iter().sum(),
-            window_seconds: then.map_or(0.0, |sample| round((look.now_us - sample.at_us) as f64 / 1e6)),
+            window_seconds: then.map_or(0.0, |sample| round((observed.now_us - sample.at_us) as f64 / 1e6)),
         }
     }
 }
@@ -120,7 +120,7 @@ mod tests {
     use walferry_engine::status::Status;
 
     use super::*;
-    use crate::look::tests::{NOW_US, S};
+    use crate::observation::tests::{NOW_US, S};
 
     #[test]
     fn quantiles_are_reckoned_inside_a_bucket() {
@@ -149,20 +149,20 @@ mod tests {
         for (s, records, latency_us) in [(0, 100, 900), (2, 300, 1_500), (4, 300, 1_500)] {
             status.counters.records.store(records, Relaxed);
             status.latency.observe(latency_us);
-            history.push(&Look::at(&status, NOW_US + s * S));
+            history.push(&Observation::at(&status, NOW_US + s * S));
         }
         let curves = history.curves();
         assert_eq!(
             (curves.records_per_second, curves.lag_seconds.len()),
             (vec![100.0, 0.0], 3)
         );
-        let latencies = history.latencies(&Look::at(&status, NOW_US + 4 * S));
+        let latencies = history.latencies(&Observation::at(&status, NOW_US + 4 * S));
         assert_eq!(
             (latencies.transactions, latencies.p50_ms, latencies.window_seconds),
             (2, Some(1.5), 4.0)
         );
         for s in 0..1_000 {
-            history.push(&Look::at(&status, NOW_US + s * S));
+            history.push(&Observation::at(&status, NOW_US + s * S));
         }
         assert_eq!(history.curves().lag_seconds.len(), KEPT);
     }

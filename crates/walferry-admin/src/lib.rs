@@ -12,8 +12,9 @@ mod exposition;
 mod guard;
 pub mod herder;
 mod history;
-mod look;
+mod human;
 mod metrics;
+mod observation;
 mod process;
 mod rest;
 mod routes;
@@ -22,7 +23,6 @@ mod signals;
 mod slots;
 mod tls;
 mod verdict;
-mod words;
 
 use std::{
     future::Future,

@@ -11,7 +11,7 @@ use walferry_telemetry::{Metric, debezium as dbz, metrics as m};
 use crate::{
     Admin,
     exposition::{Exposition, Samples},
-    look::{Look, PHASE_WORDS, load, load_i64},
+    observation::{Observation, PHASE_WORDS, load, load_i64},
     process::Process,
     verdict::Verdict,
 };
@@ -22,10 +22,10 @@ const WAL_STATUSES: [&str; 4] = ["reserved", "extended", "unreserved", "lost"];
 /// The text of `/metrics`.
 pub(crate) fn text(admin: &Admin, process: Option<Process>, now_us: i64) -> String {
     let statuses = admin.connectors.statuses();
-    let looks: Vec<_> = statuses.iter().map(|status| Look::at(status, now_us)).collect();
+    let observations: Vec<_> = statuses.iter().map(|status| Observation::at(status, now_us)).collect();
     let mut page = Page {
         out: Exposition::default(),
-        looks: &looks,
+        observations: &observations,
     };
     page.lag();
     page.slot();
@@ -41,45 +41,47 @@ pub(crate) fn text(admin: &Admin, process: Option<Process>, now_us: i64) -> Stri
 
 struct Page<'a> {
     out: Exposition,
-    looks: &'a [Look<'a>],
+    observations: &'a [Observation<'a>],
 }
 
 impl Page<'_> {
     /// One metric of every connector.
-    fn each(&mut self, metric: &Metric, write: impl Fn(&Look<'_>, &str, &mut Samples<'_>)) {
-        let looks = self.looks;
+    fn each(&mut self, metric: &Metric, write: impl Fn(&Observation<'_>, &str, &mut Samples<'_>)) {
+        let observations = self.observations;
         self.out.metric(metric, |samples| {
-            for look in looks {
-                write(look, &look.status.name, samples);
+            for observed in observations {
+                write(observed, &observed.status.name, samples);
             }
         });
     }
 
     /// One metric with one sample for every connector, where it is known.
-    fn value<V: Display>(&mut self, metric: &Metric, value: impl Fn(&Look<'_>) -> Option<V>) {
-        self.each(metric, |look, name, samples| {
-            if let Some(value) = value(look) {
+    fn value<V: Display>(&mut self, metric: &Metric, value: impl Fn(&Observation<'_>) -> Option<V>) {
+        self.each(metric, |observed, name, samples| {
+            if let Some(value) = value(observed) {
                 samples.add(&[name], value);
             }
         });
     }
 
     fn lag(&mut self) {
-        self.value(&m::LAG_SECONDS, |look| look.lag.known.then_some(look.lag.seconds));
-        self.value(&m::LAG_BYTES, |look| look.lag.bytes);
-        self.each(&m::LATENCY, |look, name, samples| {
+        self.value(&m::LAG_SECONDS, |observed| {
+            observed.lag.known.then_some(observed.lag.seconds)
+        });
+        self.value(&m::LAG_BYTES, |observed| observed.lag.bytes);
+        self.each(&m::LATENCY, |observed, name, samples| {
             let bounds = LATENCY_BOUNDS_US.map(|us| us as f64 / 1e6);
-            let (counts, sum_us) = look.latency;
+            let (counts, sum_us) = observed.latency;
             samples.add_histogram(&[name], &bounds, &counts, sum_us as f64 / 1e6);
         });
-        self.value(&m::LAST_CHANGE, |look| {
-            match load_i64(&look.counters().last_change_us) {
+        self.value(&m::LAST_CHANGE, |observed| {
+            match load_i64(&observed.counters().last_change_us) {
                 0 => None,
                 us => Some(us as f64 / 1e6),
             }
         });
-        self.each(&m::POSITION, |look, name, samples| {
-            let c = look.counters();
+        self.each(&m::POSITION, |observed, name, samples| {
+            let c = observed.counters();
             let positions = [
                 ("received", &c.received_lsn),
                 ("delivered", &c.delivered_lsn),
@@ -97,8 +99,11 @@ impl Page<'_> {
         self.slot_value(&m::SLOT_LAG, true, |slot| slot.lag_bytes);
         self.slot_value(&m::SLOT_RETAINED, true, |slot| slot.retained_wal_bytes);
         self.slot_value(&m::SLOT_SAFE, true, |slot| slot.safe_wal_size);
-        self.each(&m::SLOT_STATUS, |look, name, samples| {
-            let Some((slot, now)) = look.slot().and_then(|slot| Some((slot, slot.wal_status.as_deref()?))) else {
+        self.each(&m::SLOT_STATUS, |observed, name, samples| {
+            let Some((slot, now)) = observed
+                .slot()
+                .and_then(|slot| Some((slot, slot.wal_status.as_deref()?)))
+            else {
                 return;
             };
             for status in WAL_STATUSES {
@@ -106,7 +111,7 @@ impl Page<'_> {
             }
         });
         self.slot_value(&m::SLOT_ACTIVE, true, |slot| Some(u8::from(slot.active)));
-        self.value(&m::SLOTS_AGE, |look| Some(look.slots_silence_seconds()));
+        self.value(&m::SLOTS_AGE, |observed| Some(observed.slots_silence_seconds()));
     }
 
     fn other_slots(&mut self) {
@@ -118,8 +123,8 @@ impl Page<'_> {
 
     /// One metric of the connector's own slot or of all others.
     fn slot_value<V: Display>(&mut self, metric: &Metric, ours: bool, value: impl Fn(&Slot) -> Option<V>) {
-        self.each(metric, |look, name, samples| {
-            let slots = look.slots.iter().flat_map(|slots| &slots.slots);
+        self.each(metric, |observed, name, samples| {
+            let slots = observed.slots.iter().flat_map(|slots| &slots.slots);
             for slot in slots.filter(|slot| slot.ours == ours) {
                 if let Some(value) = value(slot) {
                     samples.add(&[name, &slot.name], value);
@@ -129,30 +134,34 @@ impl Page<'_> {
     }
 
     fn state(&mut self) {
-        self.value(&m::READY, |look| Some(u8::from(Verdict::of(look).ready)));
-        self.each(&m::PHASE, |look, name, samples| {
+        self.value(&m::READY, |observed| Some(u8::from(Verdict::of(observed).ready)));
+        self.each(&m::PHASE, |observed, name, samples| {
             for word in PHASE_WORDS {
-                samples.add(&[name, word], u8::from(look.phase_word() == word));
+                samples.add(&[name, word], u8::from(observed.phase_word() == word));
             }
         });
-        self.value(&m::CONNECTED, |look| Some(load(&look.counters().connected)));
-        self.value(&m::CONNECTS, |look| Some(load(&look.counters().connects)));
-        self.value(&m::RESTARTS, |look| Some(load(&look.counters().restarts)));
-        self.each(&m::ERRORS, |look, name, samples| {
-            for (kind, count) in look.status.errors() {
+        self.value(&m::CONNECTED, |observed| Some(load(&observed.counters().connected)));
+        self.value(&m::CONNECTS, |observed| Some(load(&observed.counters().connects)));
+        self.value(&m::RESTARTS, |observed| Some(load(&observed.counters().restarts)));
+        self.each(&m::ERRORS, |observed, name, samples| {
+            for (kind, count) in observed.status.errors() {
                 samples.add(&[name, kind], count);
             }
         });
-        self.value(&m::GAP, |look| Some(u8::from(look.status.gap().is_some())));
-        self.value(&m::GAPS, |look| Some(load(&look.counters().gaps)));
-        self.value(&m::GAPS_SKIPPED, |look| Some(load(&look.counters().gaps_skipped)));
-        self.value(&m::KAFKA_TROUBLE, |look| Some(u8::from(look.kafka.is_some())));
-        self.value(&m::POSTGRES_WAIT, |look| Some(u8::from(look.course.wait.is_some())));
-        self.value(&m::STORE_TROUBLE, |look| Some(u8::from(look.store.is_some())));
-        self.value(&m::RECORD_WAITS, |look| Some(u8::from(look.awaited.is_some())));
-        self.value(&m::WARNINGS, |look| Some(look.status.warnings().len()));
-        self.each(&m::MISSING, |look, name, samples| {
-            if let Some(missing) = look.status.missing() {
+        self.value(&m::GAP, |observed| Some(u8::from(observed.status.gap().is_some())));
+        self.value(&m::GAPS, |observed| Some(load(&observed.counters().gaps)));
+        self.value(&m::GAPS_SKIPPED, |observed| {
+            Some(load(&observed.counters().gaps_skipped))
+        });
+        self.value(&m::KAFKA_TROUBLE, |observed| Some(u8::from(observed.kafka.is_some())));
+        self.value(&m::POSTGRES_WAIT, |observed| {
+            Some(u8::from(observed.course.wait.is_some()))
+        });
+        self.value(&m::STORE_TROUBLE, |observed| Some(u8::from(observed.store.is_some())));
+        self.value(&m::RECORD_WAITS, |observed| Some(u8::from(observed.awaited.is_some())));
+        self.value(&m::WARNINGS, |observed| Some(observed.status.warnings().len()));
+        self.each(&m::MISSING, |observed, name, samples| {
+            if let Some(missing) = observed.status.missing() {
                 samples.add(&[name, "from"], missing.from.0);
                 samples.add(&[name, "to"], missing.to.0);
             }
@@ -160,8 +169,8 @@ impl Page<'_> {
     }
 
     fn throughput(&mut self) {
-        self.each(&m::CHANGES, |look, name, samples| {
-            let c = look.counters();
+        self.each(&m::CHANGES, |observed, name, samples| {
+            let c = observed.counters();
             let operations = [
                 ("insert", load(&c.inserts)),
                 ("update", load(&c.updates)),
@@ -172,130 +181,155 @@ impl Page<'_> {
                 samples.add(&[name, operation], count);
             }
         });
-        self.value(&m::TRANSACTIONS, |look| Some(load(&look.counters().transactions)));
-        self.value(&m::RECEIVED_BYTES, |look| Some(load(&look.counters().received_bytes)));
-        self.value(&m::RECORDS, |look| Some(load(&look.counters().records)));
-        self.each(&m::TOPIC_RECORDS, |look, name, samples| {
-            for (topic, count) in look.status.topics() {
+        self.value(&m::TRANSACTIONS, |observed| {
+            Some(load(&observed.counters().transactions))
+        });
+        self.value(&m::RECEIVED_BYTES, |observed| {
+            Some(load(&observed.counters().received_bytes))
+        });
+        self.value(&m::RECORDS, |observed| Some(load(&observed.counters().records)));
+        self.each(&m::TOPIC_RECORDS, |observed, name, samples| {
+            for (topic, count) in observed.status.topics() {
                 samples.add(&[name, &topic], count.records);
             }
         });
-        self.each(&m::TOPIC_BYTES, |look, name, samples| {
-            for (topic, count) in look.status.topics() {
+        self.each(&m::TOPIC_BYTES, |observed, name, samples| {
+            for (topic, count) in observed.status.topics() {
                 samples.add(&[name, &topic], count.bytes);
             }
         });
-        self.each(&m::SKIPPED, |look, name, samples| {
-            for (reason, rows) in look.status.skipped() {
+        self.each(&m::SKIPPED, |observed, name, samples| {
+            for (reason, rows) in observed.status.skipped() {
                 samples.add(&[name, reason], rows);
             }
         });
-        self.value(&m::SET_ASIDE, |look| Some(load(&look.counters().set_aside)));
+        self.value(&m::SET_ASIDE, |observed| Some(load(&observed.counters().set_aside)));
     }
 
     fn in_flight(&mut self) {
-        self.value(&m::IN_FLIGHT_RECORDS, |look| {
-            Some(load(&look.counters().in_flight_records))
+        self.value(&m::IN_FLIGHT_RECORDS, |observed| {
+            Some(load(&observed.counters().in_flight_records))
         });
-        self.value(&m::IN_FLIGHT_BYTES, |look| Some(load(&look.counters().in_flight_bytes)));
+        self.value(&m::IN_FLIGHT_BYTES, |observed| {
+            Some(load(&observed.counters().in_flight_bytes))
+        });
         self.value(&m::IN_FLIGHT_LIMIT, limit);
-        self.value(&m::UNACKNOWLEDGED, |look| Some(look.unacknowledged_us() as f64 / 1e6));
+        self.value(&m::UNACKNOWLEDGED, |observed| {
+            Some(observed.unacknowledged_us() as f64 / 1e6)
+        });
     }
 
     fn snapshot(&mut self) {
-        self.value(&m::SNAPSHOT_ROWS, |look| Some(look.snapshot().rows));
-        self.value(&m::SNAPSHOT_ESTIMATE, |look| look.snapshot().rows_estimate);
-        self.each(&m::SNAPSHOT_TABLE_ROWS, |look, name, samples| {
-            for (table, rows) in look.status.snapshot_rows() {
+        self.value(&m::SNAPSHOT_ROWS, |observed| Some(observed.snapshot().rows));
+        self.value(&m::SNAPSHOT_ESTIMATE, |observed| observed.snapshot().rows_estimate);
+        self.each(&m::SNAPSHOT_TABLE_ROWS, |observed, name, samples| {
+            for (table, rows) in observed.status.snapshot_rows() {
                 samples.add(&[name, &table], rows);
             }
         });
-        self.value(&m::SNAPSHOT_TABLES, |look| Some(look.snapshot().tables));
-        self.value(&m::SNAPSHOT_LEFT, |look| Some(look.snapshot().tables_left));
-        self.value(&m::SNAPSHOT_SECONDS, |look| Some(look.snapshot().seconds));
-        self.value(&m::BESIDE_RUNNING, |look| {
-            Some(u8::from(look.status.beside().is_some()))
+        self.value(&m::SNAPSHOT_TABLES, |observed| Some(observed.snapshot().tables));
+        self.value(&m::SNAPSHOT_LEFT, |observed| Some(observed.snapshot().tables_left));
+        self.value(&m::SNAPSHOT_SECONDS, |observed| Some(observed.snapshot().seconds));
+        self.value(&m::BESIDE_RUNNING, |observed| {
+            Some(u8::from(observed.status.beside().is_some()))
         });
-        self.value(&m::BESIDE_LEFT, |look| {
-            Some(look.status.beside().map_or(0, |beside| beside.tables_left))
+        self.value(&m::BESIDE_LEFT, |observed| {
+            Some(observed.status.beside().map_or(0, |beside| beside.tables_left))
         });
     }
 
     /// Under the names that Debezium's dashboards read.
     fn debezium(&mut self) {
         let stream = dbz::STREAMING;
-        self.dbz(&dbz::CONNECTED, stream, |look| Some(load(&look.counters().connected)));
-        self.dbz(&dbz::BEHIND, stream, |look| Some(milliseconds_behind_source(look)));
-        self.dbz(&dbz::SINCE_LAST, stream, |look| {
-            let last_us = load_i64(&look.counters().last_change_us);
+        self.dbz(&dbz::CONNECTED, stream, |observed| {
+            Some(load(&observed.counters().connected))
+        });
+        self.dbz(&dbz::BEHIND, stream, |observed| {
+            Some(milliseconds_behind_source(observed))
+        });
+        self.dbz(&dbz::SINCE_LAST, stream, |observed| {
+            let last_us = load_i64(&observed.counters().last_change_us);
             Some(if last_us == 0 {
                 -1
             } else {
-                (look.now_us - last_us).max(0) / 1_000
+                (observed.now_us - last_us).max(0) / 1_000
             })
         });
-        self.dbz(&dbz::SEEN, stream, |look| Some(load(&look.counters().changes)));
-        self.dbz(&dbz::CREATES, stream, |look| Some(load(&look.counters().inserts)));
-        self.dbz(&dbz::UPDATES, stream, |look| Some(load(&look.counters().updates)));
-        self.dbz(&dbz::DELETES, stream, |look| Some(load(&look.counters().deletes)));
-        self.dbz(&dbz::FILTERED, stream, |look| {
-            Some(look.status.skipped().values().sum::<u64>())
+        self.dbz(&dbz::SEEN, stream, |observed| Some(load(&observed.counters().changes)));
+        self.dbz(&dbz::CREATES, stream, |observed| {
+            Some(load(&observed.counters().inserts))
         });
-        self.dbz(&dbz::ERRONEOUS, stream, |look| Some(erroneous(look)));
-        self.dbz(&dbz::TRANSACTIONS, stream, |look| {
-            Some(load(&look.counters().transactions))
+        self.dbz(&dbz::UPDATES, stream, |observed| {
+            Some(load(&observed.counters().updates))
         });
-        self.dbz(&dbz::DISCONNECTS, stream, |look| {
-            let c = look.counters();
+        self.dbz(&dbz::DELETES, stream, |observed| {
+            Some(load(&observed.counters().deletes))
+        });
+        self.dbz(&dbz::FILTERED, stream, |observed| {
+            Some(observed.status.skipped().values().sum::<u64>())
+        });
+        self.dbz(&dbz::ERRONEOUS, stream, |observed| Some(erroneous(observed)));
+        self.dbz(&dbz::TRANSACTIONS, stream, |observed| {
+            Some(load(&observed.counters().transactions))
+        });
+        self.dbz(&dbz::DISCONNECTS, stream, |observed| {
+            let c = observed.counters();
             Some(load(&c.connects).saturating_sub(load(&c.connected)))
         });
         self.dbz(&dbz::QUEUE_LIMIT, stream, limit);
-        self.dbz(&dbz::QUEUE, stream, |look| Some(load(&look.counters().in_flight_bytes)));
+        self.dbz(&dbz::QUEUE, stream, |observed| {
+            Some(load(&observed.counters().in_flight_bytes))
+        });
 
         let snapshot = dbz::SNAPSHOT;
-        let tables = |look: &Look<'_>| {
-            let snapshot = look.snapshot();
+        let tables = |observed: &Observation<'_>| {
+            let snapshot = observed.snapshot();
             (snapshot.tables, snapshot.tables_left)
         };
-        let running = |look: &Look<'_>| look.course.phase == Phase::Snapshot || look.status.beside().is_some();
-        self.dbz(&dbz::TABLES, snapshot, |look| Some(tables(look).0));
-        self.dbz(&dbz::TABLES_LEFT, snapshot, |look| Some(tables(look).1));
-        self.dbz(&dbz::SNAPSHOT_RUNNING, snapshot, |look| Some(u8::from(running(look))));
-        self.dbz(&dbz::SNAPSHOT_PAUSED, snapshot, |look| {
-            Some(u8::from(look.status.beside().is_some_and(|beside| beside.is_paused)))
+        let running =
+            |observed: &Observation<'_>| observed.course.phase == Phase::Snapshot || observed.status.beside().is_some();
+        self.dbz(&dbz::TABLES, snapshot, |observed| Some(tables(observed).0));
+        self.dbz(&dbz::TABLES_LEFT, snapshot, |observed| Some(tables(observed).1));
+        self.dbz(&dbz::SNAPSHOT_RUNNING, snapshot, |observed| {
+            Some(u8::from(running(observed)))
         });
-        self.dbz(&dbz::SNAPSHOT_COMPLETED, snapshot, |look| {
-            let (all, left) = tables(look);
-            Some(u8::from(all > 0 && left == 0 && !running(look)))
+        self.dbz(&dbz::SNAPSHOT_PAUSED, snapshot, |observed| {
+            Some(u8::from(
+                observed.status.beside().is_some_and(|beside| beside.is_paused),
+            ))
         });
-        self.dbz(&dbz::SNAPSHOT_ABORTED, snapshot, |look| {
-            let ended = matches!(look.course.phase, Phase::Failed(_) | Phase::Waiting(_));
-            Some(u8::from(ended && tables(look).1 > 0))
+        self.dbz(&dbz::SNAPSHOT_COMPLETED, snapshot, |observed| {
+            let (all, left) = tables(observed);
+            Some(u8::from(all > 0 && left == 0 && !running(observed)))
         });
-        self.dbz(&dbz::SNAPSHOT_SECONDS, snapshot, |look| {
-            Some(look.snapshot().seconds.round())
+        self.dbz(&dbz::SNAPSHOT_ABORTED, snapshot, |observed| {
+            let ended = matches!(observed.course.phase, Phase::Failed(_) | Phase::Waiting(_));
+            Some(u8::from(ended && tables(observed).1 > 0))
         });
-        self.each(&dbz::ROWS_SCANNED, |look, _, samples| {
-            for (table, rows) in look.status.snapshot_rows() {
-                samples.add(&["postgres", &look.status.server, snapshot, &table], rows);
+        self.dbz(&dbz::SNAPSHOT_SECONDS, snapshot, |observed| {
+            Some(observed.snapshot().seconds.round())
+        });
+        self.each(&dbz::ROWS_SCANNED, |observed, _, samples| {
+            for (table, rows) in observed.status.snapshot_rows() {
+                samples.add(&["postgres", &observed.status.server, snapshot, &table], rows);
             }
         });
 
-        let connectors = self.looks.len();
+        let connectors = self.observations.len();
         let at_work = self
-            .looks
+            .observations
             .iter()
-            .filter(|look| !matches!(look.course.phase, Phase::Failed(_) | Phase::Stopped));
+            .filter(|observed| !matches!(observed.course.phase, Phase::Failed(_) | Phase::Stopped));
         let at_work = at_work.count();
         self.out
             .metric(&dbz::CONNECTORS, |samples| samples.add(&[], connectors));
         self.out.metric(&dbz::TASKS, |samples| samples.add(&[], at_work));
     }
 
-    fn dbz<V: Display>(&mut self, metric: &Metric, context: &str, value: impl Fn(&Look<'_>) -> Option<V>) {
-        self.each(metric, |look, _, samples| {
-            if let Some(value) = value(look) {
-                samples.add(&["postgres", &look.status.server, context], value);
+    fn dbz<V: Display>(&mut self, metric: &Metric, context: &str, value: impl Fn(&Observation<'_>) -> Option<V>) {
+        self.each(metric, |observed, _, samples| {
+            if let Some(value) = value(observed) {
+                samples.add(&["postgres", &observed.status.server, context], value);
             }
         });
     }
@@ -315,13 +349,13 @@ impl Page<'_> {
     }
 }
 
-fn limit(look: &Look<'_>) -> Option<u64> {
-    Some(load(&look.counters().in_flight_limit_bytes)).filter(|&limit| limit > 0)
+fn limit(observed: &Observation<'_>) -> Option<u64> {
+    Some(load(&observed.counters().in_flight_limit_bytes)).filter(|&limit| limit > 0)
 }
 
 /// Debezium takes it when an event passes, so it stands still while none does.
-fn milliseconds_behind_source(look: &Look<'_>) -> i64 {
-    let c = look.counters();
+fn milliseconds_behind_source(observed: &Observation<'_>) -> i64 {
+    let c = observed.counters();
     match (load_i64(&c.last_change_us), load_i64(&c.last_commit_us)) {
         (0, _) | (_, 0) => -1,
         (read_us, commit_us) => (read_us - commit_us).max(0) / 1_000,
@@ -329,10 +363,9 @@ fn milliseconds_behind_source(look: &Look<'_>) -> i64 {
 }
 
 /// Rows set aside, and the one that has stopped the connector.
-fn erroneous(look: &Look<'_>) -> u64 {
-    let stopped =
-        matches!(&look.course.phase, Phase::Failed(failure) if failure.disposition == Disposition::Stop(Exit::Record));
-    load(&look.counters().set_aside) + u64::from(stopped)
+fn erroneous(observed: &Observation<'_>) -> u64 {
+    let stopped = matches!(&observed.course.phase, Phase::Failed(failure) if failure.disposition == Disposition::Stop(Exit::Record));
+    load(&observed.counters().set_aside) + u64::from(stopped)
 }
 
 #[cfg(test)]
@@ -351,7 +384,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::look::tests::{NOW_US, S, slots};
+    use crate::observation::tests::{NOW_US, S, slots};
 
     /// Two connectors; of the first everything is known, of the second nothing.
     fn admin() -> Admin {

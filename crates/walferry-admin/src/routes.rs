@@ -26,8 +26,8 @@ use crate::{
     data::Data,
     exposition, guard,
     history::History,
-    look::{Look, phase_word},
     metrics, now_us,
+    observation::{Observation, phase_word},
     process::Process,
     rest, signals, slots,
     verdict::Verdict,
@@ -108,7 +108,7 @@ impl Shown {
         histories.retain(|name, _| statuses.iter().any(|status| status.name == *name));
         for status in &statuses {
             let history = histories.entry(status.name.clone()).or_default();
-            history.push(&Look::at(status, now_us));
+            history.push(&Observation::at(status, now_us));
         }
     }
 }
@@ -181,11 +181,11 @@ async fn ready(State(shown): Seen) -> Response {
     let now_us = now_us();
     let statuses = shown.admin.connectors.statuses();
     let connectors = statuses.iter().map(|status| {
-        let look = Look::at(status, now_us);
+        let observed = Observation::at(status, now_us);
         Readiness {
             name: &status.name,
-            phase: look.phase_word(),
-            verdict: Verdict::of(&look),
+            phase: observed.phase_word(),
+            verdict: Verdict::of(&observed),
         }
     });
     let mut connectors: Vec<_> = connectors.collect();

@@ -6,7 +6,7 @@ use serde::Serialize;
 use walferry_engine::status::{Invalidation, Slot, Status};
 use walferry_pgoutput::Lsn;
 
-use crate::{look::Look, words};
+use crate::{human, observation::Observation};
 
 /// `GET /slots`.
 #[derive(Debug, Serialize)]
@@ -48,38 +48,44 @@ const FORGOTTEN_BYTES: u64 = 1 << 30;
 impl Body {
     /// What all connectors see.
     pub(crate) fn new(connectors: &[impl AsRef<Status>], now_us: i64) -> Self {
-        let looks: Vec<_> = connectors
+        let observations: Vec<_> = connectors
             .iter()
-            .map(|status| Look::at(status.as_ref(), now_us))
+            .map(|status| Observation::at(status.as_ref(), now_us))
             .collect();
-        let own = own(&looks);
+        let own = own(&observations);
         Self {
-            connectors: looks.iter().map(|look| SeenBy::new(look, &own)).collect(),
+            connectors: observations
+                .iter()
+                .map(|observed| SeenBy::new(observed, &own))
+                .collect(),
         }
     }
 }
 
 /// Names of the slots that this process reads. A slot of the same name is never called forgotten: dropping it would lose data.
-pub(crate) fn own(looks: &[Look<'_>]) -> BTreeSet<String> {
-    looks
+pub(crate) fn own(observations: &[Observation<'_>]) -> BTreeSet<String> {
+    observations
         .iter()
-        .filter_map(|look| Some(look.slot()?.name.clone()))
+        .filter_map(|observed| Some(observed.slot()?.name.clone()))
         .collect()
 }
 
 impl SeenBy {
-    pub(crate) fn new(look: &Look<'_>, own: &BTreeSet<String>) -> Self {
-        let mut slots: Vec<_> = look.slots.iter().flat_map(|slots| &slots.slots).cloned().collect();
+    pub(crate) fn new(observed: &Observation<'_>, own: &BTreeSet<String>) -> Self {
+        let mut slots: Vec<_> = observed.slots.iter().flat_map(|slots| &slots.slots).cloned().collect();
         slots.sort_by(|a, b| {
             b.ours
                 .cmp(&a.ours)
                 .then_with(|| b.retained_wal_bytes.cmp(&a.retained_wal_bytes))
         });
         Self {
-            connector: look.status.name.clone(),
-            asked_at: look.slots.as_ref().and_then(|slots| words::instant(slots.at_us)),
-            age_seconds: look.slots_age_seconds(),
-            wal_end: look.slots.as_ref().map(|slots| Lsn::from(slots.wal_end).to_string()),
+            connector: observed.status.name.clone(),
+            asked_at: observed.slots.as_ref().and_then(|slots| human::instant(slots.at_us)),
+            age_seconds: observed.slots_age_seconds(),
+            wal_end: observed
+                .slots
+                .as_ref()
+                .map(|slots| Lsn::from(slots.wal_end).to_string()),
             slots: slots.into_iter().map(|slot| Shown::new(slot, own)).collect(),
         }
     }
@@ -106,12 +112,12 @@ impl Shown {
             _ if forgotten => Some(match slot.inactive_seconds {
                 Some(seconds) => format!(
                     "unused for {}, and the server keeps {} of WAL for it",
-                    words::duration(seconds),
-                    words::bytes(retained)
+                    human::duration(seconds),
+                    human::bytes(retained)
                 ),
                 None => format!(
                     "no process reads it, and the server keeps {} of WAL for it",
-                    words::bytes(retained)
+                    human::bytes(retained)
                 ),
             }),
             _ => None,
@@ -133,7 +139,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::look::tests::{NOW_US, slots};
+    use crate::observation::tests::{NOW_US, slots};
 
     fn slot(name: &str, active: bool, inactive_seconds: Option<f64>, retained: u64) -> Slot {
         Slot {

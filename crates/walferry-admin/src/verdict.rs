@@ -9,8 +9,8 @@ use walferry_engine::{
 };
 
 use crate::{
-    look::{Look, load},
-    words,
+    human,
+    observation::{Observation, load},
 };
 
 /// How much it matters.
@@ -54,17 +54,17 @@ const SCARCE_BYTES: i64 = 1 << 30;
 
 impl Verdict {
     /// Of a connector at one time.
-    pub(crate) fn of(look: &Look<'_>) -> Self {
-        let gap = look.status.gap();
-        let mut verdict = match &look.course.phase {
+    pub(crate) fn of(observed: &Observation<'_>) -> Self {
+        let gap = observed.status.gap();
+        let mut verdict = match &observed.course.phase {
             Phase::Failed(failure) => {
                 let what = format!(
                     "failed at {} and will not restart by itself: {failure}",
-                    words::ago(look.course.since_us, look.now_us)
+                    human::ago(observed.course.since_us, observed.now_us)
                 );
                 Self::new(false, Level::Bad, what)
                     .with_hints_of(failure)
-                    .with_cost(look)
+                    .with_cost(observed)
             }
             Phase::Stopped => Self::new(false, Level::Note, "stopped by request".into()),
             Phase::Paused => Self::new(
@@ -74,15 +74,17 @@ impl Verdict {
             ),
             Phase::Restarting => Self::new(false, Level::Note, "restarting by request".into()),
             // Also while it looks whether the gap is still there.
-            _ if gap.is_some() => Self::at_gap(look, &gap.unwrap_or_default()),
-            Phase::Starting | Phase::Waiting(_) => Self::before_reading(look).with_kafka(look).with_wait(look),
-            Phase::Snapshot | Phase::Streaming => Self::while_reading(look)
-                .with_wait(look)
-                .with_awaited(look)
-                .with_store(look),
+            _ if gap.is_some() => Self::at_gap(observed, &gap.unwrap_or_default()),
+            Phase::Starting | Phase::Waiting(_) => {
+                Self::before_reading(observed).with_kafka(observed).with_wait(observed)
+            }
+            Phase::Snapshot | Phase::Streaming => Self::while_reading(observed)
+                .with_wait(observed)
+                .with_awaited(observed)
+                .with_store(observed),
         };
-        verdict.judge_slot(look);
-        verdict.tell_missing(look);
+        verdict.judge_slot(observed);
+        verdict.tell_missing(observed);
         verdict
     }
 
@@ -95,16 +97,16 @@ impl Verdict {
         Self {
             ready,
             level,
-            reason: words::sentence(&what),
+            reason: human::sentence(&what),
             hints: Vec::new(),
         }
     }
 
     /// It waits for a person.
-    fn at_gap(look: &Look<'_>, gap: &Gap) -> Self {
+    fn at_gap(observed: &Observation<'_>, gap: &Gap) -> Self {
         let what = format!(
             "waiting at a gap since {}: {}",
-            words::since(gap.since_us, look.now_us),
+            human::since(gap.since_us, observed.now_us),
             gap.what
         );
         let until = match gap.to {
@@ -117,9 +119,9 @@ impl Verdict {
                 "Changes {between} {}{until} may be missing. Nothing after them is delivered or confirmed until you decide.",
                 gap.from
             ))
-            .with_cost(look);
+            .with_cost(observed);
         verdict.hints.extend(gap.mend.clone());
-        let name = &look.status.name;
+        let name = &observed.status.name;
         verdict.hints.push(format!(
             "then decide: `walferry offsets skip-gap {name}` continues without the missing changes, `walferry offsets skip-gap {name} \
              --snapshot` reads all existing rows again; `--show` shows both positions"
@@ -130,66 +132,70 @@ impl Verdict {
         verdict
     }
 
-    fn before_reading(look: &Look<'_>) -> Self {
-        let Some(trouble) = &look.course.trouble else {
+    fn before_reading(observed: &Observation<'_>) -> Self {
+        let Some(trouble) = &observed.course.trouble else {
             return Self::new(
                 false,
                 Level::Note,
                 "starting: checking Postgres, Kafka and the stored offset".into(),
             );
         };
-        let recent = look.now_us - trouble.since_us < PATIENCE_US;
+        let recent = observed.now_us - trouble.since_us < PATIENCE_US;
         // What waits for another hand than the network's is not ready, however short it lasts.
         let replays =
             trouble.failure.disposition == Disposition::Replay || trouble.failure.kind == Kind::SlotNotThereYet;
-        let done = if look.course.has_run {
+        let done = if observed.course.has_run {
             "not reading"
         } else {
             "not started"
         };
         let what = format!(
             "{done} since {}: {}",
-            words::since(trouble.since_us, look.now_us),
+            human::since(trouble.since_us, observed.now_us),
             trouble.failure
         );
         let level = if recent { Level::Note } else { Level::Bad };
-        Self::new(recent && !replays && look.course.has_run, level, what)
+        Self::new(recent && !replays && observed.course.has_run, level, what)
             .and("Walferry retries automatically.")
             .with_hints_of(&trouble.failure)
-            .with_cost(look)
+            .with_cost(observed)
     }
 
     /// Both ends may be down at once.
-    fn with_kafka(self, look: &Look<'_>) -> Self {
-        match &look.kafka {
+    fn with_kafka(self, observed: &Observation<'_>) -> Self {
+        match &observed.kafka {
             Some(trouble) => self
-                .and(&words::sentence(&kafka_is_troubled(trouble, look.now_us)))
+                .and(&human::sentence(&kafka_is_troubled(trouble, observed.now_us)))
                 .with_hints_of(&trouble.failure),
             None => self,
         }
     }
 
     /// In the middle of what it does, it may wait for Postgres.
-    fn with_wait(self, look: &Look<'_>) -> Self {
-        match &look.course.wait {
-            Some(wait) if look.now_us - wait.since_us >= LATE_US => {
-                let what = format!("{}, since {}", wait.failure, words::since(wait.since_us, look.now_us));
-                self.with_trouble(wait, what, look)
+    fn with_wait(self, observed: &Observation<'_>) -> Self {
+        match &observed.course.wait {
+            Some(wait) if observed.now_us - wait.since_us >= LATE_US => {
+                let what = format!(
+                    "{}, since {}",
+                    wait.failure,
+                    human::since(wait.since_us, observed.now_us)
+                );
+                self.with_trouble(wait, what, observed)
             }
             _ => self,
         }
     }
 
     /// A record waits for something, and everything behind it.
-    fn with_awaited(self, look: &Look<'_>) -> Self {
-        match &look.awaited {
+    fn with_awaited(self, observed: &Observation<'_>) -> Self {
+        match &observed.awaited {
             Some(trouble) => {
-                let since = words::since(trouble.since_us, look.now_us);
+                let since = human::since(trouble.since_us, observed.now_us);
                 let what = format!(
                     "a record, and everything after it, has been waiting since {since}: {}",
                     trouble.failure
                 );
-                let mut verdict = self.with_trouble(trouble, what, look);
+                let mut verdict = self.with_trouble(trouble, what, observed);
                 verdict
                     .reason
                     .push_str(" It continues automatically; nothing is lost meanwhile.");
@@ -200,12 +206,12 @@ impl Verdict {
     }
 
     /// Delivery goes on while the offset cannot be stored.
-    fn with_store(self, look: &Look<'_>) -> Self {
-        match &look.store {
+    fn with_store(self, observed: &Observation<'_>) -> Self {
+        match &observed.store {
             Some(trouble) => {
-                let since = words::since(trouble.since_us, look.now_us);
+                let since = human::since(trouble.since_us, observed.now_us);
                 let what = format!("the offset cannot be stored (since {since}): {}", trouble.failure);
-                let mut verdict = self.with_trouble(trouble, what, look);
+                let mut verdict = self.with_trouble(trouble, what, observed);
                 verdict.reason.push_str(
                     " Records are still delivered, but the slot does not move, and a restart would send them again.",
                 );
@@ -216,35 +222,35 @@ impl Verdict {
     }
 
     /// Takes the place of good news, or comes after bad ones.
-    fn with_trouble(self, trouble: &Trouble, what: String, look: &Look<'_>) -> Self {
-        let recent = look.now_us - trouble.since_us < PATIENCE_US;
+    fn with_trouble(self, trouble: &Trouble, what: String, observed: &Observation<'_>) -> Self {
+        let recent = observed.now_us - trouble.since_us < PATIENCE_US;
         let level = if recent { Level::Note } else { Level::Bad };
         let mut verdict = match self.level {
-            Level::Good => Self::new(true, level, what).with_cost(look),
-            _ => self.and(&words::sentence(&what)),
+            Level::Good => Self::new(true, level, what).with_cost(observed),
+            _ => self.and(&human::sentence(&what)),
         };
         verdict.ready &= recent;
         verdict.level = verdict.level.max(level);
         verdict.with_hints_of(&trouble.failure)
     }
 
-    fn while_reading(look: &Look<'_>) -> Self {
-        let counters = look.counters();
-        let waits_us = look.unacknowledged_us();
-        if let Some(trouble) = &look.kafka {
-            let for_us = look.now_us - trouble.since_us;
-            let what = kafka_is_troubled(trouble, look.now_us);
+    fn while_reading(observed: &Observation<'_>) -> Self {
+        let counters = observed.counters();
+        let waits_us = observed.unacknowledged_us();
+        if let Some(trouble) = &observed.kafka {
+            let for_us = observed.now_us - trouble.since_us;
+            let what = kafka_is_troubled(trouble, observed.now_us);
             let level = if for_us < LATE_US { Level::Note } else { Level::Bad };
             return Self::new(for_us < PATIENCE_US, level, what)
                 .and("Changes wait in Postgres; nothing has been lost.")
                 .with_hints_of(&trouble.failure)
-                .with_cost(look);
+                .with_cost(observed);
         }
         if waits_us >= LATE_US {
             let what = format!(
                 "Kafka has acknowledged nothing since {}; {} records are in flight",
-                words::since(look.now_us - waits_us, look.now_us),
-                words::count(load(&counters.in_flight_records)),
+                human::since(observed.now_us - waits_us, observed.now_us),
+                human::count(load(&counters.in_flight_records)),
             );
             let level = if waits_us < PATIENCE_US {
                 Level::Note
@@ -253,69 +259,73 @@ impl Verdict {
             };
             let mut verdict = Self::new(waits_us < PATIENCE_US, level, what)
                 .and("Changes wait in Postgres; nothing has been lost.")
-                .with_cost(look);
+                .with_cost(observed);
             verdict.hints.push(
                 "check the brokers: each partition needs a leader, and enough in-sync replicas for `min.insync.replicas`".into(),
             );
             return verdict;
         }
-        if look.course.phase == Phase::Snapshot {
-            if load(&look.counters().connected) > 0 {
+        if observed.course.phase == Phase::Snapshot {
+            if load(&observed.counters().connected) > 0 {
                 let what = "a snapshot was interrupted: reading changes up to the position where it continues";
                 let verdict = Self::new(true, Level::Good, what.into());
-                return match look.lag.bytes {
-                    Some(bytes @ 1..) => verdict.and(&format!("{} behind.", words::bytes(bytes))),
+                return match observed.lag.bytes {
+                    Some(bytes @ 1..) => verdict.and(&format!("{} behind.", human::bytes(bytes))),
                     _ => verdict,
                 };
             }
-            let snapshot = look.snapshot();
-            let rows = words::count(snapshot.rows);
+            let snapshot = observed.snapshot();
+            let rows = human::count(snapshot.rows);
             let rows = match snapshot.rows_estimate {
-                Some(estimate) => format!("{rows} of about {} rows", words::count(estimate.max(snapshot.rows))),
+                Some(estimate) => format!("{rows} of about {} rows", human::count(estimate.max(snapshot.rows))),
                 None => format!("{rows} rows"),
             };
             let (tables, done) = (snapshot.tables, snapshot.tables.saturating_sub(snapshot.tables_left));
             let what = format!("reading existing rows: {rows}, {done} of {tables} tables done");
             let verdict = Self::new(true, Level::Good, what);
             return match snapshot.seconds_left {
-                Some(seconds) => verdict.and(&format!("About {} left.", words::duration(seconds))),
+                Some(seconds) => verdict.and(&format!("About {} left.", human::duration(seconds))),
                 None => verdict,
             };
         }
-        let verdict = match look.lag.bytes {
-            Some(bytes @ 1..) if look.lag.seconds >= LAG_NOISE_SECONDS => {
-                let level = if look.lag.seconds < LAG_NOTE_SECONDS {
+        let verdict = match observed.lag.bytes {
+            Some(bytes @ 1..) if observed.lag.seconds >= LAG_NOISE_SECONDS => {
+                let level = if observed.lag.seconds < LAG_NOTE_SECONDS {
                     Level::Good
                 } else {
                     Level::Note
                 };
-                let behind = format!("{} behind, {}", words::bytes(bytes), words::duration(look.lag.seconds));
-                Self::new(true, level, "streaming".into()).and(&words::sentence(&behind))
+                let behind = format!(
+                    "{} behind, {}",
+                    human::bytes(bytes),
+                    human::duration(observed.lag.seconds)
+                );
+                Self::new(true, level, "streaming".into()).and(&human::sentence(&behind))
             }
             _ => Self::new(true, Level::Good, "streaming".into()).and("It is up to date."),
         };
-        match look.status.beside() {
+        match observed.status.beside() {
             Some(beside) => verdict.and(&beside_the_stream(&beside)),
             None => verdict,
         }
     }
 
     /// What the slot costs the server, and what threatens it.
-    fn judge_slot(&mut self, look: &Look<'_>) {
-        if let Some(age) = look.slots_age_seconds()
+    fn judge_slot(&mut self, observed: &Observation<'_>) {
+        if let Some(age) = observed.slots_age_seconds()
             && age >= STALE_SECONDS
         {
             let text = format!(
                 "The information about slots is {} old: Postgres does not answer.",
-                words::duration(age)
+                human::duration(age)
             );
             self.raise(Level::Note, &text, None);
         }
-        let Some(slot) = look.slot() else { return };
+        let Some(slot) = observed.slot() else { return };
         let keep = "allow more WAL: `ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT pg_reload_conf();`";
         match (slot.wal_status.as_deref(), slot.safe_wal_size) {
             // A connector that has stopped says so itself.
-            _ if slot.is_lost() && matches!(look.course.phase, Phase::Failed(_)) => {}
+            _ if slot.is_lost() && matches!(observed.course.phase, Phase::Failed(_)) => {}
             _ if slot.is_lost() => {
                 let Invalidation { why, prevention } = Invalidation::of(slot.invalidation_reason.as_deref());
                 let text = format!("Slot {} is lost: {why}.", slot.name);
@@ -342,13 +352,13 @@ impl Verdict {
     }
 
     /// What was delivered and is not on the server, as long as that is news.
-    fn tell_missing(&mut self, look: &Look<'_>) {
-        let missing = look.status.missing();
-        let Some(missing) = missing.filter(|missing| look.now_us - missing.found_us < NEWS_US) else {
+    fn tell_missing(&mut self, observed: &Observation<'_>) {
+        let missing = observed.status.missing();
+        let Some(missing) = missing.filter(|missing| observed.now_us - missing.found_us < NEWS_US) else {
             return;
         };
-        let found = words::ago(missing.found_us, look.now_us);
-        let text = words::sentence(&format!("{} (found at {found})", missing.sentence()));
+        let found = human::ago(missing.found_us, observed.now_us);
+        let text = human::sentence(&format!("{} (found at {found})", missing.sentence()));
         let hint = "topics may contain rows that the server does not have: see docs/how-to/failover.md";
         self.raise(Level::Note, &text, Some(hint));
     }
@@ -373,8 +383,10 @@ impl Verdict {
     }
 
     /// Says what waiting costs.
-    fn with_cost(self, look: &Look<'_>) -> Self {
-        let cost = look.slot().and_then(|slot| cost(slot, look.wal_bytes_per_second));
+    fn with_cost(self, observed: &Observation<'_>) -> Self {
+        let cost = observed
+            .slot()
+            .and_then(|slot| cost(slot, observed.wal_bytes_per_second));
         match cost {
             Some(cost) => self.and(&cost),
             None => self,
@@ -383,12 +395,12 @@ impl Verdict {
 }
 
 fn kafka_is_troubled(trouble: &Trouble, now_us: i64) -> String {
-    let since = words::since(trouble.since_us, now_us);
+    let since = human::since(trouble.since_us, now_us);
     format!("Kafka has had problems since {since}: {}", trouble.failure)
 }
 
 fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
-    let retained = words::bytes(slot.retained_wal_bytes?);
+    let retained = human::bytes(slot.retained_wal_bytes?);
     let kept = format!("The server keeps {retained} of WAL for the slot");
     let safe = match slot.safe_wal_size {
         _ if slot.is_lost() => return None,
@@ -398,19 +410,19 @@ fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
     let pace = match bytes_per_second {
         Some(pace) if pace >= 1.0 => format!(
             " (in about {} at the current rate)",
-            words::duration(safe as f64 / pace)
+            human::duration(safe as f64 / pace)
         ),
         _ => String::new(),
     };
     Some(format!(
         "{kept}; after {} more{pace}, the slot is lost.",
-        words::bytes(safe)
+        human::bytes(safe)
     ))
 }
 
 /// How far a snapshot beside the stream is.
 fn beside_the_stream(beside: &Beside) -> String {
-    let rows = words::count(beside.rows);
+    let rows = human::count(beside.rows);
     let (table, left) = (&beside.table, beside.tables_left);
     let verb = if beside.is_paused { "is paused" } else { "is running" };
     match left {
@@ -429,7 +441,7 @@ mod tests {
     use walferry_pgoutput::Lsn;
 
     use super::*;
-    use crate::look::tests::{NOW_US, S, slots};
+    use crate::observation::tests::{NOW_US, S, slots};
 
     fn refused() -> Failure {
         Failure::new(
@@ -442,7 +454,7 @@ mod tests {
 
     /// A connector whose phases were set in real time is judged by a clock that is `later` seconds ahead of it.
     fn verdict(status: &Status, later: i64) -> Verdict {
-        Verdict::of(&Look::at(status, crate::now_us() + later * S))
+        Verdict::of(&Observation::at(status, crate::now_us() + later * S))
     }
 
     #[test]
@@ -538,7 +550,7 @@ mod tests {
                 failure: refused(),
                 since_us: look_us - s * S,
             }));
-            let verdict = Verdict::of(&Look::at(&status, look_us));
+            let verdict = Verdict::of(&Observation::at(&status, look_us));
             let case = format!("{unacknowledged_s} s unacknowledged, {trouble_s:?} s of trouble: {verdict:?}");
             assert_eq!((verdict.ready, verdict.level), (ready, level), "{case}");
         }
@@ -592,10 +604,10 @@ mod tests {
         for (silent_s, full_s, ready, level, reason) in cases {
             let status = Status::new("orders", "shop");
             status.set_phase(Phase::Streaming);
-            let mut look = Look::at(&status, NOW_US);
-            look.course.wait = silent_s.map(|s| trouble(silent(), s));
-            look.store = full_s.map(|s| trouble(full(), s));
-            let verdict = Verdict::of(&look);
+            let mut observed = Observation::at(&status, NOW_US);
+            observed.course.wait = silent_s.map(|s| trouble(silent(), s));
+            observed.store = full_s.map(|s| trouble(full(), s));
+            let verdict = Verdict::of(&observed);
             assert_eq!(
                 (verdict.ready, verdict.level),
                 (ready, level),
@@ -613,13 +625,13 @@ mod tests {
     fn what_holds_up_the_creation_of_a_slot_is_named() {
         let status = Status::new("orders", "shop");
         status.set_phase(Phase::Starting);
-        let mut look = Look::at(&status, NOW_US);
+        let mut observed = Observation::at(&status, NOW_US);
         let what = "the new slot waits for a transaction of process 4711";
-        look.course.wait = Some(Trouble {
+        observed.course.wait = Some(Trouble {
             failure: Failure::new(Disposition::Retry, Kind::SlotWaits, what, Some("end it".into())),
             since_us: NOW_US - 60 * S,
         });
-        let verdict = Verdict::of(&look);
+        let verdict = Verdict::of(&observed);
         assert_eq!((verdict.ready, verdict.level), (false, Level::Bad));
         assert_eq!(
             verdict.reason,
@@ -746,7 +758,7 @@ mod tests {
             ),
         ];
         for (status, reason, hints) in cases {
-            let verdict = Verdict::of(&Look::at(&status, NOW_US));
+            let verdict = Verdict::of(&Observation::at(&status, NOW_US));
             assert_eq!(verdict.reason, reason);
             assert_eq!(verdict.hints, hints);
         }
@@ -764,7 +776,7 @@ mod tests {
                 server_timeline: 2,
                 found_us: NOW_US - days * 24 * 3600 * S,
             }));
-            let verdict = Verdict::of(&Look::at(&status, NOW_US));
+            let verdict = Verdict::of(&Observation::at(&status, NOW_US));
             let says = "between 0/400 and 0/500 of timeline 1 were delivered, but the server does not have them";
             assert_eq!(verdict.reason.contains(says), told, "{}", verdict.reason);
             assert!(verdict.ready && (verdict.level == Level::Note) == told, "{verdict:?}");
@@ -784,7 +796,7 @@ mod tests {
         status.set_gap(Some(gap.clone()));
         for phase in [Phase::Starting, Phase::Streaming, Phase::Waiting(refused())] {
             status.set_phase(phase);
-            let verdict = Verdict::of(&Look::at(&status, NOW_US));
+            let verdict = Verdict::of(&Observation::at(&status, NOW_US));
             assert_eq!((verdict.ready, verdict.level), (false, Level::Bad));
             assert_eq!(
                 verdict.reason,
@@ -799,7 +811,7 @@ mod tests {
             mend: None,
             ..gap
         }));
-        let verdict = Verdict::of(&Look::at(&status, NOW_US));
+        let verdict = Verdict::of(&Observation::at(&status, NOW_US));
         assert!(
             verdict.reason.contains("between 0/10 and 0/20 may"),
             "{}",
@@ -808,7 +820,7 @@ mod tests {
         assert!(verdict.hints[0].starts_with("decide: "), "{:?}", verdict.hints);
         status.set_gap(None);
         status.set_phase(Phase::Streaming);
-        assert!(Verdict::of(&Look::at(&status, NOW_US)).ready);
+        assert!(Verdict::of(&Observation::at(&status, NOW_US)).ready);
     }
 
     #[test]
@@ -818,7 +830,7 @@ mod tests {
         let mut figures = slots(20, 5 << 30, 4 << 30);
         figures.slots[0].wal_status = Some("lost".into());
         status.set_slots(figures);
-        let verdict = Verdict::of(&Look::at(&status, NOW_US));
+        let verdict = Verdict::of(&Observation::at(&status, NOW_US));
         assert_eq!((verdict.ready, verdict.level), (false, Level::Bad));
         assert!(verdict.reason.contains("20 s old"), "{}", verdict.reason);
         assert!(verdict.hints[0].contains("when_needed"), "{:?}", verdict.hints);
@@ -828,7 +840,7 @@ mod tests {
             "slot lost",
             "make another",
         )));
-        let verdict = Verdict::of(&Look::at(&status, NOW_US));
+        let verdict = Verdict::of(&Observation::at(&status, NOW_US));
         assert_eq!(verdict.hints, ["make another"]);
         assert!(
             !verdict.ready && !verdict.reason.contains("dbz_orders"),

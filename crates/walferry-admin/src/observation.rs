@@ -7,7 +7,7 @@ use walferry_engine::status::{Counters, Course, LatencyCounts, Phase, Slot, Slot
 use walferry_pgoutput::Lsn;
 
 /// A connector at one time. What changes meanwhile is in the next look.
-pub(crate) struct Look<'a> {
+pub(crate) struct Observation<'a> {
     pub(crate) status: &'a Status,
     /// The time of the look, microseconds since 1970.
     pub(crate) now_us: i64,
@@ -53,7 +53,7 @@ pub(crate) struct Snapshot {
 /// Over how long the server's pace is measured.
 const PACE_US: i64 = 300_000_000;
 
-impl<'a> Look<'a> {
+impl<'a> Observation<'a> {
     pub(crate) fn at(status: &'a Status, now_us: i64) -> Self {
         let slots = status.slots();
         let clock = status.wal_clock();
@@ -258,9 +258,9 @@ pub(crate) mod tests {
             case("the slot knows more", 1_500, 2_500, None, None, (Some(500), 40.0)),
             case("under way: exact", 1_500, 10, Some(7), None, (Some(1_500), 7.0)),
             case("clocks differ", 1_500, 10, Some(-3), None, (Some(1_500), 0.0)),
-            case("before the first look", 500, 10, None, Some(500), (Some(2_500), 500.0)),
+            case("before the first l@", 500, 10, None, Some(500), (Some(2_500), 500.0)),
             case(
-                "before the first look, no delivery",
+                "before the first l@, no delivery",
                 500,
                 10,
                 None,
@@ -288,7 +288,7 @@ pub(crate) mod tests {
                 .counters
                 .delivered_commit_us
                 .store(us(delivered_commit_s), Relaxed);
-            let lag = Look::at(&status, NOW_US).lag;
+            let lag = Observation::at(&status, NOW_US).lag;
             assert_eq!((lag.bytes, lag.seconds), expected, "{name}");
         }
     }
@@ -296,7 +296,7 @@ pub(crate) mod tests {
     #[test]
     fn lag_is_unknown_before_the_server_has_been_asked() {
         let status = Status::new("orders", "shop");
-        let lag = Look::at(&status, NOW_US).lag;
+        let lag = Observation::at(&status, NOW_US).lag;
         assert_eq!((lag.bytes, lag.seconds), (None, 0.0));
     }
 
