@@ -605,6 +605,27 @@ mod tests {
         }
     }
 
+    /// Also where the table is described again meanwhile, so that its schema is another object with the same content.
+    #[test]
+    fn the_first_record_with_a_schema_names_the_key_of_a_logical_table() {
+        let options = [("topic.regex", "(.*)"), ("topic.replacement", "$1.x")];
+        let router = transform("r", "io.debezium.transforms.ByLogicalTableRouter", &options, None);
+        let mut chain = chain(&[router], &[]);
+        for topic in ["a", "b"] {
+            let key = Schema::structure(vec![Field::new("id", Schema::int32().build())]).build();
+            let record = Record {
+                key: Typed::new(key.clone(), Value::Struct(Struct::new(key, vec![Value::Int32(1)]))),
+                ..record(topic, "h")
+            };
+            let Ok(Outcome::Record(record)) = chain.apply(record) else {
+                panic!("{topic}: the record goes on");
+            };
+            assert_eq!(record.topic, format!("{topic}.x"));
+            let name = record.key.schema.as_ref().and_then(|schema| schema.name.as_deref());
+            assert_eq!(name, Some("a.x.Key"), "{topic}");
+        }
+    }
+
     #[test]
     fn only_tables_that_the_predicate_lets_through_can_be_the_outbox() {
         let outbox: &[&str] = &["id", "payload", "aggregatetype", "aggregateid"];
