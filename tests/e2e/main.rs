@@ -15,6 +15,7 @@ mod mistakes;
 mod moved;
 mod offsets;
 mod outbox;
+mod outbox_routing;
 mod postgres;
 mod readme;
 mod registry;

@@ -370,7 +370,7 @@ pub const SKIPPED: Metric = Metric::new(
 pub const SET_ASIDE: Metric = Metric::new(
     Kind::Counter,
     "walferry_records_set_aside_total",
-    "Number of records that were set aside because of `errors.tolerance=all`.",
+    "Number of records that were set aside because of `errors.tolerance=all`, or by an outbox with `walferry.topics.unknown=dead-letter`.",
 )
 .labels(&["connector"])
 .replaces("NumberOfErroneousEvents, task-error-metrics total-records-skipped");

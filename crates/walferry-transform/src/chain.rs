@@ -7,7 +7,7 @@ use walferry_config::{Declaration, Findings, Options, Property, Reader, RegexLim
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_record::Record;
 
-use crate::contract::{Predicate, Requirement, Row, Side};
+use crate::contract::{Predicate, Requirement, Row, Side, TransactionPlace};
 use crate::foreign::instead_of;
 use crate::hypertables::HypertableReader;
 use crate::outbox::{OutboxColumns, Table, check_tables, nearest};
@@ -57,6 +57,8 @@ pub struct Chain {
     /// The place of the transform that dropped a record last.
     dropped_by: Option<usize>,
     shared: SharedHeaders,
+    /// Whether a transform has to know where in its transaction each record is.
+    wants_place: bool,
 }
 
 /// A transform of the chain, as its configuration names it.
@@ -110,6 +112,7 @@ impl Chain {
             }
         }
         let chain = Self {
+            wants_place: steps.iter().any(|step| step.transform.wants_place()),
             shared: SharedHeaders::of(steps.iter().any(|step| step.transform.adds_headers())),
             steps,
             dropped_by: None,
@@ -150,6 +153,7 @@ impl Chain {
                     record = next;
                 }
                 Ok(Outcome::Waits(waiting)) => return Ok(Outcome::Waits(Waiting { step: place, ..waiting })),
+                Ok(aside @ Outcome::SetAside(_)) => return Ok(aside),
                 Ok(dropped @ Outcome::Dropped(_)) => {
                     self.dropped_by = Some(place);
                     return Ok(dropped);
@@ -164,6 +168,18 @@ impl Chain {
             }
         }
         Ok(Outcome::Record(record))
+    }
+
+    /// Whether [`at`](Self::at) is to be called before each record.
+    pub const fn wants_place(&self) -> bool {
+        self.wants_place
+    }
+
+    /// Says where the next record is; `None` for one that is no change of a transaction.
+    pub fn at(&mut self, place: Option<TransactionPlace>) {
+        for step in &mut self.steps {
+            step.transform.at(place);
+        }
     }
 
     /// The transform that dropped a record last; `None` while none has.

@@ -5,6 +5,7 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 use walferry_event::reselect::{Lookup, RowReading};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Need, Record, Wait};
+use walferry_transform::TransactionPlace;
 
 use crate::{
     delivery::{
@@ -36,6 +37,8 @@ pub(crate) struct Held {
     /// missing.
     pub(crate) step: Option<usize>,
     pub(crate) wait: Wait,
+    /// The change of a transaction that it comes from.
+    pub(crate) in_transaction: Option<TransactionPlace>,
     /// What it gets from the database before it goes on.
     pub(crate) rows: Vec<PendingRow>,
 }
@@ -468,6 +471,7 @@ mod tests {
             record,
             step: None,
             wait,
+            in_transaction: None,
             rows: Vec::new(),
         });
     }

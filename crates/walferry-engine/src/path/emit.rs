@@ -8,8 +8,8 @@ use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
 use walferry_event::reselect::{Answer, Lookup, RowReader};
 use walferry_pgoutput::Lsn;
-use walferry_record::{Need, Record, Wait};
-use walferry_transform::{Chain, Outcome, Waiting};
+use walferry_record::{Header, Need, Record, Schema, Typed, Value, Wait};
+use walferry_transform::{Chain, Outcome, SetAside, TransactionPlace, Waiting};
 
 use crate::{
     delivery::{
@@ -210,11 +210,13 @@ impl Emit {
         self.account.withheld += 1;
         self.account.undecided += u64::from(step.is_none() && self.tolerance.all);
         begin_transaction(&mut self.cursor, out);
+        let in_transaction = self.place(from);
         out.hold(from.table, from.position, from.message, |place| Held {
             place,
             record,
             step,
             wait,
+            in_transaction,
             rows,
         });
     }
@@ -229,7 +231,7 @@ impl Emit {
                 step: Some(0),
                 wait,
             },
-            None => self.make(record, Some(0), from.table, mark, out),
+            None => self.make(record, Some(0), from, self.place(from), mark, out),
         };
         let parts = match made {
             Made::Parts(parts) => Some(parts),
@@ -244,30 +246,70 @@ impl Emit {
         Ok(())
     }
 
+    /// Which change of which transaction a record comes from, where a transform wants to know.
+    fn place(&self, from: Provenance<'_>) -> Option<TransactionPlace> {
+        let is_change = matches!(from.message, "INSERT" | "UPDATE" | "DELETE" | "TRUNCATE" | "MESSAGE");
+        (self.chain.wants_place() && is_change).then(|| self.cursor.place())?
+    }
+
     /// Puts a record through the chain from a step on, and through the converters. `None` where the chain is behind it.
-    fn make(&mut self, record: Record<'_>, step: Option<usize>, table: &str, mark: Mark, out: &mut Batch) -> Made {
+    fn make(
+        &mut self,
+        record: Record<'_>,
+        step: Option<usize>,
+        from: Provenance<'_>,
+        place: Option<TransactionPlace>,
+        mark: Mark,
+        out: &mut Batch,
+    ) -> Made {
+        if self.chain.wants_place() {
+            self.chain.at(place);
+        }
         let outcome = match step {
             Some(step) => self.chain.go_on(record, step),
             None => Ok(Outcome::Record(record)),
         };
         match outcome {
-            Ok(Outcome::Record(record)) => match self.converters.encode(&record, table, mark, out) {
-                Ok(parts) => {
-                    if let Some(witness) = &mut self.witness {
-                        witness.sent(&record);
-                    }
-                    Made::Parts(parts)
+            Ok(Outcome::Record(record)) => {
+                encode(&mut self.converters, &mut self.witness, record, from.table, mark, out)
+            }
+            Ok(Outcome::SetAside(aside)) => {
+                let SetAside { record, why, hint } = *aside;
+                let told = Diagnosis::error(Kind::TransformFailed, why).with_any_hint(hint);
+                // The configuration names a topic wherever a transform sets records aside.
+                let Some(topic) = &self.tolerance.dead_letters else {
+                    return Made::Failed(Failed {
+                        stage: "TRANSFORMATION",
+                        told,
+                    });
+                };
+                let record = dead_letter(record, topic, &told.text, from);
+                self.account.withheld += 1;
+                self.account.set_aside += 1;
+                self.counts.set_aside += 1;
+                let (at, code) = (Lsn::to_string(&from.position.lsn), told.code());
+                let (what, hint) = (&told.text, told.hint.as_deref());
+                match self.tolerance.quiet {
+                    false => tracing::error!(
+                        table = from.table,
+                        lsn = at,
+                        stage = "TRANSFORMATION",
+                        code,
+                        error = what,
+                        hint,
+                        "record set aside"
+                    ),
+                    true => tracing::debug!(table = from.table, lsn = at, code, error = what, "record set aside"),
                 }
-                Err(Unmade::Wait(wait)) => {
-                    out.back_to(mark);
-                    Made::Waits {
-                        record: record.into_owned(),
-                        step: None,
-                        wait,
-                    }
+                if let Some(witness) = &mut self.witness {
+                    witness.withheld(Withheld::SetAside {
+                        what,
+                        hint,
+                        dead_letters: Some(topic),
+                    });
                 }
-                Err(Unmade::Failed(failed)) => Made::Failed(failed),
-            },
+                encode(&mut self.converters, &mut None, record, from.table, mark, out)
+            }
             Ok(Outcome::Waits(Waiting { record, wait, step })) => Made::Waits {
                 record: record.into_owned(),
                 step: Some(step),
@@ -301,6 +343,7 @@ impl Emit {
                 mut record,
                 step,
                 rows,
+                in_transaction,
                 ..
             } = held;
             let from = Provenance {
@@ -313,7 +356,7 @@ impl Emit {
                 .iter()
                 .try_for_each(|row| self.fill(row, &mut record, &place.table))
             {
-                Ok(()) => self.make(record, step, &place.table, mark, out),
+                Ok(()) => self.make(record, step, from, in_transaction, mark, out),
                 Err(failed) => {
                     let parts = self.set_aside_change(failed, from, out)?;
                     out.fill(&place, mark, parts);
@@ -332,6 +375,7 @@ impl Emit {
                         record,
                         step,
                         wait: wait.clone(),
+                        in_transaction,
                         rows: Vec::new(),
                     });
                     return Ok(Some(wait));
@@ -591,6 +635,53 @@ enum Made {
         wait: Wait,
     },
     Failed(Failed),
+}
+
+/// Puts a record that has left the chain through the converters.
+fn encode(
+    converters: &mut Converters,
+    witness: &mut Option<Box<dyn Witness>>,
+    record: Record<'_>,
+    table: &str,
+    mark: Mark,
+    out: &mut Batch,
+) -> Made {
+    match converters.encode(&record, table, mark, out) {
+        Ok(parts) => {
+            if let Some(witness) = witness {
+                witness.sent(&record);
+            }
+            Made::Parts(parts)
+        }
+        Err(Unmade::Wait(wait)) => {
+            out.back_to(mark);
+            Made::Waits {
+                record: record.into_owned(),
+                step: None,
+                wait,
+            }
+        }
+        Err(Unmade::Failed(failed)) => Made::Failed(failed),
+    }
+}
+
+/// A record that a transform sets aside: all of it, with headers that say why and where it comes from.
+fn dead_letter<'a>(mut record: Record<'a>, topic: &'a str, why: &str, from: Provenance<'_>) -> Record<'a> {
+    let text = Schema::string().build();
+    let headers = [
+        ("__connect.errors.stage", "TRANSFORMATION".to_owned()),
+        ("__connect.errors.exception.message", why.to_owned()),
+        ("walferry.table", from.table.to_owned()),
+        ("walferry.lsn", Lsn::to_string(&from.position.lsn)),
+    ];
+    record.headers.extend(headers.map(|(name, value)| Header {
+        name: name.into(),
+        value: Typed::new(text.clone(), Value::string(value)),
+    }));
+    record.topic = Cow::Borrowed(topic);
+    // A partition that the row names is one of the topic that it does not go to.
+    record.partition = None;
+    record
 }
 
 /// Why a record was not encoded.
