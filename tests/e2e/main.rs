@@ -16,6 +16,7 @@ mod moved;
 mod offsets;
 mod outbox;
 mod outbox_routing;
+mod outbox_table;
 mod postgres;
 mod readme;
 mod registry;

@@ -639,4 +639,9 @@ kinds! {
         "The process that runs is not healthy",
         "`walferry health` has asked the admin endpoint. It does not answer, or, with `--ready`, a connector does not do its work.",
         "Follow the hint. If the endpoint does not answer, look whether the process runs and at its log. If a connector is not ready, the reason says what blocks it.";
+    "WF0786" Outbox "outbox" SETUP,
+        "A command for outbox tables could not do its work",
+        "`walferry outbox` could not create the table or find options for one: a name cannot be read, the table does not exist, or it does \
+         not look like an outbox. Nothing was changed.",
+        "Follow the hint. `walferry outbox create` without `--run` prints the SQL, so that you can run it yourself.";
 }
