@@ -15,6 +15,7 @@ mod mistakes;
 mod moved;
 mod offsets;
 mod outbox;
+mod outbox_cleanup;
 mod outbox_routing;
 mod outbox_table;
 mod postgres;

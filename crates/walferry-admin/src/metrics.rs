@@ -191,6 +191,7 @@ impl Page<'_> {
             }
         });
         self.value(&m::SET_ASIDE, |look| Some(load(&look.counters().set_aside)));
+        self.value(&m::OUTBOX_REMOVED, |look| Some(load(&look.counters().outbox_removed)));
     }
 
     fn in_flight(&mut self) {

@@ -644,4 +644,10 @@ kinds! {
         "`walferry outbox` could not create the table or find options for one: a name cannot be read, the table does not exist, or it does \
          not look like an outbox. Nothing was changed.",
         "Follow the hint. `walferry outbox create` without `--run` prints the SQL, so that you can run it yourself.";
+    "WF0787" OutboxCleanup "outbox_cleanup" None,
+        "Delivered rows cannot be removed from an outbox",
+        "`walferry.retention.ms` is set, but the server refuses to remove rows, or cannot be asked. Events are delivered as before, and the table \
+         grows. Walferry tries again.",
+        "Follow the message. The connector's role needs the privileges SELECT and DELETE on the table, and the table needs a primary key or \
+         another replica identity.";
 }

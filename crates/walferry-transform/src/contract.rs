@@ -7,7 +7,7 @@ use walferry_config::{Group, Reader, RegexLimit};
 use walferry_record::{Header, Record, Typed};
 
 use crate::hypertables::HypertableReader;
-use crate::outbox::OutboxColumns;
+use crate::outbox::{OutboxColumns, Retention};
 use crate::{Error, Outcome};
 
 /// One step of a chain.
@@ -50,6 +50,11 @@ pub trait Transform: DynClone + Send {
     fn headers_before_copy(&mut self, record: &Record<'_>) -> Vec<Header<'static>> {
         let _ = record;
         Vec::new()
+    }
+
+    /// What becomes of delivered rows of the outboxes that it works on, where they are to be removed.
+    fn retention(&self) -> Option<&Retention> {
+        None
     }
 
     /// Whether it has to know where in its transaction each record is.

@@ -1,6 +1,7 @@
 //! Which captured table is the outbox.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use walferry_config::{Findings, RegexList, limited};
 
@@ -23,6 +24,17 @@ pub(crate) struct Column {
     pub(crate) column: String,
     /// The property's full name, as it stands in the user's file.
     pub(crate) property: String,
+}
+
+/// When delivered rows of an outbox are removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retention {
+    /// How old they must be.
+    pub keep: Duration,
+    /// The column that tells how old a row is.
+    pub column: String,
+    /// How many rows one statement removes at most.
+    pub batch_rows: u32,
 }
 
 /// A captured table.

@@ -346,7 +346,15 @@ fn each_outbox_table_has_the_options_of_its_own_router() {
 #[test]
 fn what_cannot_work_is_refused_with_a_hint() {
     const TOPICS: (&str, &str) = ("walferry.topics", "a:b");
-    let cases: [(&[(&str, &str)], &str); 8] = [
+    let cases: [(&[(&str, &str)], &str); 10] = [
+        (
+            &[("walferry.retention.ms", "1000")],
+            "transforms.outbox.walferry.retention.ms is set, but table.field.event.timestamp names no column that tells how old a row is (set table.field.event.timestamp to the column with the time at which the row was written)",
+        ),
+        (
+            &[("walferry.retention.batch.rows", "5")],
+            "transforms.outbox.walferry.retention.batch.rows has no effect without walferry.retention.ms (set walferry.retention.ms, or remove this option)",
+        ),
         (
             &[("walferry.topics", "OrderPlaced=placed")],
             "transforms.outbox.walferry.topics contains \"OrderPlaced=placed\", which names no topic (write it as type:topic, such as OrderPlaced:order.placed.v1)",

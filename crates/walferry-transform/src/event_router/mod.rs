@@ -39,7 +39,7 @@ use self::transaction_headers::TransactionHeaders;
 use crate::Problem as _;
 use crate::contract::{HeaderList, Requirement, Row, Side, TransactionPlace};
 use crate::debezium::envelope;
-use crate::outbox::OutboxColumns;
+use crate::outbox::{OutboxColumns, Retention};
 use crate::throttle::Throttle;
 use crate::topic::TopicRouter;
 use crate::{DropReason, Outcome, SetAside, Transform};
@@ -249,6 +249,10 @@ impl Transform for EventRouter {
                 hint: why.hint(),
             })),
         })
+    }
+
+    fn retention(&self) -> Option<&Retention> {
+        self.settings.retention.as_ref()
     }
 
     fn wants_place(&self) -> bool {

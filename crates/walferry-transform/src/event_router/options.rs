@@ -1,12 +1,14 @@
 //! The options of the EventRouter, each declared once.
 
-use walferry_config::{JavaRegex, Options, Property, Reader, RegexList, Support, choices, properties};
+use std::time::Duration;
+
+use walferry_config::{Count, JavaRegex, Options, Property, Reader, RegexList, Support, choices, properties};
 use walferry_diagnosis::Kind;
 
 use super::event_types::{EventTypes, TOPIC_NAMES, is_topic_name};
 use super::expand::Expansion;
 use super::placement::{self, Placement, Target};
-use crate::outbox::{Column, OutboxColumns};
+use crate::outbox::{Column, OutboxColumns, Retention};
 use crate::topic::TopicRouter;
 
 choices! {
@@ -201,6 +203,13 @@ properties! {
                the commit and the number of the change in its transaction, such as `00000000/01DE24F0-0000000002`; positions compare as \
                text. `commit_time` adds `walferry.commit_ts_ms`: milliseconds since 1970. `transaction_id` adds `walferry.transaction_id`. \
                Rows of a snapshot do not have these headers. Debezium does not have this option.");
+    const RETENTION: Property<Option<Duration>> = Property::new("walferry.retention.ms")
+        .text("Removes delivered rows from the outbox when they are older than this, by the column in `table.field.event.timestamp`. A row is removed only \
+               after Kafka has its event and the slot is confirmed beyond its commit. The connector's role needs the privileges SELECT \
+               and DELETE. If this is not set, Walferry removes nothing. Debezium does not have this option.");
+    const RETENTION_BATCH: Property<Count> = Property::new("walferry.retention.batch.rows").default("1000")
+        .text("How many rows `walferry.retention.ms` removes at most with one statement. After each statement, Walferry waits several times as long as the \
+               statement took. Debezium does not have this option.");
 }
 
 /// What the options say.
@@ -226,6 +235,7 @@ pub(super) struct Settings {
     pub(super) key_option: &'static str,
     pub(super) headers_from: Vec<String>,
     pub(super) transaction_headers: Vec<TransactionHeader>,
+    pub(super) retention: Option<Retention>,
 }
 
 /// How events are routed by their type.
@@ -267,6 +277,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
     let (by_type, types) = by_type(reader);
     let (key, further_keys, key_option) = key_columns(reader);
     let tables = reader.get(&TABLES);
+    let retention = retention(reader);
     let settings = Settings {
         id: column(reader, &ID),
         key,
@@ -284,6 +295,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
         by_type,
         headers_from: columns_of(reader, &HEADERS_FROM),
         transaction_headers: reader.get(&HEADERS),
+        retention,
     };
     let expand = reader.get(&EXPAND);
     let expansion = Expansion::new(
@@ -359,6 +371,34 @@ fn by_type(reader: &mut Reader<'_>) -> (Option<ByType>, EventTypes) {
     };
     let column = event_type;
     (Some(ByType { column, unknown }), types)
+}
+
+/// What becomes of delivered rows.
+fn retention(reader: &mut Reader<'_>) -> Option<Retention> {
+    let (keep, batch_rows) = (reader.get(&RETENTION), reader.get(&RETENTION_BATCH));
+    let Some(keep) = keep else {
+        if reader.is_set(&RETENTION_BATCH) {
+            reader
+                .warning(RETENTION_BATCH.name(), "has no effect without walferry.retention.ms")
+                .kind(Kind::PropertyWithoutEffect)
+                .hint("set walferry.retention.ms, or remove this option");
+        }
+        return None;
+    };
+    let Some(column) = reader.get(&TIMESTAMP) else {
+        reader
+            .problem(
+                RETENTION.name(),
+                "is set, but table.field.event.timestamp names no column that tells how old a row is",
+            )
+            .hint("set table.field.event.timestamp to the column with the time at which the row was written");
+        return None;
+    };
+    Some(Retention {
+        keep,
+        column,
+        batch_rows: batch_rows.get(),
+    })
 }
 
 /// The column of the key, further ones for rows in which it is NULL, and the option that names them.
