@@ -109,6 +109,19 @@ fn a_partitioned_table_that_the_command_creates_does_the_same() {
         Some("9"),
         "eight hours, and the default"
     );
+    // A publication that sends rows under the names of partitions would lose them: nothing is created.
+    sql.run(&format!(
+        "alter publication {} set (publish_via_partition_root = false)",
+        outbox.slot()
+    ));
+    let partitioned = ["create", "--partition", "day", "--table", "days", "--run"];
+    let (code, _, error) = command(&outbox.config(), &partitioned);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(
+        error.contains("sends rows under the names of their partitions"),
+        "{error}"
+    );
+    assert_eq!(sql.value("select to_regclass('days')").as_deref(), None);
     // The row lies in the partition of its hour.
     sql.run("insert into events (aggregatetype, aggregateid, type) values ('a', 'b', 'c')");
     assert_eq!(sql.value("select count(*) from events_default").as_deref(), Some("0"));

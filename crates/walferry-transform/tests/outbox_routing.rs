@@ -235,6 +235,17 @@ fn the_first_key_column_that_is_not_null_is_the_key() {
 }
 
 #[test]
+fn options_that_debezium_ignores_do_not_prevent_the_start() {
+    assert!(findings(&[("table.field.event.type", "")]).is_empty());
+    assert_eq!(
+        findings(&[("table.field.event.type", ""), ("walferry.topics", "a:b")]),
+        [
+            "transforms.outbox.table.field.event.type is empty, but must be a column (remove it to use the default, type)"
+        ]
+    );
+}
+
+#[test]
 fn members_of_a_json_column_become_headers() {
     let table = Table::new("outbox");
     // The column may also be placed elsewhere.

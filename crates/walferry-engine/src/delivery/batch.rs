@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
+use walferry_diagnosis::Diagnosis;
 use walferry_event::reselect::{Lookup, RowReading};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Need, Record, Wait};
@@ -39,6 +40,8 @@ pub(crate) struct Held {
     pub(crate) wait: Wait,
     /// The change of a transaction that it comes from.
     pub(crate) in_transaction: Option<TransactionPlace>,
+    /// Why it goes to the dead-letter topic, where it does.
+    pub(crate) aside: Option<Diagnosis>,
     /// What it gets from the database before it goes on.
     pub(crate) rows: Vec<PendingRow>,
 }
@@ -472,6 +475,7 @@ mod tests {
             step: None,
             wait,
             in_transaction: None,
+            aside: None,
             rows: Vec::new(),
         });
     }

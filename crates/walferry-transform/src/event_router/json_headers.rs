@@ -44,12 +44,10 @@ impl JsonColumn {
                 quoted if quoted.starts_with('"') => serde_json::from_str(quoted).map_err(|_| NotAnObject)?,
                 raw => raw.to_owned(),
             };
-            let is_taken = headers.iter().any(|header| header.name == name);
-            let name = if is_taken {
-                format!("{}.{name}", self.name)
-            } else {
-                name
-            };
+            let mut name = name;
+            while headers.iter().any(|header| header.name == name) {
+                name = format!("{}.{name}", self.name);
+            }
             headers.push(Header {
                 name: Cow::Owned(name),
                 value: Typed::new(self.schema.clone(), Value::string(text)),
@@ -81,10 +79,12 @@ mod tests {
     #[test]
     fn each_member_becomes_a_header_of_text() {
         let text = r#"{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tenant": 7, "price": 12.50,
-            "big": 123456789012345678901234567890, "test": true, "none": null, "quote": "a\"b\u00e9", "tags": ["a", 1], "o": {"a":  1}, "id": "x"}"#;
+            "big": 123456789012345678901234567890, "test": true, "none": null, "quote": "a\"b\u00e9", "tags": ["a", 1], "o": {"a":  1}, "id": "x",
+            "metadata.id": "z"}"#;
         let expected = [
             ("big", "123456789012345678901234567890"),
             ("metadata.id", "x"),
+            ("metadata.metadata.id", "z"),
             ("o", "{\"a\":  1}"),
             ("price", "12.50"),
             ("quote", "a\"bé"),

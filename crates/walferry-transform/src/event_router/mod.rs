@@ -215,6 +215,10 @@ impl Transform for EventRouter {
                 value: column.take(&mut row),
             });
         }
+        if let Some(transaction) = &self.transaction {
+            transaction.add(&mut record.headers);
+        }
+        // Last, so that a member never has the name of another header.
         for column in &plan.json_headers {
             if let Some(text) = row.values()[column.index].as_str()
                 && column.add(text, &mut record.headers).is_err()
@@ -222,9 +226,6 @@ impl Transform for EventRouter {
                 let column = column.name.clone();
                 return Err(Error::NotAnObject { column }.into());
             }
-        }
-        if let Some(transaction) = &self.transaction {
-            transaction.add(&mut record.headers);
         }
         let mut payload = plan.payload.take(&mut row);
         if let Some(expansion) = &mut self.expansion {

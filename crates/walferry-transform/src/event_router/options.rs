@@ -317,9 +317,10 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
 /// How events are routed by type, and the map; nothing where `walferry.topics` is not set.
 fn by_type(reader: &mut Reader<'_>) -> (Option<ByType>, EventTypes) {
     let (unknown, default) = (reader.get(&UNKNOWN), reader.get(&DEFAULT_TOPIC));
-    let event_type = column(reader, &TYPE);
     let Some(text) = reader.get(&TOPICS) else {
-        if reader.is_set(&TYPE) && Some(event_type.as_str()) != TYPE.default_text() {
+        // Debezium never looks at it, so any value may stand there.
+        let event_type = reader.get(&TYPE);
+        if !event_type.is_empty() && Some(event_type.as_str()) != TYPE.default_text() {
             reader.note(
                 TYPE.name(),
                 "has no effect without walferry.topics, as in Debezium; put the event type into a header with \
@@ -336,6 +337,7 @@ fn by_type(reader: &mut Reader<'_>) -> (Option<ByType>, EventTypes) {
         }
         return (None, EventTypes::default());
     };
+    let column = column(reader, &TYPE);
     let full_name = reader.options().full_name(TOPICS.name());
     let types = EventTypes::parse(&text, &full_name).unwrap_or_else(|mistakes| {
         for (message, hint) in mistakes {
@@ -369,7 +371,6 @@ fn by_type(reader: &mut Reader<'_>) -> (Option<ByType>, EventTypes) {
             Unknown::Fail
         }
     };
-    let column = event_type;
     (Some(ByType { column, unknown }), types)
 }
 

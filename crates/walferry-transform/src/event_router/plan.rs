@@ -47,6 +47,8 @@ pub(super) struct OutboxPlan {
     pub(super) payload: Column,
     pub(super) envelope: Option<Envelope>,
     key: Column,
+    /// Whether `walferry.key.columns` lists the columns of the key.
+    key_is_listed: bool,
     /// Columns for the key where the ones before are NULL.
     further_keys: Vec<Column>,
     /// Columns whose members become headers.
@@ -201,6 +203,7 @@ impl OutboxPlan {
             payload: columns.part(&settings.payload, options::PAYLOAD.name())?,
             envelope,
             key: columns.part(&settings.key, settings.key_option)?,
+            key_is_listed: settings.key_option == options::KEY_COLUMNS.name(),
             further_keys,
             json_headers,
         };
@@ -254,14 +257,17 @@ impl OutboxPlan {
         row.values()[self.event_type?].as_str()
     }
 
-    /// The first column of the key that is not NULL; the first of all where every one is.
+    /// The column of the key; of a list, the first that is not NULL, and no key where every one is.
     pub(super) fn take_key<'a>(&self, row: &mut Struct<'a>) -> Typed<'a> {
         let is_null = |column: &Column| row.values()[column.index].is_null();
-        if self.further_keys.is_empty() || !is_null(&self.key) {
+        if !self.key_is_listed || !is_null(&self.key) {
             return self.key.take(row);
         }
-        let further = self.further_keys.iter().find(|column| !is_null(column));
-        further.unwrap_or(&self.key).take(row)
+        match self.further_keys.iter().find(|column| !is_null(column)) {
+            Some(column) => column.take(row),
+            // Not the default of a column, which would stand in for NULL.
+            None => Typed::NULL,
+        }
     }
 
     /// The timestamp column in milliseconds since 1970; `None` for NULL and where no column is configured.

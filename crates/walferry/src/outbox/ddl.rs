@@ -32,6 +32,14 @@ pub(super) const LONGEST_TABLE: usize = 44;
 const AHEAD: u32 = 7;
 
 impl Plan {
+    /// A name that the script cannot hold, because it would end a comment or a block.
+    pub(super) fn unusable_name(&self) -> Option<&str> {
+        let names = [&self.table.schema, &self.table.table, &self.publication];
+        let roles = self.writers.iter().chain(&self.reader);
+        let mut names = names.into_iter().chain(roles).map(String::as_str);
+        names.find(|name| name.chars().any(char::is_control) || name.contains("$walferry$"))
+    }
+
     /// The statements, in their order.
     pub(super) fn statements(&self) -> Vec<Statement> {
         let mut statements = vec![self.create_table()];
@@ -154,11 +162,13 @@ impl Plan {
             PartitionBy::Hour => vec![
                 "One partition for each hour (UTC): this one and the next 7.",
                 "Run this block again, at least every 7 hours, to create further ones. It leaves existing ones alone.",
+                "Creating and dropping a partition locks the whole table for a moment, so it waits for at most 5 seconds.",
                 "To remove delivered events, drop the partition: DROP TABLE does this at once and sends nothing.",
             ],
             PartitionBy::Day => vec![
                 "One partition for each day (UTC): today and the next 7 days.",
                 "Run this block again, at least every 7 days, to create further ones. It leaves existing ones alone.",
+                "Creating and dropping a partition locks the whole table for a moment, so it waits for at most 5 seconds.",
                 "To remove delivered events, drop the partition: DROP TABLE does this at once and sends nothing.",
             ],
         };
@@ -170,6 +180,7 @@ DECLARE
   step constant interval := interval '{hours} hours';
   starts timestamptz;
 BEGIN
+  PERFORM set_config('lock_timeout', '5s', true);
   FOR number IN 0..{AHEAD} LOOP
     starts := first + number * step;
     EXECUTE format('CREATE TABLE IF NOT EXISTS %I.%I PARTITION OF %I.%I FOR VALUES FROM (%L) TO (%L)',
@@ -198,30 +209,48 @@ $walferry$;",
     }
 
     fn grants(&self) -> Vec<Statement> {
-        let (table, schema) = (self.table.sql(), identifier(&self.table.schema));
+        let table = self.table.sql();
         let mut statements = Vec::new();
-        if let Some(reader) = &self.reader {
-            let reader = identifier(reader);
+        if let Some(role) = &self.reader {
+            let reader = identifier(role);
             statements.push(Statement {
                 what: format!("let {reader} read and delete rows"),
                 why: vec![
                     "The connector reads rows that exist (snapshots). DELETE lets it remove delivered rows;",
                     "leave DELETE out if something else removes them.",
                 ],
-                sql: format!(
-                    "GRANT USAGE ON SCHEMA {schema} TO {reader};\nGRANT SELECT, DELETE ON {table} TO {reader};"
-                ),
+                sql: format!("{}\nGRANT SELECT, DELETE ON {table} TO {reader};", self.usage(role)),
             });
         }
-        for writer in &self.writers {
-            let writer = identifier(writer);
+        for role in &self.writers {
+            let writer = identifier(role);
             statements.push(Statement {
                 what: format!("let {writer} insert rows"),
                 why: vec!["The application only inserts."],
-                sql: format!("GRANT USAGE ON SCHEMA {schema} TO {writer};\nGRANT INSERT ON {table} TO {writer};"),
+                sql: format!("{}\nGRANT INSERT ON {table} TO {writer};", self.usage(role)),
             });
         }
         statements
+    }
+
+    /// Lets a role use the schema. A GRANT by a role that may not grant is only a warning in Postgres, so the result is looked at.
+    fn usage(&self, role: &str) -> String {
+        let (of, schema) = (literal(role), literal(&self.table.schema));
+        format!(
+            "DO $walferry$
+BEGIN
+  IF NOT has_schema_privilege({of}, {schema}, 'USAGE') THEN
+    GRANT USAGE ON SCHEMA {} TO {};
+  END IF;
+  IF NOT has_schema_privilege({of}, {schema}, 'USAGE') THEN
+    RAISE EXCEPTION 'role % may not use the schema %', {of}, {schema}
+      USING HINT = 'let the owner of the schema run GRANT USAGE ON SCHEMA first';
+  END IF;
+END
+$walferry$;",
+            identifier(&self.table.schema),
+            identifier(role)
+        )
     }
 
     fn publish(&self) -> Statement {
@@ -238,11 +267,13 @@ $walferry$;",
             }
             None => "",
         };
-        let warn = match self.partition {
+        let check = match self.partition {
+            // As a warning it would be easy to miss, and the connector would not send a row.
             Some(_) => format!(
                 "
   IF NOT (SELECT pubviaroot FROM pg_catalog.pg_publication WHERE pubname = {name}) THEN
-    RAISE WARNING 'publication % sends rows under the names of their partitions: set publish_via_partition_root', {name};
+    RAISE EXCEPTION 'publication % sends rows under the names of their partitions', {name}
+      USING HINT = 'run ALTER PUBLICATION … SET (publish_via_partition_root = true) for it first, if its other tables allow that';
   END IF;"
             ),
             None => String::new(),
@@ -257,7 +288,7 @@ BEGIN
     CREATE PUBLICATION {publication} FOR TABLE {table}{with};
   ELSIF NOT (SELECT puballtables FROM pg_catalog.pg_publication WHERE pubname = {name}) THEN
     ALTER PUBLICATION {publication} ADD TABLE {table};
-  END IF;{warn}
+  END IF;{check}
 END
 $walferry$;"
             ),
@@ -302,6 +333,16 @@ mod tests {
             assert!(script.contains("pubname = 'pub''1'"), "{script}");
             let quoted = script.replace("shop.\"Out box", "");
             assert_eq!(quoted.contains("'Out box'"), partition.is_some(), "{script}");
+        }
+    }
+
+    #[test]
+    fn names_that_would_break_the_script_are_found() {
+        assert_eq!(plan(None).unusable_name(), None);
+        for name in ["a\nb", "a$walferry$b", "a\0"] {
+            let mut plan = plan(None);
+            plan.writers.push(name.to_owned());
+            assert_eq!(plan.unusable_name(), Some(name));
         }
     }
 

@@ -52,7 +52,10 @@ static LIBRARIES: &[Library] = &[
             ("walferry.key.columns", "CorrelationId,ConversationId,MessageId"),
             ("table.field.event.payload", "Body"),
             ("table.field.event.type", "MessageType"),
-            ("walferry.topics", "urn:message:([^:;]+):([^;]+).*:$1.$2"),
+            (
+                "walferry.topics",
+                "urn:message:([A-Za-z0-9._-]+):([A-Za-z0-9._-]+).*:$1.$2",
+            ),
             ("table.field.event.timestamp", "SentTime"),
             ("walferry.headers.from", "Headers"),
         ],
@@ -119,7 +122,7 @@ static LIBRARIES: &[Library] = &[
             ("table.field.event.key", "id"),
             ("table.field.event.payload", "serialized_event"),
             ("table.field.event.type", "event_type"),
-            ("walferry.topics", "(?:.*[.])?([^.]+):$1"),
+            ("walferry.topics", "(?:.*[.$])?([^.$]+):$1"),
             ("table.field.event.timestamp", "publication_date"),
             (
                 "table.fields.additional.placement",

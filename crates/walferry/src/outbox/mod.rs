@@ -63,20 +63,29 @@ fn create(args: &OutboxCreateArgs) -> Result<(), Error> {
             .or_else(|| of_connector(|connector| &connector.postgres.user)),
         publication: publication.unwrap_or_else(|| PUBLICATION.to_owned()),
     };
+    if let Some(name) = plan.unusable_name() {
+        return Err(refused(
+            "the outbox was not created",
+            format!("the name {name:?} has control characters or $walferry$ in it"),
+            "choose another name",
+        ));
+    }
     match &connector {
         Some(connector) if args.run => run(&plan, connector)?,
         _ => {
             say!("{}", plan.script().trim_end());
             say!("");
-            say!("-- Options of the connector for this table:");
-            for line in shown_options(&plan.table, &to_owned(Plan::options())) {
+            say!(
+                "-- Options of the connector for this table. If it captures other tables, add this one to their list:"
+            );
+            for line in shown_options(&[(plan.table.clone(), to_owned(Plan::options()))]) {
                 say!("-- {line}");
             }
             return Ok(());
         }
     }
-    say!("options of the connector for this table:");
-    for line in shown_options(&plan.table, &to_owned(Plan::options())) {
+    say!("options of the connector for this table; if it captures other tables, add this one to their list:");
+    for line in shown_options(&[(plan.table.clone(), to_owned(Plan::options()))]) {
         say!("{line}");
     }
     Ok(())
@@ -84,7 +93,6 @@ fn create(args: &OutboxCreateArgs) -> Result<(), Error> {
 
 /// Says what will be done, and does it, in one transaction.
 fn run(plan: &Plan, connector: &Connector) -> Result<(), Error> {
-    const WHAT: &str = "the outbox was not created; nothing was changed";
     let endpoint = Endpoint::new(connector.postgres.clone());
     say!(
         "as role {} in database {} at {}, in one transaction:",
@@ -99,7 +107,16 @@ fn run(plan: &Plan, connector: &Connector) -> Result<(), Error> {
         let sql = endpoint.sql(Purpose::General).await?;
         sql.execute("creating the outbox", &plan.script()).await
     });
-    done.map_err(|error| Error::failure(WHAT, Failure::from(error)))?;
+    done.map_err(|error| {
+        let what = match error {
+            // The server may have committed before the connection was lost.
+            walferry_postgres::Error::Lost { .. } | walferry_postgres::Error::Silent { .. } => {
+                "it is not known whether the outbox was created"
+            }
+            _ => "the outbox was not created; nothing was changed",
+        };
+        Error::failure(what, Failure::from(error))
+    })?;
     say!("done");
     Ok(())
 }
@@ -134,7 +151,7 @@ fn options(args: &OutboxOptionsArgs) -> Result<(), Error> {
             ),
         });
     }
-    let mut recognised = 0;
+    let mut recognised = Vec::new();
     for table in &tables {
         let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
         let name = Name {
@@ -147,14 +164,11 @@ fn options(args: &OutboxOptionsArgs) -> Result<(), Error> {
                 options,
                 notes,
             }) => {
-                recognised += 1;
                 say!("{}: {library}", name.sql());
                 for note in notes {
                     say!("  note: {note}");
                 }
-                for line in shown_options(&name, &options) {
-                    say!("{line}");
-                }
+                recognised.push((name, options));
             }
             None if wanted.is_some() => {
                 return Err(refused(
@@ -171,12 +185,15 @@ fn options(args: &OutboxOptionsArgs) -> Result<(), Error> {
             None => {}
         }
     }
-    if recognised == 0 {
+    if recognised.is_empty() {
         return Err(refused(
             WHAT,
             "none of the captured tables looks like an outbox".to_owned(),
             "name the table with --table SCHEMA.TABLE, to see what it lacks",
         ));
+    }
+    for line in shown_options(&recognised) {
+        say!("{line}");
     }
     Ok(())
 }
@@ -188,15 +205,27 @@ fn to_owned(options: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, St
         .collect()
 }
 
-/// The properties of a connector for an outbox, as lines of JSON.
-fn shown_options(table: &Name, options: &[(&'static str, String)]) -> Vec<String> {
+/// The properties of a connector for outboxes, as lines of JSON: an EventRouter for each.
+fn shown_options(tables: &[(Name, Vec<(&'static str, String)>)]) -> Vec<String> {
+    let names: Vec<String> = tables.iter().map(|(name, _)| escaped(&name.dotted())).collect();
+    let transform = |place: usize| match tables.len() {
+        1 => "outbox".to_owned(),
+        _ => format!("outbox{}", place + 1),
+    };
+    let transforms: Vec<String> = (0..tables.len()).map(transform).collect();
     let mut properties = Map::new();
     let mut put = |name: &str, value: &str| properties.insert(name.to_owned(), Value::from(value));
-    put("table.include.list", &escaped(&table.dotted()));
-    put("transforms", "outbox");
-    put("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter");
-    for (name, value) in options {
-        put(&format!("transforms.outbox.{name}"), value);
+    put("table.include.list", &names.join(","));
+    put("transforms", &transforms.join(","));
+    for (place, (_, options)) in tables.iter().enumerate() {
+        let prefix = format!("transforms.{}", transforms[place]);
+        put(&format!("{prefix}.type"), "io.debezium.transforms.outbox.EventRouter");
+        if tables.len() > 1 {
+            put(&format!("{prefix}.walferry.tables"), &names[place]);
+        }
+        for (name, value) in options {
+            put(&format!("{prefix}.{name}"), value);
+        }
     }
     let json = serde_json::to_string_pretty(&Value::Object(properties)).expect("strings are JSON");
     json.lines().map(str::to_owned).collect()
@@ -234,4 +263,29 @@ fn refused(what: &str, why: String, hint: &str) -> Error {
 fn runtime() -> Result<Runtime, Error> {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Error::new(Kind::NoRuntime, format!("the runtime does not start: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_outboxes_have_an_event_router_each() {
+        let name = |table: &str| Name {
+            schema: "public".into(),
+            table: table.into(),
+        };
+        let options = |column: &str| vec![("table.field.event.key", column.to_owned())];
+        let shown = |tables: &[_]| -> Value { serde_json::from_str(&shown_options(tables).join("\n")).unwrap() };
+        let both = shown(&[(name("a"), options("x")), (name("b"), options("y"))]);
+        assert_eq!(both["table.include.list"], "public.a,public.b");
+        assert_eq!(both["transforms"], "outbox1,outbox2");
+        assert_eq!(both["transforms.outbox1.walferry.tables"], "public.a");
+        assert_eq!(both["transforms.outbox1.table.field.event.key"], "x");
+        assert_eq!(both["transforms.outbox2.walferry.tables"], "public.b");
+        assert_eq!(both["transforms.outbox2.table.field.event.key"], "y");
+        let one = shown(&[(name("a"), options("x"))]);
+        assert_eq!(one["transforms"], "outbox");
+        assert!(one.get("transforms.outbox.walferry.tables").is_none());
+    }
 }
