@@ -29,6 +29,7 @@ pub(crate) fn answer(case: &Json) -> Json {
         Ok(Outcome::Record(record)) => write_record(&record),
         Ok(Outcome::Dropped(_)) => json!({"dropped": true}),
         Err(error) => json!({"error": error.error.to_string()}),
+        Ok(Outcome::SetAside(aside)) => json!({"error": aside.why}),
         Ok(Outcome::Waits(waiting)) => json!({"error": format!("waits for {}", waiting.wait.need())}),
     });
     json!({"results": results.collect::<Vec<_>>()})

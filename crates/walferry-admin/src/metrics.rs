@@ -204,6 +204,9 @@ impl Page<'_> {
             }
         });
         self.value(&m::SET_ASIDE, |observed| Some(load(&observed.counters().set_aside)));
+        self.value(&m::OUTBOX_REMOVED, |observed| {
+            Some(load(&observed.counters().outbox_removed))
+        });
     }
 
     fn in_flight(&mut self) {

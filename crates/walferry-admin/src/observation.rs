@@ -258,9 +258,9 @@ pub(crate) mod tests {
             case("the slot knows more", 1_500, 2_500, None, None, (Some(500), 40.0)),
             case("under way: exact", 1_500, 10, Some(7), None, (Some(1_500), 7.0)),
             case("clocks differ", 1_500, 10, Some(-3), None, (Some(1_500), 0.0)),
-            case("before the first l@", 500, 10, None, Some(500), (Some(2_500), 500.0)),
+            case("before the first look", 500, 10, None, Some(500), (Some(2_500), 500.0)),
             case(
-                "before the first l@, no delivery",
+                "before the first look, no delivery",
                 500,
                 10,
                 None,

@@ -72,7 +72,7 @@ impl Tls {
                 options,
                 "ssl.keystore.location",
                 &format!("cannot be used: {error}"),
-                "the key has to belong to the first certificate; l@ at both with `openssl x509` and `openssl pkey`",
+                "the key has to belong to the first certificate; look at both with `openssl x509` and `openssl pkey`",
             )
         };
         let certificates = certificates(&identity.chain);
@@ -221,7 +221,7 @@ fn clients(options: &Options, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn 
             options,
             store,
             &what,
-            "l@ what is in it: `keytool -list -keystore FILE`",
+            "look what is in it: `keytool -list -keystore FILE`",
         )
     })
 }

@@ -451,6 +451,28 @@ fn transforms_keep_their_order_and_their_options() {
 }
 
 #[test]
+fn a_transform_that_sets_records_aside_needs_a_dead_letter_topic() {
+    let mut properties = vec![
+        ("transforms", "outbox"),
+        ("transforms.outbox.type", "io.debezium.transforms.outbox.EventRouter"),
+        ("transforms.outbox.walferry.topics.unknown", "Dead-Letter"),
+    ];
+    let (connector, findings) = read(&properties);
+    assert!(connector.is_none());
+    assert_eq!(
+        findings,
+        [
+            "Error: transforms.outbox.walferry.topics.unknown is dead-letter, but errors.deadletterqueue.topic.name names no topic (set \
+             errors.deadletterqueue.topic.name to the topic for such events)"
+        ]
+    );
+    properties.push(("errors.deadletterqueue.topic.name", "dead"));
+    let (connector, findings) = read(&properties);
+    assert!(connector.is_some());
+    assert!(findings.is_empty(), "{findings:?}");
+}
+
+#[test]
 fn negate_needs_a_predicate() {
     let (_, findings) = read(&[
         ("transforms", "a"),

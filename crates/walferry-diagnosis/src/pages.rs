@@ -639,4 +639,15 @@ kinds! {
         "The process that runs is not healthy",
         "`walferry health` has asked the admin endpoint. It does not answer, or, with `--ready`, a connector does not do its work.",
         "Follow the hint. If the endpoint does not answer, look whether the process runs and at its log. If a connector is not ready, the reason says what blocks it.";
+    "WF0786" Outbox "outbox" SETUP,
+        "A command for outbox tables could not do its work",
+        "`walferry outbox` could not create the table or find options for one: a name cannot be read, the table does not exist, or it does \
+         not look like an outbox. Nothing was changed.",
+        "Follow the hint. `walferry outbox create` without `--run` prints the SQL, so that you can run it yourself.";
+    "WF0787" OutboxCleanup "outbox_cleanup" None,
+        "Delivered rows cannot be removed from an outbox",
+        "`walferry.retention.ms` is set, but the server refuses to remove rows, or cannot be asked. Events are delivered as before, and the table \
+         grows. Walferry tries again.",
+        "Follow the message. The connector's role needs the privileges SELECT and DELETE on the table, and the table needs a primary key or \
+         another replica identity.";
 }

@@ -162,6 +162,8 @@ pub struct Counters {
     pub snapshot_begun_us: AtomicI64,
     /// When the snapshot had read everything, microseconds since 1970; 0 before.
     pub snapshot_ended_us: AtomicI64,
+    /// Delivered rows that were removed from outbox tables.
+    pub outbox_removed: AtomicU64,
 }
 
 /// What the connector is doing.

@@ -3,6 +3,7 @@
 mod blockers;
 mod catalog;
 pub mod check;
+mod cleanup;
 pub mod connect;
 mod copy;
 mod error;
@@ -23,6 +24,7 @@ mod tables;
 mod windows;
 mod wire;
 
+pub use cleanup::{CleanedTable, Cleaner, Round};
 pub use error::Error;
 pub use hypertables::TimescaleCatalog;
 pub use problem::Problem;

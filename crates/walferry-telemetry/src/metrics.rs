@@ -44,6 +44,7 @@ pub static GROUPS: &[(&str, &[Metric])] = &[
             TOPIC_BYTES,
             SKIPPED,
             SET_ASIDE,
+            OUTBOX_REMOVED,
         ],
     ),
     (
@@ -370,10 +371,18 @@ pub const SKIPPED: Metric = Metric::new(
 pub const SET_ASIDE: Metric = Metric::new(
     Kind::Counter,
     "walferry_records_set_aside_total",
-    "Number of records that were set aside because of `errors.tolerance=all`.",
+    "Number of records that were set aside because of `errors.tolerance=all`, or by an outbox with `walferry.topics.unknown=dead-letter`.",
 )
 .labels(&["connector"])
 .replaces("NumberOfErroneousEvents, task-error-metrics total-records-skipped");
+
+/// `walferry_outbox_rows_removed_total`.
+pub const OUTBOX_REMOVED: Metric = Metric::new(
+    Kind::Counter,
+    "walferry_outbox_rows_removed_total",
+    "Number of delivered rows that `walferry.retention.ms` has removed from outbox tables.",
+)
+.labels(&["connector"]);
 
 /// `walferry_in_flight_records`.
 pub const IN_FLIGHT_RECORDS: Metric = Metric::new(

@@ -1,5 +1,6 @@
 //! Transforms in a row, each with its predicate.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use walferry_config::connector::{PredicatePlugin, TransformPlugin};
@@ -7,10 +8,10 @@ use walferry_config::{Declaration, Findings, Options, Property, Reader, RegexLim
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_record::Record;
 
-use crate::contract::{Predicate, Requirement, Row, Side};
+use crate::contract::{Predicate, Requirement, Row, Side, TransactionPlace};
 use crate::foreign::instead_of;
 use crate::hypertables::HypertableReader;
-use crate::outbox::{OutboxColumns, Table, check_tables, nearest};
+use crate::outbox::{OutboxColumns, Retention, Table, check_tables, nearest};
 use crate::registry::{self, Class, PREDICATES, TRANSFORMS};
 use crate::shared_headers::SharedHeaders;
 use crate::{Error, Outcome, Transform, Waiting};
@@ -57,6 +58,8 @@ pub struct Chain {
     /// The place of the transform that dropped a record last.
     dropped_by: Option<usize>,
     shared: SharedHeaders,
+    /// Whether a transform has to know where in its transaction each record is.
+    wants_place: bool,
 }
 
 /// A transform of the chain, as its configuration names it.
@@ -109,7 +112,18 @@ impl Chain {
                 });
             }
         }
+        // Behind a transform that makes rows of messages, the messages are the outbox, and no table has rows to be removed.
+        let behind = steps.iter().skip_while(|step| !step.transform.makes_rows());
+        for step in behind.filter(|step| step.transform.retention().is_some()) {
+            findings
+                .problem(
+                    format!("transforms.{}.walferry.retention.ms", step.name),
+                    "has no effect behind a transform that makes events of logical messages: there is no table",
+                )
+                .hint("remove it");
+        }
         let chain = Self {
+            wants_place: steps.iter().any(|step| step.transform.wants_place()),
             shared: SharedHeaders::of(steps.iter().any(|step| step.transform.adds_headers())),
             steps,
             dropped_by: None,
@@ -150,6 +164,7 @@ impl Chain {
                     record = next;
                 }
                 Ok(Outcome::Waits(waiting)) => return Ok(Outcome::Waits(Waiting { step: place, ..waiting })),
+                Ok(aside @ Outcome::SetAside(_)) => return Ok(aside),
                 Ok(dropped @ Outcome::Dropped(_)) => {
                     self.dropped_by = Some(place);
                     return Ok(dropped);
@@ -164,6 +179,18 @@ impl Chain {
             }
         }
         Ok(Outcome::Record(record))
+    }
+
+    /// Whether [`at`](Self::at) is to be called before each record.
+    pub const fn wants_place(&self) -> bool {
+        self.wants_place
+    }
+
+    /// Says where the next record is; `None` for one that is no change of a transaction.
+    pub fn at(&mut self, place: Option<TransactionPlace>) {
+        for step in &mut self.steps {
+            step.transform.at(place);
+        }
     }
 
     /// The transform that dropped a record last; `None` while none has.
@@ -215,6 +242,25 @@ impl Chain {
         tables.filter_map(|step| Some((step, step.outbox()?)))
     }
 
+    /// Whether delivered rows of an outbox are to be removed.
+    pub fn has_retention(&self) -> bool {
+        self.outboxes().any(|(step, _)| step.transform.retention().is_some())
+    }
+
+    /// The outboxes whose delivered rows are to be removed, by their place in `tables`. The first transform that works on a table decides.
+    pub fn retentions(&self, tables: &[Table<'_>]) -> Vec<(usize, &Retention)> {
+        let mut decided = HashSet::new();
+        let mut found = Vec::new();
+        for (step, columns) in self.outboxes() {
+            for place in step.outbox_tables(columns, tables).unwrap_or_default() {
+                if let (true, Some(retention)) = (decided.insert(place), step.transform.retention()) {
+                    found.push((place, retention));
+                }
+            }
+        }
+        found
+    }
+
     /// Which of the captured tables are outboxes, by their place in `tables`; empty where the chain has no EventRouter.
     ///
     /// # Errors
@@ -224,15 +270,8 @@ impl Chain {
         let mut found = Vec::new();
         let mut findings = Findings::default();
         for (step, columns) in self.outboxes() {
-            let seen = |table: &Table<'_>| step.gate.as_ref().is_none_or(|gate| gate.may_open(table.topic));
-            let (places, seen): (Vec<usize>, Vec<Table<'_>>) = tables
-                .iter()
-                .enumerate()
-                .filter(|(_, table)| seen(table))
-                .map(|(i, table)| (i, *table))
-                .unzip();
-            match check_tables(columns, &seen) {
-                Ok(outboxes) => found.extend(outboxes.into_iter().map(|i| places[i])),
+            match step.outbox_tables(columns, tables) {
+                Ok(outboxes) => found.extend(outboxes),
                 Err(more) => findings.extend(more),
             }
         }
@@ -252,6 +291,19 @@ impl Step {
             topic: record.topic.clone().into_owned(),
             error: limit.into(),
         }
+    }
+
+    /// The outboxes among the tables that it sees.
+    fn outbox_tables(&self, columns: &OutboxColumns, tables: &[Table<'_>]) -> Result<Vec<usize>, Findings> {
+        let sees = |table: &Table<'_>| self.gate.as_ref().is_none_or(|gate| gate.may_open(table.topic));
+        let (places, seen): (Vec<usize>, Vec<Table<'_>>) = tables
+            .iter()
+            .enumerate()
+            .filter(|(_, table)| sees(table))
+            .map(|(i, table)| (i, *table))
+            .unzip();
+        let outboxes = check_tables(columns, &seen)?;
+        Ok(outboxes.into_iter().map(|i| places[i]).collect())
     }
 
     /// The columns of the outbox that the transform requires.

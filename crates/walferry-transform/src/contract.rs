@@ -7,7 +7,7 @@ use walferry_config::{Group, Reader, RegexLimit};
 use walferry_record::{Header, Record, Typed};
 
 use crate::hypertables::HypertableReader;
-use crate::outbox::OutboxColumns;
+use crate::outbox::{OutboxColumns, Retention};
 use crate::{Error, Outcome};
 
 /// One step of a chain.
@@ -52,8 +52,34 @@ pub trait Transform: DynClone + Send {
         Vec::new()
     }
 
+    /// What becomes of delivered rows of the outboxes that it works on, where they are to be removed.
+    fn retention(&self) -> Option<&Retention> {
+        None
+    }
+
+    /// Whether it has to know where in its transaction each record is.
+    fn wants_place(&self) -> bool {
+        false
+    }
+
+    /// Where the next record is, for a transform that wants it; `None` for a record that is no change of a transaction.
+    fn at(&mut self, _place: Option<TransactionPlace>) {}
+
     /// Connects a transform that reads TimescaleDB's catalog with who reads it. Without that such a transform can route nothing.
     fn attach(&mut self, _connect: &mut dyn FnMut() -> Arc<dyn HypertableReader>) {}
+}
+
+/// Which change of which transaction a record comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransactionPlace {
+    /// LSN of the commit.
+    pub commit_lsn: u64,
+    /// How many changes of the transaction came before this one in the stream.
+    pub ordinal: u64,
+    /// Id of the transaction.
+    pub xid: u32,
+    /// When it was committed, in microseconds since 1970.
+    pub commit_time_us: i64,
 }
 
 /// What a transform does with the list of headers that a record has.

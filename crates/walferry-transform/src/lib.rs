@@ -26,9 +26,9 @@ mod throttle;
 mod topic;
 
 pub use chain::{Chain, ChainError, Named};
-pub use contract::{HeaderList, Predicate, Requirement, Transform};
+pub use contract::{HeaderList, Predicate, Requirement, TransactionPlace, Transform};
 pub use error::{Error, Problem};
 pub use hypertables::{HypertableReader, Hypertables, ReadBefore, Reading, TableId};
-pub use outbox::{OutboxColumns, Table, check_tables};
-pub use outcome::{DropReason, Outcome, Waiting};
+pub use outbox::{OutboxColumns, Retention, Table, check_tables};
+pub use outcome::{DropReason, Outcome, SetAside, Waiting};
 pub use registry::{Documented, GROUPS, all_predicates, all_transforms};

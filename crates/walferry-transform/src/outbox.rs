@@ -1,8 +1,9 @@
 //! Which captured table is the outbox.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use walferry_config::Findings;
+use walferry_config::{Findings, RegexList, limited};
 
 /// The columns that an EventRouter is configured for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +12,10 @@ pub struct OutboxColumns {
     pub(crate) identifying: Vec<Column>,
     /// What an outbox must have besides.
     pub(crate) further: Vec<Column>,
+    /// The tables that are meant, as `schema.table`; `None` where their columns tell.
+    pub(crate) tables: Option<RegexList>,
+    /// The full name of the property that lists the tables.
+    pub(crate) tables_property: String,
 }
 
 /// A column, and the property that names it.
@@ -19,6 +24,17 @@ pub(crate) struct Column {
     pub(crate) column: String,
     /// The property's full name, as it stands in the user's file.
     pub(crate) property: String,
+}
+
+/// When delivered rows of an outbox are removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retention {
+    /// How old they must be.
+    pub keep: Duration,
+    /// The column that tells how old a row is.
+    pub column: String,
+    /// How many rows one statement removes at most.
+    pub batch_rows: u32,
 }
 
 /// A captured table.
@@ -47,6 +63,9 @@ impl Table<'_> {
 /// Where no table is an outbox, what the nearest one lacks; and what an outbox lacks besides the columns that make it one.
 pub fn check_tables(wanted: &OutboxColumns, tables: &[Table<'_>]) -> Result<Vec<usize>, Findings> {
     let mut findings = Findings::default();
+    if let Some(list) = &wanted.tables {
+        return named_tables(wanted, list, tables);
+    }
     let is_outbox = |table: &Table<'_>| wanted.identifying.iter().all(|required| table.has(required));
     let outboxes: Vec<usize> = (0..tables.len()).filter(|&i| is_outbox(&tables[i])).collect();
     for &i in &outboxes {
@@ -56,6 +75,39 @@ pub fn check_tables(wanted: &OutboxColumns, tables: &[Table<'_>]) -> Result<Vec<
         && let Some(table) = likeliest(wanted, tables)
     {
         wanted.report_missing(wanted.all(), table, &mut findings);
+    }
+    if findings.has_problems() {
+        Err(findings)
+    } else {
+        Ok(outboxes)
+    }
+}
+
+/// The same where a list names the outboxes: each of them must have all columns.
+fn named_tables(wanted: &OutboxColumns, list: &RegexList, tables: &[Table<'_>]) -> Result<Vec<usize>, Findings> {
+    let mut findings = Findings::default();
+    let is_meant = |table: &Table<'_>| list.matches(&format!("{}.{}", table.schema, table.name));
+    let matched = limited(|| (0..tables.len()).filter(|&i| is_meant(&tables[i])).collect::<Vec<_>>());
+    let outboxes = matched.unwrap_or_else(|limit| {
+        findings
+            .problem(&wanted.tables_property, limit.to_string())
+            .hint(limit.hint());
+        Vec::new()
+    });
+    for &i in &outboxes {
+        wanted.report_missing(wanted.all(), &tables[i], &mut findings);
+    }
+    if outboxes.is_empty() && !tables.is_empty() && !findings.has_problems() {
+        const SHOWN: usize = 5;
+        let names = tables.iter().take(SHOWN);
+        let names: Vec<String> = names.map(|table| format!("{}.{}", table.schema, table.name)).collect();
+        findings
+            .problem(&wanted.tables_property, "matches none of the captured tables")
+            .hint(format!(
+                "write it as schema.table; captured tables are {}{}",
+                names.join(", "),
+                if tables.len() > SHOWN { ", …" } else { "" }
+            ));
     }
     if findings.has_problems() {
         Err(findings)
@@ -138,6 +190,8 @@ mod tests {
                 ("aggregatetype", "route.by.field"),
             ]),
             further: of(&[("aggregateid", "event.key"), ("created_at", "event.timestamp")]),
+            tables: None,
+            tables_property: "walferry.tables".into(),
         }
     }
 
@@ -201,6 +255,35 @@ mod tests {
                 .iter()
                 .all(|finding| finding.text.contains("public.event_outbox")),
             "{findings:?}"
+        );
+    }
+
+    #[test]
+    fn a_list_of_tables_says_which_ones_are_outboxes_and_each_needs_all_columns() {
+        let listed = |list: &str| OutboxColumns {
+            tables: Some(walferry_config::Value::parse(list).unwrap()),
+            ..wanted()
+        };
+        let tables = [table("orders", ORDERS), table("outbox", FULL), table("outbox_eu", FULL)];
+        assert_eq!(check_tables(&listed("public.outbox_.*"), &tables), Ok(vec![2]));
+        assert_eq!(check_tables(&listed("public.nothing"), &[]), Ok(vec![]));
+        let told = |list: &str| {
+            check_tables(&listed(list), &tables)
+                .unwrap_err()
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            told("outbox"),
+            [
+                "walferry.tables matches none of the captured tables (write it as schema.table; captured tables are public.orders, public.outbox, public.outbox_eu)"
+            ]
+        );
+        assert_eq!(
+            told("public.orders,public.outbox").len(),
+            4,
+            "orders lacks four columns"
         );
     }
 }

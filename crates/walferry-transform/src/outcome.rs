@@ -11,8 +11,21 @@ pub enum Outcome<'a> {
     Record(Record<'a>),
     /// Ends here, on purpose; to be counted.
     Dropped(DropReason),
+    /// Must not go where it would go: the whole record is for the dead-letter topic.
+    SetAside(Box<SetAside<'a>>),
     /// Needs something that is not there yet. Nothing has become of the record so far.
     Waits(Waiting<'a>),
+}
+
+/// A record for the dead-letter topic, and why. Its own topic is still the one before the transform.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SetAside<'a> {
+    /// The record, complete but for its topic.
+    pub record: Record<'a>,
+    /// Why it cannot go on.
+    pub why: String,
+    /// What to do about it.
+    pub hint: Option<String>,
 }
 
 /// A record that a transform cannot handle yet.

@@ -144,6 +144,7 @@ fn run(case: &Json) -> Json {
             Ok(Outcome::Dropped(_)) => json!({"dropped": true}),
             Ok(Outcome::Record(result)) => shown(&result, table.name),
             Ok(Outcome::Waits(_)) => json!("waits"),
+            Ok(Outcome::SetAside(_)) => json!("set aside"),
             Err(_) => json!("error"),
         })
         .collect()

@@ -93,6 +93,7 @@ fn is_kept(chain: &mut Chain, record: Record<'static>) -> bool {
             false
         }
         Outcome::Waits(waiting) => panic!("waits for {}", waiting.wait.need()),
+        Outcome::SetAside(aside) => panic!("set aside: {}", aside.why),
     }
 }
 
@@ -104,6 +105,7 @@ fn topic(chain: &mut Chain, record: Record<'static>) -> String {
         }
         Outcome::Dropped(reason) => panic!("dropped: {reason}"),
         Outcome::Waits(waiting) => panic!("waits for {}", waiting.wait.need()),
+        Outcome::SetAside(aside) => panic!("set aside: {}", aside.why),
     }
 }
 

@@ -16,11 +16,15 @@ use tracing::{debug, info, warn};
 use walferry_config::connector::{Filter, PostgresSection, SignalChannel};
 use walferry_engine::{
     Failure, Kind,
-    status::{Signal, Slots, Status},
+    pipeline::Pipeline,
+    source::{Control as _, Source as _, TableFilter},
+    status::{Phase, Signal, Slots, Status},
+    store::StoredOffset,
 };
 use walferry_kafka::{Health, SetAsideCount};
+use walferry_pgoutput::Lsn;
 use walferry_postgres::{
-    Looked, SlotWatch,
+    CleanedTable, Cleaner, Looked, Postgres, SlotWatch,
     connect::{Endpoint, Purpose},
 };
 
@@ -263,6 +267,113 @@ pub(crate) async fn run_heartbeat_query(loaded: Loaded, status: Arc<Status>) {
                 );
             }
         }
+    }
+}
+
+/// `walferry.retention.ms`: removes delivered rows from outbox tables, on a connection of its own.
+pub(crate) async fn clean_outboxes(loaded: Loaded, status: Arc<Status>) {
+    /// How often to look when there is nothing to remove.
+    const INTERVAL: Duration = Duration::from_secs(2);
+    /// How often the captured tables are listed.
+    const LIST_INTERVAL: Duration = Duration::from_secs(60);
+    /// After a statement, Walferry leaves the server alone for several times as long as it took.
+    const SHARE: u32 = 4;
+    const SHORTEST: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(30);
+
+    let Some(mut outboxes) = Outboxes::of(&loaded) else {
+        return;
+    };
+    let mut cleaner = Cleaner::new(&loaded.connector);
+    let (mut tables, mut listed) = (Vec::new(), None::<Instant>);
+    let (mut told, mut is_behind) = (None, false);
+    let mut pause = INTERVAL;
+    loop {
+        sleep(pause).await;
+        pause = INTERVAL;
+        // While existing rows are read, a row may be missing in Kafka though the slot is beyond it.
+        let streams = status.phase() == Phase::Streaming && status.counters.connected.load(Relaxed) == 1;
+        if !streams {
+            cleaner.forget();
+            continue;
+        }
+        let done = async {
+            if listed.is_none_or(|listed| listed.elapsed() > LIST_INTERVAL) {
+                tables = outboxes.list().await?;
+                listed = Some(Instant::now());
+            }
+            let confirmed = Lsn(status.counters.confirmed_lsn.load(Relaxed));
+            cleaner.round(&tables, confirmed).await.map_err(Failure::from)
+        };
+        match done.await {
+            Ok(round) => {
+                told = None;
+                status.counters.outbox_removed.fetch_add(round.removed, Relaxed);
+                if let (false, Some(bytes)) = (is_behind, round.behind_bytes) {
+                    warn!(
+                        bytes,
+                        "delivered rows are not removed while the slot is far behind, because that would make its backlog longer"
+                    );
+                }
+                is_behind = round.behind_bytes.is_some();
+                if round.more {
+                    pause = (round.took * SHARE).clamp(SHORTEST, LONGEST);
+                }
+            }
+            Err(failure) => {
+                pause = LONGEST;
+                let text = failure.to_string();
+                // The same again is only counted.
+                if told.as_ref() != Some(&text) {
+                    let hint = failure.causes.iter().find_map(|cause| cause.hint.as_deref());
+                    warn!(
+                        code = Kind::OutboxCleanup.code(),
+                        error = %failure,
+                        hint,
+                        "delivered rows could not be removed from an outbox; trying again"
+                    );
+                    told = Some(text);
+                }
+                status.count_error(Kind::OutboxCleanup);
+            }
+        }
+    }
+}
+
+/// Finds the outboxes whose delivered rows are to be removed.
+struct Outboxes {
+    pipeline: Pipeline,
+    source: Postgres,
+    captured: TableFilter,
+}
+
+impl Outboxes {
+    /// `None` where no rows are to be removed.
+    fn of(loaded: &Loaded) -> Option<Self> {
+        let config = &loaded.connector;
+        let status = Arc::new(Status::new(&config.name, config.topics.prefix.to_string()));
+        let mut make = assemble::pipelines(loaded, &status, None, None, assemble::from_postgres(config));
+        // What is wrong with it, the connector itself says.
+        let pipeline = make(&StoredOffset::default()).ok()?;
+        pipeline.has_retention().then(|| Self {
+            pipeline,
+            source: Postgres::new(config, status),
+            captured: assemble::captured(config),
+        })
+    }
+
+    async fn list(&mut self) -> Result<Vec<CleanedTable>, Failure> {
+        let columns = self.pipeline.outbox_columns();
+        let facts = self.source.control().tables(self.captured.clone(), &columns).await?;
+        let found = self.pipeline.retentions(&facts)?;
+        let cleaned = found.into_iter().map(|(place, retention)| CleanedTable {
+            schema: facts[place].schema.clone(),
+            name: facts[place].name.clone(),
+            column: retention.column,
+            keep: retention.keep,
+            batch_rows: retention.batch_rows,
+        });
+        Ok(cleaned.collect())
     }
 }
 

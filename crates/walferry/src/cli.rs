@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
 /// Change data capture from Postgres to Kafka. Replaces Kafka Connect with Debezium's PostgreSQL connector.
@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Show, export, import or reset stored offsets
     Offsets(OffsetsArgs),
+    /// Create an outbox table, or find the options for one that exists
+    Outbox(OutboxArgs),
     /// Explain the code of an error or a warning, or list all codes
     Explain {
         /// Code such as WF0301, or its word such as slot_in_use; without it, lists all codes
@@ -242,6 +244,69 @@ pub(crate) enum OffsetsCommand {
         #[arg(long, conflicts_with = "snapshot")]
         show: bool,
     },
+}
+
+/// `walferry outbox`.
+#[derive(Debug, Args)]
+pub(crate) struct OutboxArgs {
+    #[command(subcommand)]
+    pub(crate) command: OutboxCommand,
+}
+
+/// The commands for outbox tables.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OutboxCommand {
+    /// Print the SQL for an outbox table: table, index, privileges, publication and replica identity, each line explained. With
+    /// --run, run it
+    Create(OutboxCreateArgs),
+    /// Look at an outbox table that exists, recognise the library that made it, and print the options of the connector for it
+    Options(OutboxOptionsArgs),
+}
+
+/// `walferry outbox create`.
+#[derive(Debug, Args)]
+pub(crate) struct OutboxCreateArgs {
+    /// Name of the table. Use double quotes around names with capital letters
+    #[arg(long, value_name = "SCHEMA.TABLE", default_value = "public.outbox")]
+    pub(crate) table: String,
+    /// Partition the table by time, so that delivered events are removed by dropping partitions
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) partition: Option<PartitionBy>,
+    /// Role of an application that writes events; can be given several times
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) writer: Vec<String>,
+    /// Role of the connector [default: `database.user` of the configuration]
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) reader: Option<String>,
+    /// Publication of the connector [default: `publication.name` of the configuration, or dbz_publication]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) publication: Option<String>,
+    /// Connector configuration: for the role, the publication, and the database in which --run creates the table
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+    /// Say what will be created, and create it, as the role in the configuration
+    #[arg(long, requires = "config")]
+    pub(crate) run: bool,
+}
+
+/// How an outbox is partitioned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PartitionBy {
+    /// A partition for each hour
+    Hour,
+    /// A partition for each day
+    Day,
+}
+
+/// `walferry outbox options`.
+#[derive(Debug, Args)]
+pub(crate) struct OutboxOptionsArgs {
+    /// Connector configuration, for the database
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: PathBuf,
+    /// The table to look at instead of all captured tables. Use double quotes around names with capital letters
+    #[arg(long, value_name = "SCHEMA.TABLE")]
+    pub(crate) table: Option<String>,
 }
 
 /// `walferry health`.

@@ -16,6 +16,7 @@ mod listen;
 mod load;
 mod logging;
 mod offsets;
+mod outbox;
 mod process;
 mod progress;
 mod rest;
@@ -76,6 +77,7 @@ fn dispatch(command: Command, bars: &Bars) -> Result<(), Error> {
         Command::Explain { code } => explain::explain(code.as_deref()),
         Command::Health(args) => health::health(&args),
         Command::Signal(args) => signal::signal(&args),
+        Command::Outbox(args) => outbox::outbox(&args.command),
         Command::Snapshot(args) => signal::snapshot(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "walferry", &mut io::stdout());

@@ -144,7 +144,12 @@ impl Connector {
             plugins,
             sanitizer: elsewhere::sanitizer(&mut reader),
         };
-        streaming::warn_of_unused_dead_letters(&mut reader, &connector.errors, connector.events.on_processing_failure);
+        streaming::check_dead_letters(
+            &mut reader,
+            &connector.errors,
+            connector.events.on_processing_failure,
+            &connector.plugins.transforms,
+        );
         connector.filters.signals = connector.signals.table.clone();
         connector.force_heartbeat(&mut reader);
         let (connector, mut more) = reader.finish(connector);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::events::FailureHandling;
+use super::framework::TransformPlugin;
 use walferry_diagnosis::Kind;
 
 use crate::name::TopicPart;
@@ -215,13 +216,33 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (StreamingSection, ErrorSection) 
     (streaming, errors(reader))
 }
 
-/// Says that nothing would ever be sent to the dead-letter topic.
-pub(super) fn warn_of_unused_dead_letters(
+/// The option of an EventRouter by which it sends events of unknown types to the dead-letter topic.
+const UNKNOWN_TYPES: &str = "walferry.topics.unknown";
+
+/// Says that nothing would ever be sent to the dead-letter topic, or that there is none to which a transform could send.
+pub(super) fn check_dead_letters(
     reader: &mut Reader<'_>,
     errors: &ErrorSection,
     on_processing: FailureHandling,
+    transforms: &[TransformPlugin],
 ) {
-    let stops = errors.tolerance == Tolerance::None && on_processing == FailureHandling::Fail;
+    let sends = |transform: &&TransformPlugin| {
+        let unknown = transform.options.get(UNKNOWN_TYPES).unwrap_or_default();
+        unknown.trim().eq_ignore_ascii_case("dead-letter")
+    };
+    let senders: Vec<&TransformPlugin> = transforms.iter().filter(sends).collect();
+    if errors.dead_letter_topic.is_none() {
+        for transform in &senders {
+            let place = format!("transforms.{}.{UNKNOWN_TYPES}", transform.name);
+            reader
+                .problem(
+                    &place,
+                    format!("is dead-letter, but {} names no topic", DEAD_LETTER.name()),
+                )
+                .hint(format!("set {} to the topic for such events", DEAD_LETTER.name()));
+        }
+    }
+    let stops = errors.tolerance == Tolerance::None && on_processing == FailureHandling::Fail && senders.is_empty();
     if errors.dead_letter_topic.is_some() && stops {
         let finding = reader
             .warning(DEAD_LETTER.name(), "is not used while errors.tolerance is none")

@@ -2,9 +2,11 @@
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
+use walferry_diagnosis::Diagnosis;
 use walferry_event::reselect::{Lookup, RowReading};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Need, Record, Wait};
+use walferry_transform::TransactionPlace;
 
 use crate::{
     delivery::{
@@ -36,6 +38,10 @@ pub(crate) struct Held {
     /// missing.
     pub(crate) step: Option<usize>,
     pub(crate) wait: Wait,
+    /// The change of a transaction that it comes from.
+    pub(crate) in_transaction: Option<TransactionPlace>,
+    /// Why it goes to the dead-letter topic, where it does.
+    pub(crate) aside: Option<Diagnosis>,
     /// What it gets from the database before it goes on.
     pub(crate) rows: Vec<PendingRow>,
 }
@@ -468,6 +474,8 @@ mod tests {
             record,
             step: None,
             wait,
+            in_transaction: None,
+            aside: None,
             rows: Vec::new(),
         });
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use walferry_pgoutput::{Begin, Lsn, Origin};
+use walferry_transform::TransactionPlace;
 
 use crate::{
     delivery::{progress::Transaction, store::StoredOffset},
@@ -17,6 +18,8 @@ pub(crate) struct Cursor {
     open: Option<Open>,
     /// The last change that was read.
     last: Option<Position>,
+    /// How many changes of its transaction came before it.
+    ordinal: u64,
     /// Changes up to and including this one have been delivered, or are under way: they are read again after a restart or a
     /// new connection, and passed over.
     resume: Option<Position>,
@@ -201,12 +204,28 @@ impl Cursor {
             _ => 0,
         };
         let position = Position { unit, lsn, ordinal };
+        // What is read again after a restart counts, too, so that a change always has the same number.
+        self.ordinal = match self.last {
+            Some(last) if last.unit == unit => self.ordinal + 1,
+            _ => 0,
+        };
         self.last = Some(position);
         if self.resume < Some(position) && !self.is_passed(unit) {
             Met::New(position)
         } else {
             Met::Delivered(position)
         }
+    }
+
+    /// Which change of which transaction was met last; `None` outside transactions.
+    pub(crate) fn place(&self) -> Option<TransactionPlace> {
+        let open = self.open.as_ref()?;
+        Some(TransactionPlace {
+            commit_lsn: open.final_lsn.0,
+            ordinal: self.ordinal,
+            xid: open.transaction.xid,
+            commit_time_us: open.transaction.time_us,
+        })
     }
 
     pub(crate) fn open(&self) -> Option<&Open> {
@@ -302,6 +321,29 @@ mod tests {
         begin(&mut cursor, 40);
         let got = new(&mut cursor, [10, 10, 10, 30]);
         assert_eq!(got, [at(40, 10, 0), at(40, 10, 1), at(40, 10, 2), at(40, 30, 0)]);
+    }
+
+    #[test]
+    fn a_change_has_the_same_number_in_its_transaction_whenever_it_is_read() {
+        let number = |cursor: &Cursor| cursor.place().map(|place| (place.commit_lsn, place.ordinal));
+        let mut cursor = Cursor::default();
+        begin(&mut cursor, 40);
+        new(&mut cursor, [10, 10, 30]);
+        assert_eq!(number(&cursor), Some((40, 2)));
+        cursor.reconnected(Lsn(0), 0);
+        begin(&mut cursor, 40);
+        new(&mut cursor, [10, 10, 30]);
+        assert_eq!(number(&cursor), Some((40, 2)));
+        cursor.commit(Lsn(41));
+        assert_eq!(number(&cursor), None);
+        begin(&mut cursor, 50);
+        new(&mut cursor, [20]);
+        assert_eq!(number(&cursor), Some((50, 0)));
+
+        let mut restarted = after(at(40, 10, 1));
+        begin(&mut restarted, 40);
+        new(&mut restarted, [10, 10, 30]);
+        assert_eq!(number(&restarted), Some((40, 2)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
 use walferry_event::reselect::{Answer, Lookup, RowReader};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Need, Record, Wait};
-use walferry_transform::{Chain, Outcome, Waiting};
+use walferry_transform::{Chain, Outcome, SetAside, TransactionPlace, Waiting};
 
 use crate::{
     delivery::{
@@ -194,27 +194,34 @@ impl Emit {
     /// Holds a record before the first transform until columns of its row have been read from the database.
     fn hold_for_rows(&mut self, record: Record<'_>, rows: Vec<PendingRow>, from: Provenance<'_>, out: &mut Batch) {
         let wait = rows[0].reading.wait().clone();
-        self.hold(record.into_owned(), Some(0), wait, rows, from, out);
+        let waits = Waits {
+            record: record.into_owned(),
+            step: Some(0),
+            wait,
+            aside: None,
+        };
+        self.hold(waits, rows, from, out);
     }
 
-    fn hold(
-        &mut self,
-        record: Record<'static>,
-        step: Option<usize>,
-        wait: Wait,
-        rows: Vec<PendingRow>,
-        from: Provenance<'_>,
-        out: &mut Batch,
-    ) {
+    fn hold(&mut self, waits: Waits, rows: Vec<PendingRow>, from: Provenance<'_>, out: &mut Batch) {
+        let Waits {
+            record,
+            step,
+            wait,
+            aside,
+        } = waits;
         // Its fate is not known yet: it may not be sent.
         self.account.withheld += 1;
-        self.account.undecided += u64::from(step.is_none() && self.tolerance.all);
+        self.account.undecided += u64::from(step.is_none() && (self.tolerance.all || aside.is_some()));
         begin_transaction(&mut self.cursor, out);
+        let in_transaction = self.place(from);
         out.hold(from.table, from.position, from.message, |place| Held {
             place,
             record,
             step,
             wait,
+            in_transaction,
+            aside,
             rows,
         });
     }
@@ -224,18 +231,19 @@ impl Emit {
         let mark = out.mark();
         let made = match out.waits_in_chain().cloned() {
             // Transforms must see the records in order, so this one waits too.
-            Some(wait) => Made::Waits {
+            Some(wait) => Made::Waits(Waits {
                 record: record.into_owned(),
                 step: Some(0),
                 wait,
-            },
-            None => self.make(record, Some(0), from.table, mark, out),
+                aside: None,
+            }),
+            None => self.make(record, Some(0), None, from, self.place(from), mark, out),
         };
         let parts = match made {
             Made::Parts(parts) => Some(parts),
             Made::Dropped => return Ok(()),
-            Made::Waits { record, step, wait } => {
-                self.hold(record, step, wait, Vec::new(), from, out);
+            Made::Waits(waits) => {
+                self.hold(waits, Vec::new(), from, out);
                 return Ok(());
             }
             Made::Failed(failed) => self.on_failed(failed, mark, from, out)?,
@@ -244,46 +252,106 @@ impl Emit {
         Ok(())
     }
 
-    /// Puts a record through the chain from a step on, and through the converters. `None` where the chain is behind it.
-    fn make(&mut self, record: Record<'_>, step: Option<usize>, table: &str, mark: Mark, out: &mut Batch) -> Made {
+    /// Which change of which transaction a record comes from, where a transform wants to know.
+    fn place(&self, from: Provenance<'_>) -> Option<TransactionPlace> {
+        if !self.chain.wants_place() {
+            return None;
+        }
+        let is_change = matches!(from.message, "INSERT" | "UPDATE" | "DELETE" | "TRUNCATE" | "MESSAGE");
+        is_change.then(|| self.cursor.place())?
+    }
+
+    /// Puts a record through the chain from a step on, and through the converters. `None` where the chain is behind it; then `aside` says
+    /// why it goes to the dead-letter topic, where it does.
+    #[expect(clippy::too_many_arguments, reason = "what a record that has waited brings along")]
+    fn make(
+        &mut self,
+        record: Record<'_>,
+        step: Option<usize>,
+        mut aside: Option<Diagnosis>,
+        from: Provenance<'_>,
+        place: Option<TransactionPlace>,
+        mark: Mark,
+        out: &mut Batch,
+    ) -> Made {
+        const STAGE: &str = "TRANSFORMATION";
+        if self.chain.wants_place() {
+            self.chain.at(place);
+        }
         let outcome = match step {
             Some(step) => self.chain.go_on(record, step),
             None => Ok(Outcome::Record(record)),
         };
-        match outcome {
-            Ok(Outcome::Record(record)) => match self.converters.encode(&record, table, mark, out) {
-                Ok(parts) => {
-                    if let Some(witness) = &mut self.witness {
-                        witness.sent(&record);
-                    }
-                    Made::Parts(parts)
-                }
-                Err(Unmade::Wait(wait)) => {
-                    out.back_to(mark);
-                    Made::Waits {
-                        record: record.into_owned(),
-                        step: None,
-                        wait,
-                    }
-                }
-                Err(Unmade::Failed(failed)) => Made::Failed(failed),
-            },
-            Ok(Outcome::Waits(Waiting { record, wait, step })) => Made::Waits {
-                record: record.into_owned(),
-                step: Some(step),
-                wait,
-            },
+        let record = match outcome {
+            Ok(Outcome::Record(record)) => record,
+            Ok(Outcome::SetAside(set_aside)) => {
+                let SetAside { mut record, why, hint } = *set_aside;
+                let told = Diagnosis::error(Kind::TransformFailed, why).with_any_hint(hint);
+                // The configuration names a topic wherever a transform sets records aside.
+                let Some(topic) = &self.tolerance.dead_letters else {
+                    return Made::Failed(Failed { stage: STAGE, told });
+                };
+                record.topic = Cow::Borrowed(topic);
+                // A partition that the row names is one of the topic that it does not go to.
+                record.partition = None;
+                aside = Some(told);
+                record
+            }
+            Ok(Outcome::Waits(Waiting { record, wait, step })) => {
+                return Made::Waits(Waits {
+                    record: record.into_owned(),
+                    step: Some(step),
+                    wait,
+                    aside,
+                });
+            }
             Ok(Outcome::Dropped(reason)) => {
                 self.count_skipped(reason.as_str());
                 if let Some((witness, by)) = self.witness.as_mut().zip(self.chain.dropped_by()) {
                     witness.withheld(Withheld::Dropped { by, reason });
                 }
-                Made::Dropped
+                return Made::Dropped;
             }
-            Err(error) => Made::Failed(Failed {
-                stage: "TRANSFORMATION",
-                told: error.diagnosis(),
-            }),
+            Err(error) => {
+                return Made::Failed(Failed {
+                    stage: STAGE,
+                    told: error.diagnosis(),
+                });
+            }
+        };
+        match self.converters.encode(&record, from.table, mark, out) {
+            Ok(parts) => {
+                match aside {
+                    None => {
+                        if let Some(witness) = &mut self.witness {
+                            witness.sent(&record);
+                        }
+                    }
+                    Some(told) => {
+                        drop(record);
+                        let failed = Failed { stage: STAGE, told };
+                        let log = if self.tolerance.quiet {
+                            Log::Detail
+                        } else {
+                            Log::Failure
+                        };
+                        self.tell_aside(&failed, log, from);
+                        dead_letter_headers(&failed, from, out);
+                    }
+                }
+                Made::Parts(parts)
+            }
+            Err(Unmade::Wait(wait)) => {
+                out.back_to(mark);
+                Made::Waits(Waits {
+                    record: record.into_owned(),
+                    step: None,
+                    wait,
+                    aside,
+                })
+            }
+            // It is told once: as what it failed of in the end.
+            Err(Unmade::Failed(failed)) => Made::Failed(failed),
         }
     }
 
@@ -301,6 +369,8 @@ impl Emit {
                 mut record,
                 step,
                 rows,
+                in_transaction,
+                aside,
                 ..
             } = held;
             let from = Provenance {
@@ -313,7 +383,7 @@ impl Emit {
                 .iter()
                 .try_for_each(|row| self.fill(row, &mut record, &place.table))
             {
-                Ok(()) => self.make(record, step, &place.table, mark, out),
+                Ok(()) => self.make(record, step, aside, from, in_transaction, mark, out),
                 Err(failed) => {
                     let parts = self.set_aside_change(failed, from, out)?;
                     out.fill(&place, mark, parts);
@@ -326,12 +396,19 @@ impl Emit {
                     Some(parts)
                 }
                 Made::Dropped => None,
-                Made::Waits { record, step, wait } => {
+                Made::Waits(Waits {
+                    record,
+                    step,
+                    wait,
+                    aside,
+                }) => {
                     out.hold_again(Held {
                         place,
                         record,
                         step,
                         wait: wait.clone(),
+                        in_transaction,
+                        aside,
                         rows: Vec::new(),
                     });
                     return Ok(Some(wait));
@@ -506,10 +583,29 @@ impl Emit {
                 vec![cause],
             ));
         };
+        self.tell_aside(&failed, log, from);
+        let Some(topic) = &self.tolerance.dead_letters else {
+            return Ok(None);
+        };
+        dead_letter_headers(&failed, from, out);
+        let (topic, table) = (out.text(topic), out.text(from.table));
+        Ok(Some(Parts {
+            topic,
+            table,
+            key: None,
+            value: None,
+            partition: None,
+            timestamp_ms: None,
+        }))
+    }
+
+    /// Counts a record that is set aside, and says why.
+    fn tell_aside(&mut self, failed: &Failed, log: Log, from: Provenance<'_>) {
         self.account.withheld += 1;
         self.account.set_aside += 1;
         self.counts.set_aside += 1;
-        let Failed { stage, told } = &failed;
+        let Failed { stage, told } = failed;
+        let at = Lsn::to_string(&from.position.lsn);
         let (what, code, hint) = (&told.text, told.code(), told.hint.as_deref());
         match log {
             Log::Failure => tracing::error!(
@@ -538,28 +634,6 @@ impl Emit {
                 dead_letters: self.tolerance.dead_letters.as_deref(),
             });
         }
-        let Some(topic) = &self.tolerance.dead_letters else {
-            return Ok(None);
-        };
-        let headers = [
-            ("__connect.errors.stage", failed.stage),
-            ("__connect.errors.exception.message", what),
-            ("walferry.table", from.table),
-            ("walferry.lsn", &at),
-        ];
-        for (name, value) in headers {
-            let (name, value) = (out.text(name), out.text(value));
-            out.header(name, Some(value));
-        }
-        let (topic, table) = (out.text(topic), out.text(from.table));
-        Ok(Some(Parts {
-            topic,
-            table,
-            key: None,
-            value: None,
-            partition: None,
-            timestamp_ms: None,
-        }))
     }
 }
 
@@ -584,13 +658,33 @@ enum Made {
     /// A transform dropped it, which has been counted.
     Dropped,
     /// It needs something that is not available yet.
-    Waits {
-        record: Record<'static>,
-        /// Index of the transform at which it continues. `None` after the last transform.
-        step: Option<usize>,
-        wait: Wait,
-    },
+    Waits(Waits),
     Failed(Failed),
+}
+
+/// A record that needs something that is not there yet.
+struct Waits {
+    record: Record<'static>,
+    /// Index of the transform at which it continues. `None` after the last transform.
+    step: Option<usize>,
+    wait: Wait,
+    /// Why it goes to the dead-letter topic, where it does.
+    aside: Option<Diagnosis>,
+}
+
+/// Headers that say why a record is in the dead-letter topic, and where it comes from: as text, whatever the converter of headers is.
+fn dead_letter_headers(failed: &Failed, from: Provenance<'_>, out: &mut Batch) {
+    let at = Lsn::to_string(&from.position.lsn);
+    let headers = [
+        ("__connect.errors.stage", failed.stage),
+        ("__connect.errors.exception.message", &*failed.told.text),
+        ("walferry.table", from.table),
+        ("walferry.lsn", &at),
+    ];
+    for (name, value) in headers {
+        let (name, value) = (out.text(name), out.text(value));
+        out.header(name, Some(value));
+    }
 }
 
 /// Why a record was not encoded.

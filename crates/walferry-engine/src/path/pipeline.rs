@@ -16,7 +16,7 @@ use walferry_event::{
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
 use walferry_record::Wait;
 use walferry_snapshot::{Again, Done, incremental::Ask};
-use walferry_transform::Chain;
+use walferry_transform::{Chain, Retention};
 
 use crate::{
     delivery::{batch::Batch, progress::Step, store::StoredOffset},
@@ -624,6 +624,16 @@ impl Pipeline {
             self.plans.check_tables(&self.emit.chain, tables)?;
         }
         Ok(())
+    }
+
+    /// Whether delivered rows of an outbox are to be removed.
+    pub fn has_retention(&self) -> bool {
+        self.emit.chain.has_retention()
+    }
+
+    /// The outboxes whose delivered rows are to be removed, by their place in `tables`.
+    pub fn retentions(&self, tables: &[TableFacts]) -> Result<Vec<(usize, Retention)>, Failure> {
+        self.plans.retentions(&self.emit.chain, tables)
     }
 
     /// Tells what has been counted since the last time.

@@ -15,7 +15,7 @@ use walferry_event::{
     kept,
 };
 use walferry_pgoutput::{Oid, Relation, RelationColumn};
-use walferry_transform::{Chain, Table};
+use walferry_transform::{Chain, Retention, Table};
 
 use crate::{
     failure::{Disposition, Failure},
@@ -270,8 +270,25 @@ impl Plans {
         self.settings.events.field_names == NameAdjustment::None
     }
 
-    /// The captured tables as transforms see them: topic, and columns that values have.
+    /// Whether a transform finds its outbox among the captured tables.
     pub(crate) fn check_tables(&self, chain: &Chain, tables: &[TableFacts]) -> Result<(), Failure> {
+        let Err(findings) = self.with_tables(tables, |tables| chain.outbox_tables(tables))? else {
+            return Ok(());
+        };
+        let causes = findings.problems().cloned().collect();
+        Err(Failure::of(Disposition::stop(Kind::NoOutbox), Kind::NoOutbox, causes))
+    }
+
+    /// The outboxes whose delivered rows are to be removed, by their place in `tables`.
+    pub(crate) fn retentions(&self, chain: &Chain, tables: &[TableFacts]) -> Result<Vec<(usize, Retention)>, Failure> {
+        self.with_tables(tables, |tables| {
+            let found = chain.retentions(tables).into_iter();
+            found.map(|(place, retention)| (place, retention.clone())).collect()
+        })
+    }
+
+    /// The captured tables as transforms see them: topic, and columns that values have.
+    fn with_tables<T>(&self, tables: &[TableFacts], look: impl FnOnce(&[Table<'_>]) -> T) -> Result<T, Failure> {
         let mut seen = Vec::with_capacity(tables.len());
         for table in tables {
             let catalog = Catalog {
@@ -301,11 +318,7 @@ impl Plans {
                 columns,
             })
             .collect();
-        let Err(findings) = chain.outbox_tables(&tables) else {
-            return Ok(());
-        };
-        let causes = findings.problems().cloned().collect();
-        Err(Failure::of(Disposition::stop(Kind::NoOutbox), Kind::NoOutbox, causes))
+        Ok(look(&tables))
     }
 }
 

@@ -41,6 +41,8 @@ pub enum Purpose {
     Validate,
     /// `heartbeat.action.query`.
     Heartbeat,
+    /// `walferry.retention.ms`.
+    Cleanup,
 }
 
 impl Purpose {
@@ -53,6 +55,7 @@ impl Purpose {
             Self::DropSlot => "Walferry Drop Slot",
             Self::Validate => "Walferry Validate Connection",
             Self::Heartbeat => "Walferry Heartbeat",
+            Self::Cleanup => "Walferry Cleanup",
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Why a change of an outbox table could not become an event.
 
+use walferry_config::RegexLimit;
+
 use crate::error::Problem;
 
 /// A change event that the EventRouter cannot handle.
@@ -45,6 +47,23 @@ pub(super) enum Error {
         /// The column.
         column: String,
     },
+    /// `walferry.topics.unknown=fail`, or `dead-letter`: the map of topics does not have the type.
+    #[error("{}, so walferry.topics has no topic for it", described(.event_type))]
+    UnknownType {
+        /// The type, cut where it is long; `None` for NULL.
+        event_type: Option<String>,
+        /// The column of the type.
+        column: String,
+    },
+    /// `walferry.headers.from` names a column that holds something else.
+    #[error("column {column}, which walferry.headers.from names, does not contain a JSON object")]
+    NotAnObject {
+        /// The column.
+        column: String,
+    },
+    /// An expression for tables takes too long.
+    #[error(transparent)]
+    Limit(#[from] RegexLimit),
     /// A column that is to be the partition holds something that is none.
     #[error("column {column} should be the partition, but contains {value}")]
     Partition {
@@ -61,6 +80,32 @@ pub(super) enum Error {
         /// The column.
         column: String,
     },
+}
+
+fn described(event_type: &Option<String>) -> String {
+    match event_type {
+        Some(event_type) => format!("the event type {event_type:?} is unknown"),
+        None => "the event type is NULL".to_owned(),
+    }
+}
+
+impl Error {
+    /// An event whose type the map of topics does not have.
+    pub(super) fn unknown_type(event_type: Option<&str>, column: &str) -> Self {
+        const LONGEST: usize = 100;
+        let shown = |event_type: &str| {
+            let cut: String = event_type.chars().take(LONGEST).collect();
+            if cut.len() < event_type.len() {
+                format!("{cut}…")
+            } else {
+                cut
+            }
+        };
+        Self::UnknownType {
+            event_type: event_type.map(shown),
+            column: column.to_owned(),
+        }
+    }
 }
 
 impl Problem for Error {
@@ -84,6 +129,19 @@ impl Problem for Error {
                 "put the EventRouter before transforms that change the envelope, such as Flatten, or exclude such records with a predicate"
                     .into(),
             ),
+            Self::UnknownType {
+                event_type: None,
+                column,
+            } => Some(format!(
+                "declare {column} NOT NULL, or choose another value for walferry.topics.unknown: dead-letter, default or route"
+            )),
+            Self::UnknownType { .. } => Some(
+                "add the type to walferry.topics, or choose another value for walferry.topics.unknown: dead-letter, default or route".into(),
+            ),
+            Self::NotAnObject { .. } => Some(
+                "write a JSON object such as {\"traceparent\": \"00-…\"} or NULL to this column, or remove it from walferry.headers.from".into(),
+            ),
+            Self::Limit(limit) => Some(RegexLimit::hint(limit)),
             Self::ColumnType { .. } | Self::Partition { .. } | Self::Timestamp { .. } => None,
         }
     }

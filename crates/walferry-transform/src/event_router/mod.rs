@@ -7,14 +7,17 @@ mod adjust;
 mod content;
 mod envelope;
 mod error;
+mod event_types;
 mod expand;
 mod hash_order;
 mod infer;
 mod json;
+mod json_headers;
 mod options;
 mod placement;
 mod plan;
 mod timestamp;
+mod transaction_headers;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -27,16 +30,19 @@ use walferry_record::{Header, Record, Typed, Value};
 pub(crate) use self::content::ByContent;
 use self::envelope::SchemaNames;
 use self::error::Error;
+use self::event_types::EventTypes;
 pub(crate) use self::expand::Documents;
 use self::expand::Expansion;
-use self::options::{InvalidOperation, Settings};
+use self::options::{InvalidOperation, Settings, Unknown};
 use self::plan::{Operation, Tables};
-use crate::contract::{HeaderList, Requirement, Row, Side};
+use self::transaction_headers::TransactionHeaders;
+use crate::Problem as _;
+use crate::contract::{HeaderList, Requirement, Row, Side, TransactionPlace};
 use crate::debezium::envelope;
-use crate::outbox::OutboxColumns;
+use crate::outbox::{OutboxColumns, Retention};
 use crate::throttle::Throttle;
 use crate::topic::TopicRouter;
-use crate::{DropReason, Outcome, Transform};
+use crate::{DropReason, Outcome, SetAside, Transform};
 
 pub(crate) const ROW: Row<dyn Transform> = Row {
     class: "io.debezium.transforms.outbox.EventRouter",
@@ -57,10 +63,18 @@ struct EventRouter {
     columns: OutboxColumns,
     tables: Tables,
     topics: TopicRouter,
+    /// Topics by event type; unused where `walferry.topics` is not set.
+    types: EventTypes,
     expansion: Option<Expansion>,
     schema_names: SchemaNames,
     other_topics: OtherTopics,
+    /// Where `walferry.tables` names the outboxes: their topics, whose tombstones are dropped. All other tombstones pass, also those
+    /// that another EventRouter has made.
+    own_topics: OtherTopics,
+    /// `walferry.headers`, if there are any.
+    transaction: Option<TransactionHeaders>,
     updates: Throttle,
+    unknown_types: Throttle,
 }
 
 /// Topics of captured tables that are no outbox; their tombstones pass, too. All other tombstones are dropped.
@@ -96,14 +110,18 @@ impl OtherTopics {
 fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
     let configured = options::read(reader)?;
     Some(Box::new(EventRouter {
+        transaction: TransactionHeaders::new(&configured.settings.transaction_headers),
         settings: configured.settings,
         columns: configured.columns,
         tables: Tables::default(),
         topics: configured.topics,
+        types: configured.types,
         expansion: configured.expansion,
         schema_names: SchemaNames::default(),
         other_topics: OtherTopics::default(),
+        own_topics: OtherTopics::default(),
         updates: Throttle::default(),
+        unknown_types: Throttle::default(),
     }))
 }
 
@@ -115,7 +133,11 @@ impl Transform for EventRouter {
 
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, crate::Error> {
         if record.value.value.is_null() {
-            return Ok(if self.other_topics.contains(&record.topic) {
+            let passes = match &self.settings.tables {
+                None => self.other_topics.contains(&record.topic),
+                Some(_) => !self.own_topics.contains(&record.topic),
+            };
+            return Ok(if passes {
                 Outcome::Record(record)
             } else {
                 Outcome::Dropped(DropReason::Tombstone)
@@ -133,7 +155,7 @@ impl Transform for EventRouter {
             plan => plan?,
         };
         let Some(plan) = plan else {
-            if envelope(&record).is_some() {
+            if self.settings.tables.is_none() && envelope(&record).is_some() {
                 self.other_topics.note(&record.topic);
             }
             return Ok(Outcome::Record(record));
@@ -141,6 +163,9 @@ impl Transform for EventRouter {
         let Value::Struct(mut event) = std::mem::take(&mut record.value.value) else {
             return Err(Error::Envelope("op").into());
         };
+        if self.settings.tables.is_some() {
+            self.own_topics.note(&record.topic);
+        }
         match plan.operation(&event)? {
             Operation::Route => {}
             Operation::Drop(reason) => return Ok(Outcome::Dropped(reason)),
@@ -152,7 +177,35 @@ impl Transform for EventRouter {
         };
 
         // What is only looked at comes first; then the values are moved out of the row, in the order of the plan.
-        record.topic = Cow::Borrowed(self.topics.route(plan.route(&row)?)?);
+        let mut aside = None;
+        record.topic = match &self.settings.by_type {
+            None => Cow::Borrowed(self.topics.route(plan.route(&row)?)?),
+            Some(by_type) => {
+                let event_type = plan.event_type(&row);
+                let known = match event_type {
+                    Some(event_type) => self.types.topic(event_type)?,
+                    None => None,
+                };
+                match (known, &by_type.unknown) {
+                    (Some(topic), _) => Cow::Borrowed(topic),
+                    (None, Unknown::Fail) => return Err(Error::unknown_type(event_type, &by_type.column).into()),
+                    (None, Unknown::DeadLetter) => {
+                        aside = Some(Error::unknown_type(event_type, &by_type.column));
+                        record.topic
+                    }
+                    (None, Unknown::Topic(topic)) => {
+                        if let Some(count) = self.unknown_types.count() {
+                            warn!(
+                                count,
+                                topic, "event of a type that is not in walferry.topics sent to walferry.topics.default"
+                            );
+                        }
+                        Cow::Borrowed(topic.as_str())
+                    }
+                    (None, Unknown::Route) => Cow::Borrowed(self.topics.route(plan.route(&row)?)?),
+                }
+            }
+        };
         record.timestamp_ms = plan.timestamp_ms(&row)?.or(processed_ms);
         record.partition = plan.partition(&row)?;
         record.headers.reserve_exact(plan.headers.len());
@@ -161,6 +214,18 @@ impl Transform for EventRouter {
                 name: Cow::Borrowed(name),
                 value: column.take(&mut row),
             });
+        }
+        if let Some(transaction) = &self.transaction {
+            transaction.add(&mut record.headers);
+        }
+        // Last, so that a member never has the name of another header.
+        for column in &plan.json_headers {
+            if let Some(text) = row.values()[column.index].as_str()
+                && column.add(text, &mut record.headers).is_err()
+            {
+                let column = column.name.clone();
+                return Err(Error::NotAnObject { column }.into());
+            }
         }
         let mut payload = plan.payload.take(&mut row);
         if let Some(expansion) = &mut self.expansion {
@@ -176,8 +241,29 @@ impl Transform for EventRouter {
         } else {
             payload
         };
-        record.key = plan.key.take(&mut row);
-        Ok(Outcome::Record(record))
+        record.key = plan.take_key(&mut row);
+        Ok(match aside {
+            None => Outcome::Record(record),
+            Some(why) => Outcome::SetAside(Box::new(SetAside {
+                record,
+                why: why.to_string(),
+                hint: why.hint(),
+            })),
+        })
+    }
+
+    fn retention(&self) -> Option<&Retention> {
+        self.settings.retention.as_ref()
+    }
+
+    fn wants_place(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    fn at(&mut self, place: Option<TransactionPlace>) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.place = place;
+        }
     }
 
     fn requirement(&self) -> Option<Requirement<'_>> {

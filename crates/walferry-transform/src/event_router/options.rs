@@ -1,10 +1,14 @@
 //! The options of the EventRouter, each declared once.
 
-use walferry_config::{JavaRegex, Options, Property, Reader, Support, choices, properties};
+use std::time::Duration;
 
+use walferry_config::{Count, JavaRegex, Options, Property, Reader, RegexList, Support, choices, properties};
+use walferry_diagnosis::Kind;
+
+use super::event_types::{EventTypes, TOPIC_NAMES, is_topic_name};
 use super::expand::Expansion;
 use super::placement::{self, Placement, Target};
-use crate::outbox::{Column, OutboxColumns};
+use crate::outbox::{Column, OutboxColumns, Retention};
 use crate::topic::TopicRouter;
 
 choices! {
@@ -66,6 +70,34 @@ choices! {
     }
 }
 
+choices! {
+    /// What happens to an event whose type is not in `walferry.topics`.
+    pub(crate) enum UnknownType {
+        /// The connector stops.
+        #[default]
+        Fail = "fail",
+        /// The event goes to the dead-letter topic.
+        DeadLetter = "dead-letter",
+        /// The event goes to the topic in `walferry.topics.default`.
+        Default = "default",
+        /// The event is routed by `route.by.field`, as Debezium routes it.
+        Route = "route",
+    }
+}
+
+choices! {
+    /// What is known of the transaction of an event, as a header.
+    pub(crate) enum TransactionHeader {
+        /// The LSN of the commit, and which change of the transaction it is.
+        #[default]
+        Position = "position",
+        /// When the transaction was committed.
+        CommitTime = "commit_time",
+        /// The id of the transaction.
+        TransactionId = "transaction_id",
+    }
+}
+
 const NO_TRACING: Support = Support::Accepted {
     why: "Debezium traces only if OpenTelemetry is installed; Walferry creates no spans and no tracing headers",
 };
@@ -88,11 +120,8 @@ properties! {
         .text("Column that becomes the header `id`, with which consumers can detect duplicates.");
     pub(super) const KEY: Property<String> = Property::new("table.field.event.key").default("aggregateid")
         .text("Column that becomes the key of the record.");
-    const TYPE: Property<String> = Property::new("table.field.event.type").default("type")
-        .support(Support::Accepted {
-            why: "as in Debezium; put the event type into a header with table.fields.additional.placement=type:header",
-        })
-        .text("Debezium accepts this option but never uses it.");
+    pub(super) const TYPE: Property<String> = Property::new("table.field.event.type").default("type")
+        .text("Column with the type of the event. Only `walferry.topics` uses it: without `walferry.topics` it has no effect, as in Debezium.");
     pub(super) const TIMESTAMP: Property<Option<String>> = Property::new("table.field.event.timestamp")
         .text("Column that becomes the timestamp of the record: a timestamp with or without time zone, or a bigint with milliseconds \
                since 1970. If it is not set, or the column is NULL, the timestamp is the time at which the change was processed.");
@@ -146,6 +175,41 @@ properties! {
         .text("A name often confused with `route.by.field`.");
     const FIELD_AGGREGATE_TYPE: Property<Option<String>> = Property::new("table.field.aggregate.type").support(AGGREGATE_TYPE)
         .text("A name often confused with `route.by.field`.");
+    pub(super) const TABLES: Property<RegexList> = Property::new("walferry.tables")
+        .text("The outbox tables of this transform, as a comma-separated list of regular expressions for `schema.table`. Use it if a \
+               connector has several outbox tables with different options: one EventRouter for each. If it is not set, every \
+               captured table with the columns of an outbox is one. Debezium does not have this option.");
+    pub(super) const TOPICS: Property<Option<String>> = Property::new("walferry.topics")
+        .text("Topics by event type: a comma-separated list of `type:topic`. The type is the value of the column in \
+               `table.field.event.type`. An entry may be a Java regular expression for types, and its topic may refer to groups with \
+               `$1`; a comma in an expression is written `\\,`. An entry that is exactly the type takes precedence; otherwise the first expression that \
+               matches the whole type counts. If this is set, `route.by.field` is not used. Debezium does not have this option.");
+    pub(super) const UNKNOWN: Property<UnknownType> = Property::new("walferry.topics.unknown").default("fail")
+        .text("What happens to an event whose type is NULL or is not in `walferry.topics`. `fail` stops the connector. `dead-letter` sends the \
+               whole event to `errors.deadletterqueue.topic.name` and counts it. `default` sends it to `walferry.topics.default`. `route` \
+               uses `route.by.field`, as without `walferry.topics`. Debezium does not have this option.");
+    pub(super) const DEFAULT_TOPIC: Property<Option<String>> = Property::new("walferry.topics.default")
+        .text("The topic for `walferry.topics.unknown=default`. Debezium does not have this option.");
+    pub(super) const KEY_COLUMNS: Property<Vec<String>> = Property::new("walferry.key.columns")
+        .text("Columns for the key of the record, as a comma-separated list: the first one that is not NULL becomes the key. If all are \
+               NULL, the record has no key. Replaces `table.field.event.key`. Debezium does not have this option.");
+    pub(super) const HEADERS_FROM: Property<Vec<String>> = Property::new("walferry.headers.from")
+        .text("Columns with a JSON object, as a comma-separated list: each member of the object becomes a header, such as `traceparent`. \
+               The value of the header is text: strings are unquoted, and numbers, booleans, arrays and objects are written as in the JSON text. Members \
+               that are null make no header. If the record already has a header with this name, the member's header is named \
+               `column.member`. Debezium does not have this option.");
+    pub(super) const HEADERS: Property<Vec<TransactionHeader>> = Property::new("walferry.headers")
+        .text("Headers about the transaction that wrote the event, as a comma-separated list. `position` adds `walferry.position`: the LSN of \
+               the commit and the number of the change in its transaction, such as `00000000/01DE24F0-0000000002`; positions compare as \
+               text. `commit_time` adds `walferry.commit_ts_ms`: milliseconds since 1970. `transaction_id` adds `walferry.transaction_id`. \
+               Rows of a snapshot do not have these headers. Debezium does not have this option.");
+    const RETENTION: Property<Option<Duration>> = Property::new("walferry.retention.ms")
+        .text("Removes delivered rows from the outbox when they are older than this, by the column in `table.field.event.timestamp`. A row is removed only \
+               after Kafka has its event and the slot is confirmed beyond its commit. The connector's role needs the privileges SELECT \
+               and DELETE. If this is not set, Walferry removes nothing. Debezium does not have this option.");
+    const RETENTION_BATCH: Property<Count> = Property::new("walferry.retention.batch.rows").default("1000")
+        .text("How many rows `walferry.retention.ms` removes at most with one statement. After each statement, Walferry waits several times as long as the \
+               statement took. Debezium does not have this option.");
 }
 
 /// What the options say.
@@ -161,12 +225,42 @@ pub(super) struct Settings {
     pub(super) missing: MissingColumn,
     pub(super) invalid_operation: InvalidOperation,
     pub(super) tombstone: bool,
+    /// Which tables are outboxes; `None` where their columns tell.
+    pub(super) tables: Option<RegexList>,
+    /// What becomes of types that the map of topics does not have; `None` without such a map.
+    pub(super) by_type: Option<ByType>,
+    /// Columns of the key besides `key`, for rows in which the ones before are NULL.
+    pub(super) further_keys: Vec<String>,
+    /// The option that names the columns of the key.
+    pub(super) key_option: &'static str,
+    pub(super) headers_from: Vec<String>,
+    pub(super) transaction_headers: Vec<TransactionHeader>,
+    pub(super) retention: Option<Retention>,
+}
+
+/// How events are routed by their type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ByType {
+    /// The column of the type.
+    pub(super) column: String,
+    pub(super) unknown: Unknown,
+}
+
+/// What becomes of an event whose type is not in the map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unknown {
+    Fail,
+    DeadLetter,
+    Topic(String),
+    /// As without a map.
+    Route,
 }
 
 /// Reads everything that the options say.
 pub(super) struct Configured {
     pub(super) settings: Settings,
     pub(super) topics: TopicRouter,
+    pub(super) types: EventTypes,
     pub(super) expansion: Option<Expansion>,
     pub(super) columns: OutboxColumns,
 }
@@ -180,9 +274,15 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
         }
         Vec::new()
     });
+    let (by_type, types) = by_type(reader);
+    let (key, further_keys, key_option) = key_columns(reader);
+    let tables = reader.get(&TABLES);
+    let retention = retention(reader);
     let settings = Settings {
         id: column(reader, &ID),
-        key: column(reader, &KEY),
+        key,
+        further_keys,
+        key_option,
         payload: column(reader, &PAYLOAD),
         route_by: column(reader, &ROUTE_BY_FIELD),
         timestamp: reader.get(&TIMESTAMP),
@@ -191,6 +291,11 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
         missing: reader.get(&MISSING),
         invalid_operation: reader.get(&INVALID_OPERATION),
         tombstone: reader.get(&TOMBSTONE),
+        tables: (!tables.is_empty()).then_some(tables),
+        by_type,
+        headers_from: columns_of(reader, &HEADERS_FROM),
+        transaction_headers: reader.get(&HEADERS),
+        retention,
     };
     let expand = reader.get(&EXPAND);
     let expansion = Expansion::new(
@@ -203,9 +308,121 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
     Some(Configured {
         settings,
         topics: topics?,
+        types,
         expansion: expand.then_some(expansion),
         columns,
     })
+}
+
+/// How events are routed by type, and the map; nothing where `walferry.topics` is not set.
+fn by_type(reader: &mut Reader<'_>) -> (Option<ByType>, EventTypes) {
+    let (unknown, default) = (reader.get(&UNKNOWN), reader.get(&DEFAULT_TOPIC));
+    let Some(text) = reader.get(&TOPICS) else {
+        // Debezium never looks at it, so any value may stand there.
+        let event_type = reader.get(&TYPE);
+        if !event_type.is_empty() && Some(event_type.as_str()) != TYPE.default_text() {
+            reader.note(
+                TYPE.name(),
+                "has no effect without walferry.topics, as in Debezium; put the event type into a header with \
+                 table.fields.additional.placement=type:header",
+            );
+        }
+        for name in [UNKNOWN.name(), DEFAULT_TOPIC.name()] {
+            if reader.options().get(name).is_some() {
+                reader
+                    .warning(name, "has no effect without walferry.topics")
+                    .kind(Kind::PropertyWithoutEffect)
+                    .hint("set walferry.topics, or remove this option");
+            }
+        }
+        return (None, EventTypes::default());
+    };
+    let column = column(reader, &TYPE);
+    let full_name = reader.options().full_name(TOPICS.name());
+    let types = EventTypes::parse(&text, &full_name).unwrap_or_else(|mistakes| {
+        for (message, hint) in mistakes {
+            reader.problem(TOPICS.name(), message).hint(hint);
+        }
+        EventTypes::default()
+    });
+    if unknown != UnknownType::Default && default.is_some() {
+        reader
+            .problem(
+                DEFAULT_TOPIC.name(),
+                "has no effect unless walferry.topics.unknown is default",
+            )
+            .hint("set walferry.topics.unknown=default, or remove this option");
+    }
+    let unknown = match (unknown, default) {
+        (UnknownType::Fail, _) => Unknown::Fail,
+        (UnknownType::DeadLetter, _) => Unknown::DeadLetter,
+        (UnknownType::Route, _) => Unknown::Route,
+        (UnknownType::Default, Some(topic)) if is_topic_name(&topic) => Unknown::Topic(topic),
+        (UnknownType::Default, Some(_)) => {
+            reader
+                .problem(DEFAULT_TOPIC.name(), "cannot be the name of a topic")
+                .hint(TOPIC_NAMES);
+            Unknown::Fail
+        }
+        (UnknownType::Default, None) => {
+            reader
+                .problem(UNKNOWN.name(), "is default, but walferry.topics.default names no topic")
+                .hint("set walferry.topics.default to the topic for such events");
+            Unknown::Fail
+        }
+    };
+    (Some(ByType { column, unknown }), types)
+}
+
+/// What becomes of delivered rows.
+fn retention(reader: &mut Reader<'_>) -> Option<Retention> {
+    let (keep, batch_rows) = (reader.get(&RETENTION), reader.get(&RETENTION_BATCH));
+    let Some(keep) = keep else {
+        if reader.is_set(&RETENTION_BATCH) {
+            reader
+                .warning(RETENTION_BATCH.name(), "has no effect without walferry.retention.ms")
+                .kind(Kind::PropertyWithoutEffect)
+                .hint("set walferry.retention.ms, or remove this option");
+        }
+        return None;
+    };
+    let Some(column) = reader.get(&TIMESTAMP) else {
+        reader
+            .problem(
+                RETENTION.name(),
+                "is set, but table.field.event.timestamp names no column that tells how old a row is",
+            )
+            .hint("set table.field.event.timestamp to the column with the time at which the row was written");
+        return None;
+    };
+    Some(Retention {
+        keep,
+        column,
+        batch_rows: batch_rows.get(),
+    })
+}
+
+/// The column of the key, further ones for rows in which it is NULL, and the option that names them.
+fn key_columns(reader: &mut Reader<'_>) -> (String, Vec<String>, &'static str) {
+    let key = column(reader, &KEY);
+    let mut columns = columns_of(reader, &KEY_COLUMNS);
+    if columns.is_empty() {
+        return (key, Vec::new(), KEY.name());
+    }
+    if reader.is_set(&KEY) {
+        reader
+            .problem(KEY_COLUMNS.name(), "cannot be combined with table.field.event.key")
+            .hint("remove table.field.event.key, and name its column in walferry.key.columns");
+    }
+    let first = columns.remove(0);
+    (first, columns, KEY_COLUMNS.name())
+}
+
+/// A list of columns.
+fn columns_of(reader: &mut Reader<'_>, property: &Property<Vec<String>>) -> Vec<String> {
+    let mut columns = reader.get(property);
+    columns.retain(|column| !column.is_empty());
+    columns
 }
 
 fn column(reader: &mut Reader<'_>, property: &Property<String>) -> String {
@@ -226,7 +443,11 @@ fn columns(settings: &Settings, options: &Options) -> OutboxColumns {
         column: column.to_owned(),
         property: options.full_name(property),
     };
-    let mut further = vec![required(&settings.key, KEY.name())];
+    let mut further = vec![required(&settings.key, settings.key_option)];
+    let keys = settings.further_keys.iter();
+    further.extend(keys.map(|column| required(column, settings.key_option)));
+    let headers = settings.headers_from.iter();
+    further.extend(headers.map(|column| required(column, HEADERS_FROM.name())));
     further.extend(
         settings
             .timestamp
@@ -249,17 +470,38 @@ fn columns(settings: &Settings, options: &Options) -> OutboxColumns {
                 .map(|column| required(column, SCHEMA_VERSION.name())),
         );
     }
+    let mut identifying = vec![
+        required(&settings.id, ID.name()),
+        required(&settings.payload, PAYLOAD.name()),
+    ];
+    if let Some(by_type) = &settings.by_type {
+        identifying.push(required(&by_type.column, TYPE.name()));
+    }
+    if settings.uses_route() {
+        identifying.push(required(&settings.route_by, ROUTE_BY_FIELD.name()));
+    }
     OutboxColumns {
-        identifying: vec![
-            required(&settings.id, ID.name()),
-            required(&settings.payload, PAYLOAD.name()),
-            required(&settings.route_by, ROUTE_BY_FIELD.name()),
-        ],
+        identifying,
         further,
+        tables: settings.tables.clone(),
+        tables_property: options.full_name(TABLES.name()),
     }
 }
 
 impl Settings {
+    /// Whether `route.by.field` makes topics.
+    pub(super) fn uses_route(&self) -> bool {
+        let by_type = self.by_type.as_ref();
+        by_type.is_none_or(|by_type| by_type.unknown == Unknown::Route)
+    }
+
+    /// The columns that make a table an outbox, where no option names the table.
+    pub(super) fn identifying(&self) -> impl Iterator<Item = &String> {
+        let route = self.uses_route().then_some(&self.route_by);
+        let event_type = self.by_type.as_ref().map(|by_type| &by_type.column);
+        [&self.id, &self.payload].into_iter().chain(route).chain(event_type)
+    }
+
     /// Whether the value becomes a struct of the payload and further columns.
     pub(super) fn has_envelope(&self) -> bool {
         self.placements

@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
+use walferry_config::limited;
 use walferry_record::{Field, Plans, Record, Schema, SchemaRef, Shape, Struct, Typed};
 
 use super::envelope::Envelope;
 use super::error::Error;
+use super::json_headers::JsonColumn;
 use super::options::{self, MissingColumn, Settings};
 use super::placement::Target;
 use super::timestamp::TimestampType;
@@ -36,13 +38,21 @@ pub(super) struct OutboxPlan {
     pub(super) after: usize,
     ts_ms: Option<usize>,
     route: usize,
+    /// The column of the event type, where topics go by it.
+    event_type: Option<usize>,
     timestamp: Option<(usize, TimestampType)>,
     partition: Option<usize>,
     /// `id` first.
     pub(super) headers: Vec<(String, Column)>,
     pub(super) payload: Column,
     pub(super) envelope: Option<Envelope>,
-    pub(super) key: Column,
+    key: Column,
+    /// Whether `walferry.key.columns` lists the columns of the key.
+    key_is_listed: bool,
+    /// Columns for the key where the ones before are NULL.
+    further_keys: Vec<Column>,
+    /// Columns whose members become headers.
+    pub(super) json_headers: Vec<JsonColumn>,
 }
 
 /// A column that becomes a part of the event.
@@ -79,7 +89,7 @@ impl Tables {
         let outboxes = &mut self.outboxes;
         let plan = self
             .plans
-            .get_or_make(schema, |schema| make(schema, settings, outboxes))?;
+            .get_or_make(schema, |schema| make(schema, record, settings, outboxes))?;
         Ok(plan.as_deref_mut())
     }
 }
@@ -89,6 +99,7 @@ const DECODED_MESSAGE: &str = "io.debezium.connector.postgresql.MessageValue.Env
 
 fn make(
     schema: &Schema,
+    record: &Record<'_>,
     settings: &Settings,
     outboxes: &mut HashSet<String>,
 ) -> Result<Option<Box<OutboxPlan>>, Error> {
@@ -102,8 +113,15 @@ fn make(
     if schema.is_named(DECODED_MESSAGE) {
         return Ok(Some(Box::new(OutboxPlan::new(schema, after, settings)?)));
     }
-    let identifying = [&settings.id, &settings.payload, &settings.route_by];
-    if !identifying.iter().all(|column| row.field_index(column).is_some()) {
+    // A plan is that of one relation, so its first record tells the table of all.
+    let is_outbox = match &settings.tables {
+        Some(tables) => match table_name(record) {
+            Some(name) => limited(|| tables.matches(&name))?,
+            None => return Err(Error::Envelope("source")),
+        },
+        None => settings.identifying().all(|column| row.field_index(column).is_some()),
+    };
+    if !is_outbox {
         // Sending its rows as change events from now on would go unnoticed.
         return if outboxes.contains(table) {
             Err(Error::NoLongerOutbox {
@@ -118,16 +136,36 @@ fn make(
     Ok(Some(Box::new(plan)))
 }
 
+/// The table of a change event, as `schema.table`.
+fn table_name(record: &Record<'_>) -> Option<String> {
+    let event = record.value.value.as_struct()?;
+    let source = event.values()[event.schema().field_index("source")?].as_struct()?;
+    let text = |field: &str| source.values()[source.schema().field_index(field)?].as_str();
+    Some(format!("{}.{}", text("schema")?, text("table")?))
+}
+
 impl OutboxPlan {
     fn new(schema: &Schema, after: usize, settings: &Settings) -> Result<Self, Error> {
         let columns = Columns {
             row: &schema.fields()[after].schema,
         };
         let op = schema.field_index("op").ok_or(Error::Envelope("op"))?;
-        let route = columns.find(&settings.route_by, options::ROUTE_BY_FIELD.name())?;
-        columns.check(route, options::ROUTE_BY_FIELD.name(), "string", |shape| {
-            *shape == Shape::String
-        })?;
+        let event_type = match &settings.by_type {
+            Some(by_type) => Some(columns.text(&by_type.column, options::TYPE.name())?),
+            None => None,
+        };
+        let route = match event_type {
+            Some(event_type) if !settings.uses_route() => event_type,
+            _ => columns.text(&settings.route_by, options::ROUTE_BY_FIELD.name())?,
+        };
+        let mut json_headers = Vec::new();
+        for name in &settings.headers_from {
+            json_headers.push(JsonColumn::new(name, columns.text(name, options::HEADERS_FROM.name())?));
+        }
+        let mut further_keys = Vec::new();
+        for name in &settings.further_keys {
+            further_keys.push(columns.part(name, settings.key_option)?);
+        }
         let timestamp = match &settings.timestamp {
             Some(column) => Some(columns.timestamp(column)?),
             None => None,
@@ -158,12 +196,16 @@ impl OutboxPlan {
             after,
             ts_ms: schema.field_index("ts_ms"),
             route,
+            event_type,
             timestamp,
             partition,
             headers,
             payload: columns.part(&settings.payload, options::PAYLOAD.name())?,
             envelope,
-            key: columns.part(&settings.key, options::KEY.name())?,
+            key: columns.part(&settings.key, settings.key_option)?,
+            key_is_listed: settings.key_option == options::KEY_COLUMNS.name(),
+            further_keys,
+            json_headers,
         };
         plan.mark_last_uses();
         Ok(plan)
@@ -174,12 +216,14 @@ impl OutboxPlan {
         let mut used = HashSet::new();
         // The envelope's schema name and version are looked up when the headers are filled already.
         used.extend(self.envelope.iter().flat_map(Envelope::looks_at));
+        used.extend(self.json_headers.iter().map(|column| column.index));
         let envelope = self.envelope.iter_mut().flat_map(Envelope::columns_mut);
         let headers = self.headers.iter_mut().map(|(_, column)| column);
         let order = headers
             .chain([&mut self.payload])
             .chain(envelope)
-            .chain([&mut self.key]);
+            .chain([&mut self.key])
+            .chain(&mut self.further_keys);
         for column in order.collect::<Vec<_>>().into_iter().rev() {
             column.is_last_use = used.insert(column.index);
         }
@@ -206,6 +250,24 @@ impl OutboxPlan {
         row.values()[self.route].as_str().ok_or_else(|| Error::NullRoute {
             column: column_name(row, self.route),
         })
+    }
+
+    /// The type of the event; `None` for NULL.
+    pub(super) fn event_type<'r>(&self, row: &'r Struct<'_>) -> Option<&'r str> {
+        row.values()[self.event_type?].as_str()
+    }
+
+    /// The column of the key; of a list, the first that is not NULL, and no key where every one is.
+    pub(super) fn take_key<'a>(&self, row: &mut Struct<'a>) -> Typed<'a> {
+        let is_null = |column: &Column| row.values()[column.index].is_null();
+        if !self.key_is_listed || !is_null(&self.key) {
+            return self.key.take(row);
+        }
+        match self.further_keys.iter().find(|column| !is_null(column)) {
+            Some(column) => column.take(row),
+            // Not the default of a column, which would stand in for NULL.
+            None => Typed::NULL,
+        }
     }
 
     /// The timestamp column in milliseconds since 1970; `None` for NULL and where no column is configured.
@@ -256,6 +318,12 @@ impl Columns<'_> {
             column: column.to_owned(),
             option,
         })
+    }
+
+    fn text(&self, column: &str, option: &'static str) -> Result<usize, Error> {
+        let index = self.find(column, option)?;
+        self.check(index, option, "string", |shape| *shape == Shape::String)?;
+        Ok(index)
     }
 
     fn part(&self, column: &str, option: &'static str) -> Result<Column, Error> {

@@ -499,6 +499,12 @@ impl Chains {
         let record = match self.chain.apply(record) {
             Ok(Outcome::Record(record)) => record,
             Ok(Outcome::Dropped(reason)) => return Ok(Made::Dropped(reason.to_string())),
+            Ok(Outcome::SetAside(aside)) => {
+                return Ok(Made::Failed {
+                    what: aside.why,
+                    hint: aside.hint,
+                });
+            }
             Ok(Outcome::Waits(waiting)) => return Err(format!("the record waits for {}", waiting.wait.need())),
             Err(error) => {
                 let hint = error.hint();

@@ -1,0 +1,136 @@
+//! Delivered rows leave the outbox, and no others.
+
+use walferry_testkit::servers::{Kafka, Postgres, Sql, Walferry, wait_for};
+
+use crate::outbox::{Outbox, assert_runs, insert_sql};
+use crate::world;
+
+/// An outbox whose rows are all a day old, so that their age protects none of them.
+fn old_rows(postgres: &Postgres, kafka: &Kafka, name: &str) -> Outbox {
+    let outbox = Outbox::on(postgres, kafka, name);
+    outbox
+        .database
+        .sql()
+        .run("alter table outbox add created_at timestamptz not null default now() - interval '1 day'");
+    outbox
+}
+
+#[track_caller]
+fn start(outbox: &Outbox) -> Walferry {
+    outbox.start_with(outbox.config_with([
+        ("transforms.outbox.table.field.event.timestamp", "created_at"),
+        ("transforms.outbox.walferry.retention.ms", "60000"),
+        ("transforms.outbox.walferry.retention.batch.rows", "30"),
+        ("publish.via.partition.root", "true"),
+    ]))
+}
+
+fn rows(sql: &Sql) -> i64 {
+    let count = sql.value("select count(*) from outbox").expect("a number");
+    count.parse().expect("a number")
+}
+
+#[track_caller]
+fn wait_until_empty(outbox: &Outbox, walferry: &mut Walferry) {
+    wait_for("the delivered rows to be removed", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (rows(outbox.database.sql()) == 0).then_some(())
+    });
+}
+
+/// Waits until the connector has looked for rows to remove a few times more.
+#[track_caller]
+fn wait_for_looks(sql: &Sql) {
+    let mut last = None;
+    for _ in 0..4 {
+        last = Some(wait_for("a look for delivered rows", || {
+            let look = "select query_start::text from pg_stat_activity
+                        where application_name like '%Walferry Cleanup' and datname = current_database()";
+            sql.value(look).filter(|at| Some(at) != last.as_ref())
+        }));
+    }
+}
+
+#[test]
+fn delivered_rows_are_removed_and_rows_that_kafka_lacks_stay() {
+    let world = world::shared();
+    // One of its own, to be stopped.
+    let kafka = Kafka::start();
+    let outbox = old_rows(&world.postgres, &kafka, "cleanup");
+    let sql = outbox.database.sql();
+    let mut walferry = start(&outbox);
+    outbox.insert("k", 1, 100);
+    wait_until_empty(&outbox, &mut walferry);
+
+    // A transaction that has begun before the others, with rows of its own and of a savepoint.
+    let slow = world.postgres.in_database(outbox.database.name());
+    slow.run(&format!(
+        "begin; {}; savepoint s; {}",
+        insert_sql("slow", 1, 1),
+        insert_sql("slow", 2, 2)
+    ));
+    outbox.insert("k", 101, 150);
+    kafka.wait_for_records(&outbox.topic("order"), 150);
+    outbox.wait_until_confirmed();
+    wait_for_looks(sql);
+
+    let paused = kafka.pause();
+    slow.run("commit");
+    let before = rows(sql);
+    outbox.insert("k", 151, 200);
+    wait_for_looks(sql);
+    assert!(before >= 2, "{before}");
+    let missing = "select count(*) from outbox where aggregateid = 'slow' or payload::int > 150";
+    assert_eq!(
+        sql.value(missing).as_deref(),
+        Some("52"),
+        "rows that Kafka lacks were removed"
+    );
+
+    drop(paused);
+    wait_until_empty(&outbox, &mut walferry);
+    // All events are there, and none for the rows that were removed.
+    let records = kafka.wait_for_records(&outbox.topic("order"), 202);
+    assert_eq!(records.len(), 202);
+    let (slow, other): (Vec<_>, Vec<_>) = records
+        .into_iter()
+        .partition(|record| record.key_text() == Some("slow"));
+    assert_runs(&slow, &["slow"], 2);
+    assert_runs(&other, &["k"], 200);
+    let all = [outbox.topic("order")];
+    outbox.wait_until_confirmed();
+    assert_eq!(kafka.read(&all).len(), 202);
+    wait_for("the removed rows to be counted", || {
+        let metrics = walferry.get("/metrics")?.body;
+        let counted = "walferry_outbox_rows_removed_total{connector=\"cleanup\"} 202";
+        metrics.contains(counted).then_some(())
+    });
+    assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
+}
+
+#[test]
+fn delivered_rows_of_a_partitioned_outbox_are_removed_and_young_ones_stay() {
+    let world = world::shared();
+    let outbox = Outbox::new(&world, "cleanup_parts");
+    let sql = outbox.database.sql();
+    sql.run(
+        "drop table outbox;
+         create table outbox (id bigint, aggregatetype text not null, aggregateid text not null, type text not null, payload text,
+           created_at timestamptz not null default now() - interval '1 day', primary key (id, created_at)) partition by range (created_at);
+         create table outbox_rest partition of outbox default;
+         create table outbox_old partition of outbox for values from (minvalue) to ('2020-01-01')",
+    );
+    let mut walferry = start(&outbox);
+    outbox.insert("k", 1, 50);
+    sql.run(
+        "insert into outbox values (1, 'order', 'old', 'Created', '1', '2019-01-01');
+         insert into outbox values (2, 'order', 'young', 'Created', '1', now() + interval '1 hour')",
+    );
+    world.kafka.wait_for_records(&outbox.topic("order"), 52);
+    wait_for("the delivered rows to be removed", || {
+        assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+        (rows(sql) == 1).then_some(())
+    });
+    let left = sql.value("select string_agg(aggregateid, ',') from outbox");
+    assert_eq!(left.as_deref(), Some("young"));
+}
