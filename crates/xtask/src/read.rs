@@ -28,8 +28,9 @@ pub(crate) fn sources(folder: &Path, left_out: &[&str]) -> Vec<String> {
             found.extend(sources(&path, left_out));
         } else if name.ends_with(".rs") && name != "tests.rs" {
             let text = fs::read_to_string(&path).expect("it is a source file");
-            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-            found.push(code.to_owned());
+            // Tests stand at the end of a file, or in a file of their own.
+            let code = text.replace("#[cfg(test)]\nmod tests;\n", "");
+            found.push(code.split("#[cfg(test)]").next().unwrap_or_default().to_owned());
         }
     }
     found
