@@ -678,6 +678,36 @@ mod tests {
         }
     }
 
+    /// HeaderToValue gives all envelopes the field that the first one got, and leaves it null where the header is missing.
+    #[test]
+    fn a_logical_table_takes_no_envelope_without_a_required_value() {
+        let options = [("headers", "a,b"), ("fields", "added,new.added"), ("operation", "copy")];
+        let add = transform("a", "io.debezium.transforms.HeaderToValue", &options, None);
+        let options = [("topic.regex", "(.*)"), ("topic.replacement", "$1.x")];
+        let router = transform("r", "io.debezium.transforms.ByLogicalTableRouter", &options, None);
+        let row: SchemaRef = Schema::structure(Vec::new()).optional().build();
+        let envelope = Schema::structure(vec![Field::new("before", row.clone()), Field::new("after", row)])
+            .named("t.Envelope")
+            .build();
+        let record = |header| {
+            let mut record = record("t", header);
+            let event = Struct::new(envelope.clone(), vec![Value::Null; 2]);
+            record.value = Typed::new(envelope.clone(), Value::Struct(event));
+            record.headers[0].value = Typed::new(Schema::string().build(), Value::str("v"));
+            record
+        };
+        let mut one = chain(std::slice::from_ref(&add), &[]);
+        let mut both = chain(&[add, router], &[]);
+        for (header, is_taken) in [("a", true), ("b", false), ("a", true), ("c", true)] {
+            assert!(matches!(one.apply(record(header)), Ok(Outcome::Record(_))), "{header}");
+            match both.apply(record(header)) {
+                Ok(Outcome::Record(record)) if is_taken => assert_eq!(record.topic, "t.x"),
+                Err(error) if !is_taken => assert!(error.error.to_string().contains("added"), "{error}"),
+                other => panic!("{header}: {other:?}"),
+            }
+        }
+    }
+
     #[test]
     fn only_tables_that_the_predicate_lets_through_can_be_the_outbox() {
         let outbox: &[&str] = &["id", "payload", "aggregatetype", "aggregateid"];

@@ -96,6 +96,27 @@ fn of_flattened_envelopes_deletes_and_updates_are_dropped_and_others_fail() {
     }
 }
 
+/// HeaderToValue can write any text over the operation. Debezium asks only whether it is that of a delete or an update.
+#[test]
+fn an_operation_that_is_none_routes_the_row_if_there_is_one() {
+    let columns = ["id", "aggregatetype", "aggregateid", "payload"].map(|name| json!({"name": name, "type": "string"}));
+    let row = json!(["1", "order", "k", "p"]);
+    let mut records = Vec::new();
+    for op in ["c", "v", "", "t"] {
+        records.extend([json!({"op": op, "row": row}), json!({"op": op})]);
+    }
+    let answers = run(&json!({"options": {}, "columns": columns, "records": records}));
+    let answers = answers.as_array().expect("an answer for each record");
+    for (record, answer) in records.iter().zip(answers) {
+        match record.get("row") {
+            Some(_) => assert_eq!(answer["topic"], "outbox.event.order", "{record}"),
+            // That is a real truncate.
+            None if record["op"] == "t" => assert_eq!(*answer, json!({"dropped": true})),
+            None => assert_eq!(answer, "error", "{record}"),
+        }
+    }
+}
+
 /// A value as JSON without a schema.
 fn plain(value: &Value<'_>) -> Json {
     match value {

@@ -247,6 +247,7 @@ impl Envelope {
                 value => value,
             });
         }
+        refuse_nulls(&self.schema, &values)?;
         Ok(Typed::new(
             self.schema.clone(),
             Value::Struct(Struct::new(self.schema.clone(), values)),
@@ -280,8 +281,7 @@ impl Envelope {
         let mut complete = Vec::with_capacity(fields.len());
         for (field, value) in fields.iter().zip(values) {
             if !field.schema.optional && value.as_ref().map_or(field.schema.default.is_none(), Value::is_null) {
-                let field = field.name.to_string();
-                return Err(Unfit::RequiredNull { field }.into());
+                return Err(RequiredNull(field.name.to_string()).into());
             }
             complete.push(value.unwrap_or_default());
         }
@@ -299,12 +299,22 @@ impl Problem for Unlike {
     }
 }
 
-/// What Connect's `Struct.put` refuses.
-fn refuse_nulls(schema: &SchemaRef, row: &[Value<'_>]) -> Result<(), Unfit> {
-    for (field, value) in schema.fields().iter().zip(row) {
+#[derive(Debug, thiserror::Error)]
+#[error("field {0} is null, but must not be")]
+struct RequiredNull(String);
+
+impl Problem for RequiredNull {
+    fn hint(&self) -> Option<String> {
+        Some("exclude such records with a predicate, or give the field a value in a transform before this one".into())
+    }
+}
+
+/// What Connect's `Struct.put` refuses. HeaderToValue leaves such nulls in an envelope: it adds the field of the first record to all, and
+/// does not look whether a later one has a value for it.
+fn refuse_nulls(schema: &SchemaRef, values: &[Value<'_>]) -> Result<(), RequiredNull> {
+    for (field, value) in schema.fields().iter().zip(values) {
         if value.is_null() && !field.schema.optional {
-            let field = field.name.to_string();
-            return Err(Unfit::RequiredNull { field });
+            return Err(RequiredNull(field.name.to_string()));
         }
     }
     Ok(())

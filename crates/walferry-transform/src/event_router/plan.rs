@@ -23,7 +23,7 @@ pub(super) struct Tables {
 
 /// What EventRouter does with a row, by the envelope's `op`.
 pub(super) enum Operation {
-    /// A row was inserted, or read by a snapshot.
+    /// A row was inserted, or read by a snapshot; or the operation is unknown.
     Route,
     /// Nothing to send.
     Drop(DropReason),
@@ -229,14 +229,15 @@ impl OutboxPlan {
         }
     }
 
-    /// What the envelope says has happened to the row.
+    /// What the envelope says has happened to the row. As in Debezium, any other text routes the row, if there is one: HeaderToValue
+    /// may have put it there.
     pub(super) fn operation(&self, event: &Struct<'_>) -> Result<Operation, Error> {
         match event.get_at(self.op).as_str() {
-            Some("c" | "r") => Ok(Operation::Route),
             Some("d") => Ok(Operation::Drop(DropReason::Delete)),
-            Some("t") => Ok(Operation::Drop(DropReason::Truncate)),
             Some("u") => Ok(Operation::Update),
-            _ => Err(Error::Envelope("op")),
+            Some("t") if event.get_at(self.after).is_null() => Ok(Operation::Drop(DropReason::Truncate)),
+            Some(_) => Ok(Operation::Route),
+            None => Err(Error::Envelope("op")),
         }
     }
 
