@@ -19,7 +19,12 @@
 //!   created, before any existing row has been read from it.
 //!
 //! A mark counts on the connection on which it was taken, and no longer: after a failover neither ids nor positions mean the same.
+//!
+//! That the slot is beyond a row does not say that the row was sent: it may have been written before its table was captured, while the
+//! publication left it out, or in a gap. So each table has a *floor*: the `xmax` of a snapshot that was taken while the connector streamed
+//! the table. Rows with lower transaction ids are never removed. The floor lasts as long as the connector's connection.
 
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
@@ -69,11 +74,19 @@ pub struct Cleaner {
     pending: Option<Mark>,
     /// All rows with a lower transaction id are confirmed.
     confirmed_xmin: Option<i64>,
+    /// By table: rows with a lower transaction id may never have been sent.
+    floors: HashMap<String, i64>,
+    /// Tables of which a warning was logged.
+    warned: HashSet<String>,
     targets: Vec<Target>,
     /// When they were looked for.
     looked: Option<Instant>,
     /// The next one to look through.
     next: usize,
+    /// The position that the last mark was settled at, if nobody else had written anything: no other mark is needed here.
+    quiet_at: Option<Lsn>,
+    /// Whether this has written the last thing that it saw in the WAL.
+    has_nudged: bool,
 }
 
 /// A place at which everything that a snapshot shows was committed.
@@ -90,8 +103,9 @@ struct Mark {
 struct Target {
     /// For the log.
     table: String,
-    /// Removes one batch of rows: `$1` is the snapshot's `xmin`, `$2` milliseconds, `$3` a number of rows.
+    /// Removes one batch of rows: `$1` is the snapshot's `xmin`, `$2` milliseconds, `$3` a number of rows, `$4` the floor.
     delete: String,
+    floor: i64,
     keep_ms: i64,
     batch_rows: i64,
 }
@@ -122,16 +136,29 @@ impl Cleaner {
             sql: None,
             pending: None,
             confirmed_xmin: None,
+            floors: HashMap::new(),
+            warned: HashSet::new(),
             targets: Vec::new(),
             looked: None,
             next: 0,
+            quiet_at: None,
+            has_nudged: false,
         }
     }
 
-    /// Forgets what is known: the connector did not stream all the time.
+    /// Forgets what is known: the connector did not stream all the time. Rows that are there now are never removed.
     pub fn forget(&mut self) {
+        self.forget_marks();
+        self.floors.clear();
+        self.targets.clear();
+        self.looked = None;
+        self.next = 0;
+    }
+
+    fn forget_marks(&mut self) {
         self.pending = None;
         self.confirmed_xmin = None;
+        self.quiet_at = None;
     }
 
     /// Takes and settles marks, and removes at most one batch of rows. `told` is the position up to which the connector itself has
@@ -145,7 +172,7 @@ impl Cleaner {
             self.sql = None;
             self.looked = None;
             self.next = 0;
-            self.forget();
+            self.forget_marks();
         }
         done
     }
@@ -153,8 +180,12 @@ impl Cleaner {
     async fn try_round(&mut self, tables: &[CleanedTable], told: Lsn) -> Result<Round, Error> {
         let begun = Instant::now();
         let mut round = Round::default();
+        if told == Lsn::INVALID {
+            // Nothing is confirmed in this run yet.
+            return Ok(round);
+        }
         if self.sql.as_ref().is_none_or(Sql::is_closed) {
-            self.forget();
+            self.forget_marks();
             let sql = self.endpoint.sql(Purpose::Cleanup).await?;
             // Who works on the rows goes first.
             sql.execute(DOING, "SET lock_timeout = '5s'").await?;
@@ -183,29 +214,35 @@ impl Cleaner {
         {
             self.confirmed_xmin = Some(mark.xmin);
             self.pending = None;
+            self.quiet_at = std::mem::take(&mut self.has_nudged).then_some(here);
         } else if self
             .pending
             .is_some_and(|mark| mark.lsn == confirmed && mark.lsn == here)
         {
             // Nothing else is written here. The commit of a transaction without changes moves the slot beyond the mark.
             sql.execute(LOOKING, "SELECT pg_catalog.pg_current_xact_id()").await?;
+            self.has_nudged = true;
         }
-        self.pending.get_or_insert(Mark { xmin, lsn: here });
+        if self.pending.is_none() && self.quiet_at != Some(here) {
+            self.pending = Some(Mark { xmin, lsn: here });
+        }
         let behind = here.0.saturating_sub(confirmed.0);
         if behind > MOST_BEHIND {
             round.behind_bytes = Some(behind);
             return Ok(round);
         }
+        if self.next == 0 && self.looked.is_none_or(|looked| looked.elapsed() > LOOK_INTERVAL) {
+            let (floors, warned) = (&mut self.floors, &mut self.warned);
+            self.targets = targets(sql, tables, &self.publication, floors, warned).await?;
+            self.looked = Some(Instant::now());
+        }
         if let Some(xmin) = self.confirmed_xmin {
-            if self.next == 0 && self.looked.is_none_or(|looked| looked.elapsed() > LOOK_INTERVAL) {
-                self.targets = targets(sql, tables, &self.publication).await?;
-                self.looked = Some(Instant::now());
-            }
             if let Some(target) = self.targets.get(self.next) {
-                let parameters: [(&(dyn ToSql + Sync), Type); 3] = [
+                let parameters: [(&(dyn ToSql + Sync), Type); 4] = [
                     (&xmin, Type::INT8),
                     (&target.keep_ms, Type::INT8),
                     (&target.batch_rows, Type::INT8),
+                    (&target.floor, Type::INT8),
                 ];
                 let removed: i64 = sql.value(DOING, &target.delete, &parameters).await?;
                 round.removed = removed.unsigned_abs();
@@ -223,14 +260,23 @@ impl Cleaner {
     }
 }
 
-/// The tables whose rows may be removed, with what removes them.
-async fn targets(sql: &Sql, tables: &[CleanedTable], publication: &str) -> Result<Vec<Target>, Error> {
+/// The tables whose rows may be removed, with what removes them. A table that is new among them gets a floor, and one that is no longer among
+/// them loses its own.
+async fn targets(
+    sql: &Sql,
+    tables: &[CleanedTable],
+    publication: &str,
+    floors: &mut HashMap<String, i64>,
+    warned: &mut HashSet<String>,
+) -> Result<Vec<Target>, Error> {
+    const NEXT: &str = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::int8";
     // A publication lists a partitioned table, or its partitions, as it sends them.
     const QUERY: &str = "
         SELECT pg_catalog.format_type(a.atttypid, NULL),
                EXISTS (SELECT FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_tables t ON t.pubname = p.pubname
                        WHERE p.pubname = $4 AND p.pubinsert AND pg_catalog.to_jsonb(t) ->> 'rowfilter' IS NULL
-                         AND t.schemaname = n.nspname AND t.tablename = c.relname)
+                         AND t.schemaname = n.nspname AND t.tablename = c.relname),
+               c.relkind = 'p'
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
              JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
         WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')
@@ -249,33 +295,49 @@ async fn targets(sql: &Sql, tables: &[CleanedTable], publication: &str) -> Resul
         let read = |error| Error::sql(LOOKING, error);
         let kind: String = row.try_get(0).map_err(read)?;
         let published: bool = row.try_get(1).map_err(read)?;
+        let is_partitioned: bool = row.try_get(2).map_err(read)?;
         let shown = format!("{}.{}", table.schema, table.name);
         if !published {
-            tracing::warn!(
-                table = shown,
-                publication,
-                hint = "publish all inserted rows of the table, without a row filter, or remove walferry.retention.ms",
-                "delivered rows are not removed: the publication does not send all rows of the table"
-            );
+            if warned.insert(shown.clone()) {
+                tracing::warn!(
+                    table = shown,
+                    publication,
+                    hint = "publish all inserted rows of the table, without a row filter, or remove walferry.retention.ms. Rows that were \
+                            written until then are never removed",
+                    "delivered rows are not removed: the publication does not send all rows of the table"
+                );
+            }
             continue;
         }
         let column = identifier(&table.column);
         let Some(is_old) = is_old(&column, &kind) else {
-            tracing::warn!(
-                table = shown,
-                column = table.column,
-                found = kind,
-                hint = "name a column of type timestamptz, timestamp or bigint in table.field.event.timestamp",
-                "delivered rows are not removed: the column does not tell how old a row is"
-            );
+            if warned.insert(shown.clone()) {
+                tracing::warn!(
+                    table = shown,
+                    column = table.column,
+                    found = kind,
+                    hint = "name a column of type timestamptz, timestamp or bigint in table.field.event.timestamp",
+                    "delivered rows are not removed: the column does not tell how old a row is"
+                );
+            }
             continue;
         };
+        let name = qualified(&table.schema, &table.name);
+        // Tables that inherit from it have a publication of their own, or none.
+        let from = if is_partitioned { name } else { format!("ONLY {name}") };
         targets.push(Target {
-            delete: delete(&qualified(&table.schema, &table.name), &column, &is_old),
+            delete: delete(&from, &column, &is_old),
             table: shown,
+            floor: i64::MAX,
             keep_ms: i64::try_from(table.keep.as_millis()).unwrap_or(i64::MAX),
             batch_rows: table.batch_rows.into(),
         });
+    }
+    // After the look: what has a higher id was written while the table was published.
+    let next: i64 = sql.value(LOOKING, NEXT, &[]).await?;
+    floors.retain(|table, _| targets.iter().any(|target| target.table == *table));
+    for target in &mut targets {
+        target.floor = *floors.entry(target.table.clone()).or_insert(next);
     }
     Ok(targets)
 }
@@ -294,7 +356,7 @@ fn is_old(column: &str, kind: &str) -> Option<String> {
 
 /// The ids of rows are the lower 32 bits of transaction ids. `$1` is all 64 of one, so the distance is taken modulo 2^32: a row is before
 /// it if the distance is less than 2^31. No row that can be seen is further ahead than that; one that lies further back, and that was
-/// frozen long ago, may stay.
+/// frozen long ago, may stay. `$4` is the floor, in 64 bits, too.
 ///
 /// The rows are not locked first: that would need the privilege to update them. A row that is updated meanwhile has another `ctid`, and
 /// stays: the second condition is looked at again for the new row. The first one finds the rows without reading the table.
@@ -303,7 +365,7 @@ fn delete(table: &str, column: &str, is_old: &str) -> String {
         "WITH batch AS MATERIALIZED (
            SELECT tableoid AS part, ctid AS place FROM {table}
            WHERE {is_old}
-             AND ((($1 - xmin::text::int8) % 4294967296) + 4294967296) % 4294967296 BETWEEN 1 AND 2147483647
+             AND ((($1 - xmin::text::int8) % 4294967296) + 4294967296) % 4294967296 BETWEEN 1 AND least($1 - $4, 2147483647)
            ORDER BY {column} LIMIT $3
          ), removed AS (
            DELETE FROM {table}

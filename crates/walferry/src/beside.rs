@@ -284,16 +284,31 @@ pub(crate) async fn clean_outboxes(loaded: Loaded, status: Arc<Status>) {
     let Some(mut outboxes) = Outboxes::of(&loaded) else {
         return;
     };
+    if let Some(origin) = loaded
+        .connector
+        .slot
+        .stream_params
+        .get("origin")
+        .filter(|origin| *origin != "any")
+    {
+        warn!(
+            origin,
+            hint = "remove origin from slot.stream.params, or remove walferry.retention.ms",
+            "delivered rows are not removed: the stream does not have all rows"
+        );
+        return;
+    }
     let mut cleaner = Cleaner::new(&loaded.connector);
     let (mut tables, mut listed) = (Vec::new(), None::<Instant>);
     let (mut told, mut is_behind) = (None, false);
-    let mut pause = INTERVAL;
+    let (mut pause, mut connection) = (INTERVAL, None);
     loop {
         sleep(pause).await;
         pause = INTERVAL;
         // While existing rows are read, a row may be missing in Kafka though the slot is beyond it.
         let streams = status.phase() == Phase::Streaming && status.counters.connected.load(Relaxed) == 1;
-        if !streams {
+        let connects = status.counters.connects.load(Relaxed);
+        if !streams || connection.replace(connects) != Some(connects) {
             cleaner.forget();
             continue;
         }
@@ -316,9 +331,8 @@ pub(crate) async fn clean_outboxes(loaded: Loaded, status: Arc<Status>) {
                     );
                 }
                 is_behind = round.behind_bytes.is_some();
-                if round.more {
-                    pause = (round.took * SHARE).clamp(SHORTEST, LONGEST);
-                }
+                let shortest = if round.more { SHORTEST } else { INTERVAL };
+                pause = shortest.max(round.took * SHARE);
             }
             Err(failure) => {
                 pause = LONGEST;

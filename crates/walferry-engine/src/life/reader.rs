@@ -215,6 +215,10 @@ impl<S: Source> Reader<'_, S> {
     /// Brings the topics up to the watermark at which the snapshot continues.
     async fn catch_up(&mut self, plan: &mut SnapshotPlan) -> Result<(), Failure> {
         let watermark = self.control.watermark().await?;
+        self.catch_up_to(watermark, plan).await
+    }
+
+    async fn catch_up_to(&mut self, watermark: Lsn, plan: &mut SnapshotPlan) -> Result<(), Failure> {
         info!(lsn.watermark = %watermark, "a snapshot was interrupted: reading the stream up to the position where it continues");
         self.stream_until(watermark).await?;
         self.ask_what_to_read_again().await?;
@@ -246,9 +250,23 @@ impl<S: Source> Reader<'_, S> {
             done,
             ..SnapshotPlan::default()
         };
-        self.catch_up(&mut plan).await?;
-        self.held.plan = Some(plan);
-        Ok(())
+        match self.control.watermark().await {
+            Ok(watermark) => {
+                self.catch_up_to(watermark, &mut plan).await?;
+                self.held.plan = Some(plan);
+                Ok(())
+            }
+            Err(failure) if may_last(&failure) => {
+                let hint = failure.causes.iter().find_map(|cause| cause.hint.as_deref());
+                warn!(
+                    error = %failure,
+                    hint,
+                    "the interrupted blocking snapshot cannot continue where it was: it starts again"
+                );
+                self.ask_what_to_read_again().await
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     /// What the pipeline has found on its way to the watermark decides which rows are to be read again.
@@ -317,6 +335,7 @@ impl<S: Source> Reader<'_, S> {
     /// A blocking snapshot. What fails for good gives it up, and not the stream.
     async fn read_blocking(&mut self, execute: &Execute) -> Result<(), Failure> {
         let end = |given_up| Chunk::new(Bytes::new(), vec![Frame::BlockingEnd { given_up }]);
+        let plan = self.held.plan.take().unwrap_or_default();
         let captured = self.settings.snapshot_tables.clone();
         let listed = self.control.tables(self.settings.tables.clone(), &[]).await?;
         let wanted = |table: &TableFacts| captured(&table.schema, &table.name) && execute.reads(&dotted(table));
@@ -337,7 +356,7 @@ impl<S: Source> Reader<'_, S> {
             selects: tables.iter().filter_map(select).collect(),
             tables,
             kind: SnapshotKind::Blocking,
-            ..self.held.plan.take().unwrap_or_default()
+            ..plan
         };
         info!(
             tables = plan.tables.len(),
@@ -365,14 +384,16 @@ impl<S: Source> Reader<'_, S> {
             "the table has neither a primary key nor a unique index: streaming pauses while the incremental snapshot reads it as a whole"
         );
         let failed = match self.control.watermark().await {
-            Ok(watermark) => match self.read_whole_at(watermark, asked).await {
-                Ok(()) => return Ok(()),
-                Err(failure) if failure.disposition == Disposition::Retry => return Err(failure),
-                Err(failure) => failure.to_string(),
-            },
-            // Such as a transaction that stays open, or no free replication slot. Nobody knows for how long, and the stream must not wait
-            // for it.
-            Err(failure) => failure.to_string(),
+            Ok(watermark) => {
+                self.stream_until(watermark).await?;
+                match self.read_whole_at(watermark, asked).await {
+                    Ok(()) => return Ok(()),
+                    Err(failure) if failure.disposition == Disposition::Retry => return Err(failure),
+                    Err(failure) => failure.to_string(),
+                }
+            }
+            Err(failure) if may_last(&failure) => failure.to_string(),
+            Err(failure) => return Err(failure),
         };
         let end = Frame::WholeEnd { failed: Some(failed) };
         let _ = self.port.chunks.send(Chunk::new(Bytes::new(), vec![end])).await;
@@ -381,7 +402,6 @@ impl<S: Source> Reader<'_, S> {
 
     async fn read_whole_at(&mut self, watermark: Lsn, asked: &WholeTable) -> Result<(), Failure> {
         let WholeTable { table, left_out } = asked;
-        self.stream_until(watermark).await?;
         self.port.chunks.emptied().await;
         let listed = self.control.tables(self.settings.tables.clone(), &[]).await?;
         let Some(facts) = listed.into_iter().find(|facts| dotted(facts) == table.id) else {
@@ -546,6 +566,12 @@ impl<S: Source> Reader<'_, S> {
             )),
         }
     }
+}
+
+/// Whether a watermark cannot be had, and nobody knows for how long: there is no free replication slot, or a transaction stays open. The
+/// stream must not wait for it.
+fn may_last(failure: &Failure) -> bool {
+    matches!(failure.kind, Kind::NoFreeSlot | Kind::Timeout)
 }
 
 fn dotted(table: &TableFacts) -> String {

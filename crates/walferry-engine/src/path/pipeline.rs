@@ -185,6 +185,8 @@ impl Pipeline {
             Frame::Catalog(catalog) => self.plans.facts(catalog),
             Frame::Begin { from } => {
                 self.plans.forget();
+                // The last row of a table that was not read to its end may be older than what comes now.
+                self.snapshot = None;
                 out.step(Step::Connected(from));
                 self.check
                     .begin(from, self.emit.cursor.reconnected(from, now_ns / 1000));
