@@ -337,7 +337,13 @@ async fn targets(
     let next: i64 = sql.value(LOOKING, NEXT, &[]).await?;
     floors.retain(|table, _| targets.iter().any(|target| target.table == *table));
     for target in &mut targets {
-        target.floor = *floors.entry(target.table.clone()).or_insert(next);
+        target.floor = *floors.entry(target.table.clone()).or_insert_with(|| {
+            tracing::info!(
+                table = target.table,
+                "rows that are written from now on are removed once they are old and delivered; rows from before stay"
+            );
+            next
+        });
     }
     Ok(targets)
 }
