@@ -432,6 +432,8 @@ fn a_config_provider_that_hangs_holds_up_only_its_own_connector() {
                 .open(&written)
                 .expect("the FIFO");
             fifo.write_all(b"password=secret\n").expect("there is room in it");
+            // Else a reader would wait for its end.
+            drop(fifo);
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     });
