@@ -214,6 +214,9 @@ impl Cleaner {
         {
             self.confirmed_xmin = Some(mark.xmin);
             self.pending = None;
+            // The publication is looked at again: it may have left out rows that are below this mark.
+            self.next = 0;
+            self.looked = None;
             self.quiet_at = std::mem::take(&mut self.has_nudged).then_some(here);
         } else if self
             .pending

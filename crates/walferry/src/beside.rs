@@ -298,6 +298,13 @@ pub(crate) async fn clean_outboxes(loaded: Loaded, status: Arc<Status>) {
         );
         return;
     }
+    if loaded.connector.events.skipped_operations.contains('c') {
+        warn!(
+            hint = "remove c from skipped.operations, or remove walferry.retention.ms",
+            "delivered rows are not removed: skipped.operations leaves out inserted rows"
+        );
+        return;
+    }
     let mut cleaner = Cleaner::new(&loaded.connector);
     let (mut tables, mut listed) = (Vec::new(), None::<Instant>);
     let (mut told, mut is_behind) = (None, false);
