@@ -148,7 +148,7 @@ impl Connector {
                 transactions: load(&c.transactions),
                 records: load(&c.records),
                 set_aside: load(&c.set_aside),
-                connects: load(&c.connects),
+                connects: observed.stream.connects,
                 restarts: load(&c.restarts),
             },
             snapshot: observed.snapshot(),
@@ -180,7 +180,7 @@ fn positions(observed: &Observation<'_>) -> [Position; 5] {
         ("received", load(&c.received_lsn).max(delivered)),
         ("delivered", delivered),
         ("stored", load(&c.stored_lsn)),
-        ("confirmed", load(&c.confirmed_lsn)),
+        ("confirmed", observed.stream.confirmed.into()),
     ];
     std::array::from_fn(|i| {
         let (step, lsn) = steps[i];

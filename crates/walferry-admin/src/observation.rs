@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use serde::Serialize;
-use walferry_engine::status::{Counters, Course, LatencyCounts, Phase, Slot, Slots, Status, Trouble};
+use walferry_engine::status::{Counters, Course, LatencyCounts, Phase, Slot, Slots, Status, StreamState, Trouble};
 use walferry_pgoutput::Lsn;
 
 /// A connector at one time. What changes meanwhile is in the next look.
@@ -18,6 +18,7 @@ pub(crate) struct Observation<'a> {
     /// What a record waits for, and everything behind it.
     pub(crate) awaited: Option<Trouble>,
     pub(crate) slots: Option<Slots>,
+    pub(crate) stream: StreamState,
     pub(crate) lag: Lag,
     /// How fast the server writes WAL.
     pub(crate) wal_bytes_per_second: Option<f64>,
@@ -57,7 +58,8 @@ impl<'a> Observation<'a> {
     pub(crate) fn at(status: &'a Status, now_us: i64) -> Self {
         let slots = status.slots();
         let clock = status.wal_clock();
-        let delivered = delivered(&status.counters, slots.as_ref());
+        let stream = status.stream.state();
+        let delivered = delivered(&status.counters, stream, slots.as_ref());
         let server = server_lsn(&status.counters, slots.as_ref());
         let lag = Lag {
             bytes: (delivered > 0 && server > 0).then(|| server.saturating_sub(delivered)),
@@ -87,6 +89,7 @@ impl<'a> Observation<'a> {
             latency: status.latency.snapshot(),
             slots,
             lag,
+            stream,
         }
     }
 
@@ -181,13 +184,13 @@ pub(crate) fn phase_word(phase: &Phase) -> &'static str {
 }
 
 /// The farthest position that is known to be delivered: nothing is confirmed, not even by a run before this one, that was not.
-fn delivered(counters: &Counters, slots: Option<&Slots>) -> u64 {
+fn delivered(counters: &Counters, stream: StreamState, slots: Option<&Slots>) -> u64 {
     let own = slots.and_then(|slots| slots.slots.iter().find(|slot| slot.ours));
     let confirmed = own.and_then(|slot| slot.confirmed_flush_lsn.as_deref()?.parse::<Lsn>().ok());
     [
         load(&counters.delivered_lsn),
         load(&counters.stored_lsn),
-        load(&counters.confirmed_lsn),
+        stream.confirmed.into(),
         confirmed.map_or(0, u64::from),
     ]
     .into_iter()

@@ -5,7 +5,7 @@ use walferry_diagnosis::Kind;
 use walferry_engine::{
     Disposition, Failure,
     gap::Gap,
-    status::{Beside, Invalidation, Phase, Slot, Trouble},
+    status::{Beside, Connection, Invalidation, Phase, Slot, Trouble},
 };
 
 use crate::{
@@ -266,7 +266,7 @@ impl Verdict {
             return verdict;
         }
         if observed.course.phase == Phase::Snapshot {
-            if load(&observed.counters().connected) > 0 {
+            if observed.stream.connection == Some(Connection::CatchingUp) {
                 let what = "a snapshot was interrupted: reading changes up to the position where it continues";
                 let verdict = Self::new(true, Level::Good, what.into());
                 return match observed.lag.bytes {
@@ -693,7 +693,7 @@ mod tests {
         let catching_up = || {
             let status = Status::new("orders", "shop");
             status.set_phase(Phase::Snapshot);
-            status.counters.connected.store(1, Relaxed);
+            status.stream.connect(Connection::CatchingUp);
             status
         };
         let cases: [(Status, &str, &[&str]); 11] = [

@@ -18,11 +18,10 @@ use walferry_engine::{
     Failure, Kind,
     pipeline::Pipeline,
     source::{Control as _, Source as _, TableFilter},
-    status::{Phase, Signal, Slots, Status},
+    status::{Signal, Slots, Status},
     store::StoredOffset,
 };
 use walferry_kafka::{Health, SetAsideCount};
-use walferry_pgoutput::Lsn;
 use walferry_postgres::{
     CleanedTable, Cleaner, Looked, Postgres, SlotWatch,
     connect::{Endpoint, Purpose},
@@ -313,9 +312,10 @@ pub(crate) async fn clean_outboxes(loaded: Loaded, status: Arc<Status>) {
         sleep(pause).await;
         pause = INTERVAL;
         // While existing rows are read, a row may be missing in Kafka though the slot is beyond it.
-        let streams = status.phase() == Phase::Streaming && status.counters.connected.load(Relaxed) == 1;
-        let connects = status.counters.connects.load(Relaxed);
-        if !streams || connection.replace(connects) != Some(connects) {
+        let stream = status.stream.state();
+        let streaming = stream.streaming();
+        if streaming.is_none() || streaming != connection {
+            connection = streaming;
             cleaner.forget();
             continue;
         }
@@ -324,8 +324,7 @@ pub(crate) async fn clean_outboxes(loaded: Loaded, status: Arc<Status>) {
                 tables = outboxes.list().await?;
                 listed = Some(Instant::now());
             }
-            let confirmed = Lsn(status.counters.confirmed_lsn.load(Relaxed));
-            cleaner.round(&tables, confirmed).await.map_err(Failure::from)
+            cleaner.round(&tables, stream.confirmed).await.map_err(Failure::from)
         };
         match done.await {
             Ok(round) => {

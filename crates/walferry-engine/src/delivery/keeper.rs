@@ -210,9 +210,8 @@ impl<L: Listener> Keeper<'_, L> {
                 self.status.set_store(Some(failure.clone()));
             }
         })?;
-        if self.status.store().is_some() {
+        if self.status.set_store(None).is_some() {
             info!(lsn.stored = %stored.confirmable(), "the offset is stored again");
-            self.status.set_store(None);
         }
         counters.stored_lsn.fetch_max(stored.confirmable().into(), Relaxed);
         if self.listener.stored(stored, tells_of_slot)
@@ -234,8 +233,7 @@ impl<L: Listener> Keeper<'_, L> {
             let stored = stored.on_server(shown);
             let is_news = confirmable.send_if_modified(|last| last.replace(stored) != Some(stored));
             if is_news {
-                let confirmed = &self.status.counters.confirmed_lsn;
-                confirmed.fetch_max(stored.confirmable().into(), Relaxed);
+                self.status.stream.confirm(stored.confirmable());
             }
         }
     }

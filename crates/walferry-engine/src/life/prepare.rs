@@ -374,9 +374,10 @@ where
             }
             // The counters show positions of another history.
             let c = &self.status.counters;
-            for lsn in [&c.received_lsn, &c.delivered_lsn, &c.stored_lsn, &c.confirmed_lsn] {
+            for lsn in [&c.received_lsn, &c.delivered_lsn, &c.stored_lsn] {
                 lsn.store(0, Relaxed);
             }
+            self.status.stream.forget_positions();
         } else if stored
             .history
             .as_ref()

@@ -32,7 +32,7 @@ use crate::{
         Chunk, ChunkSender, Control, Frame, Phase, Port, Request, Rows, SnapshotKind, SnapshotPlan, Source, Stream,
         TableFilter, WholeTable,
     },
-    status::{self, Status},
+    status::{self, Connection, Status},
 };
 
 /// How often the log reports the progress of a snapshot.
@@ -157,7 +157,7 @@ impl<S: Source> Reader<'_, S> {
             Ok(()) => return Ok(()),
         };
         loop {
-            self.status.counters.connected.store(0, Relaxed);
+            self.status.stream.disconnect();
             if self.port.chunks.is_closed() {
                 // The pipeline has ended, which is reported elsewhere. Another connection would have nobody to read
                 // for.
@@ -238,7 +238,7 @@ impl<S: Source> Reader<'_, S> {
         self.port.until = Some(position);
         let ended = self.connection().await;
         self.port.until = None;
-        self.status.counters.connected.store(0, Relaxed);
+        self.status.stream.disconnect();
         ended
     }
 
@@ -311,7 +311,7 @@ impl<S: Source> Reader<'_, S> {
             if self.held.is_empty() || self.port.until.is_some() {
                 return followed;
             }
-            self.status.counters.connected.store(0, Relaxed);
+            self.status.stream.disconnect();
         }
     }
 
@@ -458,10 +458,9 @@ impl<S: Source> Reader<'_, S> {
         // Until the pipeline knows that this is still the same server, nothing may move its slot.
         self.wires.gate.close_until(self.port.chunks.connections() + 1);
         self.wires.confirmable.send_replace(None);
-        let shown = match self.port.until {
-            // On the way to the position where a snapshot continues.
-            Some(_) => status::Phase::Snapshot,
-            None => status::Phase::Streaming,
+        let connection = match self.port.until {
+            Some(_) => Connection::CatchingUp,
+            None => Connection::Streaming,
         };
         let (chunks, begun, phase) = (
             self.port.chunks.clone(),
@@ -483,7 +482,7 @@ impl<S: Source> Reader<'_, S> {
                 Ok(())
             }
             gap = looks_at_publication => Err(gap),
-            never = connected(begun, &shown, self.status) => match never {},
+            never = show_connections(begun, connection, self.status) => match never {},
             never = tick(&chunks, self.settings.heartbeat, phase) => match never {},
         }
     }
@@ -646,11 +645,13 @@ async fn over(phase: &mut watch::Receiver<Phase>) {
 }
 
 /// Shows each new connection in the status, for ever.
-async fn connected(mut begun: watch::Receiver<u64>, phase: &status::Phase, status: &Status) -> Infallible {
+async fn show_connections(mut begun: watch::Receiver<u64>, connection: Connection, status: &Status) -> Infallible {
     while begun.changed().await.is_ok() {
-        status.counters.connects.fetch_add(1, Relaxed);
-        status.counters.connected.store(1, Relaxed);
-        status.set_phase(phase.clone());
+        status.stream.connect(connection);
+        status.set_phase(match connection {
+            Connection::CatchingUp => status::Phase::Snapshot,
+            Connection::Streaming | Connection::Paused => status::Phase::Streaming,
+        });
     }
     pending().await
 }

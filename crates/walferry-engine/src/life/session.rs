@@ -103,6 +103,7 @@ where
         carried: &mut Carried,
         target: &mut watch::Receiver<Target>,
     ) -> Result<(), Failure> {
+        self.status.stream.disconnect();
         self.status.set_phase(status::Phase::Starting);
         let prepared = tokio::select! {
             biased;
@@ -115,7 +116,7 @@ where
             self.status.counters.snapshot_tables_left.store(0, Relaxed);
         }
         let ended = self.read_and_deliver(prepared, carried, target).await?;
-        self.status.counters.connected.store(0, Relaxed);
+        self.status.stream.disconnect();
         if is_abandoned(target) {
             return Ok(());
         }
@@ -304,6 +305,7 @@ impl Wires {
     async fn told_to_end(&self, target: &mut watch::Receiver<Target>, status: &Status) {
         if until(target, |target| target != Target::Running).await == Target::Paused {
             self.phase.send_replace(Phase::Drain);
+            status.stream.pause();
             status.set_phase(status::Phase::Paused);
             until(target, |target| target != Target::Paused).await;
         }

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, convert::Infallible, future::pending, time::Dur
 
 use bytes::Bytes;
 use tokio::{
-    sync::mpsc::UnboundedReceiver,
+    sync::{mpsc::UnboundedReceiver, watch},
     time::{Instant, sleep_until},
 };
 use tracing::{info, warn};
@@ -108,7 +108,7 @@ async fn until_it_may_be_read(
     asks: &mut Asks<'_>,
     due: Option<Instant>,
     most: Option<u64>,
-    status: &Status,
+    slots: &watch::Receiver<Option<Slots>>,
 ) -> Waited {
     if let Some(left) = due.and_then(|due| due.checked_duration_since(Instant::now())) {
         let waited = asks.wait(left, ask).await;
@@ -118,7 +118,8 @@ async fn until_it_may_be_read(
     }
     let Some(most) = most else { return Waited::Long };
     let mut told = None;
-    while let Some((lag, what)) = status.slots().and_then(|slots| lag_above(most, &slots)) {
+    let lag = || slots.borrow().as_ref().and_then(|slots| lag_above(most, slots));
+    while let Some((lag, what)) = lag() {
         if told.replace(what) != Some(what) {
             info!(
                 lag.bytes = lag,
@@ -158,6 +159,7 @@ pub(super) async fn serve(
     status: &Status,
 ) -> Infallible {
     let limits = settings.limits;
+    let slots = status.watch_slots();
     let mut asks = Asks {
         receiver,
         next: VecDeque::new(),
@@ -167,7 +169,7 @@ pub(super) async fn serve(
     while let Some(mut ask) = asks.next().await {
         if let Ask::Chunk(chunk) = &mut ask {
             chunk.bytes = settings.share().chunk;
-            if !are_standbys_told && status.slots().is_some_and(|slots| slots.standbys_are_hidden) {
+            if !are_standbys_told && slots.borrow().as_ref().is_some_and(|slots| slots.standbys_are_hidden) {
                 are_standbys_told = true;
                 warn!(
                     hint = "grant the role `pg_monitor`",
@@ -176,7 +178,7 @@ pub(super) async fn serve(
             }
         }
         let waited = match &ask {
-            Ask::Chunk(_) => until_it_may_be_read(&ask, &mut asks, due, limits.lag_bytes, status).await,
+            Ask::Chunk(_) => until_it_may_be_read(&ask, &mut asks, due, limits.lag_bytes, &slots).await,
             _ => Waited::Long,
         };
         let begun = Instant::now();

@@ -159,8 +159,7 @@ impl<K: Sink> Work<K> {
                 },
             }
         };
-        if self.status.awaited().is_some() {
-            self.status.set_awaited(None);
+        if self.status.set_awaited(None).is_some() {
             info!("the record that was waiting can now be sent");
         }
         Ok(goes_on)
@@ -186,11 +185,9 @@ impl<K: Sink> Work<K> {
                 continue;
             }
             let failure = awaited(wait);
-            let known = self.status.awaited().map(|trouble| trouble.failure);
-            if known.as_ref() != Some(&failure) {
+            if self.status.set_awaited(Some(failure.clone())).as_ref() != Some(&failure) {
                 warn!(code = failure.code(), reason = %failure, "a record and everything after it are waiting");
             }
-            self.status.set_awaited(Some(failure));
         }
         Waited::ForIt
     }
