@@ -22,7 +22,7 @@ use walferry_engine::{
     source::{Frame, SnapshotKind, SnapshotTable},
     store::StoredOffset,
 };
-use walferry_event::Settings;
+use walferry_event::EventSettings;
 use walferry_pgoutput::{Column, Lsn, TupleBuf};
 use walferry_tests::{
     mask::{NOW_MS, RUN_ID, VERSION, mask},
@@ -226,7 +226,7 @@ fn pipeline(connector: &Connector) -> Pipeline {
     let chain = Chain::new(&plugins.transforms, &plugins.predicates)
         .0
         .expect("the transforms are known");
-    let events = Arc::new(Settings::new(connector, VERSION, RUN_ID));
+    let events = Arc::new(EventSettings::new(connector, VERSION, RUN_ID));
     Pipeline::new(
         events,
         chain,

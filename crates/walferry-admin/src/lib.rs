@@ -44,7 +44,7 @@ use walferry_engine::{status::Status, supervisor::Connectors};
 pub use crate::{
     cluster::ClusterId,
     doors::{Digested, Doors, User},
-    settings::{HeaderRule, Settings, Standby},
+    settings::{HeaderRule, RestSettings, Standby},
     tls::{Tls, TlsError, without_effect},
 };
 use crate::{
@@ -69,7 +69,7 @@ pub struct Admin {
     /// What is logged.
     pub loggers: Arc<dyn Loggers>,
     /// How the REST API behaves.
-    pub settings: Settings,
+    pub settings: RestSettings,
 }
 
 impl Admin {
@@ -82,7 +82,7 @@ impl Admin {
             kafka_cluster_id: Arc::default(),
             started: SystemTime::now(),
             loggers: Arc::new(NoLoggers),
-            settings: Settings::default(),
+            settings: RestSettings::default(),
         }
     }
 }

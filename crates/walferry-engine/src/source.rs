@@ -15,7 +15,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{
-    self as snapshot, Again, Done, Keys,
+    self as snapshot, Done, Keys, RowsToReread,
     incremental::{Answer, Ask, Collection, Execute, Signal},
 };
 use walferry_transform::Hypertables;
@@ -208,7 +208,7 @@ impl Windows for NoWindows {
 pub enum Request {
     /// An interrupted snapshot has to read these rows again. Each pipeline that looks for such rows sends this once: at
     /// [`Frame::Watermark`], or when it ends before that.
-    ReadAgain(Again),
+    ReadAgain(RowsToReread),
     /// The stream is to stand still while these tables are read.
     Block(Execute),
     /// The stream is to stand still at one position while this table of an incremental snapshot is read as a whole, as it has no key.

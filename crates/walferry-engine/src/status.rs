@@ -23,7 +23,7 @@ use serde::Serialize;
 use tokio::sync::{Notify, watch};
 use walferry_diagnosis::Kind;
 
-use walferry_event::Told;
+use walferry_event::Notification;
 
 use crate::{failure::Failure, gap::Gap, history::Missing};
 
@@ -73,7 +73,7 @@ pub struct Status {
     snapshot_rows: Mutex<ByName<u64>>,
     warnings: Mutex<Vec<String>>,
     missing: Mutex<Option<Missing>>,
-    notifications: Mutex<VecDeque<Told>>,
+    notifications: Mutex<VecDeque<Notification>>,
     beside: Mutex<Option<Beside>>,
 }
 
@@ -317,7 +317,7 @@ impl Slot {
 
 impl Status {
     /// Adds a notification. If there are too many, the oldest is dropped.
-    pub(crate) fn notify(&self, told: Told) {
+    pub(crate) fn notify(&self, told: Notification) {
         let mut notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
         if notifications.len() >= NOTIFICATIONS {
             notifications.pop_front();
@@ -336,7 +336,7 @@ impl Status {
     }
 
     /// The last notifications, oldest first.
-    pub fn notifications(&self) -> Vec<Told> {
+    pub fn notifications(&self) -> Vec<Notification> {
         let notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
         notifications.iter().cloned().collect()
     }

@@ -8,7 +8,7 @@ use walferry_record::java::hash_map::string_hash;
 use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
 
 use crate::java::hash_map_order;
-use crate::settings::Settings;
+use crate::settings::EventSettings;
 use crate::source::Context;
 
 /// Schema of the `transaction` block in envelopes.
@@ -57,7 +57,7 @@ pub(crate) const MESSAGES: &str = "LOGICAL_DECODING_MESSAGE";
 
 impl Transaction {
     /// Starts outside a transaction.
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &EventSettings) -> Self {
         let name = |name: &str| settings.schema_name(&format!("io.debezium.connector.common.{name}"));
         let text = Schema::string().build();
         let long = Schema::int64().build();

@@ -14,7 +14,7 @@ use walferry_engine::{
     sink::{Acks, Origin, Outgoing, Sink, Sinks},
     store::StoredOffset,
 };
-use walferry_kafka::{Producers, Settings, demo::DemoCluster};
+use walferry_kafka::{ClientSettings, Producers, demo::DemoCluster};
 use walferry_pgoutput::Lsn;
 
 /// Records that are handed over in one go.
@@ -26,7 +26,7 @@ fn tables(criterion: &mut Criterion) {
     for count in [1_usize, 50_000] {
         let cluster = DemoCluster::start(1).expect("brokers start");
         cluster.create_topic("t", 1).expect("the topic is new");
-        let mut producers = Producers::new(Settings::new("bench", &cluster.bootstrap_servers()));
+        let mut producers = Producers::new(ClientSettings::new("bench", &cluster.bootstrap_servers()));
         let progress = Arc::new(Progress::new(StoredOffset::default(), usize::MAX));
         let mut producer = producers.open(Acks::new(Arc::clone(&progress))).expect("a producer");
         let tables: Vec<String> = (0..count).map(|table| format!("public.t{table}")).collect();

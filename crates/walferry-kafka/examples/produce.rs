@@ -23,7 +23,7 @@ use walferry_engine::{
     sink::{Acks, Origin, Outgoing, Sink, Sinks},
     store::StoredOffset,
 };
-use walferry_kafka::{Producers, Settings};
+use walferry_kafka::{ClientSettings, Producers};
 use walferry_pgoutput::Lsn;
 
 const IN_FLIGHT_BYTES: usize = 16 << 20;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = env::args().skip(1);
     let servers = args.next().ok_or("no bootstrap servers")?;
     let topic = args.next().ok_or("no topic")?;
-    let mut settings = Settings::new("measure", &servers);
+    let mut settings = ClientSettings::new("measure", &servers);
     let (mut records, mut wrapper) = (1_000_000u64, false);
     while let Some(arg) = args.next() {
         match arg.split_once('=') {
@@ -118,7 +118,7 @@ impl ProducerContext for Wrapped {
     }
 }
 
-fn wrapped(settings: &Settings, acks: Acks) -> ThreadedProducer<Wrapped> {
+fn wrapped(settings: &ClientSettings, acks: Acks) -> ThreadedProducer<Wrapped> {
     let mut config = ClientConfig::new();
     for (name, value) in settings.properties() {
         config.set(name, value);

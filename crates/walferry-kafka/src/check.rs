@@ -15,7 +15,7 @@ use walferry_engine::Failure;
 use crate::{
     failure,
     native::{Client, Event},
-    settings::{SetAside, Settings},
+    settings::{ClientSettings, SetAside},
     topics::not_created,
 };
 
@@ -28,11 +28,11 @@ const REQUEST: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// No broker can be talked to; the reason is the failure's.
-pub fn check(settings: &Settings, topics: &[String]) -> Result<Vec<Diagnosis>, Failure> {
+pub fn check(settings: &ClientSettings, topics: &[String]) -> Result<Vec<Diagnosis>, Failure> {
     look(settings, topics, REQUEST)
 }
 
-fn look(settings: &Settings, topics: &[String], timeout: Duration) -> Result<Vec<Diagnosis>, Failure> {
+fn look(settings: &ClientSettings, topics: &[String], timeout: Duration) -> Result<Vec<Diagnosis>, Failure> {
     let client = Client::new(&settings.producer.config()).map_err(|error| failure::of_settings(&error))?;
     let metadata = connect(&client, settings)?;
     let mut remarks = vec![brokers(&metadata)];
@@ -60,7 +60,7 @@ fn look(settings: &Settings, topics: &[String], timeout: Duration) -> Result<Vec
 }
 
 /// All topics of the cluster, or why it cannot be reached.
-fn connect(client: &Client, settings: &Settings) -> Result<Metadata, Failure> {
+fn connect(client: &Client, settings: &ClientSettings) -> Result<Metadata, Failure> {
     let until = Instant::now() + CONNECT;
     let soon = Instant::now() + SOON;
     let (mut refused, mut reason, mut down) = (None, None, false);
@@ -128,7 +128,7 @@ fn brokers(metadata: &Metadata) -> Diagnosis {
 }
 
 struct Look<'a> {
-    settings: &'a Settings,
+    settings: &'a ClientSettings,
     metadata: &'a Metadata,
     admin: AdminClient<DefaultClientContext>,
     timeout: Duration,
@@ -289,7 +289,7 @@ mod tests {
     fn a_cluster_is_looked_at_without_changing_it() {
         let cluster = DemoCluster::start(2).unwrap();
         cluster.create_topic("there", 3).unwrap();
-        let mut settings = Settings::new("c", &cluster.bootstrap_servers());
+        let mut settings = ClientSettings::new("c", &cluster.bootstrap_servers());
         settings.set_aside = SetAside::Topic {
             name: "dead".into(),
             replication_factor: None,

@@ -30,14 +30,14 @@ use crate::{
     origin::{Opaque, Tables},
     reporter::Reporter,
     set_aside::{DeadLetters, Refused, SetAsideCount},
-    settings::Settings,
+    settings::ClientSettings,
     topics::Topics,
 };
 
 /// Opens producers for one connector.
 #[derive(Debug, Clone)]
 pub struct Producers {
-    settings: Arc<Settings>,
+    settings: Arc<ClientSettings>,
     health: Health,
     set_aside: SetAsideCount,
     batching: Batching,
@@ -57,7 +57,7 @@ pub(crate) const PARTITION_KIB: usize = 2;
 
 impl Producers {
     /// Producers with these settings.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: ClientSettings) -> Self {
         Self {
             settings: Arc::new(settings),
             health: Health::default(),

@@ -20,7 +20,7 @@ use crate::{
     origin::{Opaque, Tables},
     producer::size,
     set_aside::{DeadLetters, Refused},
-    settings::Settings,
+    settings::ClientSettings,
 };
 
 pub(crate) struct Reporter {
@@ -28,7 +28,7 @@ pub(crate) struct Reporter {
     pub(crate) acks: Acks,
     pub(crate) tables: Tables,
     pub(crate) health: Health,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<ClientSettings>,
     pub(crate) dead_letters: Arc<DeadLetters>,
     pub(crate) batching: Batching,
     /// What this producer was opened with.

@@ -18,13 +18,13 @@ use crate::{
     failure::Culprit,
     native::{Client, Topic},
     origin::Opaque,
-    settings::{SetAside, Settings},
+    settings::{ClientSettings, SetAside},
     topics::Topics,
 };
 
 /// Sets refused records aside as `errors.tolerance` says. One for a producer; both its threads use it.
 pub(crate) struct DeadLetters {
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<ClientSettings>,
     pub(crate) client: Arc<Client>,
     pub(crate) topics: Topics,
     pub(crate) acks: Acks,

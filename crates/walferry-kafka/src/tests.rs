@@ -19,7 +19,7 @@ use walferry_pgoutput::Lsn;
 use crate::{
     demo::{DemoCluster, Follower, Received},
     producer::{PARTITION_KIB, Producer, Producers, TOPIC_KIB},
-    settings::{SetAside, Settings},
+    settings::{ClientSettings, SetAside},
 };
 
 /// Longer than anything here takes on the slowest machine; only a failing test waits so long.
@@ -33,9 +33,9 @@ struct World {
 }
 
 impl World {
-    fn new(change: impl FnOnce(&mut Settings)) -> Self {
+    fn new(change: impl FnOnce(&mut ClientSettings)) -> Self {
         let cluster = DemoCluster::start(1).unwrap();
-        let mut settings = Settings::new("c", &cluster.bootstrap_servers());
+        let mut settings = ClientSettings::new("c", &cluster.bootstrap_servers());
         change(&mut settings);
         let mut world = Self {
             cluster,

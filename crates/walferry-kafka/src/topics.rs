@@ -16,13 +16,13 @@ use tracing::{info, warn};
 use walferry_config::connector::TopicSettings;
 use walferry_engine::{Disposition, Failure, sink::Acks};
 
-use crate::{failure, health::Health, native::Client, settings::Settings};
+use crate::{failure, health::Health, native::Client, settings::ClientSettings};
 
 /// Sees to it that topics exist.
 #[derive(Clone)]
 pub(crate) struct Topics {
     pub(crate) client: Arc<Client>,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<ClientSettings>,
     pub(crate) health: Health,
     pub(crate) acks: Acks,
 }
@@ -233,7 +233,7 @@ pub(crate) fn not_created(name: &str, rule: &TopicSettings, code: Code) -> Failu
 }
 
 /// Creates a topic with a client of its own, as Connect does: its credentials may be others than the producer's.
-pub(crate) fn create_topic(settings: &Settings, topic: &NewTopic<'_>) -> Result<(), KafkaError> {
+pub(crate) fn create_topic(settings: &ClientSettings, topic: &NewTopic<'_>) -> Result<(), KafkaError> {
     let admin = settings.admin.admin()?;
     let options = AdminOptions::new()
         .request_timeout(Some(CREATE_TIMEOUT))

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
-use walferry_converter::registry::{Answer, Ids, Refusal, Registry, Request, Settings};
+use walferry_converter::registry::{Answer, Ids, Refusal, Registry, RegistrySettings, Request};
 use walferry_diagnosis::Diagnosis;
 use walferry_record::{Need, Wait};
 
@@ -63,7 +63,7 @@ impl Client {
     ///
     /// Every `period` it checks that the registry still has the schemas that it had. `longest_pause` limits the pauses before one
     /// request is tried again.
-    pub(crate) fn new(settings: Settings, period: Duration, longest_pause: Option<Duration>) -> Self {
+    pub(crate) fn new(settings: RegistrySettings, period: Duration, longest_pause: Option<Duration>) -> Self {
         let (requests, receiver) = mpsc::channel();
         let shared = Arc::new(Shared::default());
         let asker = Asker {
@@ -138,7 +138,7 @@ impl Shared {
 /// The thread.
 struct Asker {
     shared: Arc<Shared>,
-    settings: Settings,
+    settings: RegistrySettings,
     /// Made when it is first needed, and again while a certificate cannot be read.
     http: Option<Http>,
     pending: VecDeque<Pending>,

@@ -24,7 +24,7 @@ use walferry_converter::{
 };
 use walferry_engine::{
     Converters, Disposition, Failure, Pipeline, SignalSettings, Tolerance,
-    connector::{Connector, Settings},
+    connector::{Connector, ConnectorSettings},
     life::Limits,
     source::TableFilter,
     start::{Mismatch, SnapshotPolicy},
@@ -32,7 +32,7 @@ use walferry_engine::{
     store::StoredOffset,
     witness::Witness,
 };
-use walferry_event::Settings as EventSettings;
+use walferry_event::EventSettings;
 use walferry_event::reselect::RowReader;
 use walferry_kafka::{Producers, connect::OffsetLog};
 use walferry_offset::{FileStore, ImportError, MemoryStore, import, java_offsets};
@@ -63,7 +63,7 @@ impl Built {
     /// finding is a problem.
     pub(crate) fn new(worker: &Worker, plugins: &Plugins) -> (Option<Self>, Findings) {
         let (chain, mut findings) = Chain::new(&plugins.transforms, &plugins.predicates);
-        findings.extend(walferry_kafka::Settings::check(worker, plugins));
+        findings.extend(walferry_kafka::ClientSettings::check(worker, plugins));
         let mut build = |plugin: &Plugin, role| {
             let (converter, more) = converter(&plugin.class, role, &plugin.options);
             findings.extend(more);
@@ -235,7 +235,7 @@ pub(crate) fn passing<K>(
     let config = &loaded.connector;
     let mut make = pipelines(loaded, &status, None, None, from_postgres(config));
     Connector {
-        settings: Settings {
+        settings: ConnectorSettings {
             // When the connection is lost, the slot is gone, and with it the way to go on.
             max_retries: Some(0),
             confirm: true,
@@ -317,9 +317,9 @@ fn take_over_standalone(store: &Store, loaded: &Loaded) -> Result<(), Failure> {
 }
 
 /// What the Kafka clients of a connector need to know.
-pub(crate) fn kafka(loaded: &Loaded) -> Result<walferry_kafka::Settings, Error> {
+pub(crate) fn kafka(loaded: &Loaded) -> Result<walferry_kafka::ClientSettings, Error> {
     let (settings, findings) =
-        walferry_kafka::Settings::read(&loaded.worker, &loaded.connector, &loaded.bootstrap_servers);
+        walferry_kafka::ClientSettings::read(&loaded.worker, &loaded.connector, &loaded.bootstrap_servers);
     settings.ok_or_else(|| {
         Error::new(Kind::KafkaSettings, "the Kafka client's properties cannot be used")
             .because(findings.problems().cloned())
@@ -367,9 +367,9 @@ pub(crate) fn snapshot_policy(config: &Config) -> SnapshotPolicy {
     }
 }
 
-fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> Settings {
+fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> ConnectorSettings {
     let config = &loaded.connector;
-    Settings {
+    ConnectorSettings {
         slot: config.slot.name.to_string(),
         snapshot: snapshot_policy(config),
         mismatch: match config.streaming.offset_mismatch {

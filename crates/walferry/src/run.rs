@@ -15,7 +15,7 @@ use tokio::{
     time::sleep,
 };
 use tracing::{info, warn};
-use walferry_admin::{Admin, ClusterId, Door, Resources, Settings, Standby, Tls};
+use walferry_admin::{Admin, ClusterId, Door, Resources, RestSettings, Standby, Tls};
 use walferry_config::Worker;
 use walferry_diagnosis::Kind;
 use walferry_engine::{
@@ -81,7 +81,7 @@ fn topics_of(args: &RunArgs, configuration: &Configuration) -> Result<Option<Con
 struct Process<'a> {
     wanted: Vec<Wanted>,
     bars: &'a Bars,
-    settings: Settings,
+    settings: RestSettings,
     topics: Option<ConnectTopics>,
     data_dir: PathBuf,
 }
@@ -239,7 +239,7 @@ impl Process<'_> {
     async fn wait_for_turn(&self, doors: &[Door], topics: &ConnectTopics) -> Option<Result<Held, Failure>> {
         let stop = watch::Sender::new(false);
         let standby = Standby::new(topics::why_waiting(topics, None));
-        let settings = Settings {
+        let settings = RestSettings {
             standby: Some(standby.clone()),
             ..self.settings.clone()
         };
@@ -328,7 +328,7 @@ fn shelf(data_dir: &Path, is_worker: bool) -> Result<Shelf, Error> {
     }
 }
 
-async fn open_doors(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Door>, Error> {
+async fn open_doors(wanted: Vec<Wanted>, settings: &RestSettings) -> Result<Vec<Door>, Error> {
     let mut doors = Vec::new();
     for wanted in wanted {
         let listener = walferry_admin::bind(wanted.address).await.map_err(|error| {

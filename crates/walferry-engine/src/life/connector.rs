@@ -9,7 +9,7 @@ use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},
     time::sleep,
 };
-use walferry_snapshot::Again;
+use walferry_snapshot::RowsToReread;
 
 use crate::{
     delivery::{
@@ -32,7 +32,7 @@ use crate::{
 
 /// The settings that the engine itself needs.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ConnectorSettings {
     /// Slot name, for messages.
     pub slot: String,
     /// When existing rows are read (`snapshot.mode`).
@@ -66,7 +66,7 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-impl Settings {
+impl ConnectorSettings {
     /// The connector's present share of the memory in flight.
     pub(super) fn share(&self) -> Share {
         let bytes = self.in_flight_bytes / (*self.sharers.borrow()).max(1);
@@ -102,7 +102,7 @@ const FRAMES_SHARE: usize = 4;
 /// A connector with its edges.
 pub struct Connector<S, K, O, P> {
     /// The engine's settings.
-    pub settings: Settings,
+    pub settings: ConnectorSettings,
     /// Postgres.
     pub source: S,
     /// Kafka.
@@ -128,7 +128,7 @@ where
         let mut carried = Carried {
             retries: Retries::new(self.settings.max_retries, reach.clone()),
             reach,
-            again: Again::default(),
+            again: RowsToReread::default(),
             new_slot: NewSlot::default(),
             gaps: self.remember_gap().await,
         };
@@ -197,7 +197,7 @@ pub(super) struct Carried {
     /// How far the connector has got.
     pub(super) reach: Reach,
     /// Rows that an interrupted snapshot has to read again.
-    pub(super) again: Again,
+    pub(super) again: RowsToReread,
     pub(super) new_slot: NewSlot,
     pub(super) gaps: Gaps,
 }

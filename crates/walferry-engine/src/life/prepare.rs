@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 use walferry_config::limited;
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::{Again, Done, incremental::tells_of_blocking};
+use walferry_snapshot::{Done, RowsToReread, incremental::tells_of_blocking};
 
 use crate::{
     delivery::store::{OffsetStore, StoredOffset},
@@ -73,7 +73,7 @@ struct Beginning {
 }
 
 /// Continues with the rest of an interrupted snapshot.
-fn go_on(mut offset: StoredOffset, from: Lsn, again: &Again) -> Beginning {
+fn go_on(mut offset: StoredOffset, from: Lsn, again: &RowsToReread) -> Beginning {
     let plan = SnapshotPlan {
         goes_on: true,
         done: still_done(offset.snapshot.take(), again),
@@ -87,7 +87,7 @@ fn go_on(mut offset: StoredOffset, from: Lsn, again: &Again) -> Beginning {
 }
 
 /// What still counts of an interrupted snapshot.
-fn still_done(done: Option<Done>, again: &Again) -> Done {
+fn still_done(done: Option<Done>, again: &RowsToReread) -> Done {
     let mut done = done.unwrap_or_default();
     for table in done.forget_incomplete(|table| again.knows(table)) {
         warn!(
@@ -115,7 +115,7 @@ where
             _ => None,
         };
         if !matches!(plan, Plan::Continue { .. }) && blocking.is_none() {
-            carried.again = Again::default();
+            carried.again = RowsToReread::default();
         }
         let Beginning { mut offset, from, rows } = self.make_slot(plan, stored, carried).await?;
         offset.blocking.clone_from(&blocking);
@@ -128,7 +128,7 @@ where
     async fn interrupted_blocking(
         &mut self,
         stored: Option<&StoredOffset>,
-        again: &Again,
+        again: &RowsToReread,
     ) -> Result<Option<Done>, Failure> {
         let Some(stored) = stored.filter(|stored| tells_of_blocking(&stored.connect.other)) else {
             return Ok(None);

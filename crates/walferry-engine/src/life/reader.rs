@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
-use walferry_snapshot::{Again, Done, Keys, Step, incremental::Execute};
+use walferry_snapshot::{Done, Keys, RowsToReread, Step, incremental::Execute};
 
 use crate::{
     delivery::{progress::Stored, store::StoredOffset},
@@ -22,7 +22,7 @@ use crate::{
     gap::GAP,
     history::{History, Lineage, Parting, went_back},
     life::{
-        connector::Settings,
+        connector::ConnectorSettings,
         retries::Retries,
         session::Wires,
         start::{self, Plan},
@@ -48,7 +48,7 @@ pub(crate) struct Reader<'a, S: Source> {
     pub(crate) control: &'a mut S::Control,
     pub(crate) stream: &'a mut S::Stream,
     pub(crate) rows: &'a mut S::Rows,
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: &'a ConnectorSettings,
     pub(crate) status: &'a Status,
     pub(crate) retries: &'a mut Retries,
     pub(crate) port: Port,
@@ -56,7 +56,7 @@ pub(crate) struct Reader<'a, S: Source> {
     pub(crate) wires: &'a Wires,
     pub(crate) origin: Origin,
     /// Rows that an interrupted snapshot has to read again.
-    pub(crate) again: &'a mut Again,
+    pub(crate) again: &'a mut RowsToReread,
     /// Requests of the pipeline.
     pub(crate) requests: &'a mut UnboundedReceiver<Request>,
     /// Why changes of captured tables may be missing since the last look at the publication.

@@ -40,7 +40,7 @@ use crate::{
     failure::{Disposition, Exit, Failure},
     history::Gate,
     life::{
-        connector::{Carried, Connector, Settings, is_abandoned, stopped, until},
+        connector::{Carried, Connector, ConnectorSettings, is_abandoned, stopped, until},
         gap::Gaps,
         new_slot::NewSlot,
         prepare::Prepared,
@@ -268,7 +268,7 @@ where
 }
 
 impl Wires {
-    fn new(settings: &Settings, offset: &StoredOffset, status: &Status) -> (Self, ChunkReceiver) {
+    fn new(settings: &ConnectorSettings, offset: &StoredOffset, status: &Status) -> (Self, ChunkReceiver) {
         let share = settings.share();
         let limit = &status.counters.in_flight_limit_bytes;
         limit.store(share.records as u64, Relaxed);
@@ -336,7 +336,7 @@ impl Wires {
 
 /// Divides the memory in flight again when connectors come or go, for ever. The share of the frames changes only with
 /// the next session.
-async fn share_anew(settings: &Settings, progress: &Progress, status: &Status) -> Infallible {
+async fn share_anew(settings: &ConnectorSettings, progress: &Progress, status: &Status) -> Infallible {
     let mut sharers = settings.sharers.clone();
     // If the channel is closed, nobody can change the number any more.
     while sharers.changed().await.is_ok() {

@@ -12,7 +12,7 @@ use walferry_snapshot::incremental::{Answer, Ask};
 
 use crate::{
     backoff::Backoff,
-    connector::Settings,
+    connector::ConnectorSettings,
     failure::{Disposition, Failure},
     source::{Chunk, ChunkSender, Frame, Read, Windows},
     status::{Slots, Status},
@@ -155,7 +155,7 @@ pub(super) async fn serve(
     windows: &mut impl Windows,
     receiver: &mut UnboundedReceiver<Ask>,
     chunks: ChunkSender,
-    settings: &Settings,
+    settings: &ConnectorSettings,
     status: &Status,
 ) -> Infallible {
     let limits = settings.limits;

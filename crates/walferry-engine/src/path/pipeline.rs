@@ -11,11 +11,11 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 use walferry_config::{connector::GuardrailAction, limited};
 use walferry_event::{
-    Context, Messages, Settings as EventSettings, Skipped, Transaction, catalog::TableFacts, reselect::RowReader,
+    Context, EventSettings, Messages, Skipped, Transaction, catalog::TableFacts, reselect::RowReader,
 };
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
 use walferry_record::Wait;
-use walferry_snapshot::{Again, Done, incremental::Ask};
+use walferry_snapshot::{Done, RowsToReread, incremental::Ask};
 use walferry_transform::{Chain, Retention};
 
 use crate::{
@@ -26,8 +26,8 @@ use crate::{
         cursor::{AsOrigin, Cursor},
         emit::{Converters, Emit, Provenance, Tolerance},
         heartbeat::Heartbeats,
-        initial::Told,
-        plans::Plans,
+        initial::SnapshotEvent,
+        plans::RelationPlans,
         signals::{Here, SignalSettings, Signals},
         snapshot_rows::Snapshot,
         toast_reread::ToastReread,
@@ -41,7 +41,7 @@ use crate::{
 
 /// Turns frames into records. Each session has one.
 pub struct Pipeline {
-    plans: Plans,
+    plans: RelationPlans,
     messages: Messages,
     /// Counts records by transaction, if `provide.transaction.metadata` is set.
     metadata: Option<Transaction>,
@@ -86,7 +86,7 @@ impl Pipeline {
         Self {
             messages: Messages::new(&events),
             metadata: events.events.transaction_metadata.then(|| Transaction::new(&events)),
-            plans: Plans::new(events),
+            plans: RelationPlans::new(events),
             snapshot: None,
             snapshot_kind: SnapshotKind::Initial,
             snapshot_tables: Arc::default(),
@@ -132,7 +132,7 @@ impl Pipeline {
 
     /// For an interrupted snapshot that has yet to continue and whose finished part is `done`: finds the rows that it
     /// has to read again, in addition to `again`, and requests them.
-    pub fn with_toast_reread(mut self, again: Again, done: Done, requests: UnboundedSender<Request>) -> Self {
+    pub fn with_toast_reread(mut self, again: RowsToReread, done: Done, requests: UnboundedSender<Request>) -> Self {
         self.toast_reread = Some(ToastReread::new(again, done, requests));
         self
     }
@@ -221,11 +221,11 @@ impl Pipeline {
                 if kind == SnapshotKind::Blocking {
                     out.step(Step::BlockingBegin);
                 }
-                self.tell(Told::Begin(tables), now_ns, out)?;
+                self.tell(SnapshotEvent::Begin(tables), now_ns, out)?;
             }
             Frame::Table(table) => {
                 if let Some(oid) = table.catalog.table.as_ref().map(|table| table.oid) {
-                    self.tell(Told::Table(oid), now_ns, out)?;
+                    self.tell(SnapshotEvent::Table(oid), now_ns, out)?;
                 }
                 self.snapshot.get_or_insert_default().table(table, &mut self.plans)?;
             }
@@ -249,7 +249,7 @@ impl Pipeline {
                     Some(snapshot) => snapshot.part(step, out),
                     None => out.step(Step::Snapshot(step)),
                 }
-                self.tell(Told::Part(step.table(), completes), now_ns, out)?;
+                self.tell(SnapshotEvent::Part(step.table(), completes), now_ns, out)?;
             }
             Frame::SnapshotEnd { lsn, transaction } => {
                 self.toast_reread = None;
@@ -259,13 +259,21 @@ impl Pipeline {
                 out.step(Step::SnapshotEnd { lsn, transaction });
                 out.step(Step::TablesRead(mem::take(&mut self.snapshot_tables)));
                 self.beat(now_ns, true, out)?;
-                return self.tell(Told::End, now_ns, out);
+                return self.tell(SnapshotEvent::End, now_ns, out);
             }
             Frame::BlockingEnd { given_up } => {
                 let snapshot = self.snapshot.take().unwrap_or_default();
                 snapshot.end(now_ns, &mut self.emit, out)?;
                 self.beat(now_ns, true, out)?;
-                self.tell(if given_up { Told::GivenUp } else { Told::End }, now_ns, out)?;
+                self.tell(
+                    if given_up {
+                        SnapshotEvent::GivenUp
+                    } else {
+                        SnapshotEvent::End
+                    },
+                    now_ns,
+                    out,
+                )?;
                 if !given_up {
                     out.step(Step::TablesRead(mem::take(&mut self.snapshot_tables)));
                 }
@@ -325,7 +333,7 @@ impl Pipeline {
     }
 
     /// Notifies of a snapshot that comes before the stream, or in its place. An incremental one has notifications of its own.
-    fn tell(&mut self, told: Told, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+    fn tell(&mut self, told: SnapshotEvent, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         let Some(signals) = self
             .signals
             .as_mut()

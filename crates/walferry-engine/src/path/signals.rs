@@ -14,9 +14,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::{info, warn};
 use uuid::Uuid;
 use walferry_config::connector::Watermarking;
-use walferry_event::{Catalog, Context, Notifications, SnapshotMarker, TablePlan, Told};
+use walferry_event::{Catalog, Context, Notification, Notifications, SnapshotMarker, TablePlan};
 use walferry_pgoutput::{Change, Column, Lsn, Operation, Relation, Tuple};
-use walferry_snapshot::incremental::{Action, Answer, Ask, Effect, Incremental, Notification, Signal};
+use walferry_snapshot::incremental::{Action, Answer, Ask, Effect, Incremental, Signal, SnapshotNotice};
 
 use crate::{
     delivery::{batch::Batch, progress::Step, store::StoredOffset},
@@ -24,7 +24,7 @@ use crate::{
     path::{
         emit::{Emit, Provenance, begin_transaction},
         initial,
-        plans::Plans,
+        plans::RelationPlans,
         window::{Evicted, Window},
     },
     position::Position,
@@ -169,7 +169,7 @@ impl Signals {
     /// Sends notifications of a snapshot before the stream, or in its place.
     pub(crate) fn tell(
         &mut self,
-        told: initial::Told,
+        told: initial::SnapshotEvent,
         here: Here<'_, '_>,
         emit: &mut Emit,
         out: &mut Batch,
@@ -187,7 +187,7 @@ impl Signals {
         }
         let is_first = !mem::replace(&mut self.has_begun, true);
         if is_first {
-            self.tell(initial::Told::Stream, here, emit, out)?;
+            self.tell(initial::SnapshotEvent::Stream, here, emit, out)?;
         }
         if self.asks.is_none() {
             return Ok(());
@@ -414,7 +414,7 @@ impl Signals {
     pub(crate) fn answer(
         &mut self,
         (of, answer, rows): (Option<String>, Answer, Option<Box<ChunkRows>>),
-        plans: &mut Plans,
+        plans: &mut RelationPlans,
         here: Here<'_, '_>,
         emit: &mut Emit,
         out: &mut Batch,
@@ -600,7 +600,7 @@ impl Signals {
     /// Sends a notification through all configured channels.
     pub(crate) fn notify(
         &mut self,
-        notification: Notification,
+        notification: SnapshotNotice,
         here: Here<'_, '_>,
         emit: &mut Emit,
         out: &mut Batch,
@@ -609,7 +609,7 @@ impl Signals {
         if self.notifications.is_none() && !log && !status {
             return Ok(());
         }
-        let Notification {
+        let SnapshotNotice {
             id,
             aggregate,
             kind,
@@ -617,7 +617,7 @@ impl Signals {
         } = notification;
         let time_ms = here.context.processed_time_ns.div_euclid(1_000_000);
         let id = id.unwrap_or_else(new_id);
-        let told = Told::new(id, (aggregate, kind), data, &self.settings.server, time_ms);
+        let told = Notification::new(id, (aggregate, kind), data, &self.settings.server, time_ms);
         if log {
             let data: Vec<String> = told
                 .data
@@ -646,7 +646,7 @@ impl Signals {
     }
 }
 
-fn plan(plans: &mut Plans, catalog: &mut Catalog) -> Result<Option<Arc<TablePlan>>, Failure> {
+fn plan(plans: &mut RelationPlans, catalog: &mut Catalog) -> Result<Option<Arc<TablePlan>>, Failure> {
     Ok(plans.snapshot(catalog)?.map(Arc::new))
 }
 

@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     path::{
         emit::{Emit, Provenance},
-        plans::Plans,
+        plans::RelationPlans,
     },
     position::Position,
     source::{SnapshotKind, SnapshotTable},
@@ -52,7 +52,7 @@ struct Held {
 
 impl Snapshot {
     /// The following rows belong to this table. Rows of it may have come before.
-    pub(crate) fn table(&mut self, facts: Arc<SnapshotTable>, plans: &mut Plans) -> Result<(), Failure> {
+    pub(crate) fn table(&mut self, facts: Arc<SnapshotTable>, plans: &mut RelationPlans) -> Result<(), Failure> {
         let Some(oid) = facts.catalog.table.as_ref().map(|table| table.oid) else {
             self.table = None;
             return Ok(());

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 use walferry_event::Catalog;
 use walferry_pgoutput::{Change, Column, Oid, Operation, Relation, ReplicaIdentity, Tuple};
-use walferry_snapshot::{Again, Done, Step};
+use walferry_snapshot::{Done, RowsToReread, Step};
 
 use crate::{
     delivery::{batch::Batch, progress},
@@ -19,7 +19,7 @@ use crate::{
 
 /// Watches the changes between the stored offset and a snapshot's watermark.
 pub(crate) struct ToastReread {
-    again: Again,
+    again: RowsToReread,
     /// Gets the result, once.
     requests: UnboundedSender<Request>,
     /// What the snapshot has read. It reads all other rows as of the watermark.
@@ -43,7 +43,7 @@ struct Key {
 
 impl ToastReread {
     /// `again` has the rows that earlier sessions found.
-    pub(crate) fn new(again: Again, done: Done, requests: UnboundedSender<Request>) -> Self {
+    pub(crate) fn new(again: RowsToReread, done: Done, requests: UnboundedSender<Request>) -> Self {
         Self {
             again,
             requests,

@@ -7,7 +7,7 @@ use walferry_engine::{
 };
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Change, Column, Lsn, Message, OldTuple, Operation, TupleBuf};
-use walferry_snapshot::{Again, Blocks, Done, Keys, Step};
+use walferry_snapshot::{Blocks, Done, Keys, RowsToReread, Step};
 
 use crate::{
     edges, fixture,
@@ -56,8 +56,11 @@ fn noted(properties: &str, read: Read, catalog: Option<Catalog>) -> Vec<String> 
         });
     }
     let (requests, mut requested) = source::requests();
-    let mut pipeline =
-        fixture::pipeline_of(&connector, &StoredOffset::default()).with_toast_reread(Again::default(), done, requests);
+    let mut pipeline = fixture::pipeline_of(&connector, &StoredOffset::default()).with_toast_reread(
+        RowsToReread::default(),
+        done,
+        requests,
+    );
     let mut batch = Batch::default();
     pipeline
         .on_frame(Frame::Begin { from: Lsn(0) }, &[], 0, &mut batch)

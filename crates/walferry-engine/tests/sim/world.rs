@@ -31,7 +31,7 @@ use walferry_diagnosis::Kind;
 use tokio::sync::watch;
 use walferry_engine::{
     Disposition, Failure, Pipeline, Target,
-    connector::{Connector, Settings},
+    connector::{Connector, ConnectorSettings},
     gap::Way,
     start::Mismatch,
     status::Status,
@@ -752,7 +752,7 @@ fn connector(
     let state = shared.lock();
     let (properties, heartbeats) = (state.plan.connector.clone(), state.plan.heartbeats);
     let beat = heartbeats.then_some(Duration::ZERO);
-    let settings = Settings {
+    let settings = ConnectorSettings {
         slot: "s".into(),
         snapshot: state.plan.policy,
         mismatch: Mismatch::Refuse,

@@ -20,7 +20,7 @@ use walferry_config::JavaRegex;
 
 pub use self::{
     key::Key,
-    notification::{Notification, Scan},
+    notification::{Scan, SnapshotNotice},
     signal::{Action, Execute, Signal},
 };
 
@@ -31,7 +31,7 @@ pub enum Effect {
     /// [`Ask::GiveWay`].
     Ask(Ask),
     /// Send a notification.
-    Notify(Notification),
+    Notify(SnapshotNotice),
     /// Send the remaining rows of the window now.
     SendWindow,
     /// Drop the window's rows.
@@ -572,7 +572,7 @@ impl Incremental {
         }
         self.is_paused = true;
         effects.push(Effect::Info("the incremental snapshot is paused".to_owned()));
-        self.notify(effects, Notification::paused);
+        self.notify(effects, SnapshotNotice::paused);
     }
 
     fn resume(&mut self, of: &str, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
@@ -584,7 +584,7 @@ impl Incremental {
         }
         self.is_paused = false;
         effects.push(Effect::Info("the incremental snapshot continues".to_owned()));
-        self.notify(effects, Notification::resumed);
+        self.notify(effects, SnapshotNotice::resumed);
         self.read(id, effects);
     }
 
@@ -663,7 +663,7 @@ impl Incremental {
         self.correlation = Some(of);
         self.has_changed = true;
         if begins {
-            self.notify(effects, Notification::started);
+            self.notify(effects, SnapshotNotice::started);
             self.read(id, effects);
         }
     }
@@ -740,7 +740,7 @@ impl Incremental {
                         let end = self.end.as_ref().map(Key::told).unwrap_or_default();
                         let maximum = self.maximum.as_ref().map(Key::told).unwrap_or_default();
                         self.notify(effects, |ids, of| {
-                            Notification::in_progress(ids, of, &table, maximum, end)
+                            SnapshotNotice::in_progress(ids, of, &table, maximum, end)
                         });
                     }
                     self.ask_to_close(effects);
@@ -772,7 +772,7 @@ impl Incremental {
         let table = self.current.clone().unwrap_or_default();
         effects.extend(scan.told(&table));
         let rows = self.rows;
-        self.notify(effects, |ids, of| Notification::scanned(ids, of, &table, rows, scan));
+        self.notify(effects, |ids, of| SnapshotNotice::scanned(ids, of, &table, rows, scan));
         if matches!(scan, Scan::Succeeded | Scan::Empty) {
             effects.push(Effect::TableRead(table.clone()));
         }
@@ -798,7 +798,7 @@ impl Incremental {
         (self.unsent, self.repeats) = (0, false);
         self.has_changed = true;
         if !self.is_running() {
-            self.notify(effects, |_, of| Notification::completed(of));
+            self.notify(effects, |_, of| SnapshotNotice::completed(of));
             self.correlation = None;
         }
     }
@@ -849,10 +849,10 @@ impl Incremental {
             "stopped the incremental snapshot of {}",
             stopped.join(", ")
         )));
-        self.notify(effects, |_, of| Notification::aborted(of, &stopped));
+        self.notify(effects, |_, of| SnapshotNotice::aborted(of, &stopped));
     }
 
-    fn notify(&self, effects: &mut Vec<Effect>, make: impl FnOnce(String, Option<String>) -> Notification) {
+    fn notify(&self, effects: &mut Vec<Effect>, make: impl FnOnce(String, Option<String>) -> SnapshotNotice) {
         let tables: Vec<&str> = self.tables().collect();
         effects.push(Effect::Notify(make(tables.join(","), self.correlation.clone())));
     }

@@ -33,7 +33,7 @@ use self::error::Error;
 use self::event_types::EventTypes;
 pub(crate) use self::expand::Documents;
 use self::expand::Expansion;
-use self::options::{InvalidOperation, Settings, Unknown};
+use self::options::{InvalidOperation, RouterOptions, Unknown};
 use self::plan::{Operation, Tables};
 use self::transaction_headers::TransactionHeaders;
 use crate::Problem as _;
@@ -59,7 +59,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 /// Debezium's outbox EventRouter.
 #[derive(Debug, Clone)]
 struct EventRouter {
-    settings: Settings,
+    settings: RouterOptions,
     columns: OutboxColumns,
     tables: Tables,
     topics: TopicRouter,
