@@ -19,7 +19,7 @@ use crate::{
     Resources,
     connect::ErrorBody,
     doors::Permission,
-    routes::{Place, Shown, json, refused},
+    routes::{EntryPoint, Shown, json, refused},
     settings::RestSettings,
 };
 
@@ -31,7 +31,7 @@ pub(crate) const HEADER_BYTES: usize = 64 * 1024;
 
 /// Passes on what may be answered at the address, to whoever may ask.
 pub(crate) async fn guard(
-    State((shown, place)): State<(Arc<Shown>, Place)>,
+    State((shown, place)): State<(Arc<Shown>, EntryPoint)>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -92,7 +92,7 @@ pub(crate) async fn guard(
 pub(crate) struct Base(pub(crate) String);
 
 impl Base {
-    fn of<B>(place: Place, request: &axum::http::Request<B>) -> Self {
+    fn of<B>(place: EntryPoint, request: &axum::http::Request<B>) -> Self {
         let host = match request.uri().authority() {
             Some(authority) => Some(authority.as_str()),
             None => text(request.headers(), header::HOST),

@@ -50,7 +50,7 @@ pub use crate::{
 use crate::{
     connections::Limits,
     herder::{Herder, Loggers, ReadOnly},
-    routes::{Place, Shown},
+    routes::{EntryPoint, Shown},
 };
 
 /// What the endpoint shows.
@@ -155,7 +155,7 @@ impl Door {
 /// # Errors
 /// What the system says of a socket.
 pub async fn serve(doors: Vec<Door>, admin: Admin, stop: impl Future<Output = ()>) -> io::Result<()> {
-    let places: Vec<Place> = doors.iter().map(Place::of).collect::<io::Result<_>>()?;
+    let places: Vec<EntryPoint> = doors.iter().map(EntryPoint::of).collect::<io::Result<_>>()?;
     // Where clients reach it: not where there is only `/admin/…`.
     let first = places.iter().find(|place| place.resources != Resources::OnlyAdmin);
     let shown = Arc::new(Shown::new(

@@ -5,7 +5,7 @@ use walferry_diagnosis::Kind;
 use walferry_engine::{
     Disposition, Failure,
     gap::Gap,
-    status::{Beside, Connection, Invalidation, Phase, Slot, Trouble},
+    status::{Connection, IncrementalProgress, Invalidation, Phase, Slot, Trouble},
 };
 
 use crate::{
@@ -421,7 +421,7 @@ fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
 }
 
 /// How far a snapshot beside the stream is.
-fn beside_the_stream(beside: &Beside) -> String {
+fn beside_the_stream(beside: &IncrementalProgress) -> String {
     let rows = human::count(beside.rows);
     let (table, left) = (&beside.table, beside.tables_left);
     let verb = if beside.is_paused { "is paused" } else { "is running" };

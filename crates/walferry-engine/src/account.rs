@@ -24,7 +24,7 @@ const KEPT_BYTES: usize = 2048;
 
 /// One step of the stream, in the order in which the pipeline saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum StreamStep {
     /// The transaction that the following records belong to.
     Begin(Transaction),
     /// With `provide.transaction.metadata`: the transaction has begun, or a table's number of records in it.
@@ -74,7 +74,7 @@ pub enum Step {
     /// A snapshot has read these tables.
     TablesRead(Arc<[String]>),
     /// A part of the snapshot that is being read is complete, or is not what it was.
-    Snapshot(snapshot::Step),
+    Snapshot(snapshot::SnapshotStep),
     /// The initial snapshot is complete: its last row was read at this position.
     SnapshotEnd {
         /// Where the stream continues.
@@ -192,27 +192,27 @@ impl Offset {
         is_further
     }
 
-    fn reach(&mut self, step: Step) {
+    fn reach(&mut self, step: StreamStep) {
         let unstored = match step {
-            Step::Snapshot(_)
-            | Step::SnapshotEnd { .. }
-            | Step::BlockingBegin
-            | Step::TablesRead(_)
-            | Step::Incremental { .. } => Unstored::Delivered,
+            StreamStep::Snapshot(_)
+            | StreamStep::SnapshotEnd { .. }
+            | StreamStep::BlockingBegin
+            | StreamStep::TablesRead(_)
+            | StreamStep::Incremental { .. } => Unstored::Delivered,
             _ => Unstored::Passed,
         };
         let is_further = match step {
-            Step::Commit { end: lsn, .. } | Step::Idle(lsn) => self.show(lsn),
+            StreamStep::Commit { end: lsn, .. } | StreamStep::Idle(lsn) => self.show(lsn),
             _ => false,
         };
         let offset = &mut self.delivered.connect;
         match step {
-            Step::Begin(transaction) => {
+            StreamStep::Begin(transaction) => {
                 self.transaction = transaction;
                 self.transaction_counts.enter(transaction.xid);
                 return;
             }
-            Step::Commit { end, seen, .. } => {
+            StreamStep::Commit { end, seen, .. } => {
                 let history = self.delivered.history.get_or_insert_default();
                 match seen {
                     Some(commit) => history.settle_commit(commit),
@@ -225,18 +225,18 @@ impl Offset {
                 offset.lsn_commit = Some(end.into());
                 offset.lsn_proc = offset.lsn_proc.max(Some(end.into()));
             }
-            Step::Connected(_) => {
+            StreamStep::Connected(_) => {
                 self.beginning -= 1;
                 return;
             }
-            Step::Idle(lsn) => {
+            StreamStep::Idle(lsn) => {
                 let is_known = offset.lsn_proc >= Some(lsn.into());
                 offset.lsn_proc = offset.lsn_proc.max(Some(lsn.into()));
                 if is_known && !is_further {
                     return;
                 }
             }
-            Step::Incremental {
+            StreamStep::Incremental {
                 kept,
                 at,
                 ends_blocking,
@@ -256,22 +256,22 @@ impl Offset {
                 }
                 return;
             }
-            Step::Snapshot(step) => {
+            StreamStep::Snapshot(step) => {
                 let initial = self.delivered.snapshot.as_mut();
                 if let Some(done) = initial.or(self.delivered.blocking.as_mut()) {
                     done.step(step);
                 }
-                self.chunks += u64::from(matches!(step, snapshot::Step::Chunk { .. }));
+                self.chunks += u64::from(matches!(step, snapshot::SnapshotStep::Chunk { .. }));
             }
-            Step::TablesRead(tables) => {
+            StreamStep::TablesRead(tables) => {
                 self.delivered.read_tables(&tables);
                 self.unstored = unstored;
                 return;
             }
-            Step::BlockingBegin => {
+            StreamStep::BlockingBegin => {
                 self.delivered.blocking.get_or_insert_default();
             }
-            Step::SnapshotEnd { lsn, transaction } => {
+            StreamStep::SnapshotEnd { lsn, transaction } => {
                 self.delivered.snapshot = None;
                 let history = self.delivered.history.get_or_insert_default();
                 history.settle(lsn);
@@ -286,7 +286,7 @@ impl Offset {
                 offset.snapshot = Some("INITIAL".into());
                 (offset.snapshot_completed, offset.last_snapshot_record) = (Some(true), Some(true));
             }
-            Step::Record { .. } | Step::Counted { .. } => unreachable!("these have queues of their own"),
+            StreamStep::Record { .. } | StreamStep::Counted { .. } => unreachable!("these have queues of their own"),
         }
         if offset.lsn.is_none() {
             // Debezium expects `lsn` in every offset.
@@ -298,11 +298,11 @@ impl Offset {
 
 impl Account for Offset {
     type Record = Change;
-    type Mark = Step;
+    type Mark = StreamStep;
     type Tally = Counted;
 
-    fn pushed(&mut self, step: &Step) {
-        if let Step::Connected(from) = step {
+    fn pushed(&mut self, step: &StreamStep) {
+        if let StreamStep::Connected(from) = step {
             self.shown = self.shown.min(*from);
             self.connections += 1;
             self.beginning += 1;
@@ -315,7 +315,7 @@ impl Account for Offset {
         }
     }
 
-    fn reach_mark(&mut self, step: Step) {
+    fn reach_mark(&mut self, step: StreamStep) {
         self.reach(step);
     }
 
@@ -340,7 +340,7 @@ impl Tally for Counted {
     }
 }
 
-impl Mark for Step {
+impl Mark for StreamStep {
     /// Bytes that the step counts for as a mark. A record of the same transaction pays for the transaction's marks.
     /// Commits and keepalives without a record replace each other.
     fn bytes(&self) -> usize {

@@ -21,7 +21,7 @@ pub use proof::Gate;
 pub(crate) use fork::{Judged, Positions, judge, missed, not_there_yet, went_back};
 pub(crate) use proof::{Expected, Missed};
 
-use crate::source::Found;
+use crate::source::Inspection;
 
 /// What identifies the server; stored beside the offset.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -84,7 +84,7 @@ pub struct Missing {
 
 impl History {
     /// Takes over the identity of this server, which is read from now on.
-    pub(crate) fn enter(&mut self, found: &Found) {
+    pub(crate) fn enter(&mut self, found: &Inspection) {
         self.lineage = found.lineage.kept();
         self.standby = found.standby;
         self.sends.clone_from(&found.sends);

@@ -16,7 +16,7 @@ use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{
     self as snapshot, Done, Keys, RowsToReread,
-    incremental::{Answer, Ask, Collection, Execute, Signal},
+    incremental::{Ask, ChunkAnswer, Collection, Execute, Signal},
 };
 use walferry_transform::Hypertables;
 
@@ -24,7 +24,7 @@ use crate::{
     delivery::progress::{Stored, Transaction},
     failure::Failure,
     history::Lineage,
-    published::{Look, Published},
+    published::{PublicationLook, Published},
 };
 
 /// One Postgres server, database, slot and publication, in four parts that can work at the same time.
@@ -67,7 +67,7 @@ pub struct Parts<'a, S: Source + ?Sized> {
 pub trait Control: Send {
     /// Looks at server, slot and publication, in as few round trips as possible. Reports all problems that need a
     /// person in one failure: `wal_level`, privileges, version, plugin or database of the slot, a lost publication.
-    fn inspect(&mut self) -> impl Future<Output = Result<Found, Failure>> + Send;
+    fn inspect(&mut self) -> impl Future<Output = Result<Inspection, Failure>> + Send;
 
     /// The captured tables with their columns, in the order in which Debezium snapshots them: by the first matching
     /// pattern of `table.include.list`, then by name. `wanted` selects the captured tables. Only tables that have all
@@ -94,7 +94,7 @@ pub trait Control: Send {
         &mut self,
         known: Option<Arc<Published>>,
         wanted: TableFilter,
-    ) -> impl Future<Output = Result<Option<Look>, Failure>> + Send {
+    ) -> impl Future<Output = Result<Option<PublicationLook>, Failure>> + Send {
         let _ = (known, wanted);
         ready(Ok(None))
     }
@@ -134,7 +134,7 @@ pub trait Rows: Send {
 /// Reads chunks of tables beside the stream, over a connection of its own. Writes the watermarks of a chunk to the
 /// signal table.
 pub trait Windows: Send {
-    /// Carries out a request. What the server refuses for good is an [`Answer::Failed`]. Any other failure is tried
+    /// Carries out a request. What the server refuses for good is an [`ChunkAnswer::Failed`]. Any other failure is tried
     /// again with `again` set, since nobody knows how far the last try got. [`Ask::Close`] and [`Ask::GiveWay`] have no
     /// answer.
     fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<Read>, Failure>> + Send;
@@ -144,7 +144,7 @@ pub trait Windows: Send {
 #[derive(Debug)]
 pub struct Read {
     /// The answer.
-    pub answer: Answer,
+    pub answer: ChunkAnswer,
     /// The rows of a chunk.
     pub rows: Option<Box<ChunkRows>>,
 }
@@ -159,19 +159,19 @@ pub struct ChunkRows {
     /// The range of each row in `bytes`.
     pub tuples: Vec<Range<usize>>,
     /// Which transactions the rows include.
-    pub seen: Seen,
+    pub seen: VisibleTransactions,
 }
 
 /// Which transactions a database snapshot includes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Seen {
+pub struct VisibleTransactions {
     /// This transaction and later ones are not included.
     pub next: u32,
     /// Earlier transactions that are not included either, because they were in progress.
     pub under_way: Vec<u32>,
 }
 
-impl Seen {
+impl VisibleTransactions {
     /// Parses the text of a `pg_snapshot`, `xmin:xmax:xip_list`. The list has the transactions in progress, separated
     /// by commas.
     pub fn parse(text: &str) -> Option<Self> {
@@ -234,7 +234,7 @@ pub type TableFilter = Arc<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
 /// The server as [`Control::inspect`] found it.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Found {
+pub struct Inspection {
     /// `server_version_num`, such as 150018.
     pub server_version: u32,
     /// `IDENTIFY_SYSTEM`'s system identifier.
@@ -388,7 +388,7 @@ pub enum Frame {
     /// A part of a table is complete.
     Part {
         /// Which part.
-        step: snapshot::Step,
+        step: snapshot::SnapshotStep,
         /// Whether the table is now complete.
         completes: bool,
     },
@@ -417,7 +417,7 @@ pub enum Frame {
         /// The chunk that it belongs to, if any.
         of: Option<String>,
         /// The answer.
-        answer: Answer,
+        answer: ChunkAnswer,
         /// The rows of a chunk.
         rows: Option<Box<ChunkRows>>,
     },
@@ -596,7 +596,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_shows_what_had_ended() {
-        let seen = Seen::parse("4294967290:4294967300:4294967292,4294967298").unwrap();
+        let seen = VisibleTransactions::parse("4294967290:4294967300:4294967292,4294967298").unwrap();
         let cases = [
             (4_294_967_290, true),
             (4_294_967_292, false),
@@ -608,7 +608,7 @@ mod tests {
             assert_eq!(seen.shows(xid), expected, "{xid}");
         }
         for text in ["", "1", "1:2", "a:b:", "1:2:x"] {
-            assert_eq!(Seen::parse(text), None, "{text}");
+            assert_eq!(VisibleTransactions::parse(text), None, "{text}");
         }
     }
 }

@@ -74,12 +74,12 @@ pub struct Status {
     warnings: Mutex<Vec<String>>,
     missing: Mutex<Option<Missing>>,
     notifications: Mutex<VecDeque<Notification>>,
-    beside: Mutex<Option<Beside>>,
+    beside: Mutex<Option<IncrementalProgress>>,
 }
 
 /// Progress of an incremental snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Beside {
+pub struct IncrementalProgress {
     /// The table that is being read.
     pub table: String,
     /// Rows of this table that were read so far.
@@ -326,12 +326,12 @@ impl Status {
     }
 
     /// Progress of an incremental snapshot. `None` if there is none.
-    pub fn beside(&self) -> Option<Beside> {
+    pub fn beside(&self) -> Option<IncrementalProgress> {
         lock(&self.beside).clone()
     }
 
     /// Sets the progress of an incremental snapshot.
-    pub fn set_beside(&self, beside: Option<Beside>) {
+    pub fn set_beside(&self, beside: Option<IncrementalProgress>) {
         *lock(&self.beside) = beside;
     }
 

@@ -42,7 +42,7 @@ pub trait RowReader: Send + Sync {
 
 /// What came of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum RowAnswer {
     /// The columns that were wanted, in their order, as the text that Postgres prints. `None` is NULL.
     Row(Vec<Option<String>>),
     /// They are large, and `however_large` was not said.
@@ -62,7 +62,7 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct RowReading {
     wait: Wait,
-    answer: OnceLock<Answer>,
+    answer: OnceLock<RowAnswer>,
 }
 
 impl RowReading {
@@ -77,7 +77,7 @@ impl RowReading {
     }
 
     /// Hands in what came of it. Whoever waits goes on.
-    pub fn finish(&self, answer: Answer) {
+    pub fn finish(&self, answer: RowAnswer) {
         // It is handed in once.
         let _ = self.answer.set(answer);
         self.wait.end();
@@ -89,7 +89,7 @@ impl RowReading {
     }
 
     /// What came of it; `None` until then.
-    pub fn answer(&self) -> Option<&Answer> {
+    pub fn answer(&self) -> Option<&RowAnswer> {
         self.answer.get()
     }
 }

@@ -11,7 +11,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use walferry_engine::{
     Position,
     progress::{Progress, Step},
-    sink::{Acks, Origin, Outgoing, Sink, Sinks},
+    sink::{Acks, Outgoing, RecordOrigin, Sink, Sinks},
     store::StoredOffset,
 };
 use walferry_kafka::{ClientSettings, Producers, demo::DemoCluster};
@@ -48,7 +48,7 @@ fn tables(criterion: &mut Criterion) {
                     key: Some(b"key"),
                     value: Some(b"value"),
                     headers: &[],
-                    origin: Origin { table, lsn: Lsn(1) },
+                    origin: RecordOrigin { table, lsn: Lsn(1) },
                 };
                 producer
                     .send(black_box(&record), sequence)

@@ -19,8 +19,8 @@ use rdkafka::{
 };
 use walferry_engine::{
     Position,
-    progress::{Progress, Step},
-    sink::{Acks, Origin, Outgoing, Sink, Sinks},
+    progress::{Progress, StreamStep},
+    sink::{Acks, Outgoing, RecordOrigin, Sink, Sinks},
     store::StoredOffset,
 };
 use walferry_kafka::{ClientSettings, Producers};
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             lsn: Lsn(n),
             ..Position::default()
         };
-        let step = Step::Record {
+        let step = StreamStep::Record {
             position,
             message: "INSERT",
             last: true,
@@ -83,7 +83,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 ("type", Some(b"created")),
                 ("trace", None),
             ],
-            origin: Origin {
+            origin: RecordOrigin {
                 table: "public.outbox",
                 lsn: Lsn(n),
             },

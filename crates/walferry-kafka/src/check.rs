@@ -37,7 +37,7 @@ fn look(settings: &ClientSettings, topics: &[String], timeout: Duration) -> Resu
     let metadata = connect(&client, settings)?;
     let mut remarks = vec![brokers(&metadata)];
     let admin = settings.admin.admin().map_err(|error| failure::of_settings(&error))?;
-    let look = Look {
+    let look = TopicCheck {
         settings,
         metadata: &metadata,
         admin,
@@ -127,14 +127,14 @@ fn brokers(metadata: &Metadata) -> Diagnosis {
     ))
 }
 
-struct Look<'a> {
+struct TopicCheck<'a> {
     settings: &'a ClientSettings,
     metadata: &'a Metadata,
     admin: AdminClient<DefaultClientContext>,
     timeout: Duration,
 }
 
-impl Look<'_> {
+impl TopicCheck<'_> {
     fn exists(&self, name: &str) -> bool {
         self.metadata
             .topics()

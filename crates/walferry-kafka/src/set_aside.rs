@@ -11,7 +11,7 @@ use tracing::error;
 use walferry_config::connector::TopicSettings;
 use walferry_engine::{
     Failure,
-    sink::{Acks, Origin, Outgoing},
+    sink::{Acks, Outgoing, RecordOrigin},
 };
 
 use crate::{
@@ -126,7 +126,7 @@ impl DeadLetters {
             key: culprit.key,
             value: refused.value,
             headers: &headers,
-            origin: Origin {
+            origin: RecordOrigin {
                 table: culprit.table,
                 lsn: culprit.lsn.unwrap_or_default(),
             },

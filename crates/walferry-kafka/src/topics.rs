@@ -37,7 +37,7 @@ const CREATE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A topic as brokers tell of it.
 #[derive(Debug, PartialEq, Eq)]
-enum Look {
+enum TopicState {
     Exists {
         partitions: usize,
     },
@@ -71,28 +71,28 @@ impl Topics {
         while !self.acks.is_stopping() {
             match self.look(name) {
                 // A leader that is away for longer is waited for by the client, with the records in its queue.
-                Look::Exists { partitions }
+                TopicState::Exists { partitions }
                     if missing_since.is_some_and(|since: Instant| since.elapsed() < PATIENCE)
                         && !self.has_leaders(name, partitions) => {}
-                Look::Exists { partitions } => {
+                TopicState::Exists { partitions } => {
                     self.health.connected();
                     if self.health.topic_found().is_some() {
                         info!(topic = name, "the topic exists now");
                     }
                     return Ok(Some(partitions));
                 }
-                Look::Denied => return Err(failure::topic_denied(name)),
-                Look::Invalid => return Err(failure::of_topic(name, Code::InvalidTopic)),
+                TopicState::Denied => return Err(failure::topic_denied(name)),
+                TopicState::Invalid => return Err(failure::of_topic(name, Code::InvalidTopic)),
                 // Error events tell of it.
-                Look::Silence => {}
-                Look::Missing if !created && rule.is_some() => {
+                TopicState::Silence => {}
+                TopicState::Missing if !created && rule.is_some() => {
                     missing_since.get_or_insert_with(Instant::now);
                     created = rule
                         .map(|rule| self.create(name, rule))
                         .transpose()?
                         .unwrap_or_default();
                 }
-                Look::Missing | Look::Coming => {
+                TopicState::Missing | TopicState::Coming => {
                     let since = *missing_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > PATIENCE {
                         self.tell_missing(name, rule.is_some());
@@ -104,23 +104,23 @@ impl Topics {
         Ok(None)
     }
 
-    fn look(&self, name: &str) -> Look {
+    fn look(&self, name: &str) -> TopicState {
         let metadata = match self.client.producer().client().fetch_metadata(Some(name), LOOK) {
             Ok(metadata) => metadata,
-            Err(_) => return Look::Silence,
+            Err(_) => return TopicState::Silence,
         };
         let Some(topic) = metadata.topics().iter().find(|topic| topic.name() == name) else {
-            return Look::Missing;
+            return TopicState::Missing;
         };
         match topic.error().map(Code::from) {
-            None if topic.partitions().is_empty() => Look::Coming,
-            None => Look::Exists {
+            None if topic.partitions().is_empty() => TopicState::Coming,
+            None => TopicState::Exists {
                 partitions: topic.partitions().len(),
             },
-            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Look::Missing,
-            Some(Code::TopicAuthorizationFailed) => Look::Denied,
-            Some(Code::InvalidTopic) => Look::Invalid,
-            Some(_) => Look::Coming,
+            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => TopicState::Missing,
+            Some(Code::TopicAuthorizationFailed) => TopicState::Denied,
+            Some(Code::InvalidTopic) => TopicState::Invalid,
+            Some(_) => TopicState::Coming,
         }
     }
 

@@ -11,7 +11,7 @@ use walferry_config::Connector;
 use walferry_diagnosis::Diagnosis;
 use walferry_engine::Failure;
 use walferry_engine::failure::Disposition;
-use walferry_event::reselect::{Answer, RowQuery, RowReader, RowReading};
+use walferry_event::reselect::{RowAnswer, RowQuery, RowReader, RowReading};
 
 use crate::catalog::Lookup;
 use crate::connect::{Endpoint, Sql, within};
@@ -73,9 +73,9 @@ impl RowReader for Rows {
 }
 
 /// An answer that needs no query.
-fn unasked(query: &RowQuery) -> Option<Answer> {
+fn unasked(query: &RowQuery) -> Option<RowAnswer> {
     if query.key.is_empty() {
-        return Some(Answer::Refused {
+        return Some(RowAnswer::Refused {
             what: format!("{}.{} has no primary key", query.schema, query.table),
             hint: Some(
                 "set `reselect.use.event.key=true`, which finds the row by the columns of `message.key.columns`"
@@ -87,7 +87,7 @@ fn unasked(query: &RowQuery) -> Option<Answer> {
         .key
         .iter()
         .any(|(_, value)| value.is_none())
-        .then_some(Answer::Gone)
+        .then_some(RowAnswer::Gone)
 }
 
 /// Ends when [`Rows`] is dropped.
@@ -145,7 +145,7 @@ async fn read_all(sql: &Sql, asked: &mut Vec<Asked>) -> Result<(), Error> {
     asked.retain(|row| {
         let answer = match answers.next() {
             Some(Ok(rows)) => answer(rows),
-            Some(Err(error)) if is_refused(&error) => Answer::Refused {
+            Some(Err(error)) if is_refused(&error) => RowAnswer::Refused {
                 what: Failure::chain(&error),
                 hint: error.hint(),
             },
@@ -172,14 +172,14 @@ fn is_refused(error: &Error) -> bool {
 }
 
 /// The first column says whether the other columns were left out because they are large.
-fn answer(rows: Vec<Vec<Option<String>>>) -> Answer {
+fn answer(rows: Vec<Vec<Option<String>>>) -> RowAnswer {
     let Some(mut row) = rows.into_iter().next() else {
-        return Answer::Gone;
+        return RowAnswer::Gone;
     };
     if row.remove(0).as_deref() == Some("t") {
-        return Answer::Large;
+        return RowAnswer::Large;
     }
-    Answer::Row(row)
+    RowAnswer::Row(row)
 }
 
 /// The server gives a literal the type of the column that it is compared with. It can tell the size of a value on disk
@@ -248,18 +248,18 @@ mod tests {
     #[test]
     fn what_was_left_out_because_it_is_large_is_told_from_null() {
         let text = |text: &str| Some(text.to_owned());
-        assert_eq!(answer(vec![vec![text("t"), None]]), Answer::Large);
+        assert_eq!(answer(vec![vec![text("t"), None]]), RowAnswer::Large);
         assert_eq!(
             answer(vec![vec![text("f"), None, text("t")]]),
-            Answer::Row(vec![None, text("t")])
+            RowAnswer::Row(vec![None, text("t")])
         );
-        assert_eq!(answer(Vec::new()), Answer::Gone);
+        assert_eq!(answer(Vec::new()), RowAnswer::Gone);
     }
 
     #[test]
     fn a_row_that_cannot_be_named_is_not_asked_for() {
-        assert!(matches!(unasked(&query(&[])), Some(Answer::Refused { .. })));
-        assert_eq!(unasked(&query(&[("a", Some("1")), ("b", None)])), Some(Answer::Gone));
+        assert!(matches!(unasked(&query(&[])), Some(RowAnswer::Refused { .. })));
+        assert_eq!(unasked(&query(&[("a", Some("1")), ("b", None)])), Some(RowAnswer::Gone));
         assert_eq!(unasked(&query(&[("a", Some("1"))])), None);
     }
 }

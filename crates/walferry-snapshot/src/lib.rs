@@ -32,4 +32,4 @@ pub mod incremental;
 
 pub use again::{Keys, RowsToReread};
 pub use blocks::Blocks;
-pub use done::{Done, Step, TableDone};
+pub use done::{Done, SnapshotStep, TableDone};

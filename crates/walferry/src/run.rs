@@ -87,7 +87,7 @@ struct Process<'a> {
 }
 
 /// What the turn of a process on Connect's topics is.
-struct Held {
+struct Turn {
     leadership: Leadership,
     topics: ConnectTopics,
     opened: Opened,
@@ -136,7 +136,7 @@ impl Process<'_> {
         &self,
         doors: &mut Vec<Door>,
         configuration: &Configuration,
-        held: Option<Held>,
+        held: Option<Turn>,
         cluster: Arc<ClusterId>,
     ) -> Ending {
         let is_worker = configuration.connectors.is_empty();
@@ -145,7 +145,7 @@ impl Process<'_> {
                 Ok(shelf) => (shelf, None, None, None),
                 Err(error) => return Ending::Over(Err(error)),
             },
-            Some(Held {
+            Some(Turn {
                 leadership,
                 topics,
                 opened,
@@ -236,7 +236,7 @@ impl Process<'_> {
 
     /// Prepares the topics and waits until no other Walferry works on them. Meanwhile the endpoint says so. `None` where the process is
     /// to end.
-    async fn wait_for_turn(&self, doors: &[Door], topics: &ConnectTopics) -> Option<Result<Held, Failure>> {
+    async fn wait_for_turn(&self, doors: &[Door], topics: &ConnectTopics) -> Option<Result<Turn, Failure>> {
         let stop = watch::Sender::new(false);
         let standby = Standby::new(topics::why_waiting(topics, None));
         let settings = RestSettings {
@@ -281,7 +281,7 @@ async fn ask_for_cluster(worker: Worker, servers: String, told: Arc<ClusterId>) 
     }
 }
 
-async fn hold(topics: &ConnectTopics, standby: &Standby) -> Result<Held, Failure> {
+async fn hold(topics: &ConnectTopics, standby: &Standby) -> Result<Turn, Failure> {
     topics::prepare(topics).await?;
     let leadership = Leadership::seek(topics)?;
     info!(group = topics.group, "waiting for its turn to use Connect's topics");
@@ -300,7 +300,7 @@ async fn hold(topics: &ConnectTopics, standby: &Standby) -> Result<Held, Failure
     info!(group = topics.group, "using Connect's topics");
     let topics = leadership.limit(topics);
     let opened = topics::open(&topics, walferry_admin::is_our_class).await?;
-    Ok(Held {
+    Ok(Turn {
         leadership,
         topics,
         opened,

@@ -21,7 +21,7 @@ use walferry_config::{Connector, shown_address};
 use walferry_diagnosis::Kind;
 use walferry_engine::{
     Target,
-    book::{self, Book as _, Entry},
+    book::{self, Book as _, BookEntry},
     store::StoredOffset,
 };
 use walferry_kafka::connect::{ConnectTopics, StateLog};
@@ -104,7 +104,7 @@ impl Taking<'_> {
         if let Some(offset) = &offset {
             store.replace(offset).map_err(|error| unusable(error.for_good()))?;
         }
-        let entry = Entry {
+        let entry = BookEntry {
             name: self.name.to_owned(),
             configuration,
             target,

@@ -259,7 +259,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::{delivery::progress::Step, position::Position};
+    use crate::{delivery::progress::StreamStep, position::Position};
 
     /// A listener that ignores everything.
     struct Nobody;
@@ -334,7 +334,7 @@ mod tests {
     /// Delivers records with the LSNs 1 to `count`, one per millisecond, and notes when.
     async fn deliver(progress: &Progress, count: u64, times: &mut Vec<Instant>) {
         for n in 1..=count {
-            let record = Step::Record {
+            let record = StreamStep::Record {
                 position: Position {
                     lsn: Lsn(n),
                     ..Position::default()
@@ -388,7 +388,7 @@ mod tests {
 
         let passes = async |progress: Arc<Progress>| {
             for n in 1..=1000 {
-                progress.push([Step::Idle(Lsn(n))]);
+                progress.push([StreamStep::Idle(Lsn(n))]);
                 sleep(Duration::from_millis(10)).await;
             }
         };

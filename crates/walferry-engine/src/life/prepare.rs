@@ -22,19 +22,19 @@ use crate::{
         connector::{Carried, Connector},
         gap::Gaps,
         new_slot::NewSlot,
-        reader::Origin,
+        reader::StartPoint,
         start::{self, Plan},
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{Control, Found, SnapshotPlan, Source},
+    source::{Control, Inspection, SnapshotPlan, Source},
     status::now_us,
 };
 
 /// What a session begins with.
 pub(crate) struct Prepared {
     pub(crate) offset: StoredOffset,
-    pub(crate) origin: Origin,
+    pub(crate) origin: StartPoint,
     /// The existing rows to read first.
     pub(crate) snapshot: Option<SnapshotPlan>,
     /// What was delivered of a blocking snapshot that was interrupted.
@@ -50,7 +50,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// What was found, and the plan for it.
 struct Start {
-    found: Found,
+    found: Inspection,
     stored: Option<StoredOffset>,
     plan: Plan,
 }
@@ -164,7 +164,7 @@ where
 
     /// Looks at the server once no other process reads the slot. A process that does may still store and confirm, so
     /// what was loaded before would be out of date.
-    async fn look_at_free_slot(&mut self, begun: bool) -> Result<Found, Failure> {
+    async fn look_at_free_slot(&mut self, begun: bool) -> Result<Inspection, Failure> {
         let mut looks = 1;
         loop {
             let found = self.source.control().inspect().await;
@@ -260,7 +260,7 @@ where
         mut offset: StoredOffset,
         from: Lsn,
         rows: &Option<SnapshotPlan>,
-        found: &Found,
+        found: &Inspection,
         published: Option<Arc<Published>>,
     ) -> Result<StoredOffset, Failure> {
         // Rows that are read once more have not been read yet, so the old offset still holds.
@@ -303,7 +303,7 @@ where
         mut offset: StoredOffset,
         from: Lsn,
         rows: Option<SnapshotPlan>,
-        found: Found,
+        found: Inspection,
         gap: Option<Failure>,
     ) -> Result<Prepared, Failure> {
         let snapshot = match rows {
@@ -323,7 +323,7 @@ where
         };
         Ok(Prepared {
             offset,
-            origin: Origin {
+            origin: StartPoint {
                 from: begins,
                 processed: from,
                 slot,
@@ -341,7 +341,7 @@ where
     async fn on_this_server(
         &mut self,
         stored: Option<StoredOffset>,
-        found: &Found,
+        found: &Inspection,
     ) -> Result<Option<StoredOffset>, Failure> {
         let stored = match stored {
             Some(stored) if self.settings.snapshot.stream => stored,

@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
-use walferry_snapshot::{Done, Keys, RowsToReread, Step, incremental::Execute};
+use walferry_snapshot::{Done, Keys, RowsToReread, SnapshotStep, incremental::Execute};
 
 use crate::{
     delivery::{progress::Stored, store::StoredOffset},
@@ -27,7 +27,7 @@ use crate::{
         session::Wires,
         start::{self, Plan},
     },
-    published::Look,
+    published::PublicationLook,
     source::{
         Chunk, ChunkSender, Control, Frame, Phase, Port, Request, Rows, SnapshotKind, SnapshotPlan, Source, Stream,
         TableFilter, WholeTable,
@@ -44,7 +44,7 @@ const SILENT_LOOKS: u32 = 10;
 /// How often to look at the publication while the stream is read.
 const PUBLICATION_LOOK: Duration = Duration::from_secs(10);
 
-pub(crate) struct Reader<'a, S: Source> {
+pub(crate) struct SourceReader<'a, S: Source> {
     pub(crate) control: &'a mut S::Control,
     pub(crate) stream: &'a mut S::Stream,
     pub(crate) rows: &'a mut S::Rows,
@@ -54,7 +54,7 @@ pub(crate) struct Reader<'a, S: Source> {
     pub(crate) port: Port,
     /// The other ends of the port's channels.
     pub(crate) wires: &'a Wires,
-    pub(crate) origin: Origin,
+    pub(crate) origin: StartPoint,
     /// Rows that an interrupted snapshot has to read again.
     pub(crate) again: &'a mut RowsToReread,
     /// Requests of the pipeline.
@@ -62,12 +62,12 @@ pub(crate) struct Reader<'a, S: Source> {
     /// Why changes of captured tables may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
     /// Tables that are to be read while the stream stands still.
-    pub(crate) held: Held,
+    pub(crate) held: HeldRequests,
 }
 
 /// What is to be read while the stream stands still.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldRequests {
     /// Blocking snapshots that have not ended, in order.
     blocking: VecDeque<Execute>,
     /// What was delivered of the first of them before it was interrupted.
@@ -80,7 +80,7 @@ pub(crate) struct Held {
     is_interrupted: bool,
 }
 
-impl Held {
+impl HeldRequests {
     /// A blocking snapshot was interrupted, of which so much was delivered.
     pub(crate) fn after(interrupted: Option<Done>) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl Held {
 
 /// What the session found and where it begins.
 #[derive(Debug, Clone)]
-pub(crate) struct Origin {
+pub(crate) struct StartPoint {
     /// Where the stream starts.
     pub(crate) from: Lsn,
     /// Everything before this has been processed, or is not asked for.
@@ -107,7 +107,7 @@ pub(crate) struct Origin {
     pub(crate) lineage: Lineage,
 }
 
-impl<S: Source> Reader<'_, S> {
+impl<S: Source> SourceReader<'_, S> {
     /// Reads until the session is to end (`Ok`) or the reader fails.
     pub(crate) async fn read(mut self, snapshot: Option<SnapshotPlan>) -> Result<(), Failure> {
         let mut phase = self.port.phase.clone();
@@ -225,7 +225,7 @@ impl<S: Source> Reader<'_, S> {
         plan.lsn = Some(watermark);
         for (table, keys) in self.again.clone().into_tables() {
             if keys == Keys::All {
-                plan.done.step(Step::Restart(table));
+                plan.done.step(SnapshotStep::Restart(table));
             } else if plan.done.has_begun(table) {
                 plan.again.insert(table, keys);
             }
@@ -519,7 +519,7 @@ impl<S: Source> Reader<'_, S> {
     /// slot's position when asked for an older one, and says nothing: the changes between would be missing.
     async fn check_slot(&mut self) -> Result<(), Failure> {
         let found = self.control.inspect().await.map_err(|failure| failure.or_gap(true))?;
-        let Origin {
+        let StartPoint {
             processed,
             slot,
             system_id,
@@ -628,11 +628,11 @@ async fn watch_publication(control: &mut impl Control, wires: &Wires, wanted: &T
         let known = wires.published.borrow().clone();
         match control.published(known, wanted.clone()).await {
             Ok(None) => return pending().await,
-            Ok(Some(Look { gap: Some(gap), .. })) => return gap,
+            Ok(Some(PublicationLook { gap: Some(gap), .. })) => return gap,
             // The publication does not exist, and there is no earlier one to compare with. It may never have existed:
             // the stream will show.
-            Ok(Some(Look { published: None, .. })) => {}
-            Ok(Some(Look { published, .. })) => drop(wires.published.send_replace(published)),
+            Ok(Some(PublicationLook { published: None, .. })) => {}
+            Ok(Some(PublicationLook { published, .. })) => drop(wires.published.send_replace(published)),
             // The stream continues. The next look compares with the last successful one.
             Err(error) => debug!(error = %error, "the publication could not be read"),
         }

@@ -44,11 +44,11 @@ use crate::{
         gap::Gaps,
         new_slot::NewSlot,
         prepare::Prepared,
-        reader::{Held, Reader},
+        reader::{HeldRequests, SourceReader},
         retries::Reach,
         target::Target,
         windows,
-        worker::{Work, Worker},
+        worker::{PipelineThread, Work},
     },
     path::pipeline::Pipeline,
     published::Published,
@@ -162,7 +162,7 @@ where
         } = source.parts();
         let signals = windows::feed(status, wires.chunks.clone());
         let windows = windows::serve(chunks, &mut asked, wires.chunks.clone(), settings, status);
-        let reader: Reader<'_, S> = Reader {
+        let reader: SourceReader<'_, S> = SourceReader {
             control,
             stream,
             rows,
@@ -175,7 +175,7 @@ where
             wires: &wires,
             gap,
             origin,
-            held: Held::after(blocking),
+            held: HeldRequests::after(blocking),
         };
         let mut reading = Task::new(reader.read(snapshot));
         let keeper = Keeper {
@@ -249,7 +249,7 @@ where
         chunks: ChunkReceiver,
         requests: UnboundedSender<Request>,
         asks: UnboundedSender<Ask>,
-    ) -> Result<Worker, Failure> {
+    ) -> Result<PipelineThread, Failure> {
         let mut pipeline = (self.pipelines)(&prepared.offset)?
             .with_gate(wires.gate.clone())
             .with_asks(asks, requests.clone());
@@ -257,7 +257,7 @@ where
         if let Some(done) = goes_on.map(|plan| &plan.done).or(prepared.blocking.as_ref()) {
             pipeline = pipeline.with_toast_reread(mem::take(&mut carried.again), done.clone(), requests);
         }
-        Worker::spawn(Work {
+        PipelineThread::spawn(Work {
             pipeline,
             chunks,
             sink: self.sinks.open(Acks::new(wires.progress.clone()))?,

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use tracing::{info, warn};
-use walferry_snapshot::incremental::{Answer, Ask};
+use walferry_snapshot::incremental::{Ask, ChunkAnswer};
 
 use crate::{
     backoff::Backoff,
@@ -96,7 +96,7 @@ impl Waited {
     /// The answer to the pipeline if the wait ended early to give way.
     fn answer(self) -> Option<Read> {
         (self == Self::GivesWay).then_some(Read {
-            answer: Answer::Waits,
+            answer: ChunkAnswer::Waits,
             rows: None,
         })
     }

@@ -32,14 +32,14 @@ pub(crate) struct Work<K> {
 }
 
 /// The session's handle of the thread.
-pub(crate) struct Worker {
+pub(crate) struct PipelineThread {
     end: oneshot::Receiver<Result<(), Failure>>,
     /// `None` once it is gone.
     gone: Option<oneshot::Receiver<()>>,
     progress: Arc<Progress>,
 }
 
-impl Worker {
+impl PipelineThread {
     pub(crate) fn spawn<K: Sink + Send + 'static>(work: Work<K>) -> Result<Self, Failure> {
         let (end, ended) = oneshot::channel();
         let (last, gone) = oneshot::channel::<()>();
@@ -82,7 +82,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for PipelineThread {
     fn drop(&mut self) {
         // However the session ends, the thread ends too.
         self.progress.stop();

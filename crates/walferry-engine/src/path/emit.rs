@@ -6,15 +6,15 @@ use walferry_diagnosis::{Diagnosis, Kind};
 
 use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
-use walferry_event::reselect::{Answer, Lookup, RowReader};
+use walferry_event::reselect::{Lookup, RowAnswer, RowReader};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Need, Record, Wait};
 use walferry_transform::{Chain, Outcome, SetAside, TransactionPlace, Waiting};
 
 use crate::{
     delivery::{
-        batch::{Batch, Held, Mark, Parts, PendingRow},
-        progress::Step,
+        batch::{Batch, HeldRecord, Mark, Parts, PendingRow},
+        progress::StreamStep,
     },
     failure::{Disposition, Failure},
     path::{
@@ -215,7 +215,7 @@ impl Emit {
         self.account.undecided += u64::from(step.is_none() && (self.tolerance.all || aside.is_some()));
         begin_transaction(&mut self.cursor, out);
         let in_transaction = self.place(from);
-        out.hold(from.table, from.position, from.message, |place| Held {
+        out.hold(from.table, from.position, from.message, |place| HeldRecord {
             place,
             record,
             step,
@@ -364,7 +364,7 @@ impl Emit {
                 out.hold_again(held);
                 return Ok(Some(wait));
             }
-            let Held {
+            let HeldRecord {
                 place,
                 mut record,
                 step,
@@ -402,7 +402,7 @@ impl Emit {
                     wait,
                     aside,
                 }) => {
-                    out.hold_again(Held {
+                    out.hold_again(HeldRecord {
                         place,
                         record,
                         step,
@@ -427,7 +427,7 @@ impl Emit {
 
     /// The first waiting record has waited as long as it may.
     pub(crate) fn give_up(&mut self, wait: &Wait, out: &mut Batch) -> Result<(), Failure> {
-        let Some(Held { place, .. }) = out.take_held() else {
+        let Some(HeldRecord { place, .. }) = out.take_held() else {
             return Ok(());
         };
         let from = Provenance {
@@ -449,10 +449,10 @@ impl Emit {
     }
 
     /// It is this record's turn: reads now what was too large to be read together with other rows.
-    fn ask_for_large(&self, held: &mut Held) {
+    fn ask_for_large(&self, held: &mut HeldRecord) {
         let Some(reader) = &self.rows else { return };
         for row in &mut held.rows {
-            if row.reading.answer() == Some(&Answer::Large) {
+            if row.reading.answer() == Some(&RowAnswer::Large) {
                 row.lookup.query.however_large = true;
                 row.reading = reader.read(row.lookup.query.clone());
             }
@@ -463,17 +463,17 @@ impl Emit {
     fn fill(&mut self, row: &PendingRow, record: &mut Record<'static>, table: &str) -> Result<(), Failed> {
         let failed = |told| Failed { stage: "EVENT", told };
         let (what, hint) = match row.reading.answer() {
-            Some(Answer::Row(values)) => {
+            Some(RowAnswer::Row(values)) => {
                 let filled = row.lookup.fill(record, values);
                 let failures = filled.map_err(|error| failed(error.diagnosis()))?;
                 self.counts.unconverted(table, &failures);
                 return Ok(());
             }
-            Some(Answer::Gone) => (
+            Some(RowAnswer::Gone) => (
                 "columns of the row cannot be read again, because it no longer exists".to_owned(),
                 "set `reselect.error.handling.mode=warn` to send such events unchanged".to_owned(),
             ),
-            Some(Answer::Refused { what, hint }) => (
+            Some(RowAnswer::Refused { what, hint }) => (
                 format!("columns of the row cannot be read again: {what}"),
                 hint.clone().unwrap_or_else(|| {
                     "correct the problem that the server reports, or exclude the columns from the post-processor"
@@ -481,7 +481,7 @@ impl Emit {
                 }),
             ),
             // By now it has been requested again, and has arrived.
-            Some(Answer::Large) | None => return Ok(()),
+            Some(RowAnswer::Large) | None => return Ok(()),
         };
         if row.lookup.must_succeed {
             return Err(failed(Diagnosis::error(Kind::ReselectFailed, what).with_hint(hint)));
@@ -647,7 +647,7 @@ enum Log {
 /// Call before a record is added. The first record of a transaction tells the batch that the transaction begins.
 pub(crate) fn begin_transaction(cursor: &mut Cursor, out: &mut Batch) {
     if let Some(transaction) = cursor.sends() {
-        out.step(Step::Begin(transaction));
+        out.step(StreamStep::Begin(transaction));
     }
 }
 

@@ -19,7 +19,7 @@ use walferry_snapshot::{Done, RowsToReread, incremental::Ask};
 use walferry_transform::{Chain, Retention};
 
 use crate::{
-    delivery::{batch::Batch, progress::Step, store::StoredOffset},
+    delivery::{batch::Batch, progress::StreamStep, store::StoredOffset},
     failure::{Disposition, Failure},
     history::{Expected, Gate, Missed, Positions, missed},
     path::{
@@ -178,7 +178,7 @@ impl Pipeline {
             Frame::Keepalive { wal_end } if self.emit.cursor.open().is_none() => {
                 let kept = self.check.expected.idle(wal_end);
                 self.check.verdict(kept)?;
-                out.step(Step::Idle(wal_end));
+                out.step(StreamStep::Idle(wal_end));
                 self.passed(wal_end, now_ns, out)?;
             }
             Frame::Keepalive { .. } => {}
@@ -187,7 +187,7 @@ impl Pipeline {
                 self.plans.forget();
                 // The last row of a table that was not read to its end may be older than what comes now.
                 self.snapshot = None;
-                out.step(Step::Connected(from));
+                out.step(StreamStep::Connected(from));
                 self.check
                     .begin(from, self.emit.cursor.reconnected(from, now_ns / 1000));
                 if let Some(signals) = &mut self.signals {
@@ -219,7 +219,7 @@ impl Pipeline {
                 self.snapshot_kind = kind;
                 self.snapshot_tables = tables.iter().map(|(_, name)| name.clone()).collect();
                 if kind == SnapshotKind::Blocking {
-                    out.step(Step::BlockingBegin);
+                    out.step(StreamStep::BlockingBegin);
                 }
                 self.tell(SnapshotEvent::Begin(tables), now_ns, out)?;
             }
@@ -247,7 +247,7 @@ impl Pipeline {
                     // It is not resumed: the offset says nothing of its parts.
                     _ if self.snapshot_kind == SnapshotKind::Incremental => {}
                     Some(snapshot) => snapshot.part(step, out),
-                    None => out.step(Step::Snapshot(step)),
+                    None => out.step(StreamStep::Snapshot(step)),
                 }
                 self.tell(SnapshotEvent::Part(step.table(), completes), now_ns, out)?;
             }
@@ -256,8 +256,8 @@ impl Pipeline {
                 let snapshot = self.snapshot.take().unwrap_or_default();
                 snapshot.end(now_ns, &mut self.emit, out)?;
                 self.emit.cursor.snapshot_taken(transaction);
-                out.step(Step::SnapshotEnd { lsn, transaction });
-                out.step(Step::TablesRead(mem::take(&mut self.snapshot_tables)));
+                out.step(StreamStep::SnapshotEnd { lsn, transaction });
+                out.step(StreamStep::TablesRead(mem::take(&mut self.snapshot_tables)));
                 self.beat(now_ns, true, out)?;
                 return self.tell(SnapshotEvent::End, now_ns, out);
             }
@@ -275,7 +275,7 @@ impl Pipeline {
                     out,
                 )?;
                 if !given_up {
-                    out.step(Step::TablesRead(mem::take(&mut self.snapshot_tables)));
+                    out.step(StreamStep::TablesRead(mem::take(&mut self.snapshot_tables)));
                 }
                 if let Some(signals) = &mut self.signals {
                     signals.blocking_ended(out);
@@ -373,7 +373,7 @@ impl Pipeline {
                     .map(|open| self.emit.cursor.committed(open, commit.end_lsn));
                 let time_us = commit.commit_time.unix_micros();
                 self.emit.counts.commit(time_us);
-                out.step(Step::Commit {
+                out.step(StreamStep::Commit {
                     end: commit.end_lsn,
                     time_us,
                     sent: open.is_some_and(|open| open.sent),
@@ -546,7 +546,7 @@ impl Pipeline {
             Some(record) => {
                 if !message.transactional {
                     // The offset gets this transaction's time even if none of its records was sent.
-                    out.step(Step::Begin(self.emit.cursor.transaction()));
+                    out.step(StreamStep::Begin(self.emit.cursor.transaction()));
                 }
                 let before = out.records();
                 self.emit.send(record, from, out)?;
@@ -557,7 +557,7 @@ impl Pipeline {
         }
         if !message.transactional {
             let time_us = self.emit.cursor.transaction().time_us;
-            out.step(Step::Commit {
+            out.step(StreamStep::Commit {
                 end: lsn,
                 time_us,
                 sent: false,
@@ -598,7 +598,7 @@ impl Pipeline {
         self.emit.send(record, from, out)?;
         if let Some(open) = self.emit.cursor.open() {
             let xid = open.transaction.xid;
-            out.step(Step::Counted { xid, table: None });
+            out.step(StreamStep::Counted { xid, table: None });
         }
         Ok(())
     }
@@ -695,10 +695,10 @@ const fn word(operation: &Operation<'_>) -> &'static str {
 }
 
 /// The steps that put the counts of the last records into the source offset.
-fn counted(metadata: Option<&mut Transaction>, xid: Option<Xid>) -> impl Iterator<Item = Step> {
+fn counted(metadata: Option<&mut Transaction>, xid: Option<Xid>) -> impl Iterator<Item = StreamStep> {
     let xid = xid.map_or(0, |xid| xid.0);
     let tables = metadata.into_iter().flat_map(Transaction::counted);
-    tables.map(move |table| Step::Counted {
+    tables.map(move |table| StreamStep::Counted {
         xid,
         table: Some(table),
     })

@@ -16,10 +16,10 @@ use uuid::Uuid;
 use walferry_config::connector::Watermarking;
 use walferry_event::{Catalog, Context, Notification, Notifications, SnapshotMarker, TablePlan};
 use walferry_pgoutput::{Change, Column, Lsn, Operation, Relation, Tuple};
-use walferry_snapshot::incremental::{Action, Answer, Ask, Effect, Incremental, Signal, SnapshotNotice};
+use walferry_snapshot::incremental::{Action, Ask, ChunkAnswer, Effect, Incremental, Signal, SnapshotNotice};
 
 use crate::{
-    delivery::{batch::Batch, progress::Step, store::StoredOffset},
+    delivery::{batch::Batch, progress::StreamStep, store::StoredOffset},
     failure::Failure,
     path::{
         emit::{Emit, Provenance, begin_transaction},
@@ -28,8 +28,8 @@ use crate::{
         window::{Evicted, Window},
     },
     position::Position,
-    source::{ChunkRows, Request, Seen, WholeTable},
-    status::{Beside, Status},
+    source::{ChunkRows, Request, VisibleTransactions, WholeTable},
+    status::{IncrementalProgress, Status},
 };
 
 /// Settings of signals and notifications.
@@ -77,9 +77,9 @@ pub(crate) struct Signals {
     /// The transaction of the stream at that time.
     opened_in: Option<u32>,
     /// Which transactions the chunk's rows include.
-    seen: Option<Seen>,
+    seen: Option<VisibleTransactions>,
     /// Which transactions the oldest rows of the window include. These may be the rows of an earlier chunk.
-    oldest_seen: Option<Seen>,
+    oldest_seen: Option<VisibleTransactions>,
     /// Transactions that have changed rows of which nobody knows whether they are in the window. Rows that include
     /// these transactions are newer than the change.
     unknown: Vec<u32>,
@@ -339,7 +339,7 @@ impl Signals {
         if signal.kind != "snapshot-window-close" || !is_ours {
             return;
         }
-        let unknown = |seen: &Seen| self.unknown.iter().any(|xid| !seen.shows(*xid));
+        let unknown = |seen: &VisibleTransactions| self.unknown.iter().any(|xid| !seen.shows(*xid));
         let is_old = self.oldest_seen.as_ref().is_some_and(unknown);
         if !(self.window.is_spoiled() || is_old || self.is_behind()) {
             self.repeats = 0;
@@ -413,7 +413,7 @@ impl Signals {
     /// Handles the answer to a request.
     pub(crate) fn answer(
         &mut self,
-        (of, answer, rows): (Option<String>, Answer, Option<Box<ChunkRows>>),
+        (of, answer, rows): (Option<String>, ChunkAnswer, Option<Box<ChunkRows>>),
         plans: &mut RelationPlans,
         here: Here<'_, '_>,
         emit: &mut Emit,
@@ -423,7 +423,7 @@ impl Signals {
             // The answer belongs to a chunk that was given up meanwhile.
             return Ok(());
         }
-        if let Answer::CloseAt(lsn) = answer {
+        if let ChunkAnswer::CloseAt(lsn) = answer {
             self.close_at = Some(Lsn(lsn));
             return Ok(());
         }
@@ -470,7 +470,7 @@ impl Signals {
                         let _ = requests.send(Request::Block(execute));
                     }
                 }
-                Effect::TableRead(table) => out.step(Step::TablesRead(Arc::new([table]))),
+                Effect::TableRead(table) => out.step(StreamStep::TablesRead(Arc::new([table]))),
                 Effect::ReadWhole(table) => {
                     let left_out = self.left_out.get(&table.id).cloned().unwrap_or_default();
                     if let Some(requests) = &self.requests {
@@ -507,7 +507,7 @@ impl Signals {
     pub(crate) fn report(&mut self, status: &Status) {
         if mem::take(&mut self.has_news) {
             let table = self.snapshot.tables().next().map(str::to_owned);
-            status.set_beside(table.map(|table| Beside {
+            status.set_beside(table.map(|table| IncrementalProgress {
                 table,
                 rows: self.snapshot.rows(),
                 tables_left: self.snapshot.tables().count(),
@@ -533,7 +533,7 @@ impl Signals {
 
     fn store(&mut self, at: Option<(Position, &'static str)>, ends_blocking: bool, out: &mut Batch) {
         let kept = Arc::new(self.snapshot.kept());
-        out.step(Step::Incremental {
+        out.step(StreamStep::Incremental {
             kept,
             at,
             ends_blocking,

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 use walferry_event::Catalog;
 use walferry_pgoutput::{Change, Column, Oid, Operation, Relation, ReplicaIdentity, Tuple};
-use walferry_snapshot::{Done, RowsToReread, Step};
+use walferry_snapshot::{Done, RowsToReread, SnapshotStep};
 
 use crate::{
     delivery::{batch::Batch, progress},
@@ -106,7 +106,7 @@ impl ToastReread {
         if self.flagged.insert(oid) {
             // This step comes with the change, not after it: once the change's offset is stored, nothing else records
             // it.
-            out.step(progress::Step::Snapshot(Step::Incomplete(oid)));
+            out.step(progress::StreamStep::Snapshot(SnapshotStep::Incomplete(oid)));
         }
         if whole {
             info!(
@@ -114,7 +114,7 @@ impl ToastReread {
                 "changes of the table were not sent, or not with all their values, and there are too many rows to remember, or the rows \
                  have no key: the snapshot reads the whole table again"
             );
-            out.step(progress::Step::Snapshot(Step::Restart(oid)));
+            out.step(progress::StreamStep::Snapshot(SnapshotStep::Restart(oid)));
         }
     }
 }

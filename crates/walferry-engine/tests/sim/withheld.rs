@@ -7,7 +7,7 @@ use walferry_engine::{
 };
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Change, Column, Lsn, Message, OldTuple, Operation, TupleBuf};
-use walferry_snapshot::{Blocks, Done, Keys, RowsToReread, Step};
+use walferry_snapshot::{Blocks, Done, Keys, RowsToReread, SnapshotStep};
 
 use crate::{
     edges, fixture,
@@ -49,7 +49,7 @@ fn noted(properties: &str, read: Read, catalog: Option<Catalog>) -> Vec<String> 
     };
     if let Some(end) = end {
         let blocks = Blocks { first: 0, end };
-        done.step(Step::Chunk {
+        done.step(SnapshotStep::Chunk {
             table: TABLE,
             storage: 1,
             blocks,

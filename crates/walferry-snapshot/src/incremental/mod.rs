@@ -27,7 +27,7 @@ pub use self::{
 /// What the caller has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Look something up, read or write. The result comes back as an [`Answer`], except for [`Ask::Close`] and
+    /// Look something up, read or write. The result comes back as an [`ChunkAnswer`], except for [`Ask::Close`] and
     /// [`Ask::GiveWay`].
     Ask(Ask),
     /// Send a notification.
@@ -63,7 +63,7 @@ pub enum Ask {
         /// The chunk's id.
         chunk: String,
     },
-    /// Give way to a signal that waits. If the chunk cannot be read now, the answer is [`Answer::Waits`]. Otherwise
+    /// Give way to a signal that waits. If the chunk cannot be read now, the answer is [`ChunkAnswer::Waits`]. Otherwise
     /// this has no effect.
     GiveWay,
 }
@@ -100,7 +100,7 @@ pub struct ChunkAsk {
 
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum ChunkAnswer {
     /// The tables of [`Ask::Tables`], for each expression.
     Tables(Vec<Vec<String>>),
     /// There is no such table.
@@ -447,15 +447,15 @@ impl Incremental {
     }
 
     /// Handles the answer to a request.
-    pub fn answer(&mut self, answer: Answer, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
+    pub fn answer(&mut self, answer: ChunkAnswer, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects = Vec::new();
         match answer {
-            Answer::Tables(found) => {
+            ChunkAnswer::Tables(found) => {
                 if let Some((signal, execute)) = self.looks_up.pop_front() {
                     self.add(signal.id, execute, found, id, &mut effects);
                 }
             }
-            Answer::Waits if self.reads => {
+            ChunkAnswer::Waits if self.reads => {
                 self.drop_chunk(&mut effects);
                 self.follow_waiting(id, &mut effects);
                 if !self.reads && self.chunk.is_none() {
@@ -701,27 +701,27 @@ impl Incremental {
         }))));
     }
 
-    fn chunk_read(&mut self, answer: Answer, effects: &mut Vec<Effect>) {
+    fn chunk_read(&mut self, answer: ChunkAnswer, effects: &mut Vec<Effect>) {
         let table = self.current.clone().unwrap_or_default();
-        if self.unsent > 0 && !matches!(answer, Answer::Rows { rows: 1.., .. }) {
+        if self.unsent > 0 && !matches!(answer, ChunkAnswer::Rows { rows: 1.., .. }) {
             // The window has rows of an earlier chunk, since the snapshot was paused and resumed within it. The table
             // is complete only when they have been sent.
             self.ask_to_close(effects);
             return;
         }
         let scan = match answer {
-            Answer::UnknownTable => Scan::UnknownSchema,
-            Answer::NoKey => {
+            ChunkAnswer::UnknownTable => Scan::UnknownSchema,
+            ChunkAnswer::NoKey => {
                 self.reads_whole = true;
                 effects.extend(self.queue.front().cloned().map(Effect::ReadWhole));
                 // Nothing lies in the window, but the row that opened it is not to stay in the signal table.
                 self.ask_to_close(effects);
                 return;
             }
-            Answer::Empty => Scan::Empty,
-            Answer::Failed(why) => self.cannot_be_read(&why, effects),
-            Answer::Tables(_) | Answer::CloseAt(_) | Answer::Waits => return,
-            Answer::Rows {
+            ChunkAnswer::Empty => Scan::Empty,
+            ChunkAnswer::Failed(why) => self.cannot_be_read(&why, effects),
+            ChunkAnswer::Tables(_) | ChunkAnswer::CloseAt(_) | ChunkAnswer::Waits => return,
+            ChunkAnswer::Rows {
                 rows,
                 last,
                 maximum,
