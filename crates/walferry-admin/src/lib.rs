@@ -140,7 +140,7 @@ impl Door {
     ///
     /// # Errors
     /// What the system says.
-    pub fn again(&self) -> io::Result<Self> {
+    pub fn try_clone(&self) -> io::Result<Self> {
         let socket = rustix::io::dup(&self.listener)?;
         Ok(Self {
             listener: TcpListener::from_std(socket.into())?,

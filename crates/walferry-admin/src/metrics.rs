@@ -236,10 +236,10 @@ impl Page<'_> {
         self.value(&m::SNAPSHOT_LEFT, |observed| Some(observed.snapshot().tables_left));
         self.value(&m::SNAPSHOT_SECONDS, |observed| Some(observed.snapshot().seconds));
         self.value(&m::BESIDE_RUNNING, |observed| {
-            Some(u8::from(observed.status.beside().is_some()))
+            Some(u8::from(observed.status.incremental().is_some()))
         });
         self.value(&m::BESIDE_LEFT, |observed| {
-            Some(observed.status.beside().map_or(0, |beside| beside.tables_left))
+            Some(observed.status.incremental().map_or(0, |beside| beside.tables_left))
         });
     }
 
@@ -291,8 +291,9 @@ impl Page<'_> {
             let snapshot = observed.snapshot();
             (snapshot.tables, snapshot.tables_left)
         };
-        let running =
-            |observed: &Observation<'_>| observed.course.phase == Phase::Snapshot || observed.status.beside().is_some();
+        let running = |observed: &Observation<'_>| {
+            observed.course.phase == Phase::Snapshot || observed.status.incremental().is_some()
+        };
         self.dbz(&dbz::TABLES, snapshot, |observed| Some(tables(observed).0));
         self.dbz(&dbz::TABLES_LEFT, snapshot, |observed| Some(tables(observed).1));
         self.dbz(&dbz::SNAPSHOT_RUNNING, snapshot, |observed| {
@@ -300,7 +301,7 @@ impl Page<'_> {
         });
         self.dbz(&dbz::SNAPSHOT_PAUSED, snapshot, |observed| {
             Some(u8::from(
-                observed.status.beside().is_some_and(|beside| beside.is_paused),
+                observed.status.incremental().is_some_and(|beside| beside.is_paused),
             ))
         });
         self.dbz(&dbz::SNAPSHOT_COMPLETED, snapshot, |observed| {

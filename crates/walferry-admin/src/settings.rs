@@ -38,7 +38,7 @@ impl Standby {
     }
 
     /// From now on it waits for this reason.
-    pub fn say(&self, why: impl Into<String>) {
+    pub fn set_reason(&self, why: impl Into<String>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = why.into();
     }
 

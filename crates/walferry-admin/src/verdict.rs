@@ -304,7 +304,7 @@ impl Verdict {
             }
             _ => Self::new(true, Level::Good, "streaming".into()).and("It is up to date."),
         };
-        match observed.status.beside() {
+        match observed.status.incremental() {
             Some(beside) => verdict.and(&beside_the_stream(&beside)),
             None => verdict,
         }

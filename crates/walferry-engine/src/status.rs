@@ -74,7 +74,7 @@ pub struct Status {
     warnings: Mutex<Vec<String>>,
     missing: Mutex<Option<Missing>>,
     notifications: Mutex<VecDeque<Notification>>,
-    beside: Mutex<Option<IncrementalProgress>>,
+    incremental: Mutex<Option<IncrementalProgress>>,
 }
 
 /// Progress of an incremental snapshot.
@@ -326,13 +326,13 @@ impl Status {
     }
 
     /// Progress of an incremental snapshot. `None` if there is none.
-    pub fn beside(&self) -> Option<IncrementalProgress> {
-        lock(&self.beside).clone()
+    pub fn incremental(&self) -> Option<IncrementalProgress> {
+        lock(&self.incremental).clone()
     }
 
     /// Sets the progress of an incremental snapshot.
-    pub fn set_beside(&self, beside: Option<IncrementalProgress>) {
-        *lock(&self.beside) = beside;
+    pub fn set_incremental(&self, incremental: Option<IncrementalProgress>) {
+        *lock(&self.incremental) = incremental;
     }
 
     /// The last notifications, oldest first.

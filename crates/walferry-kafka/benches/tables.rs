@@ -10,7 +10,7 @@ use std::{
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use walferry_engine::{
     Position,
-    progress::{Progress, Step},
+    progress::{Progress, StreamStep},
     sink::{Acks, Outgoing, RecordOrigin, Sink, Sinks},
     store::StoredOffset,
 };
@@ -31,7 +31,7 @@ fn tables(criterion: &mut Criterion) {
         let mut producer = producers.open(Acks::new(Arc::clone(&progress))).expect("a producer");
         let tables: Vec<String> = (0..count).map(|table| format!("public.t{table}")).collect();
         let mut tables = tables.iter().cycle();
-        let step = Step::Record {
+        let step = StreamStep::Record {
             position: Position::default(),
             message: "INSERT",
             last: true,

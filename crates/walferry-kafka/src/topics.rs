@@ -69,7 +69,7 @@ impl Topics {
         let mut missing_since = None;
         let mut created = false;
         while !self.acks.is_stopping() {
-            match self.look(name) {
+            match self.topic_state(name) {
                 // A leader that is away for longer is waited for by the client, with the records in its queue.
                 TopicState::Exists { partitions }
                     if missing_since.is_some_and(|since: Instant| since.elapsed() < PATIENCE)
@@ -104,7 +104,7 @@ impl Topics {
         Ok(None)
     }
 
-    fn look(&self, name: &str) -> TopicState {
+    fn topic_state(&self, name: &str) -> TopicState {
         let metadata = match self.client.producer().client().fetch_metadata(Some(name), LOOK) {
             Ok(metadata) => metadata,
             Err(_) => return TopicState::Silence,

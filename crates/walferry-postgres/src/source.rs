@@ -211,7 +211,7 @@ impl Control {
         text
     }
 
-    async fn look(&mut self) -> Result<Inspection, Error> {
+    async fn inspect_server(&mut self) -> Result<Inspection, Error> {
         *self.ready.lock() = Prepared::default();
         if !self.streams {
             return self.look_for_reading().await;
@@ -304,7 +304,7 @@ impl Control {
 
     async fn publish(&mut self, wanted: TableFilter) -> Result<(), Error> {
         if self.server.is_none() {
-            self.look().await?;
+            self.inspect_server().await?;
         }
         let sql = self.sql.sql().await?;
         let server = self.server.as_ref().expect("looked at above");
@@ -395,7 +395,7 @@ impl Control {
             Some(server) => server.version,
             None => version(sql).await?,
         };
-        let look = publication::look(sql, version, &self.publication, known.as_deref(), &wanted).await;
+        let look = publication::inspect(sql, version, &self.publication, known.as_deref(), &wanted).await;
         look.map(Some)
     }
 
@@ -532,7 +532,7 @@ fn looked<T>(doing: &'static str, found: Option<Result<T, Error>>) -> Result<T, 
 
 impl source::Control for Control {
     async fn inspect(&mut self) -> Result<Inspection, Failure> {
-        let found = within(LOOK_LIMIT, self.look()).await;
+        let found = within(LOOK_LIMIT, self.inspect_server()).await;
         looked("reading the state of server, slot and publication", found)
     }
 

@@ -192,7 +192,7 @@ impl Asker {
                     pending.request.subject, refusal.what
                 );
                 let hint = "restore the registry's data, or register the schema again; nothing is lost meanwhile";
-                self.again(pending, http::trouble(what, Some(hint.to_owned())));
+                self.ask_later(pending, http::trouble(what, Some(hint.to_owned())));
             }
             Err(Failure::Refused(refusal) | Failure::Missing(refusal)) => {
                 let mut state = self.shared.lock();
@@ -201,13 +201,13 @@ impl Asker {
                 drop(state);
                 pending.wait.end();
             }
-            Err(Failure::Trouble(trouble)) => self.again(pending, trouble),
+            Err(Failure::Trouble(trouble)) => self.ask_later(pending, trouble),
         }
     }
 
     /// Asks the same again after a pause, unless no record has waited for it for a while: the connector was stopped, or a table was
     /// dropped. A record that needs it later asks anew.
-    fn again(&mut self, mut pending: Pending, trouble: Diagnosis) {
+    fn ask_later(&mut self, mut pending: Pending, trouble: Diagnosis) {
         self.on_trouble(&trouble);
         pending.wait.set_trouble(trouble);
         let mut state = self.shared.lock();
@@ -231,7 +231,7 @@ impl Asker {
         if self.recovered()
             && let Err(trouble) = self.look_again()
         {
-            return self.again(pending, trouble);
+            return self.ask_later(pending, trouble);
         }
         info!(subject = %pending.request.subject, id.content = ids.content, id.global = ids.global, "schema id known");
         let mut state = self.shared.lock();

@@ -25,11 +25,11 @@
 //! - The change never arrived, because the publication does not send it. Such a table has another storage at each
 //!   watermark, so it starts over.
 
-mod again;
 mod blocks;
 mod done;
 pub mod incremental;
+mod reread;
 
-pub use again::{Keys, RowsToReread};
 pub use blocks::Blocks;
 pub use done::{Done, SnapshotStep, TableDone};
+pub use reread::{Keys, RowsToReread};

@@ -71,7 +71,7 @@ pub(crate) async fn watch_slots(loaded: Loaded, looks: SlotLooks, status: Arc<St
     let shared = looks.of(postgres);
     let ours = slot.name.to_string();
     loop {
-        match look(&mut *shared.lock().await, || SlotWatch::new(postgres, slot), &ours).await {
+        match recent_slots(&mut *shared.lock().await, || SlotWatch::new(postgres, slot), &ours).await {
             Ok(slots) => status.set_slots(slots),
             Err(failure) => debug!(error = %failure, "the replication slots could not be read"),
         }
@@ -80,14 +80,14 @@ pub(crate) async fn watch_slots(loaded: Loaded, looks: SlotLooks, status: Arc<St
 }
 
 /// The last look, where it is recent, or else a new one.
-async fn look(shared: &mut Shared, open: impl Fn() -> SlotWatch, ours: &str) -> Result<Slots, Failure> {
+async fn recent_slots(shared: &mut Shared, open: impl Fn() -> SlotWatch, ours: &str) -> Result<Slots, Failure> {
     if let Some((at, looked)) = &shared.last
         && at.elapsed() < SLOTS_INTERVAL
     {
         return Ok(looked.seen_by(ours));
     }
     // Where the connection of one connector does not work, such as to a database that is gone, that of the next one may.
-    let looked = shared.watch.get_or_insert_with(&open).look_at_all().await;
+    let looked = shared.watch.get_or_insert_with(&open).query_all().await;
     let looked = looked.inspect_err(|_| shared.watch = None)?;
     let slots = looked.seen_by(ours);
     shared.last = Some((Instant::now(), looked));

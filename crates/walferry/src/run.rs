@@ -289,7 +289,7 @@ async fn hold(topics: &ConnectTopics, standby: &Standby) -> Result<Turn, Failure
     let tell = async {
         // The sender lives as long as the leadership.
         while denied.changed().await.is_ok() {
-            standby.say(topics::why_waiting(topics, denied.borrow_and_update().as_ref()));
+            standby.set_reason(topics::why_waiting(topics, denied.borrow_and_update().as_ref()));
         }
         pending::<()>().await;
     };

@@ -55,14 +55,14 @@ pub(crate) fn tail(args: &TailArgs) -> Result<(), Error> {
     let failed = |failure| Error::failure("records cannot be shown", failure);
     let runtime = process::runtime().map_err(failed)?;
     LocalSet::new().block_on(&runtime, async {
-        let tables = look(&loaded, &args.table).await?;
+        let tables = visible_tables(&loaded, &args.table).await?;
         leave_nothing(&mut loaded)?;
         follow(args, &loaded, &tables).await
     })
 }
 
 /// The captured tables, once it is clear that their changes can be seen.
-async fn look(loaded: &Loaded, asked: &[String]) -> Result<Vec<String>, Error> {
+async fn visible_tables(loaded: &Loaded, asked: &[String]) -> Result<Vec<String>, Error> {
     let config = &loaded.connector;
     let failed = |failure| Error::failure("records cannot be shown", failure);
     let tables = walferry_postgres::check::captured_tables(config, captured(config))

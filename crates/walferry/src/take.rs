@@ -263,7 +263,7 @@ impl Taking<'_> {
         let mut watch = SlotWatch::new(&connector.postgres, &connector.slot);
         let begun = Instant::now();
         loop {
-            let looked = runtime.block_on(watch.look());
+            let looked = runtime.block_on(watch.query());
             let why = match looked {
                 Ok(slots) => match slots.slots.iter().find(|slot| slot.ours && slot.active) {
                     None => return Ok(()),

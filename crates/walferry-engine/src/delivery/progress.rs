@@ -14,9 +14,9 @@ pub(crate) use crate::account::Unstored;
 use crate::{
     account::{Change, Offset},
     delivery::{
+        in_flight::InFlightLimit,
         ledger::Ledger,
         store::{OffsetStore, StoredOffset},
-        window::Window,
     },
     failure::Failure,
     position::Position,
@@ -115,7 +115,7 @@ pub struct Progress {
 struct State {
     ledger: Ledger<Offset>,
     /// How many bytes may be under way.
-    window: Window,
+    window: InFlightLimit,
     /// When Kafka last acknowledged a record, or when the first record came under way. Microseconds since 1970.
     acknowledged_us: i64,
     failure: Option<Failure>,
@@ -129,7 +129,7 @@ impl Progress {
         Self {
             state: Mutex::new(State {
                 ledger: Ledger::new(Offset::after(start)),
-                window: Window::new(limit),
+                window: InFlightLimit::new(limit),
                 acknowledged_us: 0,
                 failure: None,
                 stopping: false,

@@ -209,7 +209,7 @@ where
         // Look before altering the publication: changes that it has left out stay missing.
         if goes_on {
             let look = self.source.control().published(known, tables.clone()).await?;
-            let told = || gaps.told().and_then(|gap| gap.again());
+            let told = || gaps.told().and_then(|gap| gap.failure());
             publication.gap = look.and_then(|look| look.gap).or_else(told);
         }
         let gap = publication.gap.as_ref();

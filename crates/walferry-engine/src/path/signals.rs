@@ -507,7 +507,7 @@ impl Signals {
     pub(crate) fn report(&mut self, status: &Status) {
         if mem::take(&mut self.has_news) {
             let table = self.snapshot.tables().next().map(str::to_owned);
-            status.set_beside(table.map(|table| IncrementalProgress {
+            status.set_incremental(table.map(|table| IncrementalProgress {
                 table,
                 rows: self.snapshot.rows(),
                 tables_left: self.snapshot.tables().count(),

@@ -69,7 +69,7 @@ struct Position {
 }
 
 /// Looks, and compares with the last look.
-pub(crate) async fn look(
+pub(crate) async fn inspect(
     sql: &Sql,
     version: u32,
     publication: &Publication,
