@@ -16,7 +16,7 @@ use serde_json::Value;
 use walferry_config::{Connector, Findings, Lookup, Submitted, Worker, connector::SnapshotMode};
 use walferry_converter::{Role, converter};
 use walferry_engine::{
-    Converters, Failure, Pipeline, Tolerance,
+    Converters, ErrorPolicy, Failure, Pipeline,
     batch::{Batch, BatchRecord},
     progress::Transaction,
     source::{Frame, SnapshotKind, SnapshotTable},
@@ -231,9 +231,9 @@ fn pipeline(connector: &Connector) -> Pipeline {
         events,
         chain,
         converters,
-        Tolerance {
+        ErrorPolicy {
             changes: connector.events.on_processing_failure,
-            ..Tolerance::default()
+            ..ErrorPolicy::default()
         },
         &StoredOffset::default(),
     )

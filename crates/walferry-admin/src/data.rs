@@ -10,7 +10,7 @@ use crate::{
     Admin,
     history::{Curves, History, Latencies},
     human,
-    observation::{Observation, Snapshot, load},
+    observation::{Observation, SnapshotProgress, load},
     process::Process,
     slots::{self, SeenBy},
     verdict::Verdict,
@@ -43,7 +43,7 @@ struct Connector {
     curves: Curves,
     latency: Latencies,
     totals: Totals,
-    snapshot: Snapshot,
+    snapshot: SnapshotProgress,
     topics: Vec<Topic>,
     /// Topics that there are, also those left out above.
     topic_count: usize,

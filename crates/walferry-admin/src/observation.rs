@@ -38,7 +38,7 @@ pub(crate) struct Lag {
 
 /// How far the snapshot is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Snapshot {
+pub(crate) struct SnapshotProgress {
     /// Rows read since the process began.
     pub(crate) rows: u64,
     /// How many these will be in the end, by the statistics of Postgres; `None` while it has none.
@@ -128,7 +128,7 @@ impl<'a> Observation<'a> {
     }
 
     /// How far the snapshot is.
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> SnapshotProgress {
         let c = self.counters();
         let (rows, estimate) = (load(&c.snapshot_rows), load(&c.snapshot_rows_estimate));
         let (begun_us, ended_us) = (load_i64(&c.snapshot_begun_us), load_i64(&c.snapshot_ended_us));
@@ -142,7 +142,7 @@ impl<'a> Observation<'a> {
         let seconds = us.max(0) as f64 / 1e6;
         let read = rows.saturating_sub(load(&c.snapshot_rows_before));
         let left = estimate.saturating_sub(rows);
-        Snapshot {
+        SnapshotProgress {
             rows,
             rows_estimate: Some(estimate).filter(|&estimate| estimate > 0),
             tables: load(&c.snapshot_tables),

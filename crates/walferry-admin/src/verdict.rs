@@ -437,7 +437,7 @@ fn beside_the_stream(beside: &IncrementalProgress) -> String {
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
-    use walferry_engine::{history::Missing, status::Status};
+    use walferry_engine::{history::MissingPositions, status::Status};
     use walferry_pgoutput::Lsn;
 
     use super::*;
@@ -769,7 +769,7 @@ mod tests {
         for (days, told) in [(1, true), (8, false)] {
             let status = Status::new("orders", "shop");
             status.set_phase(Phase::Streaming);
-            status.set_missing(Some(Missing {
+            status.set_missing(Some(MissingPositions {
                 from: Lsn(0x400),
                 to: Lsn(0x500),
                 timeline: 1,

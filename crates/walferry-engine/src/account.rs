@@ -54,7 +54,7 @@ pub enum StreamStep {
         /// Whether the transaction sent any record.
         sent: bool,
         /// Identifies the commit when it comes again. `None` for a message outside transactions.
-        seen: Option<history::Commit>,
+        seen: Option<history::SeenCommit>,
     },
     /// A connection has begun. The server sends what it has from here on.
     Connected(Lsn),

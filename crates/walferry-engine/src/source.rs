@@ -137,12 +137,12 @@ pub trait Windows: Send {
     /// Carries out a request. What the server refuses for good is an [`ChunkAnswer::Failed`]. Any other failure is tried
     /// again with `again` set, since nobody knows how far the last try got. [`Ask::Close`] and [`Ask::GiveWay`] have no
     /// answer.
-    fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<Read>, Failure>> + Send;
+    fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<ChunkRead>, Failure>> + Send;
 }
 
 /// The result of an [`Ask`].
 #[derive(Debug)]
-pub struct Read {
+pub struct ChunkRead {
     /// The answer.
     pub answer: ChunkAnswer,
     /// The rows of a chunk.
@@ -195,7 +195,7 @@ impl VisibleTransactions {
 pub struct NoWindows;
 
 impl Windows for NoWindows {
-    async fn ask(&mut self, _: &Ask, _: bool) -> Result<Option<Read>, Failure> {
+    async fn ask(&mut self, _: &Ask, _: bool) -> Result<Option<ChunkRead>, Failure> {
         Err(Failure::retry(
             walferry_diagnosis::Kind::IncrementalSnapshotWaits,
             "chunks cannot be read beside this stream",
@@ -205,7 +205,7 @@ impl Windows for NoWindows {
 
 /// A request of the pipeline to the source, because of something in the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum SourceRequest {
     /// An interrupted snapshot has to read these rows again. Each pipeline that looks for such rows sends this once: at
     /// [`Frame::Watermark`], or when it ends before that.
     ReadAgain(RowsToReread),
@@ -225,7 +225,10 @@ pub struct WholeTable {
 }
 
 /// The channel of the pipeline's requests. It holds few of them and never makes the pipeline wait.
-pub fn requests() -> (mpsc::UnboundedSender<Request>, mpsc::UnboundedReceiver<Request>) {
+pub fn requests() -> (
+    mpsc::UnboundedSender<SourceRequest>,
+    mpsc::UnboundedReceiver<SourceRequest>,
+) {
     mpsc::unbounded_channel()
 }
 
@@ -410,7 +413,7 @@ pub enum Frame {
         failed: Option<String>,
     },
     /// Everything before the watermark of a snapshot has been handed over; the engine's own. The pipeline answers with
-    /// [`Request::ReadAgain`].
+    /// [`SourceRequest::ReadAgain`].
     Watermark,
     /// The answer of [`Windows`] to a request. The engine creates it itself.
     Answer {

@@ -25,7 +25,7 @@ use walferry_diagnosis::Kind;
 
 use walferry_event::Notification;
 
-use crate::{failure::Failure, gap::Gap, history::Missing};
+use crate::{failure::Failure, gap::Gap, history::MissingPositions};
 
 use by_name::ByName;
 pub use by_name::OTHERS;
@@ -72,7 +72,7 @@ pub struct Status {
     errors: Mutex<BTreeMap<&'static str, u64>>,
     snapshot_rows: Mutex<ByName<u64>>,
     warnings: Mutex<Vec<String>>,
-    missing: Mutex<Option<Missing>>,
+    missing: Mutex<Option<MissingPositions>>,
     notifications: Mutex<VecDeque<Notification>>,
     incremental: Mutex<Option<IncrementalProgress>>,
 }
@@ -525,11 +525,11 @@ impl Status {
     }
 
     /// Delivered positions that the server does not have.
-    pub fn missing(&self) -> Option<Missing> {
+    pub fn missing(&self) -> Option<MissingPositions> {
         *lock(&self.missing)
     }
     /// Sets the delivered positions that the server does not have.
-    pub fn set_missing(&self, missing: Option<Missing>) {
+    pub fn set_missing(&self, missing: Option<MissingPositions>) {
         *lock(&self.missing) = missing;
     }
 

@@ -117,7 +117,7 @@ struct Placeholder {
 
 /// What is to be read again for one event.
 #[derive(Debug)]
-pub struct Lookup {
+pub struct RowLookup {
     /// The query.
     pub query: RowQuery,
     /// Whether the connector shall stop where the row is gone, or cannot be read.
@@ -170,7 +170,7 @@ impl Reselect {
         after: &Struct<'_>,
         new: Tuple<'_>,
         old: Option<Tuple<'_>>,
-    ) -> Option<Lookup> {
+    ) -> Option<RowLookup> {
         let schemas = after.schema().fields();
         let is_wanted = |field: usize| {
             let (schema, value) = (&schemas[field].schema, after.get_at(field));
@@ -199,7 +199,7 @@ impl Reselect {
             }
         };
         let name = |place: usize| plan.columns[place].name.clone();
-        Some(Lookup {
+        Some(RowLookup {
             query: RowQuery {
                 schema: plan.schema.clone(),
                 table: plan.table.clone(),
@@ -244,7 +244,7 @@ impl Placeholder {
     }
 }
 
-impl Lookup {
+impl RowLookup {
     /// Puts the row that was read into its event. Returns the fields whose values could not be converted.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use support::{Col, Table, col, context, settings, table};
 use walferry_event::catalog::TypeKind;
-use walferry_event::{Error, EventSettings, LeftOutReason, Outcome, Reason, Skipped, TablePlan};
+use walferry_event::{ChangeOutcome, Error, EventSettings, LeftOutReason, Reason, Skipped, TablePlan};
 use walferry_pgoutput::{Change, Column, OldTuple, Operation, ReplicaIdentity, TupleBuf};
 use walferry_record::{Record, Value};
 
@@ -28,7 +28,7 @@ fn keyed() -> Table {
 }
 
 /// Key, operation, before and after of each record, with the names of the headers that are not the context's.
-fn shorten(outcome: Outcome<'_>) -> Vec<String> {
+fn shorten(outcome: ChangeOutcome<'_>) -> Vec<String> {
     outcome
         .records
         .into_iter()

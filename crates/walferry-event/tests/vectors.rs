@@ -15,7 +15,7 @@ use json_text::{catalog, render, render_schema};
 use serde_json::{Value as Json, json};
 use support::settings;
 use walferry_event::catalog::KnownTypes;
-use walferry_event::{Context, EventSettings, Messages, Outcome, SnapshotMarker, TablePlan, Transaction};
+use walferry_event::{ChangeOutcome, Context, EventSettings, Messages, SnapshotMarker, TablePlan, Transaction};
 use walferry_pgoutput::{Column, Lsn, Message, Oid, Xid, decode};
 use walferry_record::{Header, Record, Typed};
 
@@ -173,7 +173,8 @@ impl Replay {
             }
             Message::Truncate(truncate) => {
                 for relation in &truncate.relations {
-                    let Outcome { records, .. } = self.plans[relation].truncate(&context, self.transaction.as_mut());
+                    let ChangeOutcome { records, .. } =
+                        self.plans[relation].truncate(&context, self.transaction.as_mut());
                     self.records.extend(records.into_iter().map(|record| show(&record)));
                 }
             }

@@ -24,4 +24,4 @@ pub use health::Health;
 pub use producer::{Producer, Producers};
 pub use set_aside::SetAsideCount;
 pub use settings::ClientSettings;
-pub use signals::Signals;
+pub use signals::SignalReader;

@@ -27,9 +27,9 @@ use crate::{
     failure::{self, Culprit, Verdict},
     health::Health,
     native::{Client, Topic},
-    origin::{Opaque, Tables},
+    origin::{Opaque, TableNames},
     reporter::Reporter,
-    set_aside::{DeadLetters, Refused, SetAsideCount},
+    set_aside::{DeadLetters, RefusedRecord, SetAsideCount},
     settings::ClientSettings,
     topics::Topics,
 };
@@ -93,7 +93,7 @@ impl Sinks for Producers {
         let step = self.batching.apply(&mut properties, Instant::now());
         let client = Client::new(&properties.config()).map_err(|error| failure::of_settings(&error))?;
         let client = Arc::new(client);
-        let tables = Tables::default();
+        let tables = TableNames::default();
         let topics = Topics {
             client: Arc::clone(&client),
             settings: Arc::clone(&self.settings),
@@ -166,7 +166,7 @@ pub struct Producer {
     producers: Producers,
     client: Arc<Client>,
     acks: Acks,
-    tables: Tables,
+    tables: TableNames,
     topics: Topics,
     dead_letters: Arc<DeadLetters>,
     stop: Arc<AtomicBool>,
@@ -297,7 +297,7 @@ impl Producer {
 
     /// The client itself refuses a record.
     fn refused(&self, code: Code, record: &Outgoing<'_>, opaque: Opaque) -> Result<(), Failure> {
-        let refused = Refused {
+        let refused = RefusedRecord {
             culprit: Culprit {
                 topic: record.topic,
                 partition: record.partition,

@@ -17,16 +17,16 @@ use crate::{
     failure::{self, Culprit, Verdict},
     health::Health,
     native::{Client, Event, Report},
-    origin::{Opaque, Tables},
+    origin::{Opaque, TableNames},
     producer::size,
-    set_aside::{DeadLetters, Refused},
+    set_aside::{DeadLetters, RefusedRecord},
     settings::ClientSettings,
 };
 
 pub(crate) struct Reporter {
     pub(crate) client: Arc<Client>,
     pub(crate) acks: Acks,
-    pub(crate) tables: Tables,
+    pub(crate) tables: TableNames,
     pub(crate) health: Health,
     pub(crate) settings: Arc<ClientSettings>,
     pub(crate) dead_letters: Arc<DeadLetters>,
@@ -170,7 +170,7 @@ impl Reporter {
         let opaque = Opaque::from(report.opaque());
         let headers = report.headers();
         let table = self.tables.name(opaque.table());
-        let refused = Refused {
+        let refused = RefusedRecord {
             culprit: Culprit {
                 topic: report.topic(),
                 partition: (report.partition() >= 0).then(|| report.partition()),

@@ -44,7 +44,7 @@ impl SetAsideCount {
 
 /// A record that was refused, wherever its parts lie now.
 #[derive(Clone, Copy)]
-pub(crate) struct Refused<'a> {
+pub(crate) struct RefusedRecord<'a> {
     pub(crate) culprit: Culprit<'a>,
     pub(crate) value: Option<&'a [u8]>,
     pub(crate) timestamp_ms: Option<i64>,
@@ -53,7 +53,7 @@ pub(crate) struct Refused<'a> {
 
 impl DeadLetters {
     /// Deals with a record that cannot be delivered. `Err` where the connector has to stop.
-    pub(crate) fn take(&self, refused: &Refused<'_>, opaque: Opaque, failure: Failure) -> Result<(), Failure> {
+    pub(crate) fn take(&self, refused: &RefusedRecord<'_>, opaque: Opaque, failure: Failure) -> Result<(), Failure> {
         match &self.settings.set_aside {
             SetAside::No => return Err(failure),
             SetAside::Drop => {
@@ -94,7 +94,7 @@ impl DeadLetters {
     }
 
     /// Its delivery settles the refused record.
-    fn send(&self, name: &str, refused: &Refused<'_>, opaque: Opaque, failure: &Failure) -> Result<(), Failure> {
+    fn send(&self, name: &str, refused: &RefusedRecord<'_>, opaque: Opaque, failure: &Failure) -> Result<(), Failure> {
         let topic = Topic::new(&self.client, name).map_err(|code| crate::failure::of_topic(name, code))?;
         let culprit = &refused.culprit;
         let (message, size) = (failure.to_string(), culprit.size.to_string());

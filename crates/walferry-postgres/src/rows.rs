@@ -13,7 +13,7 @@ use walferry_engine::Failure;
 use walferry_engine::failure::Disposition;
 use walferry_event::reselect::{RowAnswer, RowQuery, RowReader, RowReading};
 
-use crate::catalog::Lookup;
+use crate::catalog::CatalogLookup;
 use crate::connect::{Endpoint, Sql, within};
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
@@ -33,7 +33,7 @@ const DOING: &str = "reading columns of a changed row again";
 /// Reads rows over its own connection, which is opened for the first row. Retries until it has an answer, and tells
 /// those who wait what the problem is. Rows that are requested while others are being read go to the server together.
 #[derive(Clone)]
-pub struct Rows {
+pub struct RowLookups {
     asked: UnboundedSender<Asked>,
 }
 
@@ -43,20 +43,20 @@ struct Asked {
     reading: Weak<RowReading>,
 }
 
-impl Rows {
+impl RowLookups {
     /// Does not connect yet. Uses the current runtime.
     ///
     /// # Panics
     /// Outside of a runtime.
     pub fn new(connector: &Connector) -> Self {
         let (asked, queue) = unbounded_channel();
-        let lookup = Lookup::new(Endpoint::new(connector.postgres.clone()));
+        let lookup = CatalogLookup::new(Endpoint::new(connector.postgres.clone()));
         tokio::spawn(work(lookup, queue));
         Self { asked }
     }
 }
 
-impl RowReader for Rows {
+impl RowReader for RowLookups {
     fn read(&self, query: RowQuery) -> Arc<RowReading> {
         let reading = Arc::new(RowReading::new(&query));
         if let Some(answer) = unasked(&query) {
@@ -90,8 +90,8 @@ fn unasked(query: &RowQuery) -> Option<RowAnswer> {
         .then_some(RowAnswer::Gone)
 }
 
-/// Ends when [`Rows`] is dropped.
-async fn work(mut lookup: Lookup, mut queue: UnboundedReceiver<Asked>) {
+/// Ends when [`RowLookups`] is dropped.
+async fn work(mut lookup: CatalogLookup, mut queue: UnboundedReceiver<Asked>) {
     let mut asked = Vec::new();
     while queue.recv_many(&mut asked, AT_ONCE).await > 0 {
         let mut pause = FIRST_PAUSE;
@@ -115,7 +115,7 @@ async fn work(mut lookup: Lookup, mut queue: UnboundedReceiver<Asked>) {
 }
 
 /// Reads all rows. Rows without an answer stay in the list.
-async fn try_once(lookup: &mut Lookup, asked: &mut Vec<Asked>) -> Result<(), Error> {
+async fn try_once(lookup: &mut CatalogLookup, asked: &mut Vec<Asked>) -> Result<(), Error> {
     let read = async {
         // A server closes idle connections as it likes; that is no failure.
         let reused = lookup.is_open();
@@ -213,7 +213,7 @@ fn statement(query: &RowQuery) -> String {
     )
 }
 
-impl fmt::Debug for Rows {
+impl fmt::Debug for RowLookups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rows").finish_non_exhaustive()
     }

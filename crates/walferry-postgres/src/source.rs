@@ -19,7 +19,7 @@ use walferry_pgoutput::Lsn;
 use walferry_transform::Hypertables;
 
 use crate::blockers;
-use crate::catalog::{Lookup, catalogs};
+use crate::catalog::{CatalogLookup, catalogs};
 use crate::connect::{Endpoint, Sql, within};
 use crate::error::Error;
 use crate::hypertables::hypertables;
@@ -48,7 +48,7 @@ pub struct Control {
     publication: Publication,
     identities: Vec<ReplicaIdentityRule>,
     order: Filter,
-    sql: Lookup,
+    sql: CatalogLookup,
     server: Option<Server>,
     /// The configured SELECT of a table, by `schema.table`.
     overrides: BTreeMap<String, String>,
@@ -68,7 +68,7 @@ pub struct Stream {
     publication: String,
     status_interval: Duration,
     /// Looks up the facts of relations that the stream waits for.
-    catalog: Lookup,
+    catalog: CatalogLookup,
     patience: Patience,
     /// Where to report what it waits for.
     status: Arc<Status>,
@@ -149,7 +149,7 @@ impl Postgres {
         let endpoint = Endpoint::new(connector.postgres.clone());
         let (ready, streams) = (Ready::default(), connector.snapshot.streams());
         let control = Control {
-            sql: Lookup::new(endpoint.clone()),
+            sql: CatalogLookup::new(endpoint.clone()),
             endpoint: endpoint.clone(),
             slot: connector.slot.clone(),
             publication: Publication::new(&connector.publication, &connector.events),
@@ -163,7 +163,7 @@ impl Postgres {
             ready: ready.clone(),
         };
         let stream = Stream {
-            catalog: Lookup::new(endpoint.clone()),
+            catalog: CatalogLookup::new(endpoint.clone()),
             endpoint: endpoint.clone(),
             slot: connector.slot.clone(),
             publication: connector.publication.name.clone(),

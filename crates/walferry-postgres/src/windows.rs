@@ -13,7 +13,7 @@ use tracing::info;
 use walferry_config::connector::{SignalTable, Watermarking};
 use walferry_config::{Connector, JavaRegex};
 use walferry_engine::Failure;
-use walferry_engine::source::{ChunkRows, Read, TableFilter, VisibleTransactions, Windows as Edge};
+use walferry_engine::source::{ChunkRead, ChunkRows, TableFilter, VisibleTransactions, Windows as Edge};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
 use walferry_pgoutput::{Column, Oid, Tuple};
 use walferry_record::java::date::{calendar_date, time_of_day};
@@ -102,7 +102,7 @@ impl Windows {
         Ok(self.sql.as_ref().expect("opened above"))
     }
 
-    async fn do_what_is_asked(&mut self, ask: &Ask, again: bool) -> Result<Option<Read>, Error> {
+    async fn do_what_is_asked(&mut self, ask: &Ask, again: bool) -> Result<Option<ChunkRead>, Error> {
         match ask {
             Ask::Tables(expressions) => self.tables(expressions).await.map(Some),
             Ask::Chunk(ask) => {
@@ -117,7 +117,7 @@ impl Windows {
         }
     }
 
-    async fn tables(&mut self, expressions: &[String]) -> Result<Read, Error> {
+    async fn tables(&mut self, expressions: &[String]) -> Result<ChunkRead, Error> {
         let captured = self.captured.clone();
         let tables = listed(self.sql().await?, &captured).await?;
         let mut names: Vec<String> = tables.iter().map(|table| table.name.dotted()).collect();
@@ -128,7 +128,7 @@ impl Windows {
             // For example a name with a bracket in it.
             Err(_) => Vec::new(),
         };
-        Ok(Read {
+        Ok(ChunkRead {
             answer: ChunkAnswer::Tables(expressions.iter().map(matched).collect()),
             rows: None,
         })
@@ -151,7 +151,7 @@ impl Windows {
     }
 
     /// Everything that the chunk shows was committed before this position.
-    async fn end(&mut self) -> Result<Read, Error> {
+    async fn end(&mut self) -> Result<ChunkRead, Error> {
         let end = wal_position(self.sql().await?).await?;
         Ok(plain(ChunkAnswer::CloseAt(end.0)))
     }
@@ -215,7 +215,7 @@ impl Windows {
     }
 
     /// Reads the table's facts and the rows in one transaction, which begins after the window was opened.
-    async fn chunk(&mut self, ask: &ChunkAsk) -> Result<Read, Error> {
+    async fn chunk(&mut self, ask: &ChunkAsk) -> Result<ChunkRead, Error> {
         const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         let captured = self.captured.clone();
         let rows = match &self.fitting {
@@ -269,8 +269,8 @@ fn is_refusal(error: &Error) -> bool {
     code.is_some_and(|code| CLASSES.iter().any(|class| code.starts_with(class)))
 }
 
-fn plain(answer: ChunkAnswer) -> Read {
-    Read { answer, rows: None }
+fn plain(answer: ChunkAnswer) -> ChunkRead {
+    ChunkRead { answer, rows: None }
 }
 
 /// A chunk, and whether it has more rows than there is room for.
@@ -280,7 +280,7 @@ async fn read(
     limit: u32,
     captured: &TableFilter,
     publication: &str,
-) -> Result<(Read, bool), Error> {
+) -> Result<(ChunkRead, bool), Error> {
     let seen: String = sql
         .value(READING, "SELECT pg_catalog.pg_current_snapshot()::text", &[])
         .await?;
@@ -319,7 +319,7 @@ async fn read(
         .last()
         .map(|tuple| target.key_of(&tuple_bytes[tuple.clone()]))
         .transpose()?;
-    let read = Read {
+    let read = ChunkRead {
         answer: ChunkAnswer::Rows {
             rows: tuples.len() as u64,
             last,
@@ -665,7 +665,7 @@ fn now() -> String {
 }
 
 impl Edge for Windows {
-    async fn ask(&mut self, ask: &Ask, again: bool) -> Result<Option<Read>, Failure> {
+    async fn ask(&mut self, ask: &Ask, again: bool) -> Result<Option<ChunkRead>, Failure> {
         let done = self.do_what_is_asked(ask, again).await;
         if done.is_err() {
             // The next try uses a new connection, since nobody knows what this one is in the middle of.

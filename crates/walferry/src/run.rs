@@ -36,7 +36,7 @@ use crate::{
     rest,
     take::take,
     worker::{
-        Beginning, Herd, Shelf, states,
+        Beginning, BookChoice, Herd, states,
         topics::{self, Opened},
     },
 };
@@ -140,7 +140,7 @@ impl Process<'_> {
         cluster: Arc<ClusterId>,
     ) -> Ending {
         let is_worker = configuration.connectors.is_empty();
-        let (shelf, topic, states, leadership): (Shelf, _, _, _) = match held {
+        let (shelf, topic, states, leadership): (BookChoice, _, _, _) = match held {
             None => match shelf(&self.data_dir, is_worker) {
                 Ok(shelf) => (shelf, None, None, None),
                 Err(error) => return Ending::Over(Err(error)),
@@ -173,7 +173,7 @@ impl Process<'_> {
             Ok(started) => started,
             Err(error) => return Ending::Over(Err(error)),
         };
-        let served: Vec<Door> = match doors.iter().map(Door::again).collect() {
+        let served: Vec<Door> = match doors.iter().map(Door::try_clone).collect() {
             Ok(served) => served,
             Err(error) => return Ending::Over(Err(Error::failure("Walferry did not start", used_twice(&error)))),
         };
@@ -248,7 +248,7 @@ impl Process<'_> {
             settings,
             ..Admin::read_only(nobody, env!("CARGO_PKG_VERSION"))
         };
-        let doors = match doors.iter().map(Door::again).collect() {
+        let doors = match doors.iter().map(Door::try_clone).collect() {
             Ok(doors) => doors,
             Err(error) => return Some(Err(used_twice(&error))),
         };
@@ -320,7 +320,7 @@ async fn turn_is_lost(leadership: Option<&Leadership>) -> Failure {
 }
 
 /// Where connectors that come by the REST API are kept. A process that has its connectors from files runs without such a place, too.
-fn shelf(data_dir: &Path, is_worker: bool) -> Result<Shelf, Error> {
+fn shelf(data_dir: &Path, is_worker: bool) -> Result<BookChoice, Error> {
     match FileBook::open(data_dir) {
         Ok(book) => Ok(Ok(Box::new(book))),
         Err(error) if is_worker => Err(Error::failure("Walferry did not start", error.for_good())),

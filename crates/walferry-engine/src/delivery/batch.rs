@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use walferry_diagnosis::Diagnosis;
-use walferry_event::reselect::{Lookup, RowReading};
+use walferry_event::reselect::{RowLookup, RowReading};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Need, Record, Wait};
 use walferry_transform::TransactionPlace;
@@ -49,7 +49,7 @@ pub(crate) struct HeldRecord {
 /// Columns of a row that are being read.
 #[derive(Debug)]
 pub(crate) struct PendingRow {
-    pub(crate) lookup: Lookup,
+    pub(crate) lookup: RowLookup,
     pub(crate) reading: Arc<RowReading>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Parts {
 
 /// The end of a batch before a record was begun. If the record cannot be encoded, the batch is cut back to it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct Checkpoint {
     bytes: usize,
     headers: usize,
 }
@@ -125,13 +125,13 @@ impl Batch {
         start..self.bytes.len()
     }
 
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
+    pub(crate) fn mark(&self) -> Checkpoint {
+        Checkpoint {
             bytes: self.bytes.len(),
             headers: self.headers.len(),
         }
     }
-    pub(crate) fn back_to(&mut self, mark: Mark) {
+    pub(crate) fn back_to(&mut self, mark: Checkpoint) {
         self.bytes.truncate(mark.bytes);
         self.headers.truncate(mark.headers);
     }
@@ -140,12 +140,12 @@ impl Batch {
     }
 
     /// The headers written since `mark`, and the buffer that holds them.
-    pub(crate) fn headers_since(&mut self, mark: Mark) -> (&[HeaderPlaces], &mut Vec<u8>) {
+    pub(crate) fn headers_since(&mut self, mark: Checkpoint) -> (&[HeaderPlaces], &mut Vec<u8>) {
         (&self.headers[mark.headers..], &mut self.bytes)
     }
 
     /// Completes the record whose bytes and headers were written since `mark`.
-    pub(crate) fn record(&mut self, mark: Mark, parts: Parts, position: Position, message: &'static str) {
+    pub(crate) fn record(&mut self, mark: Checkpoint, parts: Parts, position: Position, message: &'static str) {
         let Parts {
             topic,
             table,
@@ -230,7 +230,7 @@ impl Batch {
     }
 
     /// Fills the place of a waiting record with what was written since `mark`. `None`: nothing is sent in its place.
-    pub(crate) fn fill(&mut self, place: &Reservation, mark: Mark, parts: Option<Parts>) {
+    pub(crate) fn fill(&mut self, place: &Reservation, mark: Checkpoint, parts: Option<Parts>) {
         let (headers, size) = (mark.headers..self.headers.len(), self.bytes.len() - mark.bytes);
         let entry = &mut self.records[place.index];
         match parts {

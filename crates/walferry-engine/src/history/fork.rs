@@ -3,7 +3,7 @@
 use walferry_diagnosis::Kind;
 use walferry_pgoutput::Lsn;
 
-use super::{History, Missed, Missing, Parting};
+use super::{History, Missed, MissingPositions, Parting};
 use crate::{
     delivery::store::StoredOffset,
     failure::Failure,
@@ -140,7 +140,7 @@ pub(crate) fn missed(missed: &Missed, stored: &Positions) -> Failure {
         Ok(time) => time.to_string(),
         Err(_) => format!("{time_us} µs"),
     };
-    let told = |mark: &super::Mark| {
+    let told = |mark: &super::TransactionMark| {
         format!(
             "transaction {} of {}, whose commit is at {}",
             mark.xid,
@@ -332,8 +332,8 @@ impl Offset<'_> {
         self.history.sends == self.found.sends
     }
 
-    fn missing(&self, from: Lsn, to: Lsn) -> Missing {
-        Missing {
+    fn missing(&self, from: Lsn, to: Lsn) -> MissingPositions {
+        MissingPositions {
             from,
             to,
             timeline: self.history.lineage.now,
@@ -368,7 +368,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        history::{Commit, Lineage, Mark, Switch},
+        history::{Lineage, SeenCommit, Switch, TransactionMark},
         position::Position,
     };
 
@@ -407,8 +407,8 @@ mod tests {
 
     /// An offset of timeline 1. The last commit ended at `commit_end`, and the server was quiet up to `processed`.
     fn stored(commit_end: u64, processed: u64) -> StoredOffset {
-        let commit = Commit {
-            mark: Mark {
+        let commit = SeenCommit {
+            mark: TransactionMark {
                 lsn: Lsn(commit_end - 8),
                 xid: 70,
                 time_us: 1,

@@ -19,14 +19,14 @@ use crate::{
     failure::Failure,
     life::{
         gap::Gaps,
-        new_slot::NewSlot,
+        new_slot::UnusedSlot,
         retries::{Reach, Retries},
         start::{Mismatch, SnapshotPolicy},
         target::Target,
-        windows::Limits,
+        windows::IncrementalLimits,
     },
     path::pipeline::Pipeline,
-    source::{Request, Source, TableFilter},
+    source::{Source, SourceRequest, TableFilter},
     status::{self, Status},
 };
 
@@ -63,7 +63,7 @@ pub struct ConnectorSettings {
     /// `streaming.delay.ms`.
     pub streaming_delay: Duration,
     /// Limits of incremental snapshots.
-    pub limits: Limits,
+    pub limits: IncrementalLimits,
 }
 
 impl ConnectorSettings {
@@ -100,7 +100,7 @@ const CHUNK_SHARE: usize = 8;
 const FRAMES_SHARE: usize = 4;
 
 /// A connector with its edges.
-pub struct Connector<S, K, O, P> {
+pub struct ConnectorRun<S, K, O, P> {
     /// The engine's settings.
     pub settings: ConnectorSettings,
     /// Postgres.
@@ -115,7 +115,7 @@ pub struct Connector<S, K, O, P> {
     pub status: Arc<Status>,
 }
 
-impl<S, K, O, P> Connector<S, K, O, P>
+impl<S, K, O, P> ConnectorRun<S, K, O, P>
 where
     S: Source,
     K: Sinks,
@@ -129,7 +129,7 @@ where
             retries: Retries::new(self.settings.max_retries, reach.clone()),
             reach,
             again: RowsToReread::default(),
-            new_slot: NewSlot::default(),
+            new_slot: UnusedSlot::default(),
             gaps: self.remember_gap().await,
         };
         let mut ended = self.sessions(&mut carried, &mut target).await;
@@ -198,18 +198,18 @@ pub(super) struct Carried {
     pub(super) reach: Reach,
     /// Rows that an interrupted snapshot has to read again.
     pub(super) again: RowsToReread,
-    pub(super) new_slot: NewSlot,
+    pub(super) new_slot: UnusedSlot,
     pub(super) gaps: Gaps,
 }
 
 impl Carried {
     /// Takes requests of the pipeline that nobody has taken yet.
-    pub(super) fn take(&mut self, requests: &mut UnboundedReceiver<Request>) {
+    pub(super) fn take(&mut self, requests: &mut UnboundedReceiver<SourceRequest>) {
         while let Ok(request) = requests.try_recv() {
             match request {
-                Request::ReadAgain(again) => self.again = again,
+                SourceRequest::ReadAgain(again) => self.again = again,
                 // The offset keeps it for the next session.
-                Request::Block(_) | Request::ReadWhole(_) => {}
+                SourceRequest::Block(_) | SourceRequest::ReadWhole(_) => {}
             }
         }
     }

@@ -23,7 +23,7 @@ use crate::{
     delivery::store::{OffsetStore, StoredOffset},
     failure::Failure,
     gap::{CHANGED, Choice, GAP, Gap, MISSING, Way},
-    life::connector::Connector,
+    life::connector::ConnectorRun,
     published::PublicationLook,
     source::{self, Chunk, Control as _, Frame, Phase, Port, Source, Stream},
     status,
@@ -78,7 +78,7 @@ struct Finding {
     gap: Gap,
 }
 
-impl<S, K, O, P> Connector<S, K, O, P>
+impl<S, K, O, P> ConnectorRun<S, K, O, P>
 where
     S: Source,
     O: OffsetStore,

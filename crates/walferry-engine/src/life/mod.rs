@@ -20,4 +20,4 @@ mod target;
 mod windows;
 
 pub use target::Target;
-pub use windows::Limits;
+pub use windows::IncrementalLimits;

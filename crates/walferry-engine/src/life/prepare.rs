@@ -19,9 +19,9 @@ use crate::{
     gap::MISSING,
     history::{self, History, Judged},
     life::{
-        connector::{Carried, Connector},
+        connector::{Carried, ConnectorRun},
         gap::Gaps,
-        new_slot::NewSlot,
+        new_slot::UnusedSlot,
         reader::StartPoint,
         start::{self, Plan},
     },
@@ -99,7 +99,7 @@ fn still_done(done: Option<Done>, again: &RowsToReread) -> Done {
     done
 }
 
-impl<S, K, O, P> Connector<S, K, O, P>
+impl<S, K, O, P> ConnectorRun<S, K, O, P>
 where
     S: Source,
     O: OffsetStore,
@@ -431,7 +431,7 @@ where
         stored: Option<StoredOffset>,
         snapshot: bool,
         replace: bool,
-        new_slot: &NewSlot,
+        new_slot: &UnusedSlot,
     ) -> Result<Beginning, Failure> {
         if let Some(old) = stored.filter(|_| snapshot) {
             // The offset of a first start that failed says only that it had begun.

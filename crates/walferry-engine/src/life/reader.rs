@@ -29,8 +29,8 @@ use crate::{
     },
     published::PublicationLook,
     source::{
-        Chunk, ChunkSender, Control, Frame, Phase, Port, Request, Rows, SnapshotKind, SnapshotPlan, Source, Stream,
-        TableFilter, WholeTable,
+        Chunk, ChunkSender, Control, Frame, Phase, Port, Rows, SnapshotKind, SnapshotPlan, Source, SourceRequest,
+        Stream, TableFilter, WholeTable,
     },
     status::{self, Connection, Status},
 };
@@ -58,7 +58,7 @@ pub(crate) struct SourceReader<'a, S: Source> {
     /// Rows that an interrupted snapshot has to read again.
     pub(crate) again: &'a mut RowsToReread,
     /// Requests of the pipeline.
-    pub(crate) requests: &'a mut UnboundedReceiver<Request>,
+    pub(crate) requests: &'a mut UnboundedReceiver<SourceRequest>,
     /// Why changes of captured tables may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
     /// Tables that are to be read while the stream stands still.
@@ -276,7 +276,7 @@ impl<S: Source> SourceReader<'_, S> {
         let _ = self.port.chunks.send(mark).await;
         loop {
             match self.requests.recv().await {
-                Some(Request::ReadAgain(again)) => {
+                Some(SourceRequest::ReadAgain(again)) => {
                     *self.again = again;
                     return Ok(());
                 }
@@ -287,11 +287,11 @@ impl<S: Source> SourceReader<'_, S> {
     }
 
     /// Remembers what the pipeline asks for until the stream stands still.
-    fn hold(&mut self, request: Request) {
+    fn hold(&mut self, request: SourceRequest) {
         match request {
-            Request::Block(execute) => self.held.blocking.push_back(execute),
-            Request::ReadWhole(table) => self.held.whole = Some(table),
-            Request::ReadAgain(again) => *self.again = again,
+            SourceRequest::Block(execute) => self.held.blocking.push_back(execute),
+            SourceRequest::ReadWhole(table) => self.held.whole = Some(table),
+            SourceRequest::ReadAgain(again) => *self.again = again,
         }
     }
 

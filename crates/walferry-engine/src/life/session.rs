@@ -40,9 +40,9 @@ use crate::{
     failure::{Disposition, Exit, Failure},
     history::Gate,
     life::{
-        connector::{Carried, Connector, ConnectorSettings, is_abandoned, stopped, until},
+        connector::{Carried, ConnectorRun, ConnectorSettings, is_abandoned, stopped, until},
         gap::Gaps,
-        new_slot::NewSlot,
+        new_slot::UnusedSlot,
         pipeline_thread::{PipelineThread, Work},
         prepare::Prepared,
         reader::{HeldRequests, SourceReader},
@@ -52,7 +52,7 @@ use crate::{
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{self, ChunkReceiver, ChunkSender, Control as _, Parts, Phase, Port, Request, Source},
+    source::{self, ChunkReceiver, ChunkSender, Control as _, Parts, Phase, Port, Source, SourceRequest},
     status::{self, Status},
 };
 
@@ -89,7 +89,7 @@ struct Ended {
     saved: Result<(), Failure>,
 }
 
-impl<S, K, O, P> Connector<S, K, O, P>
+impl<S, K, O, P> ConnectorRun<S, K, O, P>
 where
     S: Source,
     K: Sinks,
@@ -247,7 +247,7 @@ where
         carried: &mut Carried,
         wires: &Wires,
         chunks: ChunkReceiver,
-        requests: UnboundedSender<Request>,
+        requests: UnboundedSender<SourceRequest>,
         asks: UnboundedSender<Ask>,
     ) -> Result<PipelineThread, Failure> {
         let mut pipeline = (self.pipelines)(&prepared.offset)?
@@ -349,7 +349,7 @@ async fn share_anew(settings: &ConnectorSettings, progress: &Progress, status: &
 
 /// Passes on what deliveries and stored offsets mean for the life of the connector.
 struct Listening<'a> {
-    new_slot: &'a NewSlot,
+    new_slot: &'a UnusedSlot,
     reach: &'a Reach,
     gaps: &'a Gaps,
     status: &'a Status,

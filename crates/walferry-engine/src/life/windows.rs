@@ -14,13 +14,13 @@ use crate::{
     backoff::Backoff,
     connector::ConnectorSettings,
     failure::{Disposition, Failure},
-    source::{Chunk, ChunkSender, Frame, Read, Windows},
+    source::{Chunk, ChunkRead, ChunkSender, Frame, Windows},
     status::{Slots, Status},
 };
 
 /// Limits of an incremental snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Limits {
+pub struct IncrementalLimits {
     /// `walferry.snapshot.max.rows.per.second`.
     pub rows_per_second: Option<u32>,
     /// `walferry.snapshot.max.lag.bytes`: how far the slot, and each standby, may be behind the server.
@@ -29,7 +29,7 @@ pub struct Limits {
     pub reads_chunks: bool,
 }
 
-impl Limits {
+impl IncrementalLimits {
     /// How long to wait after a chunk of `rows` rows that took `took`.
     fn pause(self, rows: usize, took: Duration) -> Option<Duration> {
         let due = Duration::from_secs_f64(rows as f64 / f64::from(self.rows_per_second?));
@@ -94,8 +94,8 @@ enum Waited {
 
 impl Waited {
     /// The answer to the pipeline if the wait ended early to give way.
-    fn answer(self) -> Option<Read> {
-        (self == Self::GivesWay).then_some(Read {
+    fn answer(self) -> Option<ChunkRead> {
+        (self == Self::GivesWay).then_some(ChunkRead {
             answer: ChunkAnswer::Waits,
             rows: None,
         })
@@ -186,7 +186,9 @@ pub(super) async fn serve(
             Waited::Long => insist(windows, &ask, &mut asks, status).await,
             waited => waited.answer(),
         };
-        let Some(Read { answer, rows }) = read else { continue };
+        let Some(ChunkRead { answer, rows }) = read else {
+            continue;
+        };
         let count = rows.as_ref().map_or(0, |rows| rows.tuples.len());
         let of = ask.chunk().map(str::to_owned);
         let answer = Frame::Answer { of, answer, rows };
@@ -219,7 +221,7 @@ pub(super) async fn feed(status: &Status, chunks: ChunkSender) -> Infallible {
 }
 
 /// Tries until the request succeeds, or is not needed any more.
-async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, status: &Status) -> Option<Read> {
+async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, status: &Status) -> Option<ChunkRead> {
     let mut backoff = Backoff::new(None);
     let mut again = false;
     loop {
@@ -283,13 +285,13 @@ mod tests {
 
     #[test]
     fn rows_a_second_are_kept_to_by_a_pause_behind_each_chunk() {
-        let limits = Limits {
+        let limits = IncrementalLimits {
             rows_per_second: Some(1000),
-            ..Limits::default()
+            ..IncrementalLimits::default()
         };
         let ms = Duration::from_millis;
         assert_eq!(limits.pause(500, ms(100)), Some(ms(400)));
         assert_eq!(limits.pause(500, ms(600)), None);
-        assert_eq!(Limits::default().pause(500, ms(1)), None);
+        assert_eq!(IncrementalLimits::default().pause(500, ms(1)), None);
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     history::{Expected, Gate, Missed, Positions, missed},
     path::{
         cursor::{AsOrigin, Cursor},
-        emit::{Converters, Emit, Provenance, Tolerance},
+        emit::{Converters, Emit, ErrorPolicy, Provenance},
         heartbeat::Heartbeats,
         initial::SnapshotEvent,
         plans::RelationPlans,
@@ -34,7 +34,7 @@ use crate::{
         witness::Witness,
     },
     position::Position,
-    source::{Frame, Request, SnapshotKind},
+    source::{Frame, SnapshotKind, SourceRequest},
     status::SlotXmin,
     status::Status,
 };
@@ -80,7 +80,7 @@ impl Pipeline {
         events: Arc<EventSettings>,
         chain: Chain,
         converters: Converters,
-        tolerance: Tolerance,
+        tolerance: ErrorPolicy,
         after: &StoredOffset,
     ) -> Self {
         Self {
@@ -132,7 +132,12 @@ impl Pipeline {
 
     /// For an interrupted snapshot that has yet to continue and whose finished part is `done`: finds the rows that it
     /// has to read again, in addition to `again`, and requests them.
-    pub fn with_toast_reread(mut self, again: RowsToReread, done: Done, requests: UnboundedSender<Request>) -> Self {
+    pub fn with_toast_reread(
+        mut self,
+        again: RowsToReread,
+        done: Done,
+        requests: UnboundedSender<SourceRequest>,
+    ) -> Self {
         self.toast_reread = Some(ToastReread::new(again, done, requests));
         self
     }
@@ -144,7 +149,7 @@ impl Pipeline {
     }
 
     /// Allows chunks of tables, and blocking snapshots, to be requested.
-    pub fn with_asks(mut self, asks: UnboundedSender<Ask>, requests: UnboundedSender<Request>) -> Self {
+    pub fn with_asks(mut self, asks: UnboundedSender<Ask>, requests: UnboundedSender<SourceRequest>) -> Self {
         if let Some(signals) = &mut self.signals {
             signals.ask_there(asks, requests);
         }

@@ -28,7 +28,7 @@ use crate::{
         window::{Evicted, Window},
     },
     position::Position,
-    source::{ChunkRows, Request, VisibleTransactions, WholeTable},
+    source::{ChunkRows, SourceRequest, VisibleTransactions, WholeTable},
     status::{IncrementalProgress, Status},
 };
 
@@ -96,7 +96,7 @@ pub(crate) struct Signals {
     close_at: Option<Lsn>,
     /// Why the offset's state of the snapshot cannot be read.
     unreadable: Option<String>,
-    requests: Option<UnboundedSender<Request>>,
+    requests: Option<UnboundedSender<SourceRequest>>,
     /// Whether a connection has begun.
     has_begun: bool,
     /// The notified state of a snapshot before the stream.
@@ -143,7 +143,7 @@ impl Signals {
         }
     }
 
-    pub(crate) fn ask_there(&mut self, asks: UnboundedSender<Ask>, requests: UnboundedSender<Request>) {
+    pub(crate) fn ask_there(&mut self, asks: UnboundedSender<Ask>, requests: UnboundedSender<SourceRequest>) {
         (self.asks, self.requests) = (Some(asks), Some(requests));
     }
 
@@ -467,7 +467,7 @@ impl Signals {
                 Effect::Block(execute) => {
                     if let Some(requests) = &self.requests {
                         // If nobody receives it, the session is ending, and the offset keeps it for the next one.
-                        let _ = requests.send(Request::Block(execute));
+                        let _ = requests.send(SourceRequest::Block(execute));
                     }
                 }
                 Effect::TableRead(table) => out.step(StreamStep::TablesRead(Arc::new([table]))),
@@ -475,7 +475,7 @@ impl Signals {
                     let left_out = self.left_out.get(&table.id).cloned().unwrap_or_default();
                     if let Some(requests) = &self.requests {
                         // When nobody takes it the session is ending, and the next begins with this table again.
-                        let _ = requests.send(Request::ReadWhole(WholeTable { table, left_out }));
+                        let _ = requests.send(SourceRequest::ReadWhole(WholeTable { table, left_out }));
                     }
                 }
                 Effect::Log(message) => {

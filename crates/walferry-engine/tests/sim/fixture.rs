@@ -6,10 +6,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use walferry_config::connector::Tolerance as OnError;
+use walferry_config::connector::Tolerance;
 use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker};
 use walferry_converter::{Role, converter};
-use walferry_engine::{Converters, Pipeline, Tolerance, status::Status, store::StoredOffset};
+use walferry_engine::{Converters, ErrorPolicy, Pipeline, status::Status, store::StoredOffset};
 use walferry_event::EventSettings;
 use walferry_transform::Chain;
 
@@ -39,8 +39,8 @@ pub(crate) fn pipeline_of(connector: &Connector, after: &StoredOffset) -> Pipeli
         header: json(Role::Header),
     };
     let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
-    let tolerance = Tolerance {
-        all: connector.errors.tolerance == OnError::All,
+    let tolerance = ErrorPolicy {
+        all: connector.errors.tolerance == Tolerance::All,
         changes: connector.events.on_processing_failure,
         dead_letters: connector.errors.dead_letter_topic.as_ref().map(ToString::to_string),
         retry_timeout: connector.errors.retry_timeout,

@@ -6,7 +6,7 @@ use walferry_diagnosis::Kind;
 use tokio::{sync::watch, task::LocalSet, time::sleep};
 use walferry_engine::{
     Disposition, Exit, Failure, Pipeline, Target,
-    connector::{Connector, ConnectorSettings},
+    connector::{ConnectorRun, ConnectorSettings},
     start::{Mismatch, SnapshotPolicy},
     status::{Phase, Status},
     store::StoredOffset,
@@ -71,10 +71,10 @@ fn unreachable() -> Failure {
 }
 
 /// A connector of the scene's edges.
-type Life = Connector<Server, Edges, Edges, fn(&StoredOffset) -> Result<Pipeline, Failure>>;
+type Life = ConnectorRun<Server, Edges, Edges, fn(&StoredOffset) -> Result<Pipeline, Failure>>;
 
 fn connector(edges: &Edges, settings: ConnectorSettings, status: &Arc<Status>) -> Life {
-    Connector {
+    ConnectorRun {
         settings,
         source: edges.server(),
         sinks: edges.clone(),

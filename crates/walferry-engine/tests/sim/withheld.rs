@@ -2,7 +2,7 @@
 
 use walferry_engine::{
     batch::Batch,
-    source::{self, Frame, Request},
+    source::{self, Frame, SourceRequest},
     store::StoredOffset,
 };
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
@@ -84,7 +84,7 @@ fn noted(properties: &str, read: Read, catalog: Option<Catalog>) -> Vec<String> 
         pipeline.on_frame(frame, &sent.payload, 0, &mut batch).unwrap();
     }
     pipeline.on_frame(Frame::Watermark, &[], 0, &mut batch).unwrap();
-    let Ok(Request::ReadAgain(again)) = requested.try_recv() else {
+    let Ok(SourceRequest::ReadAgain(again)) = requested.try_recv() else {
         panic!("the pipeline asks for nothing");
     };
     let keys = again.into_tables().flat_map(|(table, keys)| match keys {

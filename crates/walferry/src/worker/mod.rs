@@ -79,7 +79,7 @@ enum Command {
 }
 
 /// Which book there is, or why there is none.
-pub(crate) type Shelf = Result<Box<dyn Book>, String>;
+pub(crate) type BookChoice = Result<Box<dyn Book>, String>;
 
 impl fmt::Debug for Herd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,7 +120,7 @@ impl Herd {
     ///
     /// # Errors
     /// The book cannot be read, or has a connector that a file has too.
-    pub(crate) fn start(beginning: Beginning, mut shelf: Shelf) -> Result<(Self, ClerkTask), Error> {
+    pub(crate) fn start(beginning: Beginning, mut shelf: BookChoice) -> Result<(Self, ClerkTask), Error> {
         let (commands, received) = mpsc::unbounded_channel();
         let mut connectors = BTreeMap::new();
         for loaded in beginning.loaded {
