@@ -99,7 +99,7 @@ mod connect {
 
 /// What a stream of the server's says, however it is cut into reads.
 #[derive(Debug, PartialEq, Default)]
-struct Notification {
+struct Told {
     /// Payloads of frames, and positions.
     frames: Vec<(u64, Vec<u8>)>,
     relations: Vec<usize>,
@@ -107,8 +107,8 @@ struct Notification {
     end: Option<String>,
 }
 
-fn read(mut buffer: frames::FrameBuffer, stream: &mut connect::Stream) -> Notification {
-    let mut told = Notification::default();
+fn read(mut buffer: frames::FrameBuffer, stream: &mut connect::Stream) -> Told {
+    let mut told = Told::default();
     loop {
         let piece = match buffer.take() {
             Ok(piece) => piece,
