@@ -193,101 +193,111 @@ impl Offset {
     }
 
     fn reach(&mut self, step: StreamStep) {
-        let unstored = match step {
-            StreamStep::Snapshot(_)
-            | StreamStep::SnapshotEnd { .. }
-            | StreamStep::BlockingBegin
-            | StreamStep::TablesRead(_)
-            | StreamStep::Incremental { .. } => Unstored::Delivered,
-            _ => Unstored::Passed,
-        };
-        let is_further = match step {
-            StreamStep::Commit { end: lsn, .. } | StreamStep::Idle(lsn) => self.show(lsn),
-            _ => false,
-        };
-        let offset = &mut self.delivered.connect;
         match step {
             StreamStep::Begin(transaction) => {
                 self.transaction = transaction;
                 self.transaction_counts.enter(transaction.xid);
-                return;
             }
-            StreamStep::Commit { end, seen, .. } => {
-                let history = self.delivered.history.get_or_insert_default();
-                match seen {
-                    Some(commit) => history.settle_commit(commit),
-                    None => history.settle(end),
-                }
-                // A commit means that the snapshot is over, unless an interrupted one has yet to continue.
-                if self.delivered.snapshot.is_none() {
-                    (offset.snapshot, offset.snapshot_completed, offset.last_snapshot_record) = (None, None, None);
-                }
-                offset.lsn_commit = Some(end.into());
-                offset.lsn_proc = offset.lsn_proc.max(Some(end.into()));
-            }
-            StreamStep::Connected(_) => {
-                self.beginning -= 1;
-                return;
-            }
-            StreamStep::Idle(lsn) => {
-                let is_known = offset.lsn_proc >= Some(lsn.into());
-                offset.lsn_proc = offset.lsn_proc.max(Some(lsn.into()));
-                if is_known && !is_further {
-                    return;
-                }
-            }
+            StreamStep::Connected(_) => self.beginning -= 1,
+            StreamStep::Commit { end, seen, .. } => self.reach_commit(end, seen),
+            StreamStep::Idle(lsn) => self.reach_idle(lsn),
             StreamStep::Incremental {
                 kept,
                 at,
                 ends_blocking,
-            } => {
-                if ends_blocking {
-                    self.delivered.blocking = None;
-                }
-                for member in incremental::MEMBERS {
-                    offset.other.remove(member);
-                }
-                offset
-                    .other
-                    .extend(kept.iter().map(|(name, value)| (name.clone(), value.clone())));
-                self.unstored = Unstored::Delivered;
-                if let Some((position, message)) = at {
-                    self.reach_change(position, message);
-                }
-                return;
-            }
-            StreamStep::Snapshot(step) => {
-                let initial = self.delivered.snapshot.as_mut();
-                if let Some(done) = initial.or(self.delivered.blocking.as_mut()) {
-                    done.step(step);
-                }
-                self.chunks += u64::from(matches!(step, snapshot::SnapshotStep::Chunk { .. }));
-            }
+            } => self.reach_incremental(&kept, at, ends_blocking),
             StreamStep::TablesRead(tables) => {
                 self.delivered.read_tables(&tables);
-                self.unstored = unstored;
-                return;
+                self.unstored = Unstored::Delivered;
             }
             StreamStep::BlockingBegin => {
                 self.delivered.blocking.get_or_insert_default();
+                self.has_moved(Unstored::Delivered);
             }
-            StreamStep::SnapshotEnd { lsn, transaction } => {
-                self.delivered.snapshot = None;
-                let history = self.delivered.history.get_or_insert_default();
-                history.settle(lsn);
-                history.rows_read = history.rows_read.max(lsn);
-                self.transaction = transaction;
-                offset.lsn = Some(lsn.into());
-                // The snapshot's position counts if it is further than that of the stream beside it.
-                offset.lsn_proc = offset.lsn_proc.map(|processed| processed.max(lsn.into()));
-                self.shown = self.shown.max(lsn);
-                offset.tx_id = Some(transaction.xid);
-                offset.ts_usec = Some(transaction.time_us);
-                offset.snapshot = Some("INITIAL".into());
-                (offset.snapshot_completed, offset.last_snapshot_record) = (Some(true), Some(true));
-            }
+            StreamStep::Snapshot(step) => self.reach_part(step),
+            StreamStep::SnapshotEnd { lsn, transaction } => self.reach_snapshot_end(lsn, transaction),
             StreamStep::Record { .. } | StreamStep::Counted { .. } => unreachable!("these have queues of their own"),
         }
+    }
+
+    fn reach_commit(&mut self, end: Lsn, seen: Option<history::SeenCommit>) {
+        self.show(end);
+        let history = self.delivered.history.get_or_insert_default();
+        match seen {
+            Some(commit) => history.settle_commit(commit),
+            None => history.settle(end),
+        }
+        let offset = &mut self.delivered.connect;
+        // A commit means that the snapshot is over, unless an interrupted one has yet to continue.
+        if self.delivered.snapshot.is_none() {
+            (offset.snapshot, offset.snapshot_completed, offset.last_snapshot_record) = (None, None, None);
+        }
+        offset.lsn_commit = Some(end.into());
+        offset.lsn_proc = offset.lsn_proc.max(Some(end.into()));
+        self.has_moved(Unstored::Passed);
+    }
+
+    fn reach_idle(&mut self, lsn: Lsn) {
+        let is_further = self.show(lsn);
+        let offset = &mut self.delivered.connect;
+        let is_known = offset.lsn_proc >= Some(lsn.into());
+        offset.lsn_proc = offset.lsn_proc.max(Some(lsn.into()));
+        if is_further || !is_known {
+            self.has_moved(Unstored::Passed);
+        }
+    }
+
+    fn reach_incremental(
+        &mut self,
+        kept: &Map<String, Json>,
+        at: Option<(Position, &'static str)>,
+        ends_blocking: bool,
+    ) {
+        if ends_blocking {
+            self.delivered.blocking = None;
+        }
+        let other = &mut self.delivered.connect.other;
+        for member in incremental::MEMBERS {
+            other.remove(member);
+        }
+        other.extend(kept.iter().map(|(name, value)| (name.clone(), value.clone())));
+        self.unstored = Unstored::Delivered;
+        if let Some((position, message)) = at {
+            self.reach_change(position, message);
+        }
+    }
+
+    fn reach_part(&mut self, step: snapshot::SnapshotStep) {
+        let is_chunk = matches!(step, snapshot::SnapshotStep::Chunk { .. });
+        let initial = self.delivered.snapshot.as_mut();
+        if let Some(done) = initial.or(self.delivered.blocking.as_mut()) {
+            done.step(step);
+        }
+        self.chunks += u64::from(is_chunk);
+        self.has_moved(Unstored::Delivered);
+    }
+
+    fn reach_snapshot_end(&mut self, lsn: Lsn, transaction: Transaction) {
+        self.delivered.snapshot = None;
+        let history = self.delivered.history.get_or_insert_default();
+        history.settle(lsn);
+        history.rows_read = history.rows_read.max(lsn);
+        self.transaction = transaction;
+        self.shown = self.shown.max(lsn);
+        let offset = &mut self.delivered.connect;
+        offset.lsn = Some(lsn.into());
+        // The snapshot's position counts if it is further than that of the stream beside it.
+        offset.lsn_proc = offset.lsn_proc.map(|processed| processed.max(lsn.into()));
+        offset.tx_id = Some(transaction.xid);
+        offset.ts_usec = Some(transaction.time_us);
+        offset.snapshot = Some("INITIAL".into());
+        (offset.snapshot_completed, offset.last_snapshot_record) = (Some(true), Some(true));
+        self.has_moved(Unstored::Delivered);
+    }
+
+    /// The offset is another one, and so there is something to store.
+    fn has_moved(&mut self, unstored: Unstored) {
+        let offset = &mut self.delivered.connect;
         if offset.lsn.is_none() {
             // Debezium expects `lsn` in every offset.
             offset.lsn = offset.lsn_proc;

@@ -52,7 +52,7 @@ use crate::{
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{self, ChunkReceiver, ChunkSender, Control as _, Parts, Phase, Port, Source, SourceRequest},
+    source::{self, ChunkReceiver, ChunkSender, Control as _, Phase, Port, Source, SourceRequest},
     status::{self, Status},
 };
 
@@ -140,32 +140,14 @@ where
         let (asks, mut asked) = unbounded_channel();
         let spawned = self.spawn_worker(&prepared, carried, &wires, receiver, requests, asks);
         let mut worker = spawned.inspect_err(|_| carried.take(&mut requested))?;
-        let Self {
-            settings,
-            source,
-            store,
-            status,
-            ..
-        } = self;
-        let Prepared {
-            origin,
-            snapshot,
-            blocking,
-            gap,
-            ..
-        } = prepared;
-        let Parts {
-            control,
-            stream,
-            rows,
-            windows: chunks,
-        } = source.parts();
+        let (settings, status) = (&self.settings, &*self.status);
+        let parts = self.source.parts();
         let signals = windows::feed(status, wires.chunks.clone());
-        let windows = windows::serve(chunks, &mut asked, wires.chunks.clone(), settings, status);
+        let windows = windows::serve(parts.windows, &mut asked, wires.chunks.clone(), settings, status);
         let reader: SourceReader<'_, S> = SourceReader {
-            control,
-            stream,
-            rows,
+            control: parts.control,
+            stream: parts.stream,
+            rows: parts.rows,
             settings,
             status,
             retries: &mut carried.retries,
@@ -173,28 +155,22 @@ where
             requests: &mut requested,
             port: wires.port(),
             wires: &wires,
-            gap,
-            origin,
-            held: HeldRequests::after(blocking),
+            gap: prepared.gap,
+            origin: prepared.origin,
+            held: HeldRequests::after(prepared.blocking),
         };
-        let mut reading = Task::new(reader.read(snapshot));
-        let keeper = Keeper {
-            progress: &wires.progress,
+        let mut reading = Task::new(reader.read(prepared.snapshot));
+        let keeper = wires.keeper(
+            settings,
             status,
-            stored: &wires.stored,
-            confirmable: settings.confirm.then_some(&wires.confirmable),
-            server_end: &wires.server_end,
-            gate: &wires.gate,
-            published: &wires.published,
-            listener: Listening {
+            Listening {
                 new_slot: &carried.new_slot,
                 reach: &carried.reach,
                 gaps: &carried.gaps,
                 status,
             },
-            max_retries: settings.max_retries,
-        };
-        let mut keeping = Task::new(keeper.keep(store, settings.flush_interval, wires.over.subscribe()));
+        );
+        let mut keeping = Task::new(keeper.keep(&mut self.store, settings.flush_interval, wires.over.subscribe()));
 
         let ended = tokio::select! {
             // Poll causes before their consequences.
@@ -209,21 +185,19 @@ where
         };
         let by = wires.progress.failure().map_or(ended, Err);
 
-        let saved = if is_abandoned(target) {
-            // Another process sends again whatever is under way. It may be about to begin.
-            wires.end();
-            wires.confirmable.send_replace(None);
-            drop(keeping);
-            // Another process may read the slot as soon as the stream is closed. By then, this one must have nothing queued for Kafka.
-            wires.chunks.wake();
-            let _ = timeout(CLOSE, worker.gone()).await;
-            Ok(())
-        } else {
-            wires.drain(&mut reading, &mut keeping).await;
-            keeping.finish().await;
-            drop(keeping);
-            keeper.show();
-            keeper.save(store).await
+        let saved = match is_abandoned(target) {
+            true => {
+                drop(keeping);
+                wires.abandon(&mut worker).await;
+                Ok(())
+            }
+            false => {
+                wires.drain(&mut reading, &mut keeping).await;
+                keeping.finish().await;
+                drop(keeping);
+                keeper.show();
+                keeper.save(&mut self.store).await
+            }
         };
         wires.phase.send_replace(Phase::Close);
         let _ = timeout(CLOSE, reading.finish()).await;
@@ -286,6 +260,35 @@ impl Wires {
             over: watch::Sender::new(false),
         };
         (wires, receiver)
+    }
+
+    /// Stores what is delivered, and lets it be confirmed.
+    fn keeper<'a>(
+        &'a self,
+        settings: &ConnectorSettings,
+        status: &'a Status,
+        listener: Listening<'a>,
+    ) -> Keeper<'a, Listening<'a>> {
+        Keeper {
+            progress: &self.progress,
+            status,
+            stored: &self.stored,
+            confirmable: settings.confirm.then_some(&self.confirmable),
+            server_end: &self.server_end,
+            gate: &self.gate,
+            published: &self.published,
+            listener,
+            max_retries: settings.max_retries,
+        }
+    }
+
+    /// Another process goes on. It sends again whatever is under way, and may be about to begin.
+    async fn abandon(&self, worker: &mut PipelineThread) {
+        self.end();
+        self.confirmable.send_replace(None);
+        // The other process may read the slot as soon as the stream is closed. By then, this one must have nothing queued for Kafka.
+        self.chunks.wake();
+        let _ = timeout(CLOSE, worker.gone()).await;
     }
 
     /// The source's ends of the channels.
