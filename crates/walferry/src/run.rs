@@ -22,7 +22,7 @@ use walferry_engine::{
     Failure,
     supervisor::{Connectors, Supervisor},
 };
-use walferry_kafka::connect::{ConnectTopics, Leadership, cluster_id};
+use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, cluster_id};
 use walferry_offset::FileBook;
 
 use crate::{
@@ -93,12 +93,38 @@ struct Turn {
     opened: Opened,
 }
 
+/// Where a process keeps its state.
+struct Storage {
+    book: BookChoice,
+    offsets: Option<OffsetLog>,
+    states: Option<StateLog>,
+    leadership: Option<Leadership>,
+}
+
 /// How the work of a process has ended.
 enum Ending {
     /// The process is to end, too.
     Over(Result<(), Error>),
     /// Another process may work on Connect's topics now.
     TurnLost,
+}
+
+/// Ends all connectors: in order if the process is to end, at once if another one may have its turn.
+async fn end_connectors(ending: Ending, herd: &Herd, leadership: Option<&Leadership>) -> Ending {
+    let Ending::Over(outcome) = ending else {
+        herd.supervisor().abandon_all().await;
+        return Ending::TurnLost;
+    };
+    // An orderly end takes its time, and the turn may be lost meanwhile.
+    let stopped = tokio::select! {
+        stopped = herd.supervisor().stop_all() => stopped,
+        failure = turn_is_lost(leadership) => {
+            herd.supervisor().abandon_all().await;
+            Err(failure)
+        }
+    };
+    let stopped = stopped.map_err(|failure| Error::failure("a connector has stopped", failure).already_told());
+    Ending::Over(outcome.and(stopped))
 }
 
 impl Process<'_> {
@@ -131,45 +157,55 @@ impl Process<'_> {
         }
     }
 
+    /// Where the book, the offsets and the states are: in Connect's topics, if it is this process's turn on them, or else in files.
+    fn storage(&self, turn: Option<Turn>, is_worker: bool) -> Result<Storage, Error> {
+        let Some(Turn {
+            leadership,
+            topics,
+            opened,
+        }) = turn
+        else {
+            return Ok(Storage {
+                book: shelf(&self.data_dir, is_worker)?,
+                offsets: None,
+                states: None,
+                leadership: None,
+            });
+        };
+        spawn_local(topics::tell_of_connect(topics));
+        Ok(Storage {
+            book: Ok(Box::new(opened.book)),
+            offsets: Some(opened.offsets),
+            states: Some(opened.states),
+            leadership: Some(leadership),
+        })
+    }
+
     /// Runs the connectors until the process is to end, or until another one may have its turn.
     async fn work(
         &self,
         doors: &mut Vec<Door>,
         configuration: &Configuration,
-        held: Option<Turn>,
+        turn: Option<Turn>,
         cluster: Arc<ClusterId>,
     ) -> Ending {
         let is_worker = configuration.connectors.is_empty();
-        let (shelf, topic, states, leadership): (BookChoice, _, _, _) = match held {
-            None => match shelf(&self.data_dir, is_worker) {
-                Ok(shelf) => (shelf, None, None, None),
-                Err(error) => return Ending::Over(Err(error)),
-            },
-            Some(Turn {
-                leadership,
-                topics,
-                opened,
-            }) => {
-                spawn_local(topics::tell_of_connect(topics));
-                (
-                    Ok(Box::new(opened.book)),
-                    Some(opened.offsets),
-                    Some(opened.states),
-                    Some(leadership),
-                )
-            }
+        let storage = match self.storage(turn, is_worker) {
+            Ok(storage) => storage,
+            Err(error) => return Ending::Over(Err(error)),
         };
+        let leadership = storage.leadership;
         let beginning = Beginning {
             worker: configuration.worker.clone(),
             bootstrap_servers: configuration.bootstrap_servers.clone(),
             offsets: Offsets {
                 data_dir: self.data_dir.clone(),
-                topic,
+                topic: storage.offsets,
             },
             loaded: configuration.connectors.clone(),
             bars: self.bars.clone(),
         };
-        let (herd, mut clerk) = match Herd::start(beginning, shelf) {
+        let (herd, mut clerk) = match Herd::start(beginning, storage.book) {
             Ok(started) => started,
             Err(error) => return Ending::Over(Err(error)),
         };
@@ -178,7 +214,7 @@ impl Process<'_> {
             Err(error) => return Ending::Over(Err(Error::failure("Walferry did not start", used_twice(&error)))),
         };
         let address = doors.first().and_then(|door| door.listener.local_addr().ok());
-        if let Some(states) = states {
+        if let Some(states) = storage.states {
             let address = address.unwrap_or(listen::DEFAULT);
             let worker_id = self.settings.advertised.clone().unwrap_or_else(|| address.to_string());
             spawn_local(states::tell(herd.clone(), states, worker_id));
@@ -209,25 +245,7 @@ impl Process<'_> {
             doors.clear();
         }
         stop.send_replace(true);
-        let ending = match ending {
-            Ending::TurnLost => {
-                herd.supervisor().abandon_all().await;
-                Ending::TurnLost
-            }
-            Ending::Over(outcome) => {
-                // An orderly end takes its time, and the turn may be lost meanwhile.
-                let stopped = tokio::select! {
-                    stopped = herd.supervisor().stop_all() => stopped,
-                    failure = turn_is_lost(leadership.as_ref()) => {
-                        herd.supervisor().abandon_all().await;
-                        Err(failure)
-                    }
-                };
-                let stopped =
-                    stopped.map_err(|failure| Error::failure("a connector has stopped", failure).already_told());
-                Ending::Over(outcome.and(stopped))
-            }
-        };
+        let ending = end_connectors(ending, &herd, leadership.as_ref()).await;
         let _ = admin.await;
         // Not before everything is stored: the next one begins then.
         drop(leadership);
