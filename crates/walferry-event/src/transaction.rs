@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use walferry_pgoutput::Xid;
-use walferry_record::java::hash_map::string_hash;
+use walferry_record::java::hash;
 use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
 
-use crate::java::hash_map_order;
 use crate::settings::EventSettings;
 use crate::source::Context;
 
@@ -193,10 +192,9 @@ impl Transaction {
     }
 
     fn tables(&self) -> Value<'static> {
-        let hashes: Vec<i32> = self.tables.iter().map(|(table, _)| string_hash(table)).collect();
-        let order = hash_map_order(&hashes, self.capacity);
-        let tables = order.into_iter().map(|place| {
-            let (table, count) = &self.tables[place];
+        let mut tables: Vec<_> = self.tables.iter().collect();
+        hash::sort(&mut tables, self.capacity, |(table, _)| hash::of_text(table));
+        let tables = tables.into_iter().map(|(table, count)| {
             let values = vec![Value::string(table.to_string()), Value::Int64(*count)];
             Value::Struct(Struct::new(self.schemas.table.clone(), values))
         });

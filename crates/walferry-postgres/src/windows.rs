@@ -17,7 +17,7 @@ use walferry_engine::source::{ChunkRead, ChunkRows, TableFilter, VisibleTransact
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
 use walferry_pgoutput::{Column, Oid, Tuple};
 use walferry_record::java::date::{calendar_date, time_of_day};
-use walferry_record::java::hash_map::sort_as_concurrent;
+use walferry_record::java::hash;
 use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key};
 
 use crate::catalog::catalogs;
@@ -122,7 +122,7 @@ impl Windows {
         let tables = listed(self.sql().await?, &captured).await?;
         let mut names: Vec<String> = tables.iter().map(|table| table.name.dotted()).collect();
         // Tables that match one expression have the order of Debezium's hash map of tables.
-        sort_as_concurrent(&mut names, |name| name);
+        hash::sort_concurrent(&mut names, |name| hash::of_text(name));
         let matched = |expression: &String| match JavaRegex::new(expression) {
             Ok(expression) => names.iter().filter(|name| expression.matches(name)).cloned().collect(),
             // For example a name with a bracket in it.

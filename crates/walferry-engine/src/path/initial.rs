@@ -1,7 +1,7 @@
 //! Notifications of a snapshot before the stream, or in its place.
 
 use walferry_pgoutput::Oid;
-use walferry_record::java::hash_map;
+use walferry_record::java::hash;
 use walferry_snapshot::incremental::SnapshotNotice;
 
 /// An event of the snapshot.
@@ -101,7 +101,7 @@ impl Initial {
         self.begun.push(oid);
         let Some(table) = self.name(oid) else { return };
         let mut all: Vec<&str> = self.tables.iter().map(|(_, name)| &**name).collect();
-        hash_map::sort_as_set(&mut all);
+        hash::sort(&mut all, hash::CAPACITY, |name| hash::of_text(name));
         let data = vec![
             ("current_collection_in_progress", table),
             ("data_collections", all.join(",")),

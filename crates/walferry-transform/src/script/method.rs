@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use walferry_record::java::hash_map::string_hash;
+use walferry_record::java::hash;
 use walferry_record::java::number::parse_f64;
 use walferry_record::{Decimal, Schema};
 
@@ -382,8 +382,7 @@ impl Method {
             },
             (Self::HashCode, _) => match *number {
                 Number::Int(n) => Some(Object::integer(n)),
-                #[expect(clippy::cast_possible_truncation, reason = "as Long.hashCode")]
-                Number::Long(n) => Some(Object::integer((n ^ (n >> 32)) as i32)),
+                Number::Long(n) => Some(Object::integer(hash::of_long(n))),
                 _ => None,
             },
             _ => None,
@@ -535,7 +534,7 @@ impl Method {
                 let (taken, left) = units.split_at(index(first)?.unwrap_or_default().min(units.len()));
                 Object::text(String::from_utf16_lossy(if self == Self::Take { taken } else { left }))
             }
-            Self::HashCode => Object::integer(string_hash(text)),
+            Self::HashCode => Object::integer(hash::of_text(text)),
             Self::ToBigDecimal => Object::Number(Number::Decimal(
                 Decimal::parse_java(text.trim()).ok_or("the text is no number")?,
             )),
