@@ -24,7 +24,7 @@ use walferry_engine::{
 use crate::{
     batching::Batching,
     connect::{Queue, Tenure},
-    failure::{self, Culprit, Verdict},
+    failure::{self, Culprit},
     health::Health,
     native::{Client, Topic},
     origin::{Opaque, TableNames},
@@ -310,13 +310,7 @@ impl Producer {
             timestamp_ms: record.timestamp_ms,
             headers: record.headers,
         };
-        match failure::of_record(code, &refused.culprit) {
-            Verdict::Record(failure) => self.dead_letters.take(&refused, opaque, failure),
-            Verdict::Producer(failure) => match self.client.producer().client().fatal_error() {
-                Some((code, reason)) => Err(failure::of_producer(code, &reason)),
-                None => Err(failure),
-            },
-        }
+        self.dead_letters.judge(code, &refused, opaque)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{
 };
 use walferry_diagnosis::Kind;
 
-use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::{error::RDKafkaErrorCode as Code, producer::Producer as _};
 use tracing::error;
 use walferry_config::connector::TopicSettings;
 use walferry_engine::{
@@ -15,7 +15,7 @@ use walferry_engine::{
 };
 
 use crate::{
-    failure::Culprit,
+    failure::{self, Culprit, Verdict},
     native::{Client, Topic},
     origin::Opaque,
     settings::{ClientSettings, SetAside},
@@ -52,6 +52,17 @@ pub(crate) struct RefusedRecord<'a> {
 }
 
 impl DeadLetters {
+    /// Finds out why a record was refused: because of the record, or because of the producer. `Err` where the connector has to stop.
+    pub(crate) fn judge(&self, code: Code, refused: &RefusedRecord<'_>, opaque: Opaque) -> Result<(), Failure> {
+        match failure::of_record(code, &refused.culprit) {
+            Verdict::Record(failure) => self.take(refused, opaque, failure),
+            Verdict::Producer(failure) => match self.client.producer().client().fatal_error() {
+                Some((code, reason)) => Err(failure::of_producer(code, &reason)),
+                None => Err(failure),
+            },
+        }
+    }
+
     /// Deals with a record that cannot be delivered. `Err` where the connector has to stop.
     pub(crate) fn take(&self, refused: &RefusedRecord<'_>, opaque: Opaque, failure: Failure) -> Result<(), Failure> {
         match &self.settings.set_aside {
