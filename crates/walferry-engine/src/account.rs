@@ -71,6 +71,9 @@ pub enum Step {
     },
     /// A blocking snapshot begins, or goes on.
     BlockingBegin,
+    /// The pipeline has made so many requests for chunks of an incremental snapshot. Once this counts, Kafka has all
+    /// earlier chunks, and the last one that was requested may be read.
+    ChunkRequested(u64),
     /// A snapshot has read these tables.
     TablesRead(Arc<[String]>),
     /// A part of the snapshot that is being read is complete, or is not what it was.
@@ -229,6 +232,7 @@ impl Offset {
                 self.beginning -= 1;
                 return;
             }
+            Step::ChunkRequested(_) => return,
             Step::Idle(lsn) => {
                 let is_known = offset.lsn_proc >= Some(lsn.into());
                 offset.lsn_proc = offset.lsn_proc.max(Some(lsn.into()));

@@ -140,6 +140,16 @@ pub trait Windows: Send {
     fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<Read>, Failure>> + Send;
 }
 
+/// A request of the pipeline, and how many chunks it has requested so far. A chunk is read once everything that was sent
+/// before its request has been delivered ([`Step::ChunkRequested`]).
+///
+/// [`Step::ChunkRequested`]: crate::delivery::progress::Step::ChunkRequested
+#[derive(Debug)]
+pub struct Asked {
+    pub(crate) ask: Ask,
+    pub(crate) number: u64,
+}
+
 /// The result of an [`Ask`].
 #[derive(Debug)]
 pub struct Read {

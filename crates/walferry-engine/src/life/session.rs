@@ -28,7 +28,6 @@ use tokio::{
     time::{sleep, timeout},
 };
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::incremental::Ask;
 
 use crate::{
     delivery::{
@@ -52,7 +51,7 @@ use crate::{
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{self, ChunkReceiver, ChunkSender, Control as _, Parts, Phase, Port, Request, Source},
+    source::{self, Asked, ChunkReceiver, ChunkSender, Control as _, Parts, Phase, Port, Request, Source},
     status::{self, Status},
 };
 
@@ -160,7 +159,8 @@ where
             windows: chunks,
         } = source.parts();
         let signals = windows::feed(status, wires.chunks.clone());
-        let windows = windows::serve(chunks, &mut asked, wires.chunks.clone(), settings, status);
+        let due = wires.progress.chunks_due();
+        let windows = windows::serve(chunks, (&mut asked, due), wires.chunks.clone(), settings, status);
         let reader: Reader<'_, S> = Reader {
             control,
             stream,
@@ -247,7 +247,7 @@ where
         wires: &Wires,
         chunks: ChunkReceiver,
         requests: UnboundedSender<Request>,
-        asks: UnboundedSender<Ask>,
+        asks: UnboundedSender<Asked>,
     ) -> Result<Worker, Failure> {
         let mut pipeline = (self.pipelines)(&prepared.offset)?
             .with_gate(wires.gate.clone())

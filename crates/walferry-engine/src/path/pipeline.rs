@@ -15,7 +15,7 @@ use walferry_event::{
 };
 use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
 use walferry_record::Wait;
-use walferry_snapshot::{Again, Done, incremental::Ask};
+use walferry_snapshot::{Again, Done};
 use walferry_transform::{Chain, Retention};
 
 use crate::{
@@ -34,7 +34,7 @@ use crate::{
         witness::Witness,
     },
     position::Position,
-    source::{Frame, Request, SnapshotKind},
+    source::{Asked, Frame, Request, SnapshotKind},
     status::SlotXmin,
     status::Status,
 };
@@ -144,7 +144,7 @@ impl Pipeline {
     }
 
     /// Allows chunks of tables, and blocking snapshots, to be requested.
-    pub fn with_asks(mut self, asks: UnboundedSender<Ask>, requests: UnboundedSender<Request>) -> Self {
+    pub fn with_asks(mut self, asks: UnboundedSender<Asked>, requests: UnboundedSender<Request>) -> Self {
         if let Some(signals) = &mut self.signals {
             signals.ask_there(asks, requests);
         }
