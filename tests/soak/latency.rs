@@ -17,7 +17,7 @@ const ALONE: Duration = Duration::from_secs(30);
 const WARM_UP: Duration = Duration::from_secs(5);
 
 /// Prints the latencies. Nothing can be broken: how long something may take depends on the machine.
-pub(crate) fn run(rows: u64, rate: u64, seed: u64) -> Vec<String> {
+pub(crate) fn run(rows: u64, rate: u64, chunk_rows: u64, seed: u64) -> Vec<String> {
     let create = |sql: &Sql| {
         fill(sql, rows);
         sql.run(
@@ -33,6 +33,7 @@ pub(crate) fn run(rows: u64, rate: u64, seed: u64) -> Vec<String> {
         "key.converter.schemas.enable": "false",
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter.schemas.enable": "false",
+        "incremental.snapshot.chunk.size": chunk_rows.to_string(),
         // The broker says when it has written a record.
         "topic.creation.default.partitions": "1",
         "topic.creation.default.replication.factor": "1",
@@ -49,6 +50,11 @@ pub(crate) fn run(rows: u64, rate: u64, seed: u64) -> Vec<String> {
         rate,
         next: 1,
     };
+    // All topics are there before anything is measured, also that of the signals.
+    world.sql.run(
+        "update items set n = n where id = 1;
+         insert into signals values ('0', 'log', '{\"message\": \"a signal at {}\"}')",
+    );
     ticks.write(|begun| begun.elapsed() < WARM_UP);
     let before = ticks.write(|begun| begun.elapsed() < ALONE);
     world
@@ -80,7 +86,7 @@ pub(crate) fn run(rows: u64, rate: u64, seed: u64) -> Vec<String> {
             written_ms.insert(id, written - at);
         }
     });
-    println!("the snapshot took {took:.1?}");
+    println!("the snapshot took {took:.1?}, in chunks of {chunk_rows} rows");
     for (when, ids) in [("before", before), ("beside it", beside), ("after", after)] {
         println!(
             "{when:<10} {}",

@@ -50,6 +50,8 @@ struct Args {
     latency: bool,
     #[arg(long, default_value_t = 200)]
     rate: u64,
+    #[arg(long, default_value_t = 1024)]
+    chunk_rows: u64,
     #[arg(long, default_value_t = 1)]
     threads: u32,
 }
@@ -63,7 +65,7 @@ fn main() -> ExitCode {
     } else if args.memory {
         memory::run(args.rows, args.outage_s)
     } else if args.latency {
-        latency::run(args.rows, args.rate, args.seed)
+        latency::run(args.rows, args.rate, args.chunk_rows, args.seed)
     } else if args.again {
         snapshot::run_again(args.rows, args.kills, args.seed)
     } else if args.snapshot {

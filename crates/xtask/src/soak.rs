@@ -53,6 +53,9 @@ pub(crate) struct Args {
     /// With --latency: rows a second
     #[arg(long, default_value_t = 200)]
     rate: u64,
+    /// With --latency: `incremental.snapshot.chunk.size`
+    #[arg(long, default_value_t = 1024)]
+    chunk_rows: u64,
     /// With --snapshot: `snapshot.max.threads`
     #[arg(long, default_value_t = 1)]
     threads: u32,
@@ -75,6 +78,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("--outage-s", args.outage_s),
         ("--threads", args.threads.into()),
         ("--rate", args.rate),
+        ("--chunk-rows", args.chunk_rows),
     ] {
         command.args([option, &value.to_string()]);
     }
