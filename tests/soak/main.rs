@@ -3,6 +3,7 @@
 
 mod check;
 mod full_disk;
+mod latency;
 mod memory;
 mod promotion;
 mod publication;
@@ -45,6 +46,12 @@ struct Args {
     snapshot: bool,
     #[arg(long)]
     again: bool,
+    #[arg(long)]
+    latency: bool,
+    #[arg(long, default_value_t = 200)]
+    rate: u64,
+    #[arg(long, default_value_t = 1024)]
+    chunk_rows: u64,
     #[arg(long, default_value_t = 1)]
     threads: u32,
 }
@@ -57,6 +64,8 @@ fn main() -> ExitCode {
         tables::topics(topics)
     } else if args.memory {
         memory::run(args.rows, args.outage_s)
+    } else if args.latency {
+        latency::run(args.rows, args.rate, args.chunk_rows, args.seed)
     } else if args.again {
         snapshot::run_again(args.rows, args.kills, args.seed)
     } else if args.snapshot {

@@ -98,7 +98,7 @@ pub(crate) fn run_again(rows: u64, kills: u32, seed: u64) -> Vec<String> {
 }
 
 /// What the log says when a table is read again.
-const READ_AGAIN: &str = "the incremental snapshot is complete";
+pub(crate) const READ_AGAIN: &str = "the incremental snapshot is complete";
 
 /// How many rows of chunks this run has read.
 fn chunk_rows(walferry: &Walferry) -> Option<u64> {
@@ -172,7 +172,7 @@ fn judge(world: &mut World, mut most_resident_kib: u64, written: &AtomicU64, beg
 }
 
 /// A tenth of the rows has a value that lies outside of them.
-fn fill(sql: &Sql, rows: u64) {
+pub(crate) fn fill(sql: &Sql, rows: u64) {
     sql.run(&format!(
         "create table items (id bigint primary key, n int not null, pad text not null, big text);
          alter table items alter big set storage external;
@@ -249,7 +249,7 @@ fn wait_for_end(walferry: &mut Walferry) {
     });
 }
 
-fn wait<T>(walferry: &mut Walferry, mut ask: impl FnMut(&Walferry) -> Option<T>) -> T {
+pub(crate) fn wait<T>(walferry: &mut Walferry, mut ask: impl FnMut(&Walferry) -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(answer) = ask(walferry) {

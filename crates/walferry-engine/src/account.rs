@@ -71,6 +71,9 @@ pub enum StreamStep {
     },
     /// A blocking snapshot begins, or goes on.
     BlockingBegin,
+    /// The pipeline has made so many requests for chunks of an incremental snapshot. Once this counts, Kafka has all
+    /// earlier chunks, and the last one that was requested may be read.
+    ChunkRequested(u64),
     /// A snapshot has read these tables.
     TablesRead(Arc<[String]>),
     /// A part of the snapshot that is being read is complete, or is not what it was.
@@ -199,6 +202,7 @@ impl Offset {
                 self.transaction_counts.enter(transaction.xid);
             }
             StreamStep::Connected(_) => self.beginning -= 1,
+            StreamStep::ChunkRequested(_) => {}
             StreamStep::Commit { end, seen, .. } => self.reach_commit(end, seen),
             StreamStep::Idle(lsn) => self.reach_idle(lsn),
             StreamStep::Incremental {

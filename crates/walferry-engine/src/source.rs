@@ -140,6 +140,16 @@ pub trait Windows: Send {
     fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<ChunkRead>, Failure>> + Send;
 }
 
+/// A request of the pipeline, and how many chunks it has requested so far. A chunk is read once everything that was sent
+/// before its request has been delivered ([`StreamStep::ChunkRequested`]).
+///
+/// [`StreamStep::ChunkRequested`]: crate::delivery::progress::StreamStep::ChunkRequested
+#[derive(Debug)]
+pub struct Asked {
+    pub(crate) ask: Ask,
+    pub(crate) number: u64,
+}
+
 /// The result of an [`Ask`].
 #[derive(Debug)]
 pub struct ChunkRead {

@@ -47,6 +47,15 @@ pub(crate) struct Args {
     /// Let it read such a table again beside the stream instead, which a signal asks for: it is killed and paused, and the table altered
     #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication"])]
     again: bool,
+    /// Measure how long rows take to the broker instead: without a snapshot, and while a table of that many rows is read again
+    #[arg(long, conflicts_with_all = ["memory", "snapshot", "network", "full_disk", "promotion", "publication", "again"])]
+    latency: bool,
+    /// With --latency: rows a second
+    #[arg(long, default_value_t = 200)]
+    rate: u64,
+    /// With --latency: `incremental.snapshot.chunk.size`
+    #[arg(long, default_value_t = 1024)]
+    chunk_rows: u64,
     /// With --snapshot: `snapshot.max.threads`
     #[arg(long, default_value_t = 1)]
     threads: u32,
@@ -68,6 +77,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("--seed", args.seed),
         ("--outage-s", args.outage_s),
         ("--threads", args.threads.into()),
+        ("--rate", args.rate),
+        ("--chunk-rows", args.chunk_rows),
     ] {
         command.args([option, &value.to_string()]);
     }
@@ -75,6 +86,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ("--memory", args.memory),
         ("--snapshot", args.snapshot),
         ("--again", args.again),
+        ("--latency", args.latency),
         ("--network", args.network),
         ("--full-disk", args.full_disk),
         ("--promotion", args.promotion),

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use walferry_pgoutput::Lsn;
 
 pub(crate) use crate::account::Unstored;
@@ -107,6 +107,8 @@ pub struct Progress {
     /// Signalled when nothing is under way any more, or when waiting is over. Only one task waits for it: the end of a
     /// session.
     pub(crate) emptied: Notify,
+    /// The number of [`StreamStep::ChunkRequested`] that was reached last.
+    chunk: watch::Sender<u64>,
     /// Latency from commit in Postgres to acknowledgement by Kafka.
     latency: Arc<Latency>,
 }
@@ -137,6 +139,7 @@ impl Progress {
             room: Condvar::new(),
             changed: Notify::new(),
             emptied: Notify::new(),
+            chunk: watch::Sender::new(0),
             latency: Arc::default(),
         }
     }
@@ -327,6 +330,11 @@ impl Progress {
         (behind.shown, behind.connections)
     }
 
+    /// The number of chunks of incremental snapshots that may be read, since everything before them has been delivered.
+    pub(crate) fn chunks_due(&self) -> watch::Receiver<u64> {
+        self.chunk.subscribe()
+    }
+
     /// Number of snapshot chunks delivered since the last call.
     pub(crate) fn chunks(&self) -> u64 {
         std::mem::take(&mut self.lock().ledger.behind_mut().chunks)
@@ -346,14 +354,15 @@ impl Progress {
     fn advance(&self, state: &mut State) {
         let unstored = state.ledger.behind().unstored;
         let mut now = None;
-        state.ledger.advance(|step| {
-            if let StreamStep::Commit {
+        state.ledger.advance(|step| match step {
+            StreamStep::Commit {
                 time_us, sent: true, ..
-            } = step
-            {
+            } => {
                 let now = *now.get_or_insert_with(now_us);
                 self.latency.observe(now - time_us);
             }
+            StreamStep::ChunkRequested(number) => drop(self.chunk.send_replace(*number)),
+            _ => {}
         });
         if state.ledger.behind().unstored > unstored {
             self.changed.notify_one();

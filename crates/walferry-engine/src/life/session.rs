@@ -28,7 +28,6 @@ use tokio::{
     time::{sleep, timeout},
 };
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::incremental::Ask;
 
 use crate::{
     delivery::{
@@ -52,7 +51,7 @@ use crate::{
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{self, ChunkReceiver, ChunkSender, Control as _, Phase, Port, Source, SourceRequest},
+    source::{self, Asked, ChunkReceiver, ChunkSender, Control as _, Phase, Port, Source, SourceRequest},
     status::{self, Status},
 };
 
@@ -143,7 +142,8 @@ where
         let (settings, status) = (&self.settings, &*self.status);
         let parts = self.source.parts();
         let signals = windows::feed(status, wires.chunks.clone());
-        let windows = windows::serve(parts.windows, &mut asked, wires.chunks.clone(), settings, status);
+        let due = wires.progress.chunks_due();
+        let windows = windows::serve(parts.windows, (&mut asked, due), wires.chunks.clone(), settings, status);
         let reader: SourceReader<'_, S> = SourceReader {
             control: parts.control,
             stream: parts.stream,
@@ -222,7 +222,7 @@ where
         wires: &Wires,
         chunks: ChunkReceiver,
         requests: UnboundedSender<SourceRequest>,
-        asks: UnboundedSender<Ask>,
+        asks: UnboundedSender<Asked>,
     ) -> Result<PipelineThread, Failure> {
         let mut pipeline = (self.pipelines)(&prepared.offset)?
             .with_gate(wires.gate.clone())

@@ -1,11 +1,17 @@
 //! Reads chunks of tables beside the stream, one after another, as the pipeline requests them.
 
-use std::{collections::VecDeque, convert::Infallible, future::pending, time::Duration};
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    future::{Future, pending},
+    pin::pin,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 use tracing::{info, warn};
 use walferry_snapshot::incremental::{Ask, ChunkAnswer};
@@ -14,7 +20,7 @@ use crate::{
     backoff::Backoff,
     connector::ConnectorSettings,
     failure::{Disposition, Failure},
-    source::{Chunk, ChunkRead, ChunkSender, Frame, Windows},
+    source::{Asked, Chunk, ChunkRead, ChunkSender, Frame, Windows},
     status::{Slots, Status},
 };
 
@@ -42,39 +48,39 @@ const LAG_LOOK: Duration = Duration::from_secs(1);
 
 /// The pipeline's requests, in order.
 struct Asks<'a> {
-    receiver: &'a mut UnboundedReceiver<Ask>,
-    next: VecDeque<Ask>,
+    receiver: &'a mut UnboundedReceiver<Asked>,
+    next: VecDeque<Asked>,
 }
 
 impl Asks<'_> {
     /// The next request that is not `GiveWay`. `None` if the pipeline has ended.
-    async fn next(&mut self) -> Option<Ask> {
+    async fn next(&mut self) -> Option<Asked> {
         loop {
-            let ask = match self.next.pop_front() {
-                Some(ask) => ask,
+            let asked = match self.next.pop_front() {
+                Some(asked) => asked,
                 None => self.receiver.recv().await?,
             };
-            if ask != Ask::GiveWay {
-                return Some(ask);
+            if asked.ask != Ask::GiveWay {
+                return Some(asked);
             }
         }
     }
 
-    /// Waits for `pause`, or until this chunk need not be read any more: it gives way to a signal, or another chunk is
+    /// Waits until `end`, or until this chunk need not be read any more: it gives way to a signal, or another chunk is
     /// requested in its place.
-    async fn wait(&mut self, pause: Duration, chunk: &Ask) -> Waited {
-        let until = Instant::now() + pause;
+    async fn wait(&mut self, end: impl Future, chunk: &Ask) -> Waited {
+        let mut end = pin!(end);
         loop {
-            let ask = tokio::select! {
-                () = sleep_until(until) => return Waited::Long,
-                Some(ask) = self.receiver.recv() => ask,
+            let asked = tokio::select! {
+                _ = &mut end => return Waited::Long,
+                Some(asked) = self.receiver.recv() => asked,
             };
-            match ask {
+            match &asked.ask {
                 Ask::GiveWay if matches!(chunk, Ask::Chunk(_)) => return Waited::GivesWay,
                 Ask::GiveWay => {}
                 ask => {
-                    let is_other = matches!(&ask, Ask::Chunk(other) if Some(&*other.chunk) != chunk.chunk());
-                    self.next.push_back(ask);
+                    let is_other = matches!(ask, Ask::Chunk(other) if Some(&*other.chunk) != chunk.chunk());
+                    self.next.push_back(asked);
                     if is_other && matches!(chunk, Ask::Chunk(_) | Ask::Close { .. }) {
                         return Waited::Replaced;
                     }
@@ -102,16 +108,24 @@ impl Waited {
     }
 }
 
-/// Waits until the next chunk may be read: the limits on rows per second and on lag allow it.
+/// Waits until the next chunk may be read: Kafka has everything that was sent before, and the limits on rows per second
+/// and on lag allow it.
 async fn until_it_may_be_read(
-    ask: &Ask,
+    Asked { ask, number }: &Asked,
     asks: &mut Asks<'_>,
-    due: Option<Instant>,
+    (delivered, due): (&mut watch::Receiver<u64>, Option<Instant>),
     most: Option<u64>,
     slots: &watch::Receiver<Option<Slots>>,
 ) -> Waited {
-    if let Some(left) = due.and_then(|due| due.checked_duration_since(Instant::now())) {
-        let waited = asks.wait(left, ask).await;
+    // Otherwise rows of the stream would wait behind the rows of several chunks.
+    let waited = asks
+        .wait(delivered.wait_for(|delivered| delivered >= number), ask)
+        .await;
+    if waited != Waited::Long {
+        return waited;
+    }
+    if let Some(due) = due {
+        let waited = asks.wait(sleep_until(due), ask).await;
         if waited != Waited::Long {
             return waited;
         }
@@ -127,7 +141,7 @@ async fn until_it_may_be_read(
                 "the incremental snapshot waits until {what} is closer to the server's position"
             );
         }
-        let waited = asks.wait(LAG_LOOK, ask).await;
+        let waited = asks.wait(sleep(LAG_LOOK), ask).await;
         if waited != Waited::Long {
             return waited;
         }
@@ -153,7 +167,7 @@ fn lag_above(most: u64, slots: &Slots) -> Option<(u64, &'static str)> {
 /// Does what the pipeline asks for, and hands the answers on; for ever. What fails is tried again: the stream does not wait for it.
 pub(super) async fn serve(
     windows: &mut impl Windows,
-    receiver: &mut UnboundedReceiver<Ask>,
+    (receiver, mut delivered): (&mut UnboundedReceiver<Asked>, watch::Receiver<u64>),
     chunks: ChunkSender,
     settings: &ConnectorSettings,
     status: &Status,
@@ -166,8 +180,8 @@ pub(super) async fn serve(
     };
     let mut due = None;
     let mut are_standbys_told = limits.lag_bytes.is_none();
-    while let Some(mut ask) = asks.next().await {
-        if let Ask::Chunk(chunk) = &mut ask {
+    while let Some(mut asked) = asks.next().await {
+        if let Ask::Chunk(chunk) = &mut asked.ask {
             chunk.bytes = settings.share().chunk;
             if !are_standbys_told && slots.borrow().as_ref().is_some_and(|slots| slots.standbys_are_hidden) {
                 are_standbys_told = true;
@@ -177,10 +191,13 @@ pub(super) async fn serve(
                 );
             }
         }
-        let waited = match &ask {
-            Ask::Chunk(_) => until_it_may_be_read(&ask, &mut asks, due, limits.lag_bytes, &slots).await,
+        let waited = match &asked.ask {
+            Ask::Chunk(_) => {
+                until_it_may_be_read(&asked, &mut asks, (&mut delivered, due), limits.lag_bytes, &slots).await
+            }
             _ => Waited::Long,
         };
+        let ask = asked.ask;
         let begun = Instant::now();
         let read = match waited {
             Waited::Long => insist(windows, &ask, &mut asks, status).await,
@@ -245,7 +262,7 @@ async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, stat
             ..failure
         };
         if let Ok((pause, _)) = backoff.after(failure) {
-            let waited = asks.wait(pause, ask).await;
+            let waited = asks.wait(sleep(pause), ask).await;
             if waited != Waited::Long {
                 return waited.answer();
             }

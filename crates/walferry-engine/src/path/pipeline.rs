@@ -17,7 +17,7 @@ use walferry_pgoutput::{
     self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Operation, Origin, Truncate, Xid,
 };
 use walferry_record::Wait;
-use walferry_snapshot::{Done, RowsToReread, SnapshotStep, incremental::Ask};
+use walferry_snapshot::{Done, RowsToReread, SnapshotStep};
 use walferry_transform::{Chain, Retention};
 
 use crate::{
@@ -40,7 +40,7 @@ use crate::{
         witness::Witness,
     },
     position::Position,
-    source::{Frame, SnapshotKind, SourceRequest},
+    source::{Asked, Frame, SnapshotKind, SourceRequest},
     status::SlotXmin,
     status::Status,
 };
@@ -155,7 +155,7 @@ impl Pipeline {
     }
 
     /// Allows chunks of tables, and blocking snapshots, to be requested.
-    pub fn with_asks(mut self, asks: UnboundedSender<Ask>, requests: UnboundedSender<SourceRequest>) -> Self {
+    pub fn with_asks(mut self, asks: UnboundedSender<Asked>, requests: UnboundedSender<SourceRequest>) -> Self {
         if let Some(signals) = &mut self.signals {
             signals.ask_there(asks, requests);
         }

@@ -28,7 +28,7 @@ use crate::{
         window::{Evicted, Window},
     },
     position::Position,
-    source::{ChunkRows, SourceRequest, VisibleTransactions, WholeTable},
+    source::{Asked, ChunkRows, SourceRequest, VisibleTransactions, WholeTable},
     status::{IncrementalProgress, Status},
 };
 
@@ -66,7 +66,9 @@ pub(crate) struct Signals {
     settings: SignalSettings,
     snapshot: Incremental,
     window: Window,
-    asks: Option<UnboundedSender<Ask>>,
+    asks: Option<UnboundedSender<Asked>>,
+    /// How many chunks were requested.
+    chunks_requested: u64,
     notifications: Option<Notifications>,
     /// The last transactions of the stream.
     commits: VecDeque<u32>,
@@ -124,6 +126,7 @@ impl Signals {
             snapshot,
             window: Window::default(),
             asks: None,
+            chunks_requested: 0,
             commits_total: commits.len() as u64,
             commits,
             opened_at: 0,
@@ -143,7 +146,7 @@ impl Signals {
         }
     }
 
-    pub(crate) fn ask_there(&mut self, asks: UnboundedSender<Ask>, requests: UnboundedSender<SourceRequest>) {
+    pub(crate) fn ask_there(&mut self, asks: UnboundedSender<Asked>, requests: UnboundedSender<SourceRequest>) {
         (self.asks, self.requests) = (Some(asks), Some(requests));
     }
 
@@ -457,7 +460,7 @@ impl Signals {
     ) -> Result<(), Failure> {
         for effect in effects {
             match effect {
-                Effect::Ask(ask) => self.ask(ask, emit),
+                Effect::Ask(ask) => self.ask(ask, emit, out),
                 Effect::Notify(notification) => self.notify(notification, here, emit, out)?,
                 Effect::SendWindow => self.send_window(here, emit, out)?,
                 Effect::ClearWindow => {
@@ -540,7 +543,7 @@ impl Signals {
         });
     }
 
-    fn ask(&mut self, mut ask: Ask, emit: &Emit) {
+    fn ask(&mut self, mut ask: Ask, emit: &Emit, out: &mut Batch) {
         if let Ask::Chunk(chunk) = &mut ask {
             if let Some(left_out) = self.left_out.get(&chunk.table.id) {
                 chunk.left_out.clone_from(left_out);
@@ -562,10 +565,13 @@ impl Signals {
                 self.close_at = None;
                 self.opens_unmarked = true;
             }
+            self.chunks_requested += 1;
+            out.step(StreamStep::ChunkRequested(self.chunks_requested));
         }
         if let Some(asks) = &self.asks {
+            let number = self.chunks_requested;
             // If nobody receives it, the session is ending.
-            let _ = asks.send(ask);
+            let _ = asks.send(Asked { ask, number });
         }
     }
 
