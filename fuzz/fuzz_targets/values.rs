@@ -8,7 +8,7 @@ use std::{
 };
 
 use libfuzzer_sys::fuzz_target;
-use walferry_event::{Settings, TablePlan, catalog::TypeKind, kept};
+use walferry_event::{EventSettings, TablePlan, catalog::TypeKind, kept};
 use walferry_pgoutput::{Change, Column, Oid, Operation, TupleBuf};
 
 #[allow(dead_code)]
@@ -44,7 +44,7 @@ const SETTINGS: [&[(&str, &str)]; 4] = [
     &[("time.precision.mode", "nanoseconds"), ("money.fraction.digits", "4")],
 ];
 
-static ALL: LazyLock<[Arc<Settings>; 4]> = LazyLock::new(|| SETTINGS.map(support::settings));
+static ALL: LazyLock<[Arc<EventSettings>; 4]> = LazyLock::new(|| SETTINGS.map(support::settings));
 
 thread_local! {
     /// By type, settings and modifier.

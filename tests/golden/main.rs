@@ -16,13 +16,13 @@ use serde_json::Value;
 use walferry_config::{Connector, Findings, Lookup, Submitted, Worker, connector::SnapshotMode};
 use walferry_converter::{Role, converter};
 use walferry_engine::{
-    Converters, Failure, Pipeline, Tolerance,
+    Converters, ErrorPolicy, Failure, Pipeline,
     batch::{Batch, BatchRecord},
     progress::Transaction,
     source::{Frame, SnapshotKind, SnapshotTable},
     store::StoredOffset,
 };
-use walferry_event::Settings;
+use walferry_event::EventSettings;
 use walferry_pgoutput::{Column, Lsn, TupleBuf};
 use walferry_tests::{
     mask::{NOW_MS, RUN_ID, VERSION, mask},
@@ -226,14 +226,14 @@ fn pipeline(connector: &Connector) -> Pipeline {
     let chain = Chain::new(&plugins.transforms, &plugins.predicates)
         .0
         .expect("the transforms are known");
-    let events = Arc::new(Settings::new(connector, VERSION, RUN_ID));
+    let events = Arc::new(EventSettings::new(connector, VERSION, RUN_ID));
     Pipeline::new(
         events,
         chain,
         converters,
-        Tolerance {
+        ErrorPolicy {
             changes: connector.events.on_processing_failure,
-            ..Tolerance::default()
+            ..ErrorPolicy::default()
         },
         &StoredOffset::default(),
     )

@@ -12,7 +12,7 @@ use walferry_admin::{Admin, Door, bind, serve};
 use walferry_engine::supervisor::Fixed;
 use walferry_engine::{
     Diagnosis, Disposition, Exit, Failure, Kind,
-    status::{Phase, Slot, Slots, Status, Trouble},
+    status::{Connection, Phase, Slot, Slots, Status, Trouble},
 };
 
 const MIB: u64 = 1 << 20;
@@ -161,15 +161,16 @@ fn stream(status: &Status, s: u64, per_second: u64, behind: u64) {
         (&c.received_lsn, delivered + behind.min(1) * 9 * MIB),
         (&c.delivered_lsn, delivered),
         (&c.stored_lsn, delivered - pace.min(delivered)),
-        (&c.confirmed_lsn, delivered - pace.min(delivered)),
         (&c.server_lsn, server),
-        (&c.connects, 2),
-        (&c.connected, u64::from(phase == Phase::Streaming)),
         (&c.in_flight_limit_bytes, 12 * MIB),
         (&c.in_flight_records, if behind > 0 { 8_941 } else { per_second / 40 }),
         (&c.in_flight_bytes, if behind > 0 { 12 * MIB } else { per_second * 20 }),
     ] {
         counter.store(value, Relaxed);
+    }
+    status.stream.confirm((delivered - pace.min(delivered)).into());
+    if s == 0 && phase == Phase::Streaming {
+        status.stream.connect(Connection::Streaming);
     }
     if behind > 0 && per_second + u64::from(status.kafka().is_some()) > 0 {
         c.oldest_commit_us.store(now_us - behind as i64 * 1_000_000, Relaxed);

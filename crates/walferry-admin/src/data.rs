@@ -10,7 +10,7 @@ use crate::{
     Admin,
     history::{Curves, History, Latencies},
     human,
-    observation::{Observation, Snapshot, load},
+    observation::{Observation, SnapshotProgress, load},
     process::Process,
     slots::{self, SeenBy},
     verdict::Verdict,
@@ -38,24 +38,24 @@ struct Connector {
     /// `None` before the server was reached.
     lag_seconds: Option<f64>,
     /// The server first, then how far each step has come.
-    positions: [Position; 5],
+    positions: [PositionView; 5],
     in_flight: InFlight,
     curves: Curves,
     latency: Latencies,
     totals: Totals,
-    snapshot: Snapshot,
+    snapshot: SnapshotProgress,
     topics: Vec<Topic>,
     /// Topics that there are, also those left out above.
     topic_count: usize,
     skipped: BTreeMap<&'static str, u64>,
     errors: BTreeMap<&'static str, u64>,
     warnings: Vec<String>,
-    incidents: Vec<Told>,
+    incidents: Vec<IncidentView>,
     slots: SeenBy,
 }
 
 #[derive(Debug, Serialize)]
-struct Position {
+struct PositionView {
     step: &'static str,
     /// `None` before it is known.
     lsn: Option<String>,
@@ -88,7 +88,7 @@ struct Topic {
 }
 
 #[derive(Debug, Serialize)]
-struct Told {
+struct IncidentView {
     last: Option<String>,
     times: u64,
     kind: &'static str,
@@ -148,7 +148,7 @@ impl Connector {
                 transactions: load(&c.transactions),
                 records: load(&c.records),
                 set_aside: load(&c.set_aside),
-                connects: load(&c.connects),
+                connects: observed.stream.connects,
                 restarts: load(&c.restarts),
             },
             snapshot: observed.snapshot(),
@@ -165,13 +165,18 @@ impl Connector {
             skipped: observed.status.skipped(),
             errors: observed.status.errors(),
             warnings: observed.status.warnings(),
-            incidents: observed.status.incidents().into_iter().map(Told::from).collect(),
+            incidents: observed
+                .status
+                .incidents()
+                .into_iter()
+                .map(IncidentView::from)
+                .collect(),
             slots,
         }
     }
 }
 
-fn positions(observed: &Observation<'_>) -> [Position; 5] {
+fn positions(observed: &Observation<'_>) -> [PositionView; 5] {
     let c = observed.counters();
     let delivered = load(&c.delivered_lsn);
     let steps = [
@@ -180,12 +185,12 @@ fn positions(observed: &Observation<'_>) -> [Position; 5] {
         ("received", load(&c.received_lsn).max(delivered)),
         ("delivered", delivered),
         ("stored", load(&c.stored_lsn)),
-        ("confirmed", load(&c.confirmed_lsn)),
+        ("confirmed", observed.stream.confirmed.into()),
     ];
     std::array::from_fn(|i| {
         let (step, lsn) = steps[i];
         let before = steps[i.saturating_sub(1)].1;
-        Position {
+        PositionView {
             step,
             lsn: (lsn > 0).then(|| Lsn::from(lsn).to_string()),
             behind_bytes: (lsn > 0 && before > 0).then(|| before.saturating_sub(lsn)),
@@ -193,7 +198,7 @@ fn positions(observed: &Observation<'_>) -> [Position; 5] {
     })
 }
 
-impl From<Incident> for Told {
+impl From<Incident> for IncidentView {
     fn from(incident: Incident) -> Self {
         let Incident {
             failure,

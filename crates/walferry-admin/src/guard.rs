@@ -19,8 +19,8 @@ use crate::{
     Resources,
     connect::ErrorBody,
     doors::Permission,
-    routes::{Place, Shown, json, refused},
-    settings::Settings,
+    routes::{EntryPoint, Shown, json, refused},
+    settings::RestSettings,
 };
 
 /// Bytes of a request's body.
@@ -31,7 +31,7 @@ pub(crate) const HEADER_BYTES: usize = 64 * 1024;
 
 /// Passes on what may be answered at the address, to whoever may ask.
 pub(crate) async fn guard(
-    State((shown, place)): State<(Arc<Shown>, Place)>,
+    State((shown, place)): State<(Arc<Shown>, EntryPoint)>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -92,7 +92,7 @@ pub(crate) async fn guard(
 pub(crate) struct Base(pub(crate) String);
 
 impl Base {
-    fn of<B>(place: Place, request: &axum::http::Request<B>) -> Self {
+    fn of<B>(place: EntryPoint, request: &axum::http::Request<B>) -> Self {
         let host = match request.uri().authority() {
             Some(authority) => Some(authority.as_str()),
             None => text(request.headers(), header::HOST),
@@ -113,7 +113,7 @@ fn is_here(resources: Resources, path: &str) -> bool {
 }
 
 /// What a browser asks before a page of another origin may ask. The header and the time are Connect's.
-fn allow(headers: &mut HeaderMap, settings: &Settings) {
+fn allow(headers: &mut HeaderMap, settings: &RestSettings) {
     let methods = match settings.origin_methods.is_empty() {
         true => "GET,POST,HEAD".to_owned(),
         false => settings.origin_methods.join(","),
@@ -139,7 +139,7 @@ fn error(code: StatusCode, message: &str) -> Response {
 fn refusal<B>(
     address: SocketAddr,
     request: &axum::http::Request<B>,
-    settings: &Settings,
+    settings: &RestSettings,
 ) -> Option<(StatusCode, &'static str)> {
     let headers = request.headers();
     if header_bytes(request) > HEADER_BYTES {
@@ -246,7 +246,7 @@ mod tests {
         let refused = refusal(
             address.parse().unwrap(),
             &request.body(()).unwrap(),
-            &Settings::default(),
+            &RestSettings::default(),
         );
         refused.map_or(200, |(code, _)| code.as_u16())
     }

@@ -44,13 +44,13 @@ use walferry_engine::{status::Status, supervisor::Connectors};
 pub use crate::{
     cluster::ClusterId,
     doors::{Digested, Doors, User},
-    settings::{HeaderRule, Settings, Standby},
+    settings::{HeaderRule, RestSettings, Standby},
     tls::{Tls, TlsError, without_effect},
 };
 use crate::{
     connections::Limits,
     herder::{Herder, Loggers, ReadOnly},
-    routes::{Place, Shown},
+    routes::{EntryPoint, Shown},
 };
 
 /// What the endpoint shows.
@@ -69,7 +69,7 @@ pub struct Admin {
     /// What is logged.
     pub loggers: Arc<dyn Loggers>,
     /// How the REST API behaves.
-    pub settings: Settings,
+    pub settings: RestSettings,
 }
 
 impl Admin {
@@ -82,7 +82,7 @@ impl Admin {
             kafka_cluster_id: Arc::default(),
             started: SystemTime::now(),
             loggers: Arc::new(NoLoggers),
-            settings: Settings::default(),
+            settings: RestSettings::default(),
         }
     }
 }
@@ -140,7 +140,7 @@ impl Door {
     ///
     /// # Errors
     /// What the system says.
-    pub fn again(&self) -> io::Result<Self> {
+    pub fn try_clone(&self) -> io::Result<Self> {
         let socket = rustix::io::dup(&self.listener)?;
         Ok(Self {
             listener: TcpListener::from_std(socket.into())?,
@@ -155,7 +155,7 @@ impl Door {
 /// # Errors
 /// What the system says of a socket.
 pub async fn serve(doors: Vec<Door>, admin: Admin, stop: impl Future<Output = ()>) -> io::Result<()> {
-    let places: Vec<Place> = doors.iter().map(Place::of).collect::<io::Result<_>>()?;
+    let places: Vec<EntryPoint> = doors.iter().map(EntryPoint::of).collect::<io::Result<_>>()?;
     // Where clients reach it: not where there is only `/admin/…`.
     let first = places.iter().find(|place| place.resources != Resources::OnlyAdmin);
     let shown = Arc::new(Shown::new(

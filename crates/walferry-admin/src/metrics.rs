@@ -83,14 +83,14 @@ impl Page<'_> {
         self.each(&m::POSITION, |observed, name, samples| {
             let c = observed.counters();
             let positions = [
-                ("received", &c.received_lsn),
-                ("delivered", &c.delivered_lsn),
-                ("stored", &c.stored_lsn),
-                ("confirmed", &c.confirmed_lsn),
-                ("server", &c.server_lsn),
+                ("received", load(&c.received_lsn)),
+                ("delivered", load(&c.delivered_lsn)),
+                ("stored", load(&c.stored_lsn)),
+                ("confirmed", observed.stream.confirmed.into()),
+                ("server", load(&c.server_lsn)),
             ];
             for (position, lsn) in positions {
-                samples.add(&[name, position], load(lsn));
+                samples.add(&[name, position], lsn);
             }
         });
     }
@@ -140,8 +140,10 @@ impl Page<'_> {
                 samples.add(&[name, word], u8::from(observed.phase_word() == word));
             }
         });
-        self.value(&m::CONNECTED, |observed| Some(load(&observed.counters().connected)));
-        self.value(&m::CONNECTS, |observed| Some(load(&observed.counters().connects)));
+        self.value(&m::CONNECTED, |observed| {
+            Some(u8::from(observed.stream.connection.is_some()))
+        });
+        self.value(&m::CONNECTS, |observed| Some(observed.stream.connects));
         self.value(&m::RESTARTS, |observed| Some(load(&observed.counters().restarts)));
         self.each(&m::ERRORS, |observed, name, samples| {
             for (kind, count) in observed.status.errors() {
@@ -234,10 +236,10 @@ impl Page<'_> {
         self.value(&m::SNAPSHOT_LEFT, |observed| Some(observed.snapshot().tables_left));
         self.value(&m::SNAPSHOT_SECONDS, |observed| Some(observed.snapshot().seconds));
         self.value(&m::BESIDE_RUNNING, |observed| {
-            Some(u8::from(observed.status.beside().is_some()))
+            Some(u8::from(observed.status.incremental().is_some()))
         });
         self.value(&m::BESIDE_LEFT, |observed| {
-            Some(observed.status.beside().map_or(0, |beside| beside.tables_left))
+            Some(observed.status.incremental().map_or(0, |beside| beside.tables_left))
         });
     }
 
@@ -245,7 +247,7 @@ impl Page<'_> {
     fn debezium(&mut self) {
         let stream = dbz::STREAMING;
         self.dbz(&dbz::CONNECTED, stream, |observed| {
-            Some(load(&observed.counters().connected))
+            Some(u8::from(observed.stream.connection.is_some()))
         });
         self.dbz(&dbz::BEHIND, stream, |observed| {
             Some(milliseconds_behind_source(observed))
@@ -276,8 +278,8 @@ impl Page<'_> {
             Some(load(&observed.counters().transactions))
         });
         self.dbz(&dbz::DISCONNECTS, stream, |observed| {
-            let c = observed.counters();
-            Some(load(&c.connects).saturating_sub(load(&c.connected)))
+            let stream = observed.stream;
+            Some(stream.connects.saturating_sub(stream.connection.is_some().into()))
         });
         self.dbz(&dbz::QUEUE_LIMIT, stream, limit);
         self.dbz(&dbz::QUEUE, stream, |observed| {
@@ -289,8 +291,9 @@ impl Page<'_> {
             let snapshot = observed.snapshot();
             (snapshot.tables, snapshot.tables_left)
         };
-        let running =
-            |observed: &Observation<'_>| observed.course.phase == Phase::Snapshot || observed.status.beside().is_some();
+        let running = |observed: &Observation<'_>| {
+            observed.course.phase == Phase::Snapshot || observed.status.incremental().is_some()
+        };
         self.dbz(&dbz::TABLES, snapshot, |observed| Some(tables(observed).0));
         self.dbz(&dbz::TABLES_LEFT, snapshot, |observed| Some(tables(observed).1));
         self.dbz(&dbz::SNAPSHOT_RUNNING, snapshot, |observed| {
@@ -298,7 +301,7 @@ impl Page<'_> {
         });
         self.dbz(&dbz::SNAPSHOT_PAUSED, snapshot, |observed| {
             Some(u8::from(
-                observed.status.beside().is_some_and(|beside| beside.is_paused),
+                observed.status.incremental().is_some_and(|beside| beside.is_paused),
             ))
         });
         self.dbz(&dbz::SNAPSHOT_COMPLETED, snapshot, |observed| {
@@ -383,7 +386,7 @@ mod tests {
     use walferry_engine::supervisor::Fixed;
     use walferry_engine::{
         Failure,
-        status::{Status, Trouble},
+        status::{Connection, Status, Trouble},
     };
 
     use super::*;
@@ -394,8 +397,6 @@ mod tests {
         let status = Status::new("orders", "shop");
         let c = &status.counters;
         for (counter, value) in [
-            (&c.connected, 1),
-            (&c.connects, 3),
             (&c.changes, 10),
             (&c.inserts, 6),
             (&c.updates, 3),
@@ -409,6 +410,9 @@ mod tests {
             (&c.snapshot_rows_estimate, 40),
         ] {
             counter.store(value, Relaxed);
+        }
+        for _ in 0..3 {
+            status.stream.connect(Connection::Streaming);
         }
         c.last_change_us.store(NOW_US - 5 * S, Relaxed);
         c.last_commit_us.store(NOW_US - 7 * S, Relaxed);

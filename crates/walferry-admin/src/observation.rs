@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use serde::Serialize;
-use walferry_engine::status::{Counters, Course, LatencyCounts, Phase, Slot, Slots, Status, Trouble};
+use walferry_engine::status::{Counters, Course, LatencyCounts, Phase, Slot, Slots, Status, StreamState, Trouble};
 use walferry_pgoutput::Lsn;
 
 /// A connector at one time. What changes meanwhile is in the next look.
@@ -18,6 +18,7 @@ pub(crate) struct Observation<'a> {
     /// What a record waits for, and everything behind it.
     pub(crate) awaited: Option<Trouble>,
     pub(crate) slots: Option<Slots>,
+    pub(crate) stream: StreamState,
     pub(crate) lag: Lag,
     /// How fast the server writes WAL.
     pub(crate) wal_bytes_per_second: Option<f64>,
@@ -37,7 +38,7 @@ pub(crate) struct Lag {
 
 /// How far the snapshot is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Snapshot {
+pub(crate) struct SnapshotProgress {
     /// Rows read since the process began.
     pub(crate) rows: u64,
     /// How many these will be in the end, by the statistics of Postgres; `None` while it has none.
@@ -57,7 +58,8 @@ impl<'a> Observation<'a> {
     pub(crate) fn at(status: &'a Status, now_us: i64) -> Self {
         let slots = status.slots();
         let clock = status.wal_clock();
-        let delivered = delivered(&status.counters, slots.as_ref());
+        let stream = status.stream.state();
+        let delivered = delivered(&status.counters, stream, slots.as_ref());
         let server = server_lsn(&status.counters, slots.as_ref());
         let lag = Lag {
             bytes: (delivered > 0 && server > 0).then(|| server.saturating_sub(delivered)),
@@ -87,6 +89,7 @@ impl<'a> Observation<'a> {
             latency: status.latency.snapshot(),
             slots,
             lag,
+            stream,
         }
     }
 
@@ -125,7 +128,7 @@ impl<'a> Observation<'a> {
     }
 
     /// How far the snapshot is.
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> SnapshotProgress {
         let c = self.counters();
         let (rows, estimate) = (load(&c.snapshot_rows), load(&c.snapshot_rows_estimate));
         let (begun_us, ended_us) = (load_i64(&c.snapshot_begun_us), load_i64(&c.snapshot_ended_us));
@@ -139,7 +142,7 @@ impl<'a> Observation<'a> {
         let seconds = us.max(0) as f64 / 1e6;
         let read = rows.saturating_sub(load(&c.snapshot_rows_before));
         let left = estimate.saturating_sub(rows);
-        Snapshot {
+        SnapshotProgress {
             rows,
             rows_estimate: Some(estimate).filter(|&estimate| estimate > 0),
             tables: load(&c.snapshot_tables),
@@ -181,13 +184,13 @@ pub(crate) fn phase_word(phase: &Phase) -> &'static str {
 }
 
 /// The farthest position that is known to be delivered: nothing is confirmed, not even by a run before this one, that was not.
-fn delivered(counters: &Counters, slots: Option<&Slots>) -> u64 {
+fn delivered(counters: &Counters, stream: StreamState, slots: Option<&Slots>) -> u64 {
     let own = slots.and_then(|slots| slots.slots.iter().find(|slot| slot.ours));
     let confirmed = own.and_then(|slot| slot.confirmed_flush_lsn.as_deref()?.parse::<Lsn>().ok());
     [
         load(&counters.delivered_lsn),
         load(&counters.stored_lsn),
-        load(&counters.confirmed_lsn),
+        stream.confirmed.into(),
         confirmed.map_or(0, u64::from),
     ]
     .into_iter()

@@ -35,13 +35,13 @@ use crate::{
 
 /// Where a request has come in.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct EntryPoint {
     pub(crate) address: SocketAddr,
     pub(crate) tls: bool,
     pub(crate) resources: Resources,
 }
 
-impl Place {
+impl EntryPoint {
     pub(crate) fn of(door: &Door) -> io::Result<Self> {
         Ok(Self {
             address: door.listener.local_addr()?,
@@ -59,7 +59,7 @@ impl Place {
 pub(crate) struct Shown {
     pub(crate) admin: Admin,
     /// Where clients reach it.
-    pub(crate) place: Place,
+    pub(crate) place: EntryPoint,
     /// Of the connectors, by name.
     histories: Mutex<BTreeMap<String, History>>,
     /// Of connectors whose topics were forgotten: how many records each topic had then.
@@ -69,7 +69,7 @@ pub(crate) struct Shown {
 pub(crate) type Seen = State<Arc<Shown>>;
 
 impl Shown {
-    pub(crate) fn new(admin: Admin, place: Place) -> Self {
+    pub(crate) fn new(admin: Admin, place: EntryPoint) -> Self {
         Self {
             admin,
             place,
@@ -120,7 +120,7 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script
                            img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// All routes. Connect takes a slash at the end of every path.
-pub(crate) fn router(shown: Arc<Shown>, place: Place) -> Router {
+pub(crate) fn router(shown: Arc<Shown>, place: EntryPoint) -> Router {
     let routes = Router::new().route("/", get(root).options(|| async { rest::options("HEAD,GET,OPTIONS") }));
     let routes = rest::resources(rest::at(routes, "/health", get(health)));
     let routes = at(routes, "/ready", ready);

@@ -8,7 +8,7 @@ use crate::doors::Doors;
 
 /// How the REST API behaves.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct RestSettings {
     /// Host and port that tell this worker from others (`rest.advertised.host.name` and `.port`); the listener's without it.
     pub advertised: Option<String>,
     /// `topic.tracking.enable`
@@ -38,7 +38,7 @@ impl Standby {
     }
 
     /// From now on it waits for this reason.
-    pub fn say(&self, why: impl Into<String>) {
+    pub fn set_reason(&self, why: impl Into<String>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = why.into();
     }
 
@@ -47,7 +47,7 @@ impl Standby {
     }
 }
 
-impl Default for Settings {
+impl Default for RestSettings {
     fn default() -> Self {
         Self {
             advertised: None,
@@ -62,7 +62,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl RestSettings {
     /// Whether a page of this origin may ask.
     pub(crate) fn allows(&self, origin: &str) -> bool {
         self.origins

@@ -5,7 +5,7 @@ use walferry_diagnosis::Kind;
 use walferry_engine::{
     Disposition, Failure,
     gap::Gap,
-    status::{Beside, Invalidation, Phase, Slot, Trouble},
+    status::{Connection, IncrementalProgress, Invalidation, Phase, Slot, Trouble},
 };
 
 use crate::{
@@ -266,7 +266,7 @@ impl Verdict {
             return verdict;
         }
         if observed.course.phase == Phase::Snapshot {
-            if load(&observed.counters().connected) > 0 {
+            if observed.stream.connection == Some(Connection::CatchingUp) {
                 let what = "a snapshot was interrupted: reading changes up to the position where it continues";
                 let verdict = Self::new(true, Level::Good, what.into());
                 return match observed.lag.bytes {
@@ -304,7 +304,7 @@ impl Verdict {
             }
             _ => Self::new(true, Level::Good, "streaming".into()).and("It is up to date."),
         };
-        match observed.status.beside() {
+        match observed.status.incremental() {
             Some(beside) => verdict.and(&beside_the_stream(&beside)),
             None => verdict,
         }
@@ -421,7 +421,7 @@ fn cost(slot: &Slot, bytes_per_second: Option<f64>) -> Option<String> {
 }
 
 /// How far a snapshot beside the stream is.
-fn beside_the_stream(beside: &Beside) -> String {
+fn beside_the_stream(beside: &IncrementalProgress) -> String {
     let rows = human::count(beside.rows);
     let (table, left) = (&beside.table, beside.tables_left);
     let verb = if beside.is_paused { "is paused" } else { "is running" };
@@ -437,7 +437,7 @@ fn beside_the_stream(beside: &Beside) -> String {
 mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
-    use walferry_engine::{history::Missing, status::Status};
+    use walferry_engine::{history::MissingPositions, status::Status};
     use walferry_pgoutput::Lsn;
 
     use super::*;
@@ -693,7 +693,7 @@ mod tests {
         let catching_up = || {
             let status = Status::new("orders", "shop");
             status.set_phase(Phase::Snapshot);
-            status.counters.connected.store(1, Relaxed);
+            status.stream.connect(Connection::CatchingUp);
             status
         };
         let cases: [(Status, &str, &[&str]); 11] = [
@@ -769,7 +769,7 @@ mod tests {
         for (days, told) in [(1, true), (8, false)] {
             let status = Status::new("orders", "shop");
             status.set_phase(Phase::Streaming);
-            status.set_missing(Some(Missing {
+            status.set_missing(Some(MissingPositions {
                 from: Lsn(0x400),
                 to: Lsn(0x500),
                 timeline: 1,

@@ -64,108 +64,162 @@ impl ServerFile {
             };
             properties.insert(name.clone(), expanded);
         }
+        let mut reading = Reading {
+            findings,
+            connector: Vec::new(),
+            worker: Vec::new(),
+        };
+        for (name, text) in &properties {
+            reading.property(name, text);
+        }
+        for part in PARTS {
+            reading.converter(part, &properties);
+        }
+        reading.set("name".to_owned(), NAME);
         let mut file = Self::default();
-        let mut set = |name: String, text: &str, overwrite: bool| {
-            let known = file.connector.properties.iter_mut().find(|(known, _)| *known == name);
-            match known {
-                Some((_, known)) if overwrite => *known = text.to_owned(),
-                Some(_) => {}
-                None => file.connector.properties.push((name, text.to_owned())),
+        file.connector.name = Some(NAME.to_owned());
+        file.connector.properties = reading.connector;
+        file.worker.properties = reading.worker;
+        (file, reading.findings)
+    }
+}
+
+/// The parts of a record that a format is set for.
+const PARTS: [&str; 3] = ["key", "value", "header"];
+
+/// A file that is being taken apart.
+struct Reading {
+    findings: Findings,
+    /// Properties of the connector.
+    connector: Vec<(String, String)>,
+    /// Properties of the worker.
+    worker: Vec<(String, String)>,
+}
+
+impl Reading {
+    /// Sets a property of the connector.
+    fn set(&mut self, name: String, text: &str) {
+        match self.connector.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = text.to_owned(),
+            None => self.connector.push((name, text.to_owned())),
+        }
+    }
+
+    /// Sets a property of the connector that is not set yet.
+    fn set_default(&mut self, name: String, text: &str) {
+        if !self.connector.iter().any(|(known, _)| *known == name) {
+            self.connector.push((name, text.to_owned()));
+        }
+    }
+
+    fn property(&mut self, name: &str, text: &str) {
+        if let Some(option) = name.strip_prefix(SOURCE) {
+            self.source(name, option, text);
+        } else if let Some(option) = name.strip_prefix(PRODUCER) {
+            self.producer(name, option, text);
+        } else if let Some(option) = name.strip_prefix(FORMAT) {
+            if let Some((part, option)) = option.split_once('.').filter(|(part, _)| PARTS.contains(part)) {
+                self.set(format!("{part}.converter.{option}"), text);
+            }
+        } else if let Some(option) = name.strip_prefix("debezium.") {
+            self.of_debezium(name, option, text);
+        } else if !name.starts_with("quarkus.") && !name.starts_with('%') {
+            let finding = self
+                .findings
+                .warning(name, "is no property of Debezium Server's, and has no effect");
+            finding.hint("look at the spelling: properties of the connector begin with debezium.source.");
+        }
+    }
+
+    /// `debezium.source.<option>`
+    fn source(&mut self, name: &str, option: &str, text: &str) {
+        match option {
+            "offset.storage" if text.ends_with("FileOffsetBackingStore") => {}
+            "offset.storage.file.filename" | "offset.flush.interval.ms" | "offset.flush.timeout.ms" => {
+                self.worker.push((option.to_owned(), text.to_owned()));
+            }
+            _ if option == "offset.storage" || option.starts_with("offset.storage.") => {
+                let finding = self
+                    .findings
+                    .warning(name, "names a store of offsets that Walferry does not read");
+                finding.hint(
+                    "Walferry keeps offsets in its data directory; take the present one over with `walferry offsets import`, or the \
+                     first start goes by `snapshot.mode`",
+                );
+            }
+            _ if option.starts_with("schema.history.internal") => {}
+            _ => self.set(option.to_owned(), text),
+        }
+    }
+
+    /// `debezium.sink.kafka.producer.<option>`
+    fn producer(&mut self, name: &str, option: &str, text: &str) {
+        match option {
+            "bootstrap.servers" => self.worker.push((option.to_owned(), text.to_owned())),
+            "key.serializer" | "value.serializer" if SERIALIZERS.contains(&text.trim()) => {}
+            "key.serializer" | "value.serializer" => {
+                let finding = self
+                    .findings
+                    .problem(name, "names a serializer that changes what the converters have made");
+                finding.hint(
+                    "leave it out, and say with debezium.format.key and debezium.format.value what records are made of",
+                );
+            }
+            _ => self.set(format!("producer.override.{option}"), text),
+        }
+    }
+
+    /// `debezium.<option>` that is neither of the source, the sink nor a format.
+    fn of_debezium(&mut self, name: &str, option: &str, text: &str) {
+        let is_part = |part: &str| option == part || option.starts_with(&format!("{part}."));
+        if is_part("transforms") || is_part("predicates") {
+            self.set(option.to_owned(), text);
+        } else if !matches!(
+            name,
+            "debezium.sink.type" | "debezium.sink.kafka.wait.message.delivery.timeout.ms"
+        ) {
+            let finding = self
+                .findings
+                .warning(name, "belongs to Debezium Server and has no effect");
+            finding.hint("remove it, or look at the spelling");
+        }
+    }
+
+    /// The converter of a part of records.
+    fn converter(&mut self, part: &str, properties: &BTreeMap<String, String>) {
+        let format = properties
+            .get(&format!("{FORMAT}{part}"))
+            .map_or("json", |text| text.trim());
+        let option = |option: &str| {
+            let of_part = properties.get(&format!("{FORMAT}{part}.{option}"));
+            of_part.or_else(|| properties.get(&format!("{FORMAT}{option}")))
+        };
+        let class = match FORMATS.iter().find(|(known, _)| *known == format) {
+            Some(("avro", _)) if option("apicurio.registry.url").is_some() => {
+                "io.apicurio.registry.utils.converter.AvroConverter"
+            }
+            Some((_, class)) => class,
+            None => {
+                let known: Vec<&str> = FORMATS.iter().map(|(known, _)| *known).collect();
+                let name = format!("{FORMAT}{part}");
+                let finding = self
+                    .findings
+                    .problem(name, "names a format that Walferry does not write");
+                finding.hint(format!("use one of {}", known.join(", ")));
+                return;
             }
         };
-        let mut worker: Vec<(String, String)> = Vec::new();
-        for (name, text) in &properties {
-            if let Some(rest) = name.strip_prefix(SOURCE) {
-                match rest {
-                    "offset.storage" if text.ends_with("FileOffsetBackingStore") => {}
-                    "offset.storage.file.filename" | "offset.flush.interval.ms" | "offset.flush.timeout.ms" => {
-                        worker.push((rest.to_owned(), text.clone()));
-                    }
-                    _ if rest == "offset.storage" || rest.starts_with("offset.storage.") => {
-                        let finding = findings.warning(name, "names a store of offsets that Walferry does not read");
-                        finding.hint(
-                            "Walferry keeps offsets in its data directory; take the present one over with `walferry offsets import`, or the \
-                             first start goes by `snapshot.mode`",
-                        );
-                    }
-                    _ if rest.starts_with("schema.history.internal") => {}
-                    _ => set(rest.to_owned(), text, true),
-                }
-            } else if let Some(rest) = name.strip_prefix(PRODUCER) {
-                match rest {
-                    "bootstrap.servers" => worker.push((rest.to_owned(), text.clone())),
-                    "key.serializer" | "value.serializer" if SERIALIZERS.contains(&text.trim()) => {}
-                    "key.serializer" | "value.serializer" => {
-                        let finding =
-                            findings.problem(name, "names a serializer that changes what the converters have made");
-                        finding.hint("leave it out, and say with debezium.format.key and debezium.format.value what records are made of");
-                    }
-                    _ => set(format!("producer.override.{rest}"), text, true),
-                }
-            } else if let Some(rest) = name.strip_prefix(FORMAT) {
-                let part = rest.split('.').next().unwrap_or_default();
-                match (part, rest.split_once('.')) {
-                    ("key" | "value" | "header", None) => {}
-                    ("key" | "value" | "header", Some((part, option))) => {
-                        set(format!("{part}.converter.{option}"), text, true)
-                    }
-                    _ => {}
-                }
-            } else if let Some(rest) = name.strip_prefix("debezium.") {
-                let is_part = |part: &str| rest == part || rest.starts_with(&format!("{part}."));
-                if is_part("transforms") || is_part("predicates") {
-                    set(rest.to_owned(), text, true);
-                } else if !matches!(
-                    name.as_str(),
-                    "debezium.sink.type" | "debezium.sink.kafka.wait.message.delivery.timeout.ms"
-                ) {
-                    let finding = findings.warning(name, "belongs to Debezium Server and has no effect");
-                    finding.hint("remove it, or look at the spelling");
-                }
-            } else if !name.starts_with("quarkus.") && !name.starts_with('%') {
-                let finding = findings.warning(name, "is no property of Debezium Server's, and has no effect");
-                finding.hint("look at the spelling: properties of the connector begin with debezium.source.");
+        self.set(format!("{part}.converter"), class);
+        // What stands without a part is for all three, where they have nothing of their own.
+        for (name, text) in properties {
+            let Some(option) = name.strip_prefix(FORMAT) else {
+                continue;
+            };
+            let is_of_part = |part: &&str| option == *part || option.starts_with(&format!("{part}."));
+            if !PARTS.iter().any(is_of_part) {
+                self.set_default(format!("{part}.converter.{option}"), text);
             }
         }
-        for part in ["key", "value", "header"] {
-            let format = properties
-                .get(&format!("{FORMAT}{part}"))
-                .map_or("json", |text| text.trim());
-            let option = |option: &str| {
-                let of_part = properties.get(&format!("{FORMAT}{part}.{option}"));
-                of_part.or_else(|| properties.get(&format!("{FORMAT}{option}")))
-            };
-            let class = match FORMATS.iter().find(|(known, _)| *known == format) {
-                Some(("avro", _)) if option("apicurio.registry.url").is_some() => {
-                    "io.apicurio.registry.utils.converter.AvroConverter"
-                }
-                Some((_, class)) => class,
-                None => {
-                    let known: Vec<&str> = FORMATS.iter().map(|(known, _)| *known).collect();
-                    let finding =
-                        findings.problem(format!("{FORMAT}{part}"), "names a format that Walferry does not write");
-                    finding.hint(format!("use one of {}", known.join(", ")));
-                    continue;
-                }
-            };
-            set(format!("{part}.converter"), class, true);
-            // What stands without a part is for all three, where they have nothing of their own.
-            for (name, text) in &properties {
-                let Some(rest) = name.strip_prefix(FORMAT) else {
-                    continue;
-                };
-                let is_of_part = ["key", "value", "header"]
-                    .iter()
-                    .any(|part| rest == *part || rest.starts_with(&format!("{part}.")));
-                if !is_of_part {
-                    set(format!("{part}.converter.{rest}"), text, false);
-                }
-            }
-        }
-        set("name".to_owned(), NAME, true);
-        file.connector.name = Some(NAME.to_owned());
-        file.worker.properties = worker;
-        (file, findings)
     }
 }
 

@@ -1,7 +1,7 @@
 //! JSON that carries the id of its schema, as `io.apicurio.registry.utils.converter.ExtJsonConverter` writes it.
 
 use walferry_config::{Declaration, Findings, Options};
-use walferry_record::{Plans, SchemaRef, Typed};
+use walferry_record::{SchemaPlans, SchemaRef, Typed};
 
 use crate::error::{Failure, Problem};
 use crate::json::{self, Dialect, Plan, Style, push_integer};
@@ -14,12 +14,12 @@ use crate::{Encoded, Role, others};
 pub struct ExtJsonConverter {
     style: Style,
     link: Link,
-    plans: Plans<Entry>,
+    plans: SchemaPlans<KnownSchema>,
 }
 
 /// What is known of one schema.
 #[derive(Debug)]
-struct Entry {
+struct KnownSchema {
     text: Result<String, Box<Failure>>,
     plan: Plan,
     slots: Slots,
@@ -54,12 +54,12 @@ impl ExtJsonConverter {
         reader.finish(Self {
             style,
             link,
-            plans: Plans::default(),
+            plans: SchemaPlans::default(),
         })
     }
 }
 
-impl Entry {
+impl KnownSchema {
     fn new(schema: &SchemaRef, style: Style) -> Self {
         let plan = Plan::new(schema, style);
         Self {
@@ -90,7 +90,7 @@ impl Linked for ExtJsonConverter {
             None => return Err(Problem::NoSchema.into()),
         };
         let style = self.style;
-        let entry = self.plans.get(schema, |schema| Entry::new(schema, style));
+        let entry = self.plans.get(schema, |schema| KnownSchema::new(schema, style));
         let described = Described {
             kind: Kind::KafkaConnect,
             text: entry.text.as_ref().map_err(Clone::clone)?,

@@ -90,7 +90,7 @@ pub trait Converter: DynClone + Send {
     }
 
     /// Connects a converter that needs a schema registry with its client. Without it such a converter can write nothing.
-    fn attach(&mut self, _connect: &mut dyn FnMut(&registry::Settings) -> Arc<dyn registry::Registry>) {}
+    fn attach(&mut self, _connect: &mut dyn FnMut(&registry::RegistrySettings) -> Arc<dyn registry::Registry>) {}
 }
 
 clone_trait_object!(Converter);

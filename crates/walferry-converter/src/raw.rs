@@ -108,7 +108,7 @@ impl Converter for BinaryDataConverter {
             .map_or(AddedHeaders::NONE, |delegate| delegate.added_headers())
     }
 
-    fn attach(&mut self, connect: &mut dyn FnMut(&registry::Settings) -> Arc<dyn registry::Registry>) {
+    fn attach(&mut self, connect: &mut dyn FnMut(&registry::RegistrySettings) -> Arc<dyn registry::Registry>) {
         if let Some(delegate) = &mut self.delegate {
             delegate.attach(connect);
         }

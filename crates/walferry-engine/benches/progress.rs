@@ -11,7 +11,7 @@ use std::{
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use walferry_engine::{
     position::Position,
-    progress::{Progress, Step, Transaction},
+    progress::{Progress, StreamStep, Transaction},
     store::StoredOffset,
 };
 use walferry_pgoutput::Lsn;
@@ -61,9 +61,9 @@ impl<'a> Workload<'a> {
         let Self {
             progress, tables, next, ..
         } = self;
-        let begin = [Step::Begin(Transaction { xid: 7, time_us: 1 })];
+        let begin = [StreamStep::Begin(Transaction { xid: 7, time_us: 1 })];
         let steps = (0..CHANGES).flat_map(|number| {
-            let record = Step::Record {
+            let record = StreamStep::Record {
                 position: Position {
                     lsn: Lsn(number),
                     ..Position::default()
@@ -74,7 +74,7 @@ impl<'a> Workload<'a> {
             };
             *next += 1;
             let table = tables.get(*next % tables.len().max(1)).cloned();
-            let counted = table.map(|table| Step::Counted {
+            let counted = table.map(|table| StreamStep::Counted {
                 xid: 7,
                 table: Some((table, 1)),
             });

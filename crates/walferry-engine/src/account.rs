@@ -24,7 +24,7 @@ const KEPT_BYTES: usize = 2048;
 
 /// One step of the stream, in the order in which the pipeline saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum StreamStep {
     /// The transaction that the following records belong to.
     Begin(Transaction),
     /// With `provide.transaction.metadata`: the transaction has begun, or a table's number of records in it.
@@ -54,7 +54,7 @@ pub enum Step {
         /// Whether the transaction sent any record.
         sent: bool,
         /// Identifies the commit when it comes again. `None` for a message outside transactions.
-        seen: Option<history::Commit>,
+        seen: Option<history::SeenCommit>,
     },
     /// A connection has begun. The server sends what it has from here on.
     Connected(Lsn),
@@ -77,7 +77,7 @@ pub enum Step {
     /// A snapshot has read these tables.
     TablesRead(Arc<[String]>),
     /// A part of the snapshot that is being read is complete, or is not what it was.
-    Snapshot(snapshot::Step),
+    Snapshot(snapshot::SnapshotStep),
     /// The initial snapshot is complete: its last row was read at this position.
     SnapshotEnd {
         /// Where the stream continues.
@@ -195,103 +195,113 @@ impl Offset {
         is_further
     }
 
-    fn reach(&mut self, step: Step) {
-        let unstored = match step {
-            Step::Snapshot(_)
-            | Step::SnapshotEnd { .. }
-            | Step::BlockingBegin
-            | Step::TablesRead(_)
-            | Step::Incremental { .. } => Unstored::Delivered,
-            _ => Unstored::Passed,
-        };
-        let is_further = match step {
-            Step::Commit { end: lsn, .. } | Step::Idle(lsn) => self.show(lsn),
-            _ => false,
-        };
-        let offset = &mut self.delivered.connect;
+    fn reach(&mut self, step: StreamStep) {
         match step {
-            Step::Begin(transaction) => {
+            StreamStep::Begin(transaction) => {
                 self.transaction = transaction;
                 self.transaction_counts.enter(transaction.xid);
-                return;
             }
-            Step::Commit { end, seen, .. } => {
-                let history = self.delivered.history.get_or_insert_default();
-                match seen {
-                    Some(commit) => history.settle_commit(commit),
-                    None => history.settle(end),
-                }
-                // A commit means that the snapshot is over, unless an interrupted one has yet to continue.
-                if self.delivered.snapshot.is_none() {
-                    (offset.snapshot, offset.snapshot_completed, offset.last_snapshot_record) = (None, None, None);
-                }
-                offset.lsn_commit = Some(end.into());
-                offset.lsn_proc = offset.lsn_proc.max(Some(end.into()));
-            }
-            Step::Connected(_) => {
-                self.beginning -= 1;
-                return;
-            }
-            Step::ChunkRequested(_) => return,
-            Step::Idle(lsn) => {
-                let is_known = offset.lsn_proc >= Some(lsn.into());
-                offset.lsn_proc = offset.lsn_proc.max(Some(lsn.into()));
-                if is_known && !is_further {
-                    return;
-                }
-            }
-            Step::Incremental {
+            StreamStep::Connected(_) => self.beginning -= 1,
+            StreamStep::ChunkRequested(_) => {}
+            StreamStep::Commit { end, seen, .. } => self.reach_commit(end, seen),
+            StreamStep::Idle(lsn) => self.reach_idle(lsn),
+            StreamStep::Incremental {
                 kept,
                 at,
                 ends_blocking,
-            } => {
-                if ends_blocking {
-                    self.delivered.blocking = None;
-                }
-                for member in incremental::MEMBERS {
-                    offset.other.remove(member);
-                }
-                offset
-                    .other
-                    .extend(kept.iter().map(|(name, value)| (name.clone(), value.clone())));
-                self.unstored = Unstored::Delivered;
-                if let Some((position, message)) = at {
-                    self.reach_change(position, message);
-                }
-                return;
-            }
-            Step::Snapshot(step) => {
-                let initial = self.delivered.snapshot.as_mut();
-                if let Some(done) = initial.or(self.delivered.blocking.as_mut()) {
-                    done.step(step);
-                }
-                self.chunks += u64::from(matches!(step, snapshot::Step::Chunk { .. }));
-            }
-            Step::TablesRead(tables) => {
+            } => self.reach_incremental(&kept, at, ends_blocking),
+            StreamStep::TablesRead(tables) => {
                 self.delivered.read_tables(&tables);
-                self.unstored = unstored;
-                return;
+                self.unstored = Unstored::Delivered;
             }
-            Step::BlockingBegin => {
+            StreamStep::BlockingBegin => {
                 self.delivered.blocking.get_or_insert_default();
+                self.has_moved(Unstored::Delivered);
             }
-            Step::SnapshotEnd { lsn, transaction } => {
-                self.delivered.snapshot = None;
-                let history = self.delivered.history.get_or_insert_default();
-                history.settle(lsn);
-                history.rows_read = history.rows_read.max(lsn);
-                self.transaction = transaction;
-                offset.lsn = Some(lsn.into());
-                // The snapshot's position counts if it is further than that of the stream beside it.
-                offset.lsn_proc = offset.lsn_proc.map(|processed| processed.max(lsn.into()));
-                self.shown = self.shown.max(lsn);
-                offset.tx_id = Some(transaction.xid);
-                offset.ts_usec = Some(transaction.time_us);
-                offset.snapshot = Some("INITIAL".into());
-                (offset.snapshot_completed, offset.last_snapshot_record) = (Some(true), Some(true));
-            }
-            Step::Record { .. } | Step::Counted { .. } => unreachable!("these have queues of their own"),
+            StreamStep::Snapshot(step) => self.reach_part(step),
+            StreamStep::SnapshotEnd { lsn, transaction } => self.reach_snapshot_end(lsn, transaction),
+            StreamStep::Record { .. } | StreamStep::Counted { .. } => unreachable!("these have queues of their own"),
         }
+    }
+
+    fn reach_commit(&mut self, end: Lsn, seen: Option<history::SeenCommit>) {
+        self.show(end);
+        let history = self.delivered.history.get_or_insert_default();
+        match seen {
+            Some(commit) => history.settle_commit(commit),
+            None => history.settle(end),
+        }
+        let offset = &mut self.delivered.connect;
+        // A commit means that the snapshot is over, unless an interrupted one has yet to continue.
+        if self.delivered.snapshot.is_none() {
+            (offset.snapshot, offset.snapshot_completed, offset.last_snapshot_record) = (None, None, None);
+        }
+        offset.lsn_commit = Some(end.into());
+        offset.lsn_proc = offset.lsn_proc.max(Some(end.into()));
+        self.has_moved(Unstored::Passed);
+    }
+
+    fn reach_idle(&mut self, lsn: Lsn) {
+        let is_further = self.show(lsn);
+        let offset = &mut self.delivered.connect;
+        let is_known = offset.lsn_proc >= Some(lsn.into());
+        offset.lsn_proc = offset.lsn_proc.max(Some(lsn.into()));
+        if is_further || !is_known {
+            self.has_moved(Unstored::Passed);
+        }
+    }
+
+    fn reach_incremental(
+        &mut self,
+        kept: &Map<String, Json>,
+        at: Option<(Position, &'static str)>,
+        ends_blocking: bool,
+    ) {
+        if ends_blocking {
+            self.delivered.blocking = None;
+        }
+        let other = &mut self.delivered.connect.other;
+        for member in incremental::MEMBERS {
+            other.remove(member);
+        }
+        other.extend(kept.iter().map(|(name, value)| (name.clone(), value.clone())));
+        self.unstored = Unstored::Delivered;
+        if let Some((position, message)) = at {
+            self.reach_change(position, message);
+        }
+    }
+
+    fn reach_part(&mut self, step: snapshot::SnapshotStep) {
+        let is_chunk = matches!(step, snapshot::SnapshotStep::Chunk { .. });
+        let initial = self.delivered.snapshot.as_mut();
+        if let Some(done) = initial.or(self.delivered.blocking.as_mut()) {
+            done.step(step);
+        }
+        self.chunks += u64::from(is_chunk);
+        self.has_moved(Unstored::Delivered);
+    }
+
+    fn reach_snapshot_end(&mut self, lsn: Lsn, transaction: Transaction) {
+        self.delivered.snapshot = None;
+        let history = self.delivered.history.get_or_insert_default();
+        history.settle(lsn);
+        history.rows_read = history.rows_read.max(lsn);
+        self.transaction = transaction;
+        self.shown = self.shown.max(lsn);
+        let offset = &mut self.delivered.connect;
+        offset.lsn = Some(lsn.into());
+        // The snapshot's position counts if it is further than that of the stream beside it.
+        offset.lsn_proc = offset.lsn_proc.map(|processed| processed.max(lsn.into()));
+        offset.tx_id = Some(transaction.xid);
+        offset.ts_usec = Some(transaction.time_us);
+        offset.snapshot = Some("INITIAL".into());
+        (offset.snapshot_completed, offset.last_snapshot_record) = (Some(true), Some(true));
+        self.has_moved(Unstored::Delivered);
+    }
+
+    /// The offset is another one, and so there is something to store.
+    fn has_moved(&mut self, unstored: Unstored) {
+        let offset = &mut self.delivered.connect;
         if offset.lsn.is_none() {
             // Debezium expects `lsn` in every offset.
             offset.lsn = offset.lsn_proc;
@@ -302,11 +312,11 @@ impl Offset {
 
 impl Account for Offset {
     type Record = Change;
-    type Mark = Step;
+    type Mark = StreamStep;
     type Tally = Counted;
 
-    fn pushed(&mut self, step: &Step) {
-        if let Step::Connected(from) = step {
+    fn pushed(&mut self, step: &StreamStep) {
+        if let StreamStep::Connected(from) = step {
             self.shown = self.shown.min(*from);
             self.connections += 1;
             self.beginning += 1;
@@ -319,7 +329,7 @@ impl Account for Offset {
         }
     }
 
-    fn reach_mark(&mut self, step: Step) {
+    fn reach_mark(&mut self, step: StreamStep) {
         self.reach(step);
     }
 
@@ -344,7 +354,7 @@ impl Tally for Counted {
     }
 }
 
-impl Mark for Step {
+impl Mark for StreamStep {
     /// Bytes that the step counts for as a mark. A record of the same transaction pays for the transaction's marks.
     /// Commits and keepalives without a record replace each other.
     fn bytes(&self) -> usize {

@@ -104,7 +104,7 @@ impl Gap {
     }
 
     /// The failure of a gap that stays, in case the next look does not find it again.
-    pub(crate) fn again(&self) -> Option<Failure> {
+    pub(crate) fn failure(&self) -> Option<Failure> {
         self.stays.then(|| Failure::retry(CHANGED, self.what.clone()))
     }
 }

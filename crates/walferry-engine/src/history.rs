@@ -21,7 +21,7 @@ pub use proof::Gate;
 pub(crate) use fork::{Judged, Positions, judge, missed, not_there_yet, went_back};
 pub(crate) use proof::{Expected, Missed};
 
-use crate::source::Found;
+use crate::source::Inspection;
 
 /// What identifies the server; stored beside the offset.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,7 +36,7 @@ pub struct History {
     /// Everything committed before this has been processed because it arrived, not because the server was quiet.
     pub settled: Lsn,
     /// The last commit that arrived and was processed. The server sends it again when asked for it.
-    pub commit: Option<Commit>,
+    pub commit: Option<SeenCommit>,
     /// Where existing rows were last read, or are being read. A server that forked before this may have other rows.
     pub rows_read: Lsn,
     /// What decides which transactions the server sends: the publication and the stream's parameters.
@@ -44,12 +44,12 @@ pub struct History {
     /// A person has accepted that the server has another history. The next start continues from the slot's position.
     pub accepted: bool,
     /// Delivered positions that this server does not have.
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingPositions>,
 }
 
 /// Identifies a transaction in the stream, with the values of its Begin message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Mark {
+pub struct TransactionMark {
     /// LSN of the commit record.
     pub lsn: Lsn,
     /// Transaction id.
@@ -60,16 +60,16 @@ pub struct Mark {
 
 /// A transaction whose commit was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Commit {
+pub struct SeenCommit {
     /// The transaction.
-    pub mark: Mark,
+    pub mark: TransactionMark,
     /// LSN behind its commit record.
     pub end: Lsn,
 }
 
 /// Delivered positions that the server does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Missing {
+pub struct MissingPositions {
     /// Where the histories diverge, or, if that is not known, where the stream continued.
     pub from: Lsn,
     /// The furthest delivered position.
@@ -84,7 +84,7 @@ pub struct Missing {
 
 impl History {
     /// Takes over the identity of this server, which is read from now on.
-    pub(crate) fn enter(&mut self, found: &Found) {
+    pub(crate) fn enter(&mut self, found: &Inspection) {
         self.lineage = found.lineage.kept();
         self.standby = found.standby;
         self.sends.clone_from(&found.sends);
@@ -97,7 +97,7 @@ impl History {
     }
 
     /// Notes that a commit has been processed.
-    pub(crate) fn settle_commit(&mut self, commit: Commit) {
+    pub(crate) fn settle_commit(&mut self, commit: SeenCommit) {
         if self.commit.is_none_or(|last| last.mark.lsn < commit.mark.lsn) {
             self.commit = Some(commit);
         }
@@ -112,7 +112,7 @@ impl History {
     }
 }
 
-impl Missing {
+impl MissingPositions {
     /// One sentence without a full stop.
     pub fn sentence(&self) -> String {
         let Self {

@@ -20,7 +20,7 @@ pub mod status;
 pub use delivery::{batch, progress, sink, store};
 pub use failure::{Disposition, Exit, Failure, Kind};
 pub use life::{Target, book, connector, start, supervisor};
-pub use path::{Converters, SignalSettings, Tolerance, pipeline, pipeline::Pipeline, witness};
+pub use path::{Converters, ErrorPolicy, SignalSettings, pipeline, pipeline::Pipeline, witness};
 pub use position::Position;
 pub use status::SlotXmin;
 pub use walferry_diagnosis::{Diagnosis, Severity};

@@ -47,7 +47,7 @@ impl Published {
 
 /// A look at the publication.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Look {
+pub struct PublicationLook {
     /// The publication. `None` if there is none of that name.
     pub published: Option<Arc<Published>>,
     /// Why changes of captured tables may be missing since the last look. `None` if none can be.

@@ -15,8 +15,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use walferry_event::catalog::{Catalog, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
 use walferry_snapshot::{
-    self as snapshot, Again, Done, Keys,
-    incremental::{Answer, Ask, Collection, Execute, Signal},
+    self as snapshot, Done, Keys, RowsToReread,
+    incremental::{Ask, ChunkAnswer, Collection, Execute, Signal},
 };
 use walferry_transform::Hypertables;
 
@@ -24,7 +24,7 @@ use crate::{
     delivery::progress::{Stored, Transaction},
     failure::Failure,
     history::Lineage,
-    published::{Look, Published},
+    published::{PublicationLook, Published},
 };
 
 /// One Postgres server, database, slot and publication, in four parts that can work at the same time.
@@ -67,7 +67,7 @@ pub struct Parts<'a, S: Source + ?Sized> {
 pub trait Control: Send {
     /// Looks at server, slot and publication, in as few round trips as possible. Reports all problems that need a
     /// person in one failure: `wal_level`, privileges, version, plugin or database of the slot, a lost publication.
-    fn inspect(&mut self) -> impl Future<Output = Result<Found, Failure>> + Send;
+    fn inspect(&mut self) -> impl Future<Output = Result<Inspection, Failure>> + Send;
 
     /// The captured tables with their columns, in the order in which Debezium snapshots them: by the first matching
     /// pattern of `table.include.list`, then by name. `wanted` selects the captured tables. Only tables that have all
@@ -94,7 +94,7 @@ pub trait Control: Send {
         &mut self,
         known: Option<Arc<Published>>,
         wanted: TableFilter,
-    ) -> impl Future<Output = Result<Option<Look>, Failure>> + Send {
+    ) -> impl Future<Output = Result<Option<PublicationLook>, Failure>> + Send {
         let _ = (known, wanted);
         ready(Ok(None))
     }
@@ -134,16 +134,16 @@ pub trait Rows: Send {
 /// Reads chunks of tables beside the stream, over a connection of its own. Writes the watermarks of a chunk to the
 /// signal table.
 pub trait Windows: Send {
-    /// Carries out a request. What the server refuses for good is an [`Answer::Failed`]. Any other failure is tried
+    /// Carries out a request. What the server refuses for good is an [`ChunkAnswer::Failed`]. Any other failure is tried
     /// again with `again` set, since nobody knows how far the last try got. [`Ask::Close`] and [`Ask::GiveWay`] have no
     /// answer.
-    fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<Read>, Failure>> + Send;
+    fn ask(&mut self, ask: &Ask, again: bool) -> impl Future<Output = Result<Option<ChunkRead>, Failure>> + Send;
 }
 
 /// A request of the pipeline, and how many chunks it has requested so far. A chunk is read once everything that was sent
-/// before its request has been delivered ([`Step::ChunkRequested`]).
+/// before its request has been delivered ([`StreamStep::ChunkRequested`]).
 ///
-/// [`Step::ChunkRequested`]: crate::delivery::progress::Step::ChunkRequested
+/// [`StreamStep::ChunkRequested`]: crate::delivery::progress::StreamStep::ChunkRequested
 #[derive(Debug)]
 pub struct Asked {
     pub(crate) ask: Ask,
@@ -152,9 +152,9 @@ pub struct Asked {
 
 /// The result of an [`Ask`].
 #[derive(Debug)]
-pub struct Read {
+pub struct ChunkRead {
     /// The answer.
-    pub answer: Answer,
+    pub answer: ChunkAnswer,
     /// The rows of a chunk.
     pub rows: Option<Box<ChunkRows>>,
 }
@@ -169,19 +169,19 @@ pub struct ChunkRows {
     /// The range of each row in `bytes`.
     pub tuples: Vec<Range<usize>>,
     /// Which transactions the rows include.
-    pub seen: Seen,
+    pub seen: VisibleTransactions,
 }
 
 /// Which transactions a database snapshot includes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Seen {
+pub struct VisibleTransactions {
     /// This transaction and later ones are not included.
     pub next: u32,
     /// Earlier transactions that are not included either, because they were in progress.
     pub under_way: Vec<u32>,
 }
 
-impl Seen {
+impl VisibleTransactions {
     /// Parses the text of a `pg_snapshot`, `xmin:xmax:xip_list`. The list has the transactions in progress, separated
     /// by commas.
     pub fn parse(text: &str) -> Option<Self> {
@@ -205,7 +205,7 @@ impl Seen {
 pub struct NoWindows;
 
 impl Windows for NoWindows {
-    async fn ask(&mut self, _: &Ask, _: bool) -> Result<Option<Read>, Failure> {
+    async fn ask(&mut self, _: &Ask, _: bool) -> Result<Option<ChunkRead>, Failure> {
         Err(Failure::retry(
             walferry_diagnosis::Kind::IncrementalSnapshotWaits,
             "chunks cannot be read beside this stream",
@@ -215,10 +215,10 @@ impl Windows for NoWindows {
 
 /// A request of the pipeline to the source, because of something in the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum SourceRequest {
     /// An interrupted snapshot has to read these rows again. Each pipeline that looks for such rows sends this once: at
     /// [`Frame::Watermark`], or when it ends before that.
-    ReadAgain(Again),
+    ReadAgain(RowsToReread),
     /// The stream is to stand still while these tables are read.
     Block(Execute),
     /// The stream is to stand still at one position while this table of an incremental snapshot is read as a whole, as it has no key.
@@ -235,7 +235,10 @@ pub struct WholeTable {
 }
 
 /// The channel of the pipeline's requests. It holds few of them and never makes the pipeline wait.
-pub fn requests() -> (mpsc::UnboundedSender<Request>, mpsc::UnboundedReceiver<Request>) {
+pub fn requests() -> (
+    mpsc::UnboundedSender<SourceRequest>,
+    mpsc::UnboundedReceiver<SourceRequest>,
+) {
     mpsc::unbounded_channel()
 }
 
@@ -244,7 +247,7 @@ pub type TableFilter = Arc<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
 /// The server as [`Control::inspect`] found it.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Found {
+pub struct Inspection {
     /// `server_version_num`, such as 150018.
     pub server_version: u32,
     /// `IDENTIFY_SYSTEM`'s system identifier.
@@ -398,7 +401,7 @@ pub enum Frame {
     /// A part of a table is complete.
     Part {
         /// Which part.
-        step: snapshot::Step,
+        step: snapshot::SnapshotStep,
         /// Whether the table is now complete.
         completes: bool,
     },
@@ -420,14 +423,14 @@ pub enum Frame {
         failed: Option<String>,
     },
     /// Everything before the watermark of a snapshot has been handed over; the engine's own. The pipeline answers with
-    /// [`Request::ReadAgain`].
+    /// [`SourceRequest::ReadAgain`].
     Watermark,
     /// The answer of [`Windows`] to a request. The engine creates it itself.
     Answer {
         /// The chunk that it belongs to, if any.
         of: Option<String>,
         /// The answer.
-        answer: Answer,
+        answer: ChunkAnswer,
         /// The rows of a chunk.
         rows: Option<Box<ChunkRows>>,
     },
@@ -606,7 +609,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_shows_what_had_ended() {
-        let seen = Seen::parse("4294967290:4294967300:4294967292,4294967298").unwrap();
+        let seen = VisibleTransactions::parse("4294967290:4294967300:4294967292,4294967298").unwrap();
         let cases = [
             (4_294_967_290, true),
             (4_294_967_292, false),
@@ -618,7 +621,7 @@ mod tests {
             assert_eq!(seen.shows(xid), expected, "{xid}");
         }
         for text in ["", "1", "1:2", "a:b:", "1:2:x"] {
-            assert_eq!(Seen::parse(text), None, "{text}");
+            assert_eq!(VisibleTransactions::parse(text), None, "{text}");
         }
     }
 }

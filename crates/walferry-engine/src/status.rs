@@ -7,6 +7,7 @@ mod inbox;
 mod invalidation;
 mod latency;
 mod slot_xmin;
+mod stream;
 mod wal_clock;
 
 use std::{
@@ -19,12 +20,12 @@ use std::{
 };
 
 use serde::Serialize;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use walferry_diagnosis::Kind;
 
-use walferry_event::Told;
+use walferry_event::Notification;
 
-use crate::{failure::Failure, gap::Gap, history::Missing};
+use crate::{failure::Failure, gap::Gap, history::MissingPositions};
 
 use by_name::ByName;
 pub use by_name::OTHERS;
@@ -32,6 +33,7 @@ pub use inbox::{Full, Inbox, Signal};
 pub use invalidation::Invalidation;
 pub use latency::{LATENCY_BOUNDS_US, Latency, LatencyCounts};
 pub use slot_xmin::SlotXmin;
+pub use stream::{Connection, Stream, StreamState};
 pub use wal_clock::WalClock;
 
 /// Everything known about one connector.
@@ -51,6 +53,8 @@ pub struct Status {
     pub latency: Arc<Latency>,
     /// Signalled when a heartbeat is sent: `heartbeat.action.query` is due.
     pub heartbeat_sent: Notify,
+    /// The state of the stream.
+    pub stream: Stream,
     /// The slot's xmin, if `xmin.fetch.interval.ms` is set.
     pub xmin: SlotXmin,
     /// Signals that came from elsewhere than the stream.
@@ -61,20 +65,21 @@ pub struct Status {
     store: Mutex<Option<Trouble>>,
     awaited: Mutex<Option<Trouble>>,
     incidents: Mutex<VecDeque<Incident>>,
-    slots: Mutex<(Option<Slots>, WalClock)>,
+    slots: watch::Sender<Option<Slots>>,
+    wal_clock: Mutex<WalClock>,
     topics: Mutex<ByName<TopicCount>>,
     skipped: Mutex<BTreeMap<&'static str, u64>>,
     errors: Mutex<BTreeMap<&'static str, u64>>,
     snapshot_rows: Mutex<ByName<u64>>,
     warnings: Mutex<Vec<String>>,
-    missing: Mutex<Option<Missing>>,
-    notifications: Mutex<VecDeque<Told>>,
-    beside: Mutex<Option<Beside>>,
+    missing: Mutex<Option<MissingPositions>>,
+    notifications: Mutex<VecDeque<Notification>>,
+    incremental: Mutex<Option<IncrementalProgress>>,
 }
 
 /// Progress of an incremental snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Beside {
+pub struct IncrementalProgress {
     /// The table that is being read.
     pub table: String,
     /// Rows of this table that were read so far.
@@ -109,16 +114,12 @@ pub struct Counters {
     pub records: AtomicU64,
     /// Records set aside under `errors.tolerance=all`.
     pub set_aside: AtomicU64,
-    /// How often the stream was connected.
-    pub connects: AtomicU64,
     /// How often the connector started again after a failure.
     pub restarts: AtomicU64,
     /// Gaps found.
     pub gaps: AtomicU64,
     /// Gaps that were skipped by a person's choice.
     pub gaps_skipped: AtomicU64,
-    /// Whether the stream is connected now: 0 or 1.
-    pub connected: AtomicU64,
     /// LSN of the last change read.
     pub received_lsn: AtomicU64,
     /// LSN up to which everything has been delivered to Kafka.
@@ -127,8 +128,6 @@ pub struct Counters {
     pub delivered_chunks: AtomicU64,
     /// LSN of the stored offset.
     pub stored_lsn: AtomicU64,
-    /// LSN last confirmed to the server.
-    pub confirmed_lsn: AtomicU64,
     /// The server's WAL position as last reported in the stream.
     pub server_lsn: AtomicU64,
     /// Commit time of the last transaction read, microseconds since 1970; 0 before the first.
@@ -213,15 +212,17 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// Sets the present problem. If it has the same kind as the old one, it keeps the old one's start time.
-    fn replace(trouble: &mut Option<Self>, failure: Option<Failure>, at_us: i64) {
+    /// Sets the present problem, and returns the old one. If both have the same kind, the old one's start time is kept.
+    fn replace(trouble: &mut Option<Self>, failure: Option<Failure>, at_us: i64) -> Option<Failure> {
+        let old = trouble.take();
         *trouble = failure.map(|failure| Self {
-            since_us: match trouble {
+            since_us: match &old {
                 Some(old) if old.failure.kind == failure.kind => old.since_us,
                 _ => at_us,
             },
             failure,
         });
+        old.map(|old| old.failure)
     }
 }
 
@@ -316,7 +317,7 @@ impl Slot {
 
 impl Status {
     /// Adds a notification. If there are too many, the oldest is dropped.
-    pub(crate) fn notify(&self, told: Told) {
+    pub(crate) fn notify(&self, told: Notification) {
         let mut notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
         if notifications.len() >= NOTIFICATIONS {
             notifications.pop_front();
@@ -325,17 +326,17 @@ impl Status {
     }
 
     /// Progress of an incremental snapshot. `None` if there is none.
-    pub fn beside(&self) -> Option<Beside> {
-        lock(&self.beside).clone()
+    pub fn incremental(&self) -> Option<IncrementalProgress> {
+        lock(&self.incremental).clone()
     }
 
     /// Sets the progress of an incremental snapshot.
-    pub fn set_beside(&self, beside: Option<Beside>) {
-        *lock(&self.beside) = beside;
+    pub fn set_incremental(&self, incremental: Option<IncrementalProgress>) {
+        *lock(&self.incremental) = incremental;
     }
 
     /// The last notifications, oldest first.
-    pub fn notifications(&self) -> Vec<Told> {
+    pub fn notifications(&self) -> Vec<Notification> {
         let notifications = self.notifications.lock().unwrap_or_else(PoisonError::into_inner);
         notifications.iter().cloned().collect()
     }
@@ -388,26 +389,26 @@ impl Status {
     pub fn awaited(&self) -> Option<Trouble> {
         lock(&self.awaited).clone()
     }
-    /// Sets what a record waits for, or that it no longer waits.
-    pub fn set_awaited(&self, failure: Option<Failure>) {
-        Trouble::replace(&mut lock(&self.awaited), failure, now_us());
+    /// Sets what a record waits for, or that it no longer waits. Returns what it waited for before.
+    pub fn set_awaited(&self, failure: Option<Failure>) -> Option<Failure> {
+        Trouble::replace(&mut lock(&self.awaited), failure, now_us())
     }
 
     /// Why the offset cannot be stored. `None` while it can.
     pub fn store(&self) -> Option<Trouble> {
         lock(&self.store).clone()
     }
-    /// Sets why the offset could not be stored, or that it is stored again.
-    pub fn set_store(&self, failure: Option<Failure>) {
-        self.set_store_at(failure, now_us());
+    /// Sets why the offset could not be stored, or that it is stored again. Returns why it could not be stored before.
+    pub fn set_store(&self, failure: Option<Failure>) -> Option<Failure> {
+        self.set_store_at(failure, now_us())
     }
-    fn set_store_at(&self, failure: Option<Failure>, at_us: i64) {
+    fn set_store_at(&self, failure: Option<Failure>, at_us: i64) -> Option<Failure> {
         let mut store = lock(&self.store);
         if let Some(failure) = &failure {
             self.count_error(failure.kind);
             self.note(failure, at_us);
         }
-        Trouble::replace(&mut store, failure, at_us);
+        Trouble::replace(&mut store, failure, at_us)
     }
 
     /// More people see the page, `/ready` and REST than the log, so the key is left out there, unless it is asked for.
@@ -468,17 +469,20 @@ impl Status {
 
     /// The server's slots when they were last queried.
     pub fn slots(&self) -> Option<Slots> {
-        lock(&self.slots).0.clone()
+        self.slots.borrow().clone()
+    }
+    /// The same, for those that act on it.
+    pub fn watch_slots(&self) -> watch::Receiver<Option<Slots>> {
+        self.slots.subscribe()
     }
     /// When the server's WAL had reached which position, sampled each time the slots were queried.
     pub fn wal_clock(&self) -> WalClock {
-        lock(&self.slots).1.clone()
+        lock(&self.wal_clock).clone()
     }
     /// Sets the server's slots.
     pub fn set_slots(&self, slots: Slots) {
-        let mut kept = lock(&self.slots);
-        kept.1.tick(slots.at_us, slots.wal_end);
-        kept.0 = Some(slots);
+        lock(&self.wal_clock).tick(slots.at_us, slots.wal_end);
+        self.slots.send_replace(Some(slots));
     }
 
     /// Records and bytes by topic. Beyond a limit, further topics count together as [`OTHERS`].
@@ -521,11 +525,11 @@ impl Status {
     }
 
     /// Delivered positions that the server does not have.
-    pub fn missing(&self) -> Option<Missing> {
+    pub fn missing(&self) -> Option<MissingPositions> {
         *lock(&self.missing)
     }
     /// Sets the delivered positions that the server does not have.
-    pub fn set_missing(&self, missing: Option<Missing>) {
+    pub fn set_missing(&self, missing: Option<MissingPositions>) {
         *lock(&self.missing) = missing;
     }
 

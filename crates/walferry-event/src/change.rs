@@ -7,7 +7,7 @@ use walferry_record::{Header, Record, SchemaRef, Struct, Typed, Value};
 use crate::Error;
 use crate::column::{ColumnPlan, FieldPlan};
 use crate::java;
-use crate::outcome::{Failure, Outcome, Skipped};
+use crate::outcome::{ChangeOutcome, Failure, Skipped};
 use crate::source::{self, CONNECTOR, Context};
 use crate::table::TablePlan;
 use crate::transaction::Transaction;
@@ -67,15 +67,15 @@ impl TablePlan {
         change: &Change<'a>,
         context: &Context<'a>,
         transaction: Option<&mut Transaction>,
-    ) -> Result<Outcome<'a>, Error> {
+    ) -> Result<ChangeOutcome<'a>, Error> {
         if !self.is_captured() {
-            return Ok(Outcome::skipped(Skipped::Table));
+            return Ok(ChangeOutcome::skipped(Skipped::Table));
         }
         let mut emit = Emit {
             plan: self,
             context,
             transaction,
-            outcome: Outcome::default(),
+            outcome: ChangeOutcome::default(),
             tuples: None,
         };
         match change.operation {
@@ -87,15 +87,15 @@ impl TablePlan {
     }
 
     /// Makes the record of a truncate. It has no key.
-    pub fn truncate<'a>(&'a self, context: &Context<'a>, transaction: Option<&mut Transaction>) -> Outcome<'a> {
+    pub fn truncate<'a>(&'a self, context: &Context<'a>, transaction: Option<&mut Transaction>) -> ChangeOutcome<'a> {
         if !self.is_captured() {
-            return Outcome::skipped(Skipped::Table);
+            return ChangeOutcome::skipped(Skipped::Table);
         }
         let mut emit = Emit {
             plan: self,
             context,
             transaction,
-            outcome: Outcome::default(),
+            outcome: ChangeOutcome::default(),
             tuples: None,
         };
         emit.envelope(Op::Truncate, Typed::NULL, (Value::Null, Value::Null), None);
@@ -110,12 +110,12 @@ impl TablePlan {
         &'a self,
         columns: impl ExactSizeIterator<Item = Column<'a>>,
         context: &Context<'a>,
-    ) -> Result<Outcome<'a>, Error> {
+    ) -> Result<ChangeOutcome<'a>, Error> {
         let mut emit = Emit {
             plan: self,
             context,
             transaction: None,
-            outcome: Outcome::default(),
+            outcome: ChangeOutcome::default(),
             tuples: None,
         };
         let row = emit.row(columns, None)?;
@@ -130,13 +130,13 @@ struct Emit<'p, 'a, 't> {
     plan: &'a TablePlan,
     context: &'p Context<'a>,
     transaction: Option<&'t mut Transaction>,
-    outcome: Outcome<'a>,
+    outcome: ChangeOutcome<'a>,
     /// The new row, and what the stream says of the old one: for what is read again by its key.
     tuples: Option<(Tuple<'a>, Option<Tuple<'a>>)>,
 }
 
 impl<'a> Emit<'_, 'a, '_> {
-    fn finish(mut self) -> Outcome<'a> {
+    fn finish(mut self) -> ChangeOutcome<'a> {
         if self.outcome.records.is_empty() && self.outcome.skipped.is_none() {
             self.outcome.skipped = Some(Skipped::Operation);
         }

@@ -6,7 +6,7 @@ use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
 use crate::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
 use crate::defaults;
 use crate::rules::{Edit, Rule};
-use crate::settings::Settings;
+use crate::settings::EventSettings;
 use crate::types::{ColumnType, Decoder, Mapping, Stage, Unavailable, resolve};
 
 /// What happens to a column of the relation.
@@ -59,7 +59,7 @@ pub enum LeftOutReason {
 
 /// What the plans of all columns of a table share.
 pub(crate) struct Columns<'c> {
-    pub(crate) settings: &'c Settings,
+    pub(crate) settings: &'c EventSettings,
     pub(crate) schema: &'c str,
     pub(crate) table: &'c str,
     pub(crate) facts: Option<&'c TableFacts>,

@@ -2,7 +2,7 @@
 
 use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
 
-use crate::settings::Settings;
+use crate::settings::EventSettings;
 
 /// The heartbeats of a connector.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Heartbeat {
 
 impl Heartbeat {
     /// Makes the heartbeats for these settings.
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &EventSettings) -> Self {
         let name = |name: &str| settings.schema_name(&format!("io.debezium.connector.common.{name}"));
         let key = Schema::structure(vec![Field::new("serverName", Schema::string().build())]);
         let value = Schema::structure(vec![Field::new("ts_ms", Schema::int64().build())]);

@@ -5,7 +5,7 @@ use walferry_record::{Field, Schema, SchemaRef};
 
 use crate::Error;
 use crate::catalog::TableFacts;
-use crate::settings::Settings;
+use crate::settings::EventSettings;
 use crate::table::structure;
 
 /// The key of a table.
@@ -19,7 +19,7 @@ pub(crate) struct KeyPlan {
 impl KeyPlan {
     /// Makes the key from these fields and the field that a regex strategy adds. `None` if there is no key.
     pub(crate) fn new(
-        settings: &Settings,
+        settings: &EventSettings,
         relation: &Relation,
         topic: &str,
         fields: Vec<Option<Field>>,
@@ -42,7 +42,7 @@ impl KeyPlan {
 }
 
 /// The places of the key columns: from `message.key.columns`, the primary key, or the first unique index.
-pub(crate) fn key_columns(settings: &Settings, relation: &Relation, facts: Option<&TableFacts>) -> Vec<usize> {
+pub(crate) fn key_columns(settings: &EventSettings, relation: &Relation, facts: Option<&TableFacts>) -> Vec<usize> {
     let own = message_key(settings, relation);
     match own.is_empty() {
         true => primary_columns(relation, facts),
@@ -76,7 +76,7 @@ pub(crate) fn primary_columns(relation: &Relation, facts: Option<&TableFacts>) -
 }
 
 /// The places of the columns that `message.key.columns` names, in its order.
-fn message_key(settings: &Settings, relation: &Relation) -> Vec<usize> {
+fn message_key(settings: &EventSettings, relation: &Relation) -> Vec<usize> {
     let mut places = Vec::new();
     for columns in &settings.columns.message_key_columns {
         for (place, column) in relation.columns.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Turns a row change into Debezium's envelope, key, source block and tombstone.
 //!
-//! A [`TablePlan`] is built once for each version of a relation. It turns each row into [`Outcome::records`], which
+//! A [`TablePlan`] is built once for each version of a relation. It turns each row into [`ChangeOutcome::records`], which
 //! borrow from the WAL frame and the plan. Time, positions and transaction come in as a [`Context`].
 
 pub mod catalog;
@@ -29,9 +29,9 @@ pub use column::{LeftOut, LeftOutReason};
 pub use error::Error;
 pub use heartbeat::Heartbeat;
 pub use message::Messages;
-pub use notification::{Notifications, Told};
-pub use outcome::{Failure, Outcome, Records, Skipped};
-pub use settings::Settings;
+pub use notification::{Notification, Notifications};
+pub use outcome::{ChangeOutcome, Failure, Records, Skipped};
+pub use settings::EventSettings;
 pub use source::{Context, SnapshotMarker};
 pub use table::TablePlan;
 pub use transaction::Transaction;

@@ -6,7 +6,7 @@ use walferry_config::connector::BinaryHandling;
 use walferry_pgoutput::LogicalMessage;
 use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
 
-use crate::settings::Settings;
+use crate::settings::EventSettings;
 use crate::source::{self, Context};
 use crate::transaction::{self, MESSAGES, Transaction};
 use crate::types;
@@ -14,7 +14,7 @@ use crate::types;
 /// How messages become records.
 #[derive(Debug)]
 pub struct Messages {
-    settings: Arc<Settings>,
+    settings: Arc<EventSettings>,
     topic: String,
     source: SchemaRef,
     key: SchemaRef,
@@ -24,7 +24,7 @@ pub struct Messages {
 
 impl Messages {
     /// Makes the plan for messages from the settings.
-    pub fn new(settings: &Arc<Settings>) -> Self {
+    pub fn new(settings: &Arc<EventSettings>) -> Self {
         let name = |name: &str| settings.schema_name(&format!("io.debezium.connector.postgresql.{name}"));
         let prefix = || Field::new("prefix", Schema::string().optional().build());
         let content = match settings.events.binary {

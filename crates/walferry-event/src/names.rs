@@ -2,12 +2,12 @@
 
 use walferry_config::connector::{TopicNaming, underscores, unicode_escapes};
 
-use crate::settings::Settings;
+use crate::settings::EventSettings;
 
 /// Kafka's limit for the length of a topic name.
 const MAX_TOPIC_LENGTH: usize = 249;
 
-impl Settings {
+impl EventSettings {
     /// The topic of a table's changes.
     pub(crate) fn topic(&self, schema: &str, table: &str) -> String {
         let name = sanitised(&self.origin(schema, table), self.escapes());

@@ -12,7 +12,7 @@ pub struct Notifications {
 
 /// What a notification says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct Notification {
     /// The id of the signal that it belongs to, or one of its own.
     pub id: String,
     /// What it is about, such as `Incremental Snapshot`.
@@ -25,7 +25,7 @@ pub struct Told {
     pub time_ms: i64,
 }
 
-impl Told {
+impl Notification {
     /// Puts the details into the order of Debezium's map: a copy of what is told, to which the connector's name is added.
     pub fn new(
         id: String,
@@ -88,7 +88,7 @@ impl Notifications {
     }
 
     /// The record of a notification.
-    pub fn record<'a>(&'a self, told: &'a Told) -> Record<'a> {
+    pub fn record<'a>(&'a self, told: &'a Notification) -> Record<'a> {
         let typed =
             |schema: &SchemaRef, values| Typed::new(schema.clone(), Value::Struct(Struct::new(schema.clone(), values)));
         let data = told

@@ -2,12 +2,12 @@
 
 use walferry_record::Record;
 
-use crate::reselect::Lookup;
+use crate::reselect::RowLookup;
 use crate::types::Reason;
 
 /// What a change became.
 #[derive(Debug, Default)]
-pub struct Outcome<'a> {
+pub struct ChangeOutcome<'a> {
     /// The records, in order. There are several if a delete sends a tombstone, or if the key has changed.
     pub records: Records<'a>,
     /// Why there is no record.
@@ -18,10 +18,10 @@ pub struct Outcome<'a> {
     /// Fields that are empty because their values could not be converted.
     pub failures: Vec<Failure>,
     /// What the last of its records is to get from the database before it goes on.
-    pub lookups: Vec<Lookup>,
+    pub lookups: Vec<RowLookup>,
 }
 
-impl Outcome<'_> {
+impl ChangeOutcome<'_> {
     pub(crate) fn skipped(why: Skipped) -> Self {
         Self {
             skipped: Some(why),

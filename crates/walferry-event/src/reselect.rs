@@ -42,7 +42,7 @@ pub trait RowReader: Send + Sync {
 
 /// What came of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum RowAnswer {
     /// The columns that were wanted, in their order, as the text that Postgres prints. `None` is NULL.
     Row(Vec<Option<String>>),
     /// They are large, and `however_large` was not said.
@@ -62,7 +62,7 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct RowReading {
     wait: Wait,
-    answer: OnceLock<Answer>,
+    answer: OnceLock<RowAnswer>,
 }
 
 impl RowReading {
@@ -77,7 +77,7 @@ impl RowReading {
     }
 
     /// Hands in what came of it. Whoever waits goes on.
-    pub fn finish(&self, answer: Answer) {
+    pub fn finish(&self, answer: RowAnswer) {
         // It is handed in once.
         let _ = self.answer.set(answer);
         self.wait.end();
@@ -89,7 +89,7 @@ impl RowReading {
     }
 
     /// What came of it; `None` until then.
-    pub fn answer(&self) -> Option<&Answer> {
+    pub fn answer(&self) -> Option<&RowAnswer> {
         self.answer.get()
     }
 }
@@ -117,7 +117,7 @@ struct Placeholder {
 
 /// What is to be read again for one event.
 #[derive(Debug)]
-pub struct Lookup {
+pub struct RowLookup {
     /// The query.
     pub query: RowQuery,
     /// Whether the connector shall stop where the row is gone, or cannot be read.
@@ -170,7 +170,7 @@ impl Reselect {
         after: &Struct<'_>,
         new: Tuple<'_>,
         old: Option<Tuple<'_>>,
-    ) -> Option<Lookup> {
+    ) -> Option<RowLookup> {
         let schemas = after.schema().fields();
         let is_wanted = |field: usize| {
             let (schema, value) = (&schemas[field].schema, after.get_at(field));
@@ -199,7 +199,7 @@ impl Reselect {
             }
         };
         let name = |place: usize| plan.columns[place].name.clone();
-        Some(Lookup {
+        Some(RowLookup {
             query: RowQuery {
                 schema: plan.schema.clone(),
                 table: plan.table.clone(),
@@ -244,7 +244,7 @@ impl Placeholder {
     }
 }
 
-impl Lookup {
+impl RowLookup {
     /// Puts the row that was read into its event. Returns the fields whose values could not be converted.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use walferry_config::connector::{
 
 /// All settings that decide what a record looks like. They are the same for all tables.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct EventSettings {
     /// `source.version`.
     pub version: String,
     /// Run id in the context headers.
@@ -25,7 +25,7 @@ pub struct Settings {
     pub reselect: Vec<ReselectColumns>,
 }
 
-impl Settings {
+impl EventSettings {
     /// The settings of a connector. `version` is the version of the program. `run_id` is new at each start.
     pub fn new(connector: &Connector, version: &str, run_id: &str) -> Self {
         Self {

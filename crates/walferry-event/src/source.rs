@@ -3,7 +3,7 @@
 use walferry_pgoutput::{Lsn, Origin, Xid};
 use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
 
-use crate::settings::Settings;
+use crate::settings::EventSettings;
 
 /// The facts about a change besides its row. The reader of the stream keeps them up to date, because this crate has no
 /// clock.
@@ -108,7 +108,7 @@ pub(crate) fn schema() -> SchemaRef {
 /// The source block of a record. Messages have no schema and no table.
 pub(crate) fn block<'a>(
     source_schema: &SchemaRef,
-    settings: &'a Settings,
+    settings: &'a EventSettings,
     (schema, table): (&'a str, &'a str),
     context: &Context<'a>,
 ) -> Value<'a> {

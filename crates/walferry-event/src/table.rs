@@ -11,7 +11,7 @@ use crate::change::Op;
 use crate::column::{ColumnPlan, Columns, LeftOut};
 use crate::key::{KeyPlan, key_columns, primary_columns};
 use crate::reselect::{self, Reselect};
-use crate::settings::Settings;
+use crate::settings::EventSettings;
 use crate::source;
 use crate::transaction;
 use crate::types::Stage;
@@ -19,7 +19,7 @@ use crate::types::Stage;
 /// How the changes of one version of a relation become records. It is built once and used for each row.
 #[derive(Debug)]
 pub struct TablePlan {
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<EventSettings>,
     pub(crate) schema: String,
     pub(crate) table: String,
     /// `schema.table`.
@@ -47,7 +47,7 @@ impl TablePlan {
     /// # Errors
     /// When two fields have the same name after `field.name.adjustment.mode`, or when a regular expression takes too
     /// long.
-    pub fn new(settings: &Arc<Settings>, relation: &Relation, catalog: Option<&Catalog>) -> Result<Self, Error> {
+    pub fn new(settings: &Arc<EventSettings>, relation: &Relation, catalog: Option<&Catalog>) -> Result<Self, Error> {
         Self::build(settings, relation, catalog, Stage::Stream)
     }
 
@@ -56,7 +56,7 @@ impl TablePlan {
     ///
     /// # Errors
     /// As [`TablePlan::new`].
-    pub fn snapshot(settings: &Arc<Settings>, catalog: &Catalog) -> Result<Option<Self>, Error> {
+    pub fn snapshot(settings: &Arc<EventSettings>, catalog: &Catalog) -> Result<Option<Self>, Error> {
         let Some(table) = &catalog.table else {
             return Ok(None);
         };
@@ -71,7 +71,7 @@ impl TablePlan {
     }
 
     fn build(
-        settings: &Arc<Settings>,
+        settings: &Arc<EventSettings>,
         relation: &Relation,
         catalog: Option<&Catalog>,
         stage: Stage,
@@ -80,7 +80,7 @@ impl TablePlan {
     }
 
     fn build_with(
-        settings: &Arc<Settings>,
+        settings: &Arc<EventSettings>,
         relation: &Relation,
         catalog: Option<&Catalog>,
         stage: Stage,
@@ -267,7 +267,7 @@ fn relation_column(column: &ColumnFacts) -> RelationColumn {
 
 /// Makes the schema of a struct. The names of its fields must differ.
 pub(crate) fn structure(
-    settings: &Settings,
+    settings: &EventSettings,
     relation: &Relation,
     topic: &str,
     kind: &str,
@@ -286,7 +286,7 @@ pub(crate) fn structure(
     Ok(Schema::structure(fields).named(settings.schema_name(&format!("{topic}.{kind}"))))
 }
 
-fn envelope(settings: &Settings, topic: &str, row: &SchemaRef, source: &SchemaRef) -> SchemaRef {
+fn envelope(settings: &EventSettings, topic: &str, row: &SchemaRef, source: &SchemaRef) -> SchemaRef {
     let time = Schema::int64().optional().build();
     let fields = vec![
         Field::new("before", row.clone()),

@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use walferry_pgoutput::Xid;
-use walferry_record::java::hash_map::string_hash;
+use walferry_record::java::hash;
 use walferry_record::{Field, Record, Schema, SchemaRef, Struct, Typed, Value};
 
-use crate::java::hash_map_order;
-use crate::settings::Settings;
+use crate::settings::EventSettings;
 use crate::source::Context;
 
 /// Schema of the `transaction` block in envelopes.
@@ -57,7 +56,7 @@ pub(crate) const MESSAGES: &str = "LOGICAL_DECODING_MESSAGE";
 
 impl Transaction {
     /// Starts outside a transaction.
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &EventSettings) -> Self {
         let name = |name: &str| settings.schema_name(&format!("io.debezium.connector.common.{name}"));
         let text = Schema::string().build();
         let long = Schema::int64().build();
@@ -193,10 +192,9 @@ impl Transaction {
     }
 
     fn tables(&self) -> Value<'static> {
-        let hashes: Vec<i32> = self.tables.iter().map(|(table, _)| string_hash(table)).collect();
-        let order = hash_map_order(&hashes, self.capacity);
-        let tables = order.into_iter().map(|place| {
-            let (table, count) = &self.tables[place];
+        let mut tables: Vec<_> = self.tables.iter().collect();
+        hash::sort(&mut tables, self.capacity, |(table, _)| hash::of_text(table));
+        let tables = tables.into_iter().map(|(table, count)| {
             let values = vec![Value::string(table.to_string()), Value::Int64(*count)];
             Value::Struct(Struct::new(self.schemas.table.clone(), values))
         });

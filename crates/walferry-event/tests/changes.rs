@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use support::{Col, Table, col, context, settings, table};
 use walferry_event::catalog::TypeKind;
-use walferry_event::{Error, LeftOutReason, Outcome, Reason, Settings, Skipped, TablePlan};
+use walferry_event::{ChangeOutcome, Error, EventSettings, LeftOutReason, Reason, Skipped, TablePlan};
 use walferry_pgoutput::{Change, Column, OldTuple, Operation, ReplicaIdentity, TupleBuf};
 use walferry_record::{Record, Value};
 
@@ -28,7 +28,7 @@ fn keyed() -> Table {
 }
 
 /// Key, operation, before and after of each record, with the names of the headers that are not the context's.
-fn shorten(outcome: Outcome<'_>) -> Vec<String> {
+fn shorten(outcome: ChangeOutcome<'_>) -> Vec<String> {
     outcome
         .records
         .into_iter()
@@ -242,7 +242,7 @@ fn truncate_is_skipped_unless_told_otherwise() {
 #[test]
 fn a_key_is_what_the_stream_says_where_the_catalog_has_moved_on() {
     let columns = [col("a", INT4), col("b", INT4), col("c", INT4)];
-    let key = |table: &Table, settings: &Arc<Settings>| {
+    let key = |table: &Table, settings: &Arc<EventSettings>| {
         let plan = table.plan(settings);
         let fields = plan.key_schema().map_or(&[][..], |schema| schema.fields());
         fields.iter().map(|field| field.name.to_string()).collect::<Vec<_>>()
@@ -469,7 +469,7 @@ fn headers_name_connector_task_and_run() {
         operation: Operation::Insert { new: row.as_tuple() },
     };
     let context = context();
-    let headers = |settings: &Arc<Settings>| {
+    let headers = |settings: &Arc<EventSettings>| {
         let plan = keyed().plan(settings);
         let outcome = plan.records(&change, &context, None).unwrap();
         let record = outcome.records.into_iter().next().unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use support::{Col, Table, col, context, settings, table};
 use walferry_event::catalog::TypeKind;
-use walferry_event::{Settings, TablePlan};
+use walferry_event::{EventSettings, TablePlan};
 use walferry_pgoutput::{Change, Column, Oid, OldTuple, Operation, TupleBuf};
 use walferry_record::{Schema, Value};
 
@@ -31,7 +31,7 @@ fn with(column: Col) -> Table {
     table(&[col("id", INT4), column], &["id"])
 }
 
-fn snapshot(table: &Table, settings: &Arc<Settings>) -> TablePlan {
+fn snapshot(table: &Table, settings: &Arc<EventSettings>) -> TablePlan {
     TablePlan::snapshot(settings, &table.catalog).unwrap().unwrap()
 }
 

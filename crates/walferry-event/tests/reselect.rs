@@ -3,8 +3,8 @@
 mod support;
 
 use support::{col, context, settings, table};
-use walferry_event::reselect::Lookup;
-use walferry_event::{Outcome, TablePlan};
+use walferry_event::reselect::RowLookup;
+use walferry_event::{ChangeOutcome, TablePlan};
 use walferry_pgoutput::{Change, Column, OldTuple, Operation, TupleBuf};
 use walferry_record::Value;
 
@@ -38,13 +38,13 @@ fn tuple(values: [Column<'_>; 4]) -> TupleBuf {
     TupleBuf::new(values).unwrap()
 }
 
-fn outcome<'a>(plan: &'a TablePlan, operation: Operation<'a>) -> Outcome<'a> {
+fn outcome<'a>(plan: &'a TablePlan, operation: Operation<'a>) -> ChangeOutcome<'a> {
     let relation = table(&[], &[]).relation.oid;
     plan.records(&Change { relation, operation }, &context(), None).unwrap()
 }
 
 /// The columns that are wanted, and the key that they are wanted of.
-fn wanted(lookups: &[Lookup]) -> Vec<String> {
+fn wanted(lookups: &[RowLookup]) -> Vec<String> {
     let told = lookups.iter().map(|lookup| {
         let key = lookup
             .query

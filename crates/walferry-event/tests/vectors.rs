@@ -15,7 +15,7 @@ use json_text::{catalog, render, render_schema};
 use serde_json::{Value as Json, json};
 use support::settings;
 use walferry_event::catalog::KnownTypes;
-use walferry_event::{Context, Messages, Outcome, Settings, SnapshotMarker, TablePlan, Transaction};
+use walferry_event::{ChangeOutcome, Context, EventSettings, Messages, SnapshotMarker, TablePlan, Transaction};
 use walferry_pgoutput::{Column, Lsn, Message, Oid, Xid, decode};
 use walferry_record::{Header, Record, Typed};
 
@@ -40,7 +40,7 @@ fn recorded_rows_become_debeziums_records() {
 
 /// What the pipeline does: it keeps plans, positions and the transaction, and hands rows over.
 struct Replay {
-    settings: std::sync::Arc<Settings>,
+    settings: std::sync::Arc<EventSettings>,
     plans: HashMap<Oid, TablePlan>,
     messages: Messages,
     types: KnownTypes,
@@ -173,7 +173,8 @@ impl Replay {
             }
             Message::Truncate(truncate) => {
                 for relation in &truncate.relations {
-                    let Outcome { records, .. } = self.plans[relation].truncate(&context, self.transaction.as_mut());
+                    let ChangeOutcome { records, .. } =
+                        self.plans[relation].truncate(&context, self.transaction.as_mut());
                     self.records.extend(records.into_iter().map(|record| show(&record)));
                 }
             }

@@ -10,11 +10,11 @@ use std::{
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use walferry_engine::{
     Position,
-    progress::{Progress, Step},
-    sink::{Acks, Origin, Outgoing, Sink, Sinks},
+    progress::{Progress, StreamStep},
+    sink::{Acks, Outgoing, RecordOrigin, Sink, Sinks},
     store::StoredOffset,
 };
-use walferry_kafka::{Producers, Settings, demo::DemoCluster};
+use walferry_kafka::{ClientSettings, Producers, demo::DemoCluster};
 use walferry_pgoutput::Lsn;
 
 /// Records that are handed over in one go.
@@ -26,12 +26,12 @@ fn tables(criterion: &mut Criterion) {
     for count in [1_usize, 50_000] {
         let cluster = DemoCluster::start(1).expect("brokers start");
         cluster.create_topic("t", 1).expect("the topic is new");
-        let mut producers = Producers::new(Settings::new("bench", &cluster.bootstrap_servers()));
+        let mut producers = Producers::new(ClientSettings::new("bench", &cluster.bootstrap_servers()));
         let progress = Arc::new(Progress::new(StoredOffset::default(), usize::MAX));
         let mut producer = producers.open(Acks::new(Arc::clone(&progress))).expect("a producer");
         let tables: Vec<String> = (0..count).map(|table| format!("public.t{table}")).collect();
         let mut tables = tables.iter().cycle();
-        let step = Step::Record {
+        let step = StreamStep::Record {
             position: Position::default(),
             message: "INSERT",
             last: true,
@@ -48,7 +48,7 @@ fn tables(criterion: &mut Criterion) {
                     key: Some(b"key"),
                     value: Some(b"value"),
                     headers: &[],
-                    origin: Origin { table, lsn: Lsn(1) },
+                    origin: RecordOrigin { table, lsn: Lsn(1) },
                 };
                 producer
                     .send(black_box(&record), sequence)

@@ -19,11 +19,11 @@ use rdkafka::{
 };
 use walferry_engine::{
     Position,
-    progress::{Progress, Step},
-    sink::{Acks, Origin, Outgoing, Sink, Sinks},
+    progress::{Progress, StreamStep},
+    sink::{Acks, Outgoing, RecordOrigin, Sink, Sinks},
     store::StoredOffset,
 };
-use walferry_kafka::{Producers, Settings};
+use walferry_kafka::{ClientSettings, Producers};
 use walferry_pgoutput::Lsn;
 
 const IN_FLIGHT_BYTES: usize = 16 << 20;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = env::args().skip(1);
     let servers = args.next().ok_or("no bootstrap servers")?;
     let topic = args.next().ok_or("no topic")?;
-    let mut settings = Settings::new("measure", &servers);
+    let mut settings = ClientSettings::new("measure", &servers);
     let (mut records, mut wrapper) = (1_000_000u64, false);
     while let Some(arg) = args.next() {
         match arg.split_once('=') {
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             lsn: Lsn(n),
             ..Position::default()
         };
-        let step = Step::Record {
+        let step = StreamStep::Record {
             position,
             message: "INSERT",
             last: true,
@@ -83,7 +83,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 ("type", Some(b"created")),
                 ("trace", None),
             ],
-            origin: Origin {
+            origin: RecordOrigin {
                 table: "public.outbox",
                 lsn: Lsn(n),
             },
@@ -118,7 +118,7 @@ impl ProducerContext for Wrapped {
     }
 }
 
-fn wrapped(settings: &Settings, acks: Acks) -> ThreadedProducer<Wrapped> {
+fn wrapped(settings: &ClientSettings, acks: Acks) -> ThreadedProducer<Wrapped> {
     let mut config = ClientConfig::new();
     for (name, value) in settings.properties() {
         config.set(name, value);

@@ -15,7 +15,7 @@ use walferry_engine::Failure;
 use crate::{
     failure,
     native::{Client, Event},
-    settings::{SetAside, Settings},
+    settings::{ClientSettings, SetAside},
     topics::not_created,
 };
 
@@ -28,39 +28,39 @@ const REQUEST: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// No broker can be talked to; the reason is the failure's.
-pub fn check(settings: &Settings, topics: &[String]) -> Result<Vec<Diagnosis>, Failure> {
-    look(settings, topics, REQUEST)
+pub fn check(settings: &ClientSettings, topics: &[String]) -> Result<Vec<Diagnosis>, Failure> {
+    check_brokers(settings, topics, REQUEST)
 }
 
-fn look(settings: &Settings, topics: &[String], timeout: Duration) -> Result<Vec<Diagnosis>, Failure> {
+fn check_brokers(settings: &ClientSettings, topics: &[String], timeout: Duration) -> Result<Vec<Diagnosis>, Failure> {
     let client = Client::new(&settings.producer.config()).map_err(|error| failure::of_settings(&error))?;
     let metadata = connect(&client, settings)?;
-    let mut remarks = vec![brokers(&metadata)];
+    let mut diagnoses = vec![brokers(&metadata)];
     let admin = settings.admin.admin().map_err(|error| failure::of_settings(&error))?;
-    let look = Look {
+    let check = TopicCheck {
         settings,
         metadata: &metadata,
         admin,
         timeout,
     };
     for warning in settings.warnings() {
-        remarks.push(Diagnosis::warning(Kind::WeakerGuarantee, warning.clone()));
+        diagnoses.push(Diagnosis::warning(Kind::WeakerGuarantee, warning.clone()));
     }
-    let (there, missing): (Vec<&String>, Vec<&String>) = topics.iter().partition(|name| look.exists(name));
-    remarks.extend(look.existing(&there));
-    remarks.extend(missing.into_iter().map(|name| look.missing(name)));
+    let (there, missing): (Vec<&String>, Vec<&String>) = topics.iter().partition(|name| check.exists(name));
+    diagnoses.extend(check.existing(&there));
+    diagnoses.extend(missing.into_iter().map(|name| check.missing(name)));
     if let SetAside::Topic { name, .. } = &settings.set_aside {
-        remarks.push(if look.exists(name) {
+        diagnoses.push(if check.exists(name) {
             Diagnosis::good(format!("dead-letter topic {name} exists"))
         } else {
             Diagnosis::change(format!("dead-letter topic {name} would be created when it is needed"))
         });
     }
-    Ok(remarks)
+    Ok(diagnoses)
 }
 
 /// All topics of the cluster, or why it cannot be reached.
-fn connect(client: &Client, settings: &Settings) -> Result<Metadata, Failure> {
+fn connect(client: &Client, settings: &ClientSettings) -> Result<Metadata, Failure> {
     let until = Instant::now() + CONNECT;
     let soon = Instant::now() + SOON;
     let (mut refused, mut reason, mut down) = (None, None, false);
@@ -127,14 +127,14 @@ fn brokers(metadata: &Metadata) -> Diagnosis {
     ))
 }
 
-struct Look<'a> {
-    settings: &'a Settings,
+struct TopicCheck<'a> {
+    settings: &'a ClientSettings,
     metadata: &'a Metadata,
     admin: AdminClient<DefaultClientContext>,
     timeout: Duration,
 }
 
-impl Look<'_> {
+impl TopicCheck<'_> {
     fn exists(&self, name: &str) -> bool {
         self.metadata
             .topics()
@@ -150,7 +150,7 @@ impl Look<'_> {
             .get("message.max.bytes")
             .and_then(|text| text.parse().ok());
         let configs = self.configs(names.iter().map(|name| ResourceSpecifier::Topic(name)).collect());
-        let mut remarks = Vec::new();
+        let mut diagnoses = Vec::new();
         for (at, name) in names.iter().enumerate() {
             let partitions = self
                 .metadata
@@ -158,7 +158,7 @@ impl Look<'_> {
                 .iter()
                 .find(|topic| topic.name() == name.as_str());
             let partitions = partitions.map_or(0, |topic| topic.partitions().len());
-            remarks.push(Diagnosis::good(format!(
+            diagnoses.push(Diagnosis::good(format!(
                 "topic {name} exists, with {partitions} partition(s)"
             )));
             let Some(config) = configs.get(at).and_then(Option::as_ref) else {
@@ -169,19 +169,19 @@ impl Look<'_> {
             if let (Some(takes), Some(limit)) = (takes, limit)
                 && takes < limit
             {
-                remarks.push(Diagnosis::warning(Kind::KafkaDoubtful, format!("topic {name} accepts records of up to {takes} bytes, which \
+                diagnoses.push(Diagnosis::warning(Kind::KafkaDoubtful, format!("topic {name} accepts records of up to {takes} bytes, which \
                                                                               is less than the producer's limit of {limit}")).with_hint(format!(
                         "kafka-configs --alter --entity-type topics --entity-name {name} --add-config max.message.bytes={limit}"
                     )));
             }
             if entry("cleanup.policy").is_some_and(|policy| policy.contains("compact")) {
-                remarks.push(Diagnosis::warning(
+                diagnoses.push(Diagnosis::warning(
                     Kind::KafkaDoubtful,
                     format!("topic {name} is compacted: it accepts no records without a key"),
                 ));
             }
         }
-        remarks
+        diagnoses
     }
 
     fn missing(&self, name: &str) -> Diagnosis {
@@ -289,7 +289,7 @@ mod tests {
     fn a_cluster_is_looked_at_without_changing_it() {
         let cluster = DemoCluster::start(2).unwrap();
         cluster.create_topic("there", 3).unwrap();
-        let mut settings = Settings::new("c", &cluster.bootstrap_servers());
+        let mut settings = ClientSettings::new("c", &cluster.bootstrap_servers());
         settings.set_aside = SetAside::Topic {
             name: "dead".into(),
             replication_factor: None,
@@ -298,10 +298,10 @@ mod tests {
         // Twice: the first look creates nothing that the second could find.
         for _ in 0..2 {
             // The mock cluster never answers what it does not understand.
-            let remarks = look(&settings, &topics, Duration::from_millis(100)).unwrap();
-            let texts: Vec<_> = remarks
+            let diagnoses = check_brokers(&settings, &topics, Duration::from_millis(100)).unwrap();
+            let texts: Vec<_> = diagnoses
                 .iter()
-                .map(|remark| (remark.severity, remark.text.as_str()))
+                .map(|diagnosis| (diagnosis.severity, diagnosis.text.as_str()))
                 .collect();
             assert!(
                 texts[0].1.starts_with("Kafka answers, with 2 broker(s): 127.0.0.1:"),

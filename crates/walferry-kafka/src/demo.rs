@@ -97,7 +97,7 @@ impl Follower {
             let (_, end) = consumer.fetch_watermarks(topic, partition, Duration::from_secs(10))?;
             Ok(Offset::Offset(end))
         };
-        follower.look(ends)?;
+        follower.add_new_partitions(ends)?;
         Ok(follower)
     }
 
@@ -124,7 +124,7 @@ impl Follower {
         let until = Instant::now() + wait;
         loop {
             if Instant::now() >= self.look_at {
-                self.look(|_, _, _| Ok(Offset::Beginning))?;
+                self.add_new_partitions(|_, _, _| Ok(Offset::Beginning))?;
                 self.look_at = Instant::now() + LOOK_INTERVAL;
             }
             let pause = until.min(self.look_at).saturating_duration_since(Instant::now());
@@ -137,7 +137,10 @@ impl Follower {
     }
 
     /// Adds the partitions that are new, each from the offset that `from` says.
-    fn look(&mut self, from: impl Fn(&BaseConsumer, &str, i32) -> KafkaResult<Offset>) -> KafkaResult<()> {
+    fn add_new_partitions(
+        &mut self,
+        from: impl Fn(&BaseConsumer, &str, i32) -> KafkaResult<Offset>,
+    ) -> KafkaResult<()> {
         let metadata = self.consumer.fetch_metadata(None, Duration::from_secs(5))?;
         let mut new = TopicPartitionList::new();
         let is_wanted = |name: &str| match self.topics.as_slice() {

@@ -23,5 +23,5 @@ pub use client::reference_markdown;
 pub use health::Health;
 pub use producer::{Producer, Producers};
 pub use set_aside::SetAsideCount;
-pub use settings::Settings;
-pub use signals::Signals;
+pub use settings::ClientSettings;
+pub use signals::SignalReader;

@@ -44,7 +44,7 @@ impl From<Opaque> for usize {
 
 /// Names of the tables that records came from. 0 stands for none, and for those past the 65,535th.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tables(Arc<RwLock<Names>>);
+pub(crate) struct TableNames(Arc<RwLock<Names>>);
 
 #[derive(Debug, Default)]
 struct Names {
@@ -53,7 +53,7 @@ struct Names {
     by_id: Vec<Arc<str>>,
 }
 
-impl Tables {
+impl TableNames {
     /// The number of a table.
     pub(crate) fn id(&self, name: &str) -> u16 {
         if name.is_empty() {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn tables_keep_their_numbers() {
-        let tables = Tables::default();
+        let tables = TableNames::default();
         assert_eq!(
             (tables.id("a.x"), tables.id("a.y"), tables.id("a.x"), tables.id("")),
             (1, 2, 1, 0)
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn tables_without_a_number_take_no_room() {
-        let tables = Tables::default();
+        let tables = TableNames::default();
         for number in 0..70_000_u32 {
             let name = format!("a.t{number}");
             let id = tables.id(&name);

@@ -24,20 +24,20 @@ use walferry_engine::{
 use crate::{
     batching::Batching,
     connect::{Queue, Tenure},
-    failure::{self, Culprit, Verdict},
+    failure::{self, Culprit},
     health::Health,
     native::{Client, Topic},
-    origin::{Opaque, Tables},
+    origin::{Opaque, TableNames},
     reporter::Reporter,
-    set_aside::{DeadLetters, Refused, SetAsideCount},
-    settings::Settings,
+    set_aside::{DeadLetters, RefusedRecord, SetAsideCount},
+    settings::ClientSettings,
     topics::Topics,
 };
 
 /// Opens producers for one connector.
 #[derive(Debug, Clone)]
 pub struct Producers {
-    settings: Arc<Settings>,
+    settings: Arc<ClientSettings>,
     health: Health,
     set_aside: SetAsideCount,
     batching: Batching,
@@ -57,7 +57,7 @@ pub(crate) const PARTITION_KIB: usize = 2;
 
 impl Producers {
     /// Producers with these settings.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: ClientSettings) -> Self {
         Self {
             settings: Arc::new(settings),
             health: Health::default(),
@@ -93,7 +93,7 @@ impl Sinks for Producers {
         let step = self.batching.apply(&mut properties, Instant::now());
         let client = Client::new(&properties.config()).map_err(|error| failure::of_settings(&error))?;
         let client = Arc::new(client);
-        let tables = Tables::default();
+        let tables = TableNames::default();
         let topics = Topics {
             client: Arc::clone(&client),
             settings: Arc::clone(&self.settings),
@@ -166,7 +166,7 @@ pub struct Producer {
     producers: Producers,
     client: Arc<Client>,
     acks: Acks,
-    tables: Tables,
+    tables: TableNames,
     topics: Topics,
     dead_letters: Arc<DeadLetters>,
     stop: Arc<AtomicBool>,
@@ -297,7 +297,7 @@ impl Producer {
 
     /// The client itself refuses a record.
     fn refused(&self, code: Code, record: &Outgoing<'_>, opaque: Opaque) -> Result<(), Failure> {
-        let refused = Refused {
+        let refused = RefusedRecord {
             culprit: Culprit {
                 topic: record.topic,
                 partition: record.partition,
@@ -310,13 +310,7 @@ impl Producer {
             timestamp_ms: record.timestamp_ms,
             headers: record.headers,
         };
-        match failure::of_record(code, &refused.culprit) {
-            Verdict::Record(failure) => self.dead_letters.take(&refused, opaque, failure),
-            Verdict::Producer(failure) => match self.client.producer().client().fatal_error() {
-                Some((code, reason)) => Err(failure::of_producer(code, &reason)),
-                None => Err(failure),
-            },
-        }
+        self.dead_letters.judge(code, &refused, opaque)
     }
 }
 

@@ -10,25 +10,28 @@ use std::{
 
 use rdkafka::{error::RDKafkaErrorCode as Code, producer::Producer as _};
 use tracing::{debug, info, warn};
-use walferry_engine::{Disposition, Exit, Failure, sink::Acks};
+use walferry_engine::{
+    Disposition, Exit, Failure,
+    sink::{Acks, Headers},
+};
 
 use crate::{
     batching::{Batching, Step},
-    failure::{self, Culprit, Verdict},
+    failure::{self, Culprit},
     health::Health,
     native::{Client, Event, Report},
-    origin::{Opaque, Tables},
+    origin::{Opaque, TableNames},
     producer::size,
-    set_aside::{DeadLetters, Refused},
-    settings::Settings,
+    set_aside::{DeadLetters, RefusedRecord},
+    settings::ClientSettings,
 };
 
 pub(crate) struct Reporter {
     pub(crate) client: Arc<Client>,
     pub(crate) acks: Acks,
-    pub(crate) tables: Tables,
+    pub(crate) tables: TableNames,
     pub(crate) health: Health,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<ClientSettings>,
     pub(crate) dead_letters: Arc<DeadLetters>,
     pub(crate) batching: Batching,
     /// What this producer was opened with.
@@ -128,17 +131,22 @@ impl Reporter {
     /// rejects the first batch, because it is just becoming the leader of a new partition, and accepts the second, the first is in no
     /// log. A new producer sends both again. <https://github.com/confluentinc/confluent-kafka-go/issues/921>
     fn unproven(&self, report: Report<'_>) {
-        let opaque = Opaque::from(report.opaque());
-        let table = self.tables.name(opaque.table());
-        let headers = report.headers();
-        self.acks.failed(failure::of_unproven(&Culprit {
+        let table = self.tables.name(Opaque::from(report.opaque()).table());
+        let culprit = self.culprit(report, &table, &report.headers());
+        self.acks.failed(failure::of_unproven(&culprit));
+    }
+
+    /// The record of a report, as an error tells of it.
+    fn culprit<'a>(&self, report: Report<'a>, table: &'a str, headers: Headers<'_>) -> Culprit<'a> {
+        let sequence = Opaque::from(report.opaque()).sequence();
+        Culprit {
             topic: report.topic(),
             partition: (report.partition() >= 0).then(|| report.partition()),
-            table: &table,
-            lsn: self.acks.position(opaque.sequence()).map(|position| position.lsn),
+            table,
+            lsn: self.acks.position(sequence).map(|position| position.lsn),
             key: report.key(),
-            size: size(report.key(), report.value(), &headers),
-        }));
+            size: size(report.key(), report.value(), headers),
+        }
     }
 
     /// Records of one batch that were not delivered.
@@ -170,26 +178,13 @@ impl Reporter {
         let opaque = Opaque::from(report.opaque());
         let headers = report.headers();
         let table = self.tables.name(opaque.table());
-        let refused = Refused {
-            culprit: Culprit {
-                topic: report.topic(),
-                partition: (report.partition() >= 0).then(|| report.partition()),
-                table: &table,
-                lsn: self.acks.position(opaque.sequence()).map(|position| position.lsn),
-                key: report.key(),
-                size: size(report.key(), report.value(), &headers),
-            },
+        let refused = RefusedRecord {
+            culprit: self.culprit(report, &table, &headers),
             value: report.value(),
             timestamp_ms: report.timestamp_ms(),
             headers: &headers,
         };
-        match failure::of_record(code, &refused.culprit) {
-            Verdict::Record(failure) => self.dead_letters.take(&refused, opaque, failure),
-            Verdict::Producer(failure) => match self.client.producer().client().fatal_error() {
-                Some((code, reason)) => Err(failure::of_producer(code, &reason)),
-                None => Err(failure),
-            },
-        }
+        self.dead_letters.judge(code, &refused, opaque)
     }
 
     /// The client as a whole, or one of its connections, is in trouble. What is under way waits in the client's queue.

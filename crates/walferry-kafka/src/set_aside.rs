@@ -6,25 +6,25 @@ use std::sync::{
 };
 use walferry_diagnosis::Kind;
 
-use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::{error::RDKafkaErrorCode as Code, producer::Producer as _};
 use tracing::error;
 use walferry_config::connector::TopicSettings;
 use walferry_engine::{
     Failure,
-    sink::{Acks, Origin, Outgoing},
+    sink::{Acks, Outgoing, RecordOrigin},
 };
 
 use crate::{
-    failure::Culprit,
+    failure::{self, Culprit, Verdict},
     native::{Client, Topic},
     origin::Opaque,
-    settings::{SetAside, Settings},
+    settings::{ClientSettings, SetAside},
     topics::Topics,
 };
 
 /// Sets refused records aside as `errors.tolerance` says. One for a producer; both its threads use it.
 pub(crate) struct DeadLetters {
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<ClientSettings>,
     pub(crate) client: Arc<Client>,
     pub(crate) topics: Topics,
     pub(crate) acks: Acks,
@@ -44,7 +44,7 @@ impl SetAsideCount {
 
 /// A record that was refused, wherever its parts lie now.
 #[derive(Clone, Copy)]
-pub(crate) struct Refused<'a> {
+pub(crate) struct RefusedRecord<'a> {
     pub(crate) culprit: Culprit<'a>,
     pub(crate) value: Option<&'a [u8]>,
     pub(crate) timestamp_ms: Option<i64>,
@@ -52,8 +52,19 @@ pub(crate) struct Refused<'a> {
 }
 
 impl DeadLetters {
+    /// Finds out why a record was refused: because of the record, or because of the producer. `Err` where the connector has to stop.
+    pub(crate) fn judge(&self, code: Code, refused: &RefusedRecord<'_>, opaque: Opaque) -> Result<(), Failure> {
+        match failure::of_record(code, &refused.culprit) {
+            Verdict::Record(failure) => self.take(refused, opaque, failure),
+            Verdict::Producer(failure) => match self.client.producer().client().fatal_error() {
+                Some((code, reason)) => Err(failure::of_producer(code, &reason)),
+                None => Err(failure),
+            },
+        }
+    }
+
     /// Deals with a record that cannot be delivered. `Err` where the connector has to stop.
-    pub(crate) fn take(&self, refused: &Refused<'_>, opaque: Opaque, failure: Failure) -> Result<(), Failure> {
+    pub(crate) fn take(&self, refused: &RefusedRecord<'_>, opaque: Opaque, failure: Failure) -> Result<(), Failure> {
         match &self.settings.set_aside {
             SetAside::No => return Err(failure),
             SetAside::Drop => {
@@ -94,7 +105,7 @@ impl DeadLetters {
     }
 
     /// Its delivery settles the refused record.
-    fn send(&self, name: &str, refused: &Refused<'_>, opaque: Opaque, failure: &Failure) -> Result<(), Failure> {
+    fn send(&self, name: &str, refused: &RefusedRecord<'_>, opaque: Opaque, failure: &Failure) -> Result<(), Failure> {
         let topic = Topic::new(&self.client, name).map_err(|code| crate::failure::of_topic(name, code))?;
         let culprit = &refused.culprit;
         let (message, size) = (failure.to_string(), culprit.size.to_string());
@@ -126,7 +137,7 @@ impl DeadLetters {
             key: culprit.key,
             value: refused.value,
             headers: &headers,
-            origin: Origin {
+            origin: RecordOrigin {
                 table: culprit.table,
                 lsn: culprit.lsn.unwrap_or_default(),
             },

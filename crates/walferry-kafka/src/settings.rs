@@ -16,7 +16,7 @@ use crate::{
 
 /// Everything that the Kafka clients of a connector need to know.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ClientSettings {
     pub(crate) producer: Properties,
     pub(crate) admin: Properties,
     /// `None` leaves missing topics to the broker.
@@ -90,7 +90,7 @@ pub(crate) const DEFAULTS: &[Preset] = &[
     preset("enable.metrics.push", "false", "metrics are at /metrics"),
 ];
 
-impl Settings {
+impl ClientSettings {
     /// Reads what worker and connector say. There are settings unless something is a problem.
     pub fn read(worker: &Worker, connector: &Connector, bootstrap_servers: &str) -> (Option<Self>, Findings) {
         let (mut settings, findings) = Self::of_clients(worker, &connector.plugins);
@@ -235,7 +235,7 @@ impl From<&ErrorSection> for SetAside {
 }
 
 /// Names only: any value may be a secret.
-impl std::fmt::Debug for Settings {
+impl std::fmt::Debug for ClientSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings")
             .field("producer", &self.producer.values.keys())

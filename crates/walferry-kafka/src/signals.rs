@@ -23,7 +23,7 @@ use walferry_engine::{
     status::{Signal, Status},
 };
 
-use crate::{Settings, client};
+use crate::{ClientSettings, client};
 
 /// How long one look for a signal takes.
 const POLL: Duration = Duration::from_millis(500);
@@ -32,20 +32,20 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// Reads signals until it is dropped.
 #[derive(Debug)]
-pub struct Signals {
+pub struct SignalReader {
     over: Arc<AtomicBool>,
 }
 
-impl Drop for Signals {
+impl Drop for SignalReader {
     fn drop(&mut self) {
         self.over.store(true, Relaxed);
     }
 }
 
-impl Signals {
+impl SignalReader {
     /// Hands the signals of the connector's topic on to its status, on a thread of its own. As in Debezium, a group keeps how far the
     /// topic was read, so that what came while the connector did not run is read at its start.
-    pub fn follow(worker: &Worker, connector: &Connector, settings: &Settings, status: Arc<Status>) -> Self {
+    pub fn follow(worker: &Worker, connector: &Connector, settings: &ClientSettings, status: Arc<Status>) -> Self {
         let section = &connector.signals.kafka;
         let mut properties = client::signals(worker, &section.consumer, &settings.producer);
         let servers = section.bootstrap_servers.as_deref();

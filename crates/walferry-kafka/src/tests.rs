@@ -10,8 +10,8 @@ use walferry_diagnosis::Kind;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use walferry_engine::{
     Disposition, Exit, Failure, Position,
-    progress::{Progress, Step},
-    sink::{Acks, Origin, Outgoing, Sink, Sinks},
+    progress::{Progress, StreamStep},
+    sink::{Acks, Outgoing, RecordOrigin, Sink, Sinks},
     store::StoredOffset,
 };
 use walferry_pgoutput::Lsn;
@@ -19,7 +19,7 @@ use walferry_pgoutput::Lsn;
 use crate::{
     demo::{DemoCluster, Follower, Received},
     producer::{PARTITION_KIB, Producer, Producers, TOPIC_KIB},
-    settings::{SetAside, Settings},
+    settings::{ClientSettings, SetAside},
 };
 
 /// Longer than anything here takes on the slowest machine; only a failing test waits so long.
@@ -33,9 +33,9 @@ struct World {
 }
 
 impl World {
-    fn new(change: impl FnOnce(&mut Settings)) -> Self {
+    fn new(change: impl FnOnce(&mut ClientSettings)) -> Self {
         let cluster = DemoCluster::start(1).unwrap();
-        let mut settings = Settings::new("c", &cluster.bootstrap_servers());
+        let mut settings = ClientSettings::new("c", &cluster.bootstrap_servers());
         change(&mut settings);
         let mut world = Self {
             cluster,
@@ -59,7 +59,7 @@ impl World {
             lsn: record.origin.lsn,
             ..Position::default()
         };
-        let sequence = self.progress.push([Step::Record {
+        let sequence = self.progress.push([StreamStep::Record {
             position,
             message: "INSERT",
             last: true,
@@ -105,7 +105,7 @@ fn record<'a>(topic: &'a str, key: Option<&'a [u8]>, value: Option<&'a [u8]>) ->
         key,
         value,
         headers: &[],
-        origin: Origin {
+        origin: RecordOrigin {
             table: "public.orders",
             lsn: Lsn(0x1_0000_0001),
         },

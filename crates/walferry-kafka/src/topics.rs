@@ -16,13 +16,13 @@ use tracing::{info, warn};
 use walferry_config::connector::TopicSettings;
 use walferry_engine::{Disposition, Failure, sink::Acks};
 
-use crate::{failure, health::Health, native::Client, settings::Settings};
+use crate::{failure, health::Health, native::Client, settings::ClientSettings};
 
 /// Sees to it that topics exist.
 #[derive(Clone)]
 pub(crate) struct Topics {
     pub(crate) client: Arc<Client>,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<ClientSettings>,
     pub(crate) health: Health,
     pub(crate) acks: Acks,
 }
@@ -37,7 +37,7 @@ const CREATE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A topic as brokers tell of it.
 #[derive(Debug, PartialEq, Eq)]
-enum Look {
+enum TopicState {
     Exists {
         partitions: usize,
     },
@@ -69,30 +69,30 @@ impl Topics {
         let mut missing_since = None;
         let mut created = false;
         while !self.acks.is_stopping() {
-            match self.look(name) {
+            match self.topic_state(name) {
                 // A leader that is away for longer is waited for by the client, with the records in its queue.
-                Look::Exists { partitions }
+                TopicState::Exists { partitions }
                     if missing_since.is_some_and(|since: Instant| since.elapsed() < PATIENCE)
                         && !self.has_leaders(name, partitions) => {}
-                Look::Exists { partitions } => {
+                TopicState::Exists { partitions } => {
                     self.health.connected();
                     if self.health.topic_found().is_some() {
                         info!(topic = name, "the topic exists now");
                     }
                     return Ok(Some(partitions));
                 }
-                Look::Denied => return Err(failure::topic_denied(name)),
-                Look::Invalid => return Err(failure::of_topic(name, Code::InvalidTopic)),
+                TopicState::Denied => return Err(failure::topic_denied(name)),
+                TopicState::Invalid => return Err(failure::of_topic(name, Code::InvalidTopic)),
                 // Error events tell of it.
-                Look::Silence => {}
-                Look::Missing if !created && rule.is_some() => {
+                TopicState::Silence => {}
+                TopicState::Missing if !created && rule.is_some() => {
                     missing_since.get_or_insert_with(Instant::now);
                     created = rule
                         .map(|rule| self.create(name, rule))
                         .transpose()?
                         .unwrap_or_default();
                 }
-                Look::Missing | Look::Coming => {
+                TopicState::Missing | TopicState::Coming => {
                     let since = *missing_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > PATIENCE {
                         self.tell_missing(name, rule.is_some());
@@ -104,23 +104,23 @@ impl Topics {
         Ok(None)
     }
 
-    fn look(&self, name: &str) -> Look {
+    fn topic_state(&self, name: &str) -> TopicState {
         let metadata = match self.client.producer().client().fetch_metadata(Some(name), LOOK) {
             Ok(metadata) => metadata,
-            Err(_) => return Look::Silence,
+            Err(_) => return TopicState::Silence,
         };
         let Some(topic) = metadata.topics().iter().find(|topic| topic.name() == name) else {
-            return Look::Missing;
+            return TopicState::Missing;
         };
         match topic.error().map(Code::from) {
-            None if topic.partitions().is_empty() => Look::Coming,
-            None => Look::Exists {
+            None if topic.partitions().is_empty() => TopicState::Coming,
+            None => TopicState::Exists {
                 partitions: topic.partitions().len(),
             },
-            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Look::Missing,
-            Some(Code::TopicAuthorizationFailed) => Look::Denied,
-            Some(Code::InvalidTopic) => Look::Invalid,
-            Some(_) => Look::Coming,
+            Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => TopicState::Missing,
+            Some(Code::TopicAuthorizationFailed) => TopicState::Denied,
+            Some(Code::InvalidTopic) => TopicState::Invalid,
+            Some(_) => TopicState::Coming,
         }
     }
 
@@ -233,7 +233,7 @@ pub(crate) fn not_created(name: &str, rule: &TopicSettings, code: Code) -> Failu
 }
 
 /// Creates a topic with a client of its own, as Connect does: its credentials may be others than the producer's.
-pub(crate) fn create_topic(settings: &Settings, topic: &NewTopic<'_>) -> Result<(), KafkaError> {
+pub(crate) fn create_topic(settings: &ClientSettings, topic: &NewTopic<'_>) -> Result<(), KafkaError> {
     let admin = settings.admin.admin()?;
     let options = AdminOptions::new()
         .request_timeout(Some(CREATE_TIMEOUT))

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use walferry_engine::{
     Failure, Kind, Target,
-    book::{Book, Entry},
+    book::{Book, BookEntry},
 };
 
 use crate::{
@@ -39,7 +39,7 @@ const FORMAT: u32 = 1;
 #[derive(Debug)]
 pub struct FileBook {
     folder: Folder,
-    entries: Option<Vec<Entry>>,
+    entries: Option<Vec<BookEntry>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -137,14 +137,14 @@ impl FileBook {
         self.folder.path().join(FILE)
     }
 
-    fn read(&mut self) -> Result<&mut Vec<Entry>, Failure> {
+    fn read(&mut self) -> Result<&mut Vec<BookEntry>, Failure> {
         if self.entries.is_none() {
             self.entries = Some(self.read_file()?);
         }
         Ok(self.entries.get_or_insert_default())
     }
 
-    fn read_file(&self) -> Result<Vec<Entry>, Failure> {
+    fn read_file(&self) -> Result<Vec<BookEntry>, Failure> {
         let path = self.path();
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
@@ -173,7 +173,7 @@ impl FileBook {
                 Json::String(text) => Ok((name, text)),
                 _ => Err(damaged(format!("{name} of {:?} is not a string", kept.name))),
             });
-            Ok(Entry {
+            Ok(BookEntry {
                 configuration: configuration.collect::<Result<_, Failure>>()?,
                 name: kept.name,
                 target: kept.target.into(),
@@ -183,7 +183,7 @@ impl FileBook {
     }
 
     /// Changes the book with `change` and writes it. If the write fails, the change is not kept in memory either.
-    fn write(&mut self, change: impl FnOnce(&mut Vec<Entry>)) -> Result<(), Failure> {
+    fn write(&mut self, change: impl FnOnce(&mut Vec<BookEntry>)) -> Result<(), Failure> {
         let mut entries = self.read()?.clone();
         change(&mut entries);
         entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -192,7 +192,7 @@ impl FileBook {
         Ok(())
     }
 
-    fn replace(&self, entries: &[Entry]) -> Result<(), Error> {
+    fn replace(&self, entries: &[BookEntry]) -> Result<(), Error> {
         let content = Content {
             format: FORMAT,
             connectors: entries.iter().map(kept).collect(),
@@ -222,7 +222,7 @@ impl FileBook {
     }
 }
 
-fn kept(entry: &Entry) -> Kept {
+fn kept(entry: &BookEntry) -> Kept {
     let config = entry.configuration.iter();
     Kept {
         name: entry.name.clone(),
@@ -232,11 +232,11 @@ fn kept(entry: &Entry) -> Kept {
 }
 
 impl Book for FileBook {
-    fn entries(&mut self) -> Result<Vec<Entry>, Failure> {
+    fn entries(&mut self) -> Result<Vec<BookEntry>, Failure> {
         self.read().cloned()
     }
 
-    fn put(&mut self, entry: &Entry) -> Result<(), Failure> {
+    fn put(&mut self, entry: &BookEntry) -> Result<(), Failure> {
         self.write(|entries| {
             entries.retain(|known| known.name != entry.name);
             entries.push(entry.clone());
@@ -260,9 +260,9 @@ impl Book for FileBook {
 mod tests {
     use super::*;
 
-    fn entry(name: &str, target: Target) -> Entry {
+    fn entry(name: &str, target: Target) -> BookEntry {
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
-        Entry {
+        BookEntry {
             name: name.into(),
             configuration: vec![pair("zeta", " x "), pair("alpha", "${env:A}"), pair("name", name)],
             target,

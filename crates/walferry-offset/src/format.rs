@@ -75,7 +75,7 @@ struct Content {
     key: String,
     value: SourceOffset,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    position: Option<Place>,
+    position: Option<StoredPosition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     system_id: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ struct Content {
 /// A position, with LSNs as text such as `0/16E9058`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Place {
+struct StoredPosition {
     unit: String,
     lsn: String,
     ordinal: u32,
@@ -105,7 +105,7 @@ pub(crate) fn content(partition: &SourcePartition, offset: &StoredOffset) -> Str
         format: FORMAT,
         key: partition.key(),
         value: offset.connect.clone(),
-        position: offset.position.map(|position| Place {
+        position: offset.position.map(|position| StoredPosition {
             unit: position.unit.to_string(),
             lsn: position.lsn.to_string(),
             ordinal: position.ordinal,

@@ -1,7 +1,7 @@
 //! The facts in an offset file by which Walferry recognises the server.
 
 use serde::{Deserialize, Serialize};
-use walferry_engine::history::{Commit, History, Lineage, Mark, Missing, Switch};
+use walferry_engine::history::{History, Lineage, MissingPositions, SeenCommit, Switch, TransactionMark};
 use walferry_pgoutput::{Lsn, ParseLsnError};
 
 /// A history, with LSNs as text such as `0/16E9058`.
@@ -93,16 +93,16 @@ impl Recognition {
             })
         };
         let commit = |commit: LastCommit| {
-            let mark = Mark {
+            let mark = TransactionMark {
                 lsn: commit.lsn.parse()?,
                 xid: commit.xid,
                 time_us: commit.ts_usec,
             };
             let end: Lsn = commit.end.parse()?;
-            Ok(Commit { mark, end })
+            Ok(SeenCommit { mark, end })
         };
         let missing = |missing: NotThere| {
-            Ok(Missing {
+            Ok(MissingPositions {
                 from: missing.from.parse()?,
                 to: missing.to.parse()?,
                 timeline: missing.timeline,
@@ -144,8 +144,8 @@ pub(crate) mod tests {
             furthest: Lsn(0x16_B374_D900),
             settled: Lsn(0x16_B374_D850),
             rows_read: Lsn(0x15D_7000),
-            commit: Some(Commit {
-                mark: Mark {
+            commit: Some(SeenCommit {
+                mark: TransactionMark {
                     lsn: Lsn(0x16_B374_D848),
                     xid: 555,
                     time_us: 1,
@@ -154,7 +154,7 @@ pub(crate) mod tests {
             }),
             sends: "dbz \"p\"".into(),
             accepted: true,
-            missing: Some(Missing {
+            missing: Some(MissingPositions {
                 from: Lsn(7),
                 to: Lsn(9),
                 timeline: 1,

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use crate::{DecodeError, Lsn, PgTimestamp};
 
 /// The content of a `CopyData` message from a walsender.
@@ -65,7 +65,7 @@ impl<'a> ServerMessage<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Self, DecodeError> {
         match body.first() {
             Some(b'w') => {
-                let mut reader = Reader::after_tag("XLogData", body);
+                let mut reader = FieldReader::after_tag("XLogData", body);
                 Ok(Self::XLogData(XLogData {
                     start: reader.lsn()?,
                     end: reader.lsn()?,
@@ -74,7 +74,7 @@ impl<'a> ServerMessage<'a> {
                 }))
             }
             Some(b'k') => {
-                let mut reader = Reader::after_tag("PrimaryKeepalive", body);
+                let mut reader = FieldReader::after_tag("PrimaryKeepalive", body);
                 let keepalive = PrimaryKeepalive {
                     wal_end: reader.lsn()?,
                     server_time: reader.timestamp()?,
@@ -131,7 +131,7 @@ impl StandbyStatusUpdate {
             Some(&tag) => return Err(DecodeError::UnknownMessage { tag }),
             None => return Err(DecodeError::Empty),
         }
-        let mut reader = Reader::after_tag("StandbyStatusUpdate", body);
+        let mut reader = FieldReader::after_tag("StandbyStatusUpdate", body);
         let update = Self {
             written: reader.lsn()?,
             flushed: reader.lsn()?,

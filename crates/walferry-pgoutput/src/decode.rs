@@ -1,4 +1,4 @@
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use crate::{
     Begin, Change, Commit, DecodeError, LogicalMessage, Message, OldTuple, Operation, Origin, Relation, RelationColumn,
     ReplicaIdentity, Truncate, Type, Xid,
@@ -34,15 +34,15 @@ pub fn decode(frame: &[u8]) -> Result<Message<'_>, DecodeError> {
 fn whole<'a>(
     name: &'static str,
     frame: &'a [u8],
-    read: impl FnOnce(&mut Reader<'a>) -> Result<Message<'a>, DecodeError>,
+    read: impl FnOnce(&mut FieldReader<'a>) -> Result<Message<'a>, DecodeError>,
 ) -> Result<Message<'a>, DecodeError> {
-    let mut reader = Reader::after_tag(name, frame);
+    let mut reader = FieldReader::after_tag(name, frame);
     let message = read(&mut reader)?;
     reader.finish()?;
     Ok(message)
 }
 
-fn insert<'a>(reader: &mut Reader<'a>) -> Result<Change<'a>, DecodeError> {
+fn insert<'a>(reader: &mut FieldReader<'a>) -> Result<Change<'a>, DecodeError> {
     let relation = reader.oid()?;
     match reader.u8()? {
         b'N' => Ok(Change {
@@ -53,7 +53,7 @@ fn insert<'a>(reader: &mut Reader<'a>) -> Result<Change<'a>, DecodeError> {
     }
 }
 
-fn update<'a>(reader: &mut Reader<'a>) -> Result<Change<'a>, DecodeError> {
+fn update<'a>(reader: &mut FieldReader<'a>) -> Result<Change<'a>, DecodeError> {
     let relation = reader.oid()?;
     let (old, kind) = match reader.u8()? {
         b'K' => (Some(OldTuple::Key(reader.tuple()?)), reader.u8()?),
@@ -72,7 +72,7 @@ fn update<'a>(reader: &mut Reader<'a>) -> Result<Change<'a>, DecodeError> {
     }
 }
 
-fn delete<'a>(reader: &mut Reader<'a>) -> Result<Change<'a>, DecodeError> {
+fn delete<'a>(reader: &mut FieldReader<'a>) -> Result<Change<'a>, DecodeError> {
     let relation = reader.oid()?;
     let old = match reader.u8()? {
         b'K' => OldTuple::Key(reader.tuple()?),
@@ -85,7 +85,7 @@ fn delete<'a>(reader: &mut Reader<'a>) -> Result<Change<'a>, DecodeError> {
     })
 }
 
-fn begin(reader: &mut Reader<'_>) -> Result<Begin, DecodeError> {
+fn begin(reader: &mut FieldReader<'_>) -> Result<Begin, DecodeError> {
     Ok(Begin {
         final_lsn: reader.lsn()?,
         commit_time: reader.timestamp()?,
@@ -93,7 +93,7 @@ fn begin(reader: &mut Reader<'_>) -> Result<Begin, DecodeError> {
     })
 }
 
-fn commit(reader: &mut Reader<'_>) -> Result<Commit, DecodeError> {
+fn commit(reader: &mut FieldReader<'_>) -> Result<Commit, DecodeError> {
     reader.flags(0)?; // none is defined
     Ok(Commit {
         commit_lsn: reader.lsn()?,
@@ -102,14 +102,14 @@ fn commit(reader: &mut Reader<'_>) -> Result<Commit, DecodeError> {
     })
 }
 
-fn origin<'a>(reader: &mut Reader<'a>) -> Result<Origin<'a>, DecodeError> {
+fn origin<'a>(reader: &mut FieldReader<'a>) -> Result<Origin<'a>, DecodeError> {
     Ok(Origin {
         commit_lsn: reader.lsn()?,
         name: reader.name()?,
     })
 }
 
-fn relation(reader: &mut Reader<'_>) -> Result<Relation, DecodeError> {
+fn relation(reader: &mut FieldReader<'_>) -> Result<Relation, DecodeError> {
     let oid = reader.oid()?;
     let namespace = reader.namespace()?.to_owned();
     let name = reader.name()?.to_owned();
@@ -131,7 +131,7 @@ fn relation(reader: &mut Reader<'_>) -> Result<Relation, DecodeError> {
     })
 }
 
-fn relation_column(reader: &mut Reader<'_>) -> Result<RelationColumn, DecodeError> {
+fn relation_column(reader: &mut FieldReader<'_>) -> Result<RelationColumn, DecodeError> {
     let flags = reader.flags(1)?;
     Ok(RelationColumn {
         part_of_key: flags & 1 != 0,
@@ -141,7 +141,7 @@ fn relation_column(reader: &mut Reader<'_>) -> Result<RelationColumn, DecodeErro
     })
 }
 
-fn type_name<'a>(reader: &mut Reader<'a>) -> Result<Type<'a>, DecodeError> {
+fn type_name<'a>(reader: &mut FieldReader<'a>) -> Result<Type<'a>, DecodeError> {
     Ok(Type {
         oid: reader.oid()?,
         namespace: reader.namespace()?,
@@ -149,7 +149,7 @@ fn type_name<'a>(reader: &mut Reader<'a>) -> Result<Type<'a>, DecodeError> {
     })
 }
 
-fn truncate(reader: &mut Reader<'_>) -> Result<Truncate, DecodeError> {
+fn truncate(reader: &mut FieldReader<'_>) -> Result<Truncate, DecodeError> {
     let relation_count = reader.u32()? as usize;
     let options = reader.flags(0b11)?;
     let mut relations = Vec::with_capacity(usize::min(relation_count, reader.left() / size_of::<u32>()));
@@ -163,7 +163,7 @@ fn truncate(reader: &mut Reader<'_>) -> Result<Truncate, DecodeError> {
     })
 }
 
-fn logical<'a>(reader: &mut Reader<'a>) -> Result<LogicalMessage<'a>, DecodeError> {
+fn logical<'a>(reader: &mut FieldReader<'a>) -> Result<LogicalMessage<'a>, DecodeError> {
     let flags = reader.flags(1)?;
     Ok(LogicalMessage {
         transactional: flags & 1 != 0,

@@ -2,13 +2,13 @@ use crate::{Column, DecodeError, Lsn, Oid, PgTimestamp, Tuple};
 
 /// Takes one field after the other from a message. Integers are big-endian, as everywhere in the Postgres protocol.
 #[derive(Clone)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct FieldReader<'a> {
     message: &'static str,
     length: usize,
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     /// Reads `bytes` from their start. Errors use the name `message`.
     pub(crate) fn new(message: &'static str, bytes: &'a [u8]) -> Self {
         Self {

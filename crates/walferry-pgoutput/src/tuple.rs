@@ -2,7 +2,7 @@ use std::fmt;
 use std::iter::FusedIterator;
 
 use crate::encode::field;
-use crate::reader::Reader;
+use crate::reader::FieldReader;
 use crate::{DecodeError, EncodeError};
 
 /// The values of one row, still as bytes of the frame. Decoding has checked them, so iterating over them cannot fail.
@@ -39,7 +39,7 @@ impl<'a> Tuple<'a> {
     pub fn columns(&self) -> Columns<'a> {
         Columns {
             left: self.column_count,
-            reader: Reader::new("tuple", self.data),
+            reader: FieldReader::new("tuple", self.data),
         }
     }
 
@@ -48,7 +48,7 @@ impl<'a> Tuple<'a> {
     /// # Errors
     /// When the data is too short or too long, or has a column of an unknown kind.
     pub fn parse(data: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new("tuple", data);
+        let mut reader = FieldReader::new("tuple", data);
         let tuple = reader.tuple()?;
         reader.finish()?;
         Ok(tuple)
@@ -93,7 +93,7 @@ impl fmt::Debug for Column<'_> {
 #[derive(Clone)]
 pub struct Columns<'a> {
     left: u16,
-    reader: Reader<'a>,
+    reader: FieldReader<'a>,
 }
 
 impl<'a> Iterator for Columns<'a> {

@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 use walferry_engine::status::Status;
 use walferry_engine::{Disposition, Failure};
 
-use crate::catalog::Lookup;
+use crate::catalog::CatalogLookup;
 use crate::connect::Sql;
 use crate::error::Error;
 
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Reports for ever which transactions the process `waiting` waits for while it creates a slot: in the status, and in
 /// the log when they change. `told` has those of the last look.
 pub(crate) async fn tell(
-    catalog: &mut Lookup,
+    catalog: &mut CatalogLookup,
     waiting: i32,
     slot: &str,
     status: &Status,

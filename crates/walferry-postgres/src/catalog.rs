@@ -14,12 +14,12 @@ use crate::error::Error;
 
 /// Looks up relations over its own connection, which is opened at the first look-up and again after a failure.
 #[derive(Debug)]
-pub(crate) struct Lookup {
+pub(crate) struct CatalogLookup {
     endpoint: Endpoint,
     sql: Option<Sql>,
 }
 
-impl Lookup {
+impl CatalogLookup {
     pub(crate) fn new(endpoint: Endpoint) -> Self {
         Self { endpoint, sql: None }
     }

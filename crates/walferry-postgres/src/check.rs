@@ -23,10 +23,10 @@ use crate::tables::{Captured, TableName, captured, columns_of, listed, unidentif
 /// Looks at server, role, slot, publication and tables. `snapshot` says whether rows of the captured tables would be
 /// read. Fails only if the server cannot be queried.
 pub async fn check(connector: &Connector, wanted: TableFilter, snapshot: bool) -> Result<Vec<Diagnosis>, Failure> {
-    look(connector, &wanted, snapshot).await.map_err(Failure::from)
+    check_server(connector, &wanted, snapshot).await.map_err(Failure::from)
 }
 
-async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Result<Vec<Diagnosis>, Error> {
+async fn check_server(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Result<Vec<Diagnosis>, Error> {
     let endpoint = Endpoint::new(connector.postgres.clone());
     let publication = Publication::new(&connector.publication, &connector.events);
     let slot = connector.slot.name.as_str();
@@ -35,43 +35,43 @@ async fn look(connector: &Connector, wanted: &TableFilter, snapshot: bool) -> Re
 
     let streams = connector.snapshot.streams();
     let problems = server.problems(slot, &publication, streams);
-    let mut remarks = vec![describe(&endpoint, &server)];
-    remarks.extend(problems.iter().map(obstacle));
+    let mut diagnoses = vec![describe(&endpoint, &server)];
+    diagnoses.extend(problems.iter().map(obstacle));
     if streams
         && problems.is_empty()
         && let Err(error) = endpoint.replication().await
     {
         let failure = Failure::from(error);
-        remarks.extend(failure.causes.into_iter().map(|cause| Diagnosis {
+        diagnoses.extend(failure.causes.into_iter().map(|cause| Diagnosis {
             text: format!("the replication connection fails: {}", cause.text),
             ..cause
         }));
     }
     if streams {
-        remarks.extend(slot_remarks(&server, slot));
-        remarks.extend(version_remarks(&server, &connector.slot));
+        diagnoses.extend(slot_diagnoses(&server, slot));
+        diagnoses.extend(version_diagnoses(&server, &connector.slot));
     } else {
         let text = "streaming is off, so a start needs neither a slot nor a publication";
-        remarks.push(Diagnosis::good(text));
+        diagnoses.push(Diagnosis::good(text));
     }
     let tables = captured(&sql, wanted).await?;
-    if let Some(missing) = remarks.iter_mut().find(|remark| remark.kind == Some(MISSING)) {
+    if let Some(missing) = diagnoses.iter_mut().find(|diagnosis| diagnosis.kind == Some(MISSING)) {
         let identities = identities(&unidentified(&sql, &tables).await?);
         missing.fix = creation(&publication, &tables, identities).map(Box::new);
     }
-    remarks.push(table_remark(&tables, &connector.filters));
-    remarks.extend(list_remarks(&tables, &connector.filters));
-    remarks.extend(column_remarks(&sql, connector, &tables).await?);
-    remarks.extend(guardrail_remark(tables.len(), connector.streaming.max_tables));
+    diagnoses.push(table_diagnosis(&tables, &connector.filters));
+    diagnoses.extend(list_diagnoses(&tables, &connector.filters));
+    diagnoses.extend(column_diagnoses(&sql, connector, &tables).await?);
+    diagnoses.extend(guardrail_diagnosis(tables.len(), connector.streaming.max_tables));
     if streams {
-        remarks.extend(publication_remarks(&sql, &server, &publication, wanted, &tables).await?);
+        diagnoses.extend(publication_diagnoses(&sql, &server, &publication, wanted, &tables).await?);
     }
     if snapshot {
-        remarks.extend(rows_remarks(&sql, &server, &connector.snapshot, &tables).await?);
+        diagnoses.extend(rows_diagnoses(&sql, &server, &connector.snapshot, &tables).await?);
     } else if !connector.post_processors.is_empty() {
-        remarks.extend(reselect_remark(&server, &tables));
+        diagnoses.extend(reselect_diagnosis(&server, &tables));
     }
-    Ok(remarks)
+    Ok(diagnoses)
 }
 
 /// What creates the publication for the captured tables. On a standby it is for the primary, so nobody can run it here.
@@ -99,7 +99,7 @@ fn identities(tables: &[TableName]) -> Vec<String> {
 }
 
 /// Post-processors read rows of captured tables even if no snapshot does.
-fn reselect_remark(server: &Server, tables: &[Captured]) -> Option<Diagnosis> {
+fn reselect_diagnosis(server: &Server, tables: &[Captured]) -> Option<Diagnosis> {
     let denied: Vec<TableName> = tables
         .iter()
         .filter(|table| !table.readable)
@@ -196,13 +196,13 @@ fn describe(endpoint: &Endpoint, server: &Server) -> Diagnosis {
     ))
 }
 
-fn slot_remarks(server: &Server, slot: &str) -> Vec<Diagnosis> {
-    let mut remarks = Vec::new();
+fn slot_diagnoses(server: &Server, slot: &str) -> Vec<Diagnosis> {
+    let mut diagnoses = Vec::new();
     match server.slot() {
-        None => remarks.push(Diagnosis::change(format!("replication slot {slot:?} would be created"))),
+        None => diagnoses.push(Diagnosis::change(format!("replication slot {slot:?} would be created"))),
         Some(found) if !found.alive => {
             let Invalidation { why, prevention } = Invalidation::of(server.invalidation());
-            remarks.push(
+            diagnoses.push(
                 Diagnosis::error(Kind::SlotLost, format!("replication slot {slot:?} is lost: {why}")).with_hint(
                     format!(
                         "to read all rows again, set `snapshot.mode` to \"when_needed\" and run: SELECT \
@@ -216,7 +216,7 @@ fn slot_remarks(server: &Server, slot: &str) -> Vec<Diagnosis> {
                 .confirmed
                 .map_or(0, |confirmed| server.wal_end().0.saturating_sub(confirmed.0));
             let text = format!("replication slot {slot:?} exists and is {behind} bytes behind the server");
-            remarks.push(match found.active_pid {
+            diagnoses.push(match found.active_pid {
                 None => Diagnosis::good(text),
                 Some(pid) => Diagnosis::warning(Kind::SlotInUse, format!("{text}; process {pid} is reading it"))
                     .with_hint("stop this process (perhaps Debezium) before the start"),
@@ -228,14 +228,14 @@ fn slot_remarks(server: &Server, slot: &str) -> Vec<Diagnosis> {
         "{slots} of {} replication slots and {senders} of {} walsenders are free",
         server.max_slots, server.max_senders
     );
-    remarks.push(if senders < 1 {
+    diagnoses.push(if senders < 1 {
         Diagnosis::warning(Kind::TooManyConnections, text)
             .with_hint("ALTER SYSTEM SET max_wal_senders = …; and restart the server, or end a replication connection")
     } else {
         Diagnosis::good(text)
     });
     if server.keep_mb.is_some_and(|limit| limit < 0) {
-        remarks.push(
+        diagnoses.push(
             Diagnosis::warning(
                 Kind::WalKept,
                 "nothing limits the WAL that the server keeps for a slot: while the connector is stopped, the server's disk may fill up",
@@ -250,12 +250,12 @@ fn slot_remarks(server: &Server, slot: &str) -> Vec<Diagnosis> {
             ),
         );
     }
-    remarks
+    diagnoses
 }
 
 /// Remarks on slot properties that the server's version does not support.
-fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Diagnosis> {
-    let mut remarks = Vec::new();
+fn version_diagnoses(server: &Server, slot: &SlotSection) -> Vec<Diagnosis> {
+    let mut diagnoses = Vec::new();
     let version = server.version / 10_000;
     if slot.failover && !server.has_failover() {
         let why = if server.standby {
@@ -263,7 +263,7 @@ fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Diagnosis> {
         } else {
             format!("Postgres {version}")
         };
-        remarks.push(
+        diagnoses.push(
             Diagnosis::warning(
                 Kind::SlotMode,
                 format!("`slot.failover` has no effect on {why}: after a failover, the slot does not exist"),
@@ -278,14 +278,14 @@ fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Diagnosis> {
             slot.name.as_str()
         );
         // The command needs a replication connection.
-        remarks.push(Diagnosis::warning(Kind::SlotMode, text).with_hint(format!(
+        diagnoses.push(Diagnosis::warning(Kind::SlotMode, text).with_hint(format!(
             "run, while nothing reads the slot: psql \"dbname={} replication=database\" -c 'ALTER_REPLICATION_SLOT {} (FAILOVER true)'",
             server.database,
             slot.name.as_str()
         )));
     }
     if slot.stream_params.contains_key("origin") && server.version < 160_000 {
-        remarks.push(
+        diagnoses.push(
             Diagnosis::error(
                 Kind::StreamOption,
                 format!("`slot.stream.params` contains `origin`, which Postgres {version} does not support"),
@@ -294,7 +294,7 @@ fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Diagnosis> {
         );
     }
     if let Some(seconds @ 1..) = server.idle_slot_s {
-        remarks.push(
+        diagnoses.push(
             Diagnosis::warning(Kind::SlotMode,
                 format!("the server invalidates slots that have not been read for {seconds} s: a connector that is stopped for longer \
                          loses its slot"),
@@ -309,10 +309,10 @@ fn version_remarks(server: &Server, slot: &SlotSection) -> Vec<Diagnosis> {
             ),
         );
     }
-    remarks
+    diagnoses
 }
 
-fn guardrail_remark(tables: usize, limit: Option<(u32, GuardrailAction)>) -> Option<Diagnosis> {
+fn guardrail_diagnosis(tables: usize, limit: Option<(u32, GuardrailAction)>) -> Option<Diagnosis> {
     let (most, action) = limit.filter(|(most, _)| tables > *most as usize)?;
     let tell = match action {
         GuardrailAction::Warn => Diagnosis::warning,
@@ -322,7 +322,7 @@ fn guardrail_remark(tables: usize, limit: Option<(u32, GuardrailAction)>) -> Opt
     Some(tell(Kind::TooManyTables, text).with_hint("include fewer tables in `table.include.list`, or raise the limit"))
 }
 
-fn table_remark(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
+fn table_diagnosis(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
     match tables.len() {
         0 => match filters.excludes_every_table() {
             // A connector that only sends messages of an outbox is configured like this.
@@ -346,12 +346,12 @@ fn table_remark(tables: &[Captured], filters: &FilterSection) -> Diagnosis {
 }
 
 /// Expressions in the list of tables that match no table, while others do.
-fn list_remarks(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis> {
+fn list_diagnoses(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis> {
     let names: Vec<String> = tables.iter().map(|table| table.name.dotted()).collect();
     let is_vain = |pattern: &ColumnPattern<'_>| {
         !names.is_empty() && !limited(|| names.iter().any(|name| pattern.expression.matches(name))).unwrap_or(true)
     };
-    let remark = |pattern: ColumnPattern<'_>| {
+    let diagnosis = |pattern: ColumnPattern<'_>| {
         let ColumnPattern {
             property,
             number,
@@ -364,28 +364,28 @@ fn list_remarks(tables: &[Captured], filters: &FilterSection) -> Vec<Diagnosis> 
              tables are never captured",
         )
     };
-    filters.table_patterns().filter(is_vain).map(remark).collect()
+    filters.table_patterns().filter(is_vain).map(diagnosis).collect()
 }
 
 /// Column expressions that match no column. If a mask is misspelt, the column is sent unmasked.
-async fn column_remarks(sql: &Sql, connector: &Connector, tables: &[Captured]) -> Result<Vec<Diagnosis>, Error> {
+async fn column_diagnoses(sql: &Sql, connector: &Connector, tables: &[Captured]) -> Result<Vec<Diagnosis>, Error> {
     let patterns = || connector.filters.column_patterns().chain(connector.columns.patterns());
     if tables.is_empty() || patterns().next().is_none() {
         return Ok(Vec::new());
     }
     let columns = columns_of(sql, tables).await?;
-    let mut remarks = Vec::new();
+    let mut diagnoses = Vec::new();
     for pattern in patterns() {
         // An expression that takes too many steps is reported when it meets a row.
         let matches = limited(|| columns.iter().any(|column| pattern.expression.matches(column))).unwrap_or(true);
         if !matches {
-            remarks.push(unmatched(&pattern, &columns));
+            diagnoses.push(unmatched(&pattern, &columns));
         }
     }
-    Ok(remarks)
+    Ok(diagnoses)
 }
 
-/// The remark on an expression that matches no column.
+/// The diagnosis on an expression that matches no column.
 fn unmatched(pattern: &ColumnPattern<'_>, columns: &[String]) -> Diagnosis {
     let ColumnPattern {
         property,
@@ -420,7 +420,7 @@ fn names<'a>(tables: impl Iterator<Item = &'a Captured>) -> String {
     }
 }
 
-async fn publication_remarks(
+async fn publication_diagnoses(
     sql: &Sql,
     server: &Server,
     publication: &Publication,
@@ -428,7 +428,7 @@ async fn publication_remarks(
     tables: &[Captured],
 ) -> Result<Vec<Diagnosis>, Error> {
     let name = &publication.name;
-    let mut remarks = Vec::new();
+    let mut diagnoses = Vec::new();
     let all_tables = match server.publication {
         Some(all_tables) => all_tables,
         None => publication.mode == PublicationAutocreate::AllTables,
@@ -436,7 +436,7 @@ async fn publication_remarks(
     if publication.mode != PublicationAutocreate::Disabled || server.publication.is_some() {
         match publication::plan(sql, publication, server, wanted).await {
             Ok(statements) if statements.is_empty() => {
-                remarks.push(Diagnosis::good(format!("publication {name:?} exists")));
+                diagnoses.push(Diagnosis::good(format!("publication {name:?} exists")));
             }
             Ok(statements) => {
                 let verb = if server.publication.is_some() {
@@ -444,11 +444,11 @@ async fn publication_remarks(
                 } else {
                     "created"
                 };
-                remarks.push(
+                diagnoses.push(
                     Diagnosis::change(format!("publication {name:?} would be {verb}"))
                         .with_hint(format!("{};", statements.join("; "))),
                 );
-                let refused = privilege_remark(server, publication, tables, &statements[0]);
+                let refused = privilege_diagnosis(server, publication, tables, &statements[0]);
                 if let Some(mut refused) = refused.as_ref().map(obstacle) {
                     // All of them, and not only the first. Others may share the publication, so nothing is taken out of it here.
                     let drops = format!("ALTER PUBLICATION {} DROP ", identifier(name));
@@ -461,10 +461,10 @@ async fn publication_remarks(
                         fix.statements = before.into_iter().chain(wanted).collect();
                         fix
                     });
-                    remarks.push(refused);
+                    diagnoses.push(refused);
                 }
             }
-            Err(Error::Problems(problems)) => remarks.extend(problems.iter().map(obstacle)),
+            Err(Error::Problems(problems)) => diagnoses.extend(problems.iter().map(obstacle)),
             Err(error) => return Err(error),
         }
     }
@@ -476,23 +476,23 @@ async fn publication_remarks(
         let (published, missing): (Vec<_>, Vec<_>) =
             tables.iter().cloned().partition(|table| members.covers(&table.name));
         let before = identities(&unidentified(sql, &missing).await?);
-        remarks.extend(missing_remark(name, &missing, before));
+        diagnoses.extend(missing_diagnosis(name, &missing, before));
         published
     } else {
         tables.to_vec()
     };
-    remarks.extend(identity_remark(name, &unidentified(sql, &published).await?));
+    diagnoses.extend(identity_diagnosis(name, &unidentified(sql, &published).await?));
     if server.version >= 180_000 {
         let stored = server.publishes_generated.unwrap_or_default();
         let unpublished = unpublished_identities(sql, stored).await?;
         let harmed = published.iter().filter(|table| unpublished.contains(&table.oid));
-        remarks.extend(generated_remark(name, &harmed.collect::<Vec<_>>()));
+        diagnoses.extend(generated_diagnosis(name, &harmed.collect::<Vec<_>>()));
     }
-    Ok(remarks)
+    Ok(diagnoses)
 }
 
 /// Captured tables that the publication does not send.
-fn missing_remark(publication: &str, missing: &[Captured], before: Vec<String>) -> Option<Diagnosis> {
+fn missing_diagnosis(publication: &str, missing: &[Captured], before: Vec<String>) -> Option<Diagnosis> {
     if missing.is_empty() {
         return None;
     }
@@ -514,7 +514,7 @@ fn missing_remark(publication: &str, missing: &[Captured], before: Vec<String>) 
 }
 
 /// Why the server would refuse the statement that creates or alters the publication.
-fn privilege_remark(
+fn privilege_diagnosis(
     server: &Server,
     publication: &Publication,
     tables: &[Captured],
@@ -531,7 +531,7 @@ fn privilege_remark(
 }
 
 /// Tables that the application can no longer update once they are published.
-fn identity_remark(publication: &str, harmed: &[TableName]) -> Option<Diagnosis> {
+fn identity_diagnosis(publication: &str, harmed: &[TableName]) -> Option<Diagnosis> {
     const SHOWN: usize = 10;
     let first = harmed.first()?;
     let mut shown: Vec<String> = harmed.iter().take(SHOWN).map(TableName::dotted).collect();
@@ -555,7 +555,7 @@ fn identity_remark(publication: &str, harmed: &[TableName]) -> Option<Diagnosis>
 }
 
 /// The same for replica identities with columns that are not published (Postgres 18 and later).
-fn generated_remark(publication: &str, harmed: &[&Captured]) -> Option<Diagnosis> {
+fn generated_diagnosis(publication: &str, harmed: &[&Captured]) -> Option<Diagnosis> {
     let first = harmed.first()?;
     let text = format!(
         "UPDATE and DELETE fail on tables of publication {publication:?} whose replica identity contains generated columns that it does \
@@ -571,7 +571,7 @@ fn generated_remark(publication: &str, harmed: &[&Captured]) -> Option<Diagnosis
 }
 
 /// What prevents a snapshot from reading all rows.
-async fn rows_remarks(
+async fn rows_diagnoses(
     sql: &Sql,
     server: &Server,
     section: &SnapshotSection,
@@ -582,10 +582,10 @@ async fn rows_remarks(
         found.map(|table| table.name.clone()).collect()
     };
     let role = || server.role.clone();
-    let mut remarks = Vec::new();
+    let mut diagnoses = Vec::new();
     let denied = names(&|table| !table.readable);
     if !denied.is_empty() {
-        remarks.push(obstacle(&Problem::NoSelect {
+        diagnoses.push(obstacle(&Problem::NoSelect {
             role: role(),
             tables: denied,
         }));
@@ -597,14 +597,14 @@ async fn rows_remarks(
     };
     let hidden = names(&|table| table.row_security && is_read(table));
     if !hidden.is_empty() {
-        remarks.push(obstacle(&Problem::RowSecurity {
+        diagnoses.push(obstacle(&Problem::RowSecurity {
             role: role(),
             tables: hidden,
         }));
     }
     if let Err(error) = snapshot::check_overrides(sql, &section.select_overrides).await {
         let failure = Failure::from(error);
-        remarks.extend(failure.causes);
+        diagnoses.extend(failure.causes);
     }
-    Ok(remarks)
+    Ok(diagnoses)
 }

@@ -13,7 +13,7 @@ use walferry_diagnosis::Diagnosis;
 use walferry_engine::Failure;
 use walferry_transform::{HypertableReader, Hypertables, Reading, TableId};
 
-use crate::catalog::Lookup;
+use crate::catalog::CatalogLookup;
 use crate::connect::{Endpoint, Sql, within};
 use crate::error::Error;
 
@@ -67,7 +67,7 @@ fn table(row: &Row, place: usize) -> Result<TableId, Error> {
 /// succeeds, and tells those who wait what the problem is.
 #[derive(Clone)]
 pub struct TimescaleCatalog {
-    lookup: Arc<Mutex<Lookup>>,
+    lookup: Arc<Mutex<CatalogLookup>>,
     runtime: Handle,
     begun: Instant,
 }
@@ -80,7 +80,7 @@ impl TimescaleCatalog {
     pub fn new(connector: &Connector) -> Self {
         let endpoint = Endpoint::new(connector.postgres.clone());
         Self {
-            lookup: Arc::new(Mutex::new(Lookup::new(endpoint))),
+            lookup: Arc::new(Mutex::new(CatalogLookup::new(endpoint))),
             runtime: Handle::current(),
             begun: Instant::now(),
         }

@@ -28,7 +28,7 @@ pub use cleanup::{CleanedTable, Cleaner, Round};
 pub use error::Error;
 pub use hypertables::TimescaleCatalog;
 pub use problem::Problem;
-pub use rows::Rows;
+pub use rows::RowLookups;
 pub use server_error::ServerError;
 pub use slots::{Looked, SlotWatch};
 pub use snapshot::sample::{Sample, SampleRow, Samples, samples};

@@ -1,6 +1,6 @@
 //! The publication, created or altered as `publication.autocreate.mode` says, before the slot is created.
 
-mod look;
+mod inspect;
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::problem::Problem;
 use crate::quote::identifier;
 use crate::tables::{Captured, TableName, captured, listed};
 
-pub(crate) use look::look;
+pub(crate) use inspect::inspect;
 
 /// The publication as the connector needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]

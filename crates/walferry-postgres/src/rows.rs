@@ -11,9 +11,9 @@ use walferry_config::Connector;
 use walferry_diagnosis::Diagnosis;
 use walferry_engine::Failure;
 use walferry_engine::failure::Disposition;
-use walferry_event::reselect::{Answer, RowQuery, RowReader, RowReading};
+use walferry_event::reselect::{RowAnswer, RowQuery, RowReader, RowReading};
 
-use crate::catalog::Lookup;
+use crate::catalog::CatalogLookup;
 use crate::connect::{Endpoint, Sql, within};
 use crate::error::Error;
 use crate::quote::{identifier, literal, qualified};
@@ -33,7 +33,7 @@ const DOING: &str = "reading columns of a changed row again";
 /// Reads rows over its own connection, which is opened for the first row. Retries until it has an answer, and tells
 /// those who wait what the problem is. Rows that are requested while others are being read go to the server together.
 #[derive(Clone)]
-pub struct Rows {
+pub struct RowLookups {
     asked: UnboundedSender<Asked>,
 }
 
@@ -43,20 +43,20 @@ struct Asked {
     reading: Weak<RowReading>,
 }
 
-impl Rows {
+impl RowLookups {
     /// Does not connect yet. Uses the current runtime.
     ///
     /// # Panics
     /// Outside of a runtime.
     pub fn new(connector: &Connector) -> Self {
         let (asked, queue) = unbounded_channel();
-        let lookup = Lookup::new(Endpoint::new(connector.postgres.clone()));
+        let lookup = CatalogLookup::new(Endpoint::new(connector.postgres.clone()));
         tokio::spawn(work(lookup, queue));
         Self { asked }
     }
 }
 
-impl RowReader for Rows {
+impl RowReader for RowLookups {
     fn read(&self, query: RowQuery) -> Arc<RowReading> {
         let reading = Arc::new(RowReading::new(&query));
         if let Some(answer) = unasked(&query) {
@@ -73,9 +73,9 @@ impl RowReader for Rows {
 }
 
 /// An answer that needs no query.
-fn unasked(query: &RowQuery) -> Option<Answer> {
+fn unasked(query: &RowQuery) -> Option<RowAnswer> {
     if query.key.is_empty() {
-        return Some(Answer::Refused {
+        return Some(RowAnswer::Refused {
             what: format!("{}.{} has no primary key", query.schema, query.table),
             hint: Some(
                 "set `reselect.use.event.key=true`, which finds the row by the columns of `message.key.columns`"
@@ -87,11 +87,11 @@ fn unasked(query: &RowQuery) -> Option<Answer> {
         .key
         .iter()
         .any(|(_, value)| value.is_none())
-        .then_some(Answer::Gone)
+        .then_some(RowAnswer::Gone)
 }
 
-/// Ends when [`Rows`] is dropped.
-async fn work(mut lookup: Lookup, mut queue: UnboundedReceiver<Asked>) {
+/// Ends when [`RowLookups`] is dropped.
+async fn work(mut lookup: CatalogLookup, mut queue: UnboundedReceiver<Asked>) {
     let mut asked = Vec::new();
     while queue.recv_many(&mut asked, AT_ONCE).await > 0 {
         let mut pause = FIRST_PAUSE;
@@ -115,7 +115,7 @@ async fn work(mut lookup: Lookup, mut queue: UnboundedReceiver<Asked>) {
 }
 
 /// Reads all rows. Rows without an answer stay in the list.
-async fn try_once(lookup: &mut Lookup, asked: &mut Vec<Asked>) -> Result<(), Error> {
+async fn try_once(lookup: &mut CatalogLookup, asked: &mut Vec<Asked>) -> Result<(), Error> {
     let read = async {
         // A server closes idle connections as it likes; that is no failure.
         let reused = lookup.is_open();
@@ -145,7 +145,7 @@ async fn read_all(sql: &Sql, asked: &mut Vec<Asked>) -> Result<(), Error> {
     asked.retain(|row| {
         let answer = match answers.next() {
             Some(Ok(rows)) => answer(rows),
-            Some(Err(error)) if is_refused(&error) => Answer::Refused {
+            Some(Err(error)) if is_refused(&error) => RowAnswer::Refused {
                 what: Failure::chain(&error),
                 hint: error.hint(),
             },
@@ -172,14 +172,14 @@ fn is_refused(error: &Error) -> bool {
 }
 
 /// The first column says whether the other columns were left out because they are large.
-fn answer(rows: Vec<Vec<Option<String>>>) -> Answer {
+fn answer(rows: Vec<Vec<Option<String>>>) -> RowAnswer {
     let Some(mut row) = rows.into_iter().next() else {
-        return Answer::Gone;
+        return RowAnswer::Gone;
     };
     if row.remove(0).as_deref() == Some("t") {
-        return Answer::Large;
+        return RowAnswer::Large;
     }
-    Answer::Row(row)
+    RowAnswer::Row(row)
 }
 
 /// The server gives a literal the type of the column that it is compared with. It can tell the size of a value on disk
@@ -213,7 +213,7 @@ fn statement(query: &RowQuery) -> String {
     )
 }
 
-impl fmt::Debug for Rows {
+impl fmt::Debug for RowLookups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rows").finish_non_exhaustive()
     }
@@ -248,18 +248,18 @@ mod tests {
     #[test]
     fn what_was_left_out_because_it_is_large_is_told_from_null() {
         let text = |text: &str| Some(text.to_owned());
-        assert_eq!(answer(vec![vec![text("t"), None]]), Answer::Large);
+        assert_eq!(answer(vec![vec![text("t"), None]]), RowAnswer::Large);
         assert_eq!(
             answer(vec![vec![text("f"), None, text("t")]]),
-            Answer::Row(vec![None, text("t")])
+            RowAnswer::Row(vec![None, text("t")])
         );
-        assert_eq!(answer(Vec::new()), Answer::Gone);
+        assert_eq!(answer(Vec::new()), RowAnswer::Gone);
     }
 
     #[test]
     fn a_row_that_cannot_be_named_is_not_asked_for() {
-        assert!(matches!(unasked(&query(&[])), Some(Answer::Refused { .. })));
-        assert_eq!(unasked(&query(&[("a", Some("1")), ("b", None)])), Some(Answer::Gone));
+        assert!(matches!(unasked(&query(&[])), Some(RowAnswer::Refused { .. })));
+        assert_eq!(unasked(&query(&[("a", Some("1")), ("b", None)])), Some(RowAnswer::Gone));
         assert_eq!(unasked(&query(&[("a", Some("1"))])), None);
     }
 }

@@ -35,13 +35,13 @@ impl SlotWatch {
     }
 
     /// All slots of the server, ours first. After a failure, the next call connects again.
-    pub async fn look(&mut self) -> Result<Slots, Failure> {
+    pub async fn query(&mut self) -> Result<Slots, Failure> {
         let ours = self.ours.clone();
-        Ok(self.look_at_all().await?.seen_by(&ours))
+        Ok(self.query_all().await?.seen_by(&ours))
     }
 
     /// The same for all connectors that have a slot on the server.
-    pub async fn look_at_all(&mut self) -> Result<Looked, Failure> {
+    pub async fn query_all(&mut self) -> Result<Looked, Failure> {
         let silent = Error::Silent {
             doing: "reading the replication slots",
             seconds: LOOK_LIMIT.as_secs(),

@@ -9,9 +9,9 @@ use walferry_config::Connector;
 use walferry_config::connector::{Filter, ReplicaIdentityRule, SlotSection};
 use walferry_engine::Failure;
 use walferry_engine::history::Lineage;
-use walferry_engine::published::{Look, Published};
+use walferry_engine::published::{PublicationLook, Published};
 use walferry_engine::source::{
-    self, ChunkSender, CreatedSlot, Found, Parts, Port, SnapshotKind, SnapshotPlan, Source, TableFilter,
+    self, ChunkSender, CreatedSlot, Inspection, Parts, Port, SnapshotKind, SnapshotPlan, Source, TableFilter,
 };
 use walferry_engine::status::Status;
 use walferry_event::catalog::TableFacts;
@@ -19,7 +19,7 @@ use walferry_pgoutput::Lsn;
 use walferry_transform::Hypertables;
 
 use crate::blockers;
-use crate::catalog::{Lookup, catalogs};
+use crate::catalog::{CatalogLookup, catalogs};
 use crate::connect::{Endpoint, Sql, within};
 use crate::error::Error;
 use crate::hypertables::hypertables;
@@ -48,7 +48,7 @@ pub struct Control {
     publication: Publication,
     identities: Vec<ReplicaIdentityRule>,
     order: Filter,
-    sql: Lookup,
+    sql: CatalogLookup,
     server: Option<Server>,
     /// The configured SELECT of a table, by `schema.table`.
     overrides: BTreeMap<String, String>,
@@ -68,7 +68,7 @@ pub struct Stream {
     publication: String,
     status_interval: Duration,
     /// Looks up the facts of relations that the stream waits for.
-    catalog: Lookup,
+    catalog: CatalogLookup,
     patience: Patience,
     /// Where to report what it waits for.
     status: Arc<Status>,
@@ -149,7 +149,7 @@ impl Postgres {
         let endpoint = Endpoint::new(connector.postgres.clone());
         let (ready, streams) = (Ready::default(), connector.snapshot.streams());
         let control = Control {
-            sql: Lookup::new(endpoint.clone()),
+            sql: CatalogLookup::new(endpoint.clone()),
             endpoint: endpoint.clone(),
             slot: connector.slot.clone(),
             publication: Publication::new(&connector.publication, &connector.events),
@@ -163,7 +163,7 @@ impl Postgres {
             ready: ready.clone(),
         };
         let stream = Stream {
-            catalog: Lookup::new(endpoint.clone()),
+            catalog: CatalogLookup::new(endpoint.clone()),
             endpoint: endpoint.clone(),
             slot: connector.slot.clone(),
             publication: connector.publication.name.clone(),
@@ -211,7 +211,7 @@ impl Control {
         text
     }
 
-    async fn look(&mut self) -> Result<Found, Error> {
+    async fn inspect_server(&mut self) -> Result<Inspection, Error> {
         *self.ready.lock() = Prepared::default();
         if !self.streams {
             return self.look_for_reading().await;
@@ -234,7 +234,7 @@ impl Control {
             return Err(Error::Problems(problems));
         }
         let link = link?;
-        let found = Found {
+        let found = Inspection {
             server_version: server.version,
             system_id: link.identity.system_id,
             wal_end: server.wal_end().max(link.identity.wal_end),
@@ -248,7 +248,7 @@ impl Control {
     }
 
     /// The same if only existing rows are read. This requires neither a role nor a server with replication.
-    async fn look_for_reading(&mut self) -> Result<Found, Error> {
+    async fn look_for_reading(&mut self) -> Result<Inspection, Error> {
         const IDENTITY: &str = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()";
         self.sql.close();
         let sql = self.sql.sql().await?;
@@ -263,13 +263,13 @@ impl Control {
             doing: "identifying the server",
             problem: error.to_string(),
         })?;
-        let found = Found {
+        let found = Inspection {
             server_version: server.version,
             system_id: system_id.cast_unsigned(),
             wal_end: server.wal_end(),
             slot: server.slot(),
             standby: server.standby,
-            ..Found::default()
+            ..Inspection::default()
         };
         self.look_is_over(server, None);
         Ok(found)
@@ -304,7 +304,7 @@ impl Control {
 
     async fn publish(&mut self, wanted: TableFilter) -> Result<(), Error> {
         if self.server.is_none() {
-            self.look().await?;
+            self.inspect_server().await?;
         }
         let sql = self.sql.sql().await?;
         let server = self.server.as_ref().expect("looked at above");
@@ -386,7 +386,7 @@ impl Control {
         &mut self,
         known: Option<Arc<Published>>,
         wanted: TableFilter,
-    ) -> Result<Option<Look>, Error> {
+    ) -> Result<Option<PublicationLook>, Error> {
         if !self.streams {
             return Ok(None);
         }
@@ -395,7 +395,7 @@ impl Control {
             Some(server) => server.version,
             None => version(sql).await?,
         };
-        let look = publication::look(sql, version, &self.publication, known.as_deref(), &wanted).await;
+        let look = publication::inspect(sql, version, &self.publication, known.as_deref(), &wanted).await;
         look.map(Some)
     }
 
@@ -531,8 +531,8 @@ fn looked<T>(doing: &'static str, found: Option<Result<T, Error>>) -> Result<T, 
 }
 
 impl source::Control for Control {
-    async fn inspect(&mut self) -> Result<Found, Failure> {
-        let found = within(LOOK_LIMIT, self.look()).await;
+    async fn inspect(&mut self) -> Result<Inspection, Failure> {
+        let found = within(LOOK_LIMIT, self.inspect_server()).await;
         looked("reading the state of server, slot and publication", found)
     }
 
@@ -553,7 +553,11 @@ impl source::Control for Control {
         self.publish(wanted).await.map_err(Failure::from)
     }
 
-    async fn published(&mut self, known: Option<Arc<Published>>, wanted: TableFilter) -> Result<Option<Look>, Failure> {
+    async fn published(
+        &mut self,
+        known: Option<Arc<Published>>,
+        wanted: TableFilter,
+    ) -> Result<Option<PublicationLook>, Failure> {
         let look = within(LOOK_LIMIT, self.look_at_publication(known, wanted)).await;
         if look.is_none() {
             // The next look uses a new connection.

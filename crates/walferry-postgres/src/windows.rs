@@ -13,12 +13,12 @@ use tracing::info;
 use walferry_config::connector::{SignalTable, Watermarking};
 use walferry_config::{Connector, JavaRegex};
 use walferry_engine::Failure;
-use walferry_engine::source::{ChunkRows, Read, Seen, TableFilter, Windows as Edge};
+use walferry_engine::source::{ChunkRead, ChunkRows, TableFilter, VisibleTransactions, Windows as Edge};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeKind};
 use walferry_pgoutput::{Column, Oid, Tuple};
 use walferry_record::java::date::{calendar_date, time_of_day};
-use walferry_record::java::hash_map::sort_as_concurrent;
-use walferry_snapshot::incremental::{Answer, Ask, ChunkAsk, Key};
+use walferry_record::java::hash;
+use walferry_snapshot::incremental::{Ask, ChunkAnswer, ChunkAsk, Key};
 
 use crate::catalog::catalogs;
 use crate::connect::{ALL_ROWS, Endpoint, Purpose, Sql, within};
@@ -102,7 +102,7 @@ impl Windows {
         Ok(self.sql.as_ref().expect("opened above"))
     }
 
-    async fn do_what_is_asked(&mut self, ask: &Ask, again: bool) -> Result<Option<Read>, Error> {
+    async fn do_what_is_asked(&mut self, ask: &Ask, again: bool) -> Result<Option<ChunkRead>, Error> {
         match ask {
             Ask::Tables(expressions) => self.tables(expressions).await.map(Some),
             Ask::Chunk(ask) => {
@@ -117,19 +117,19 @@ impl Windows {
         }
     }
 
-    async fn tables(&mut self, expressions: &[String]) -> Result<Read, Error> {
+    async fn tables(&mut self, expressions: &[String]) -> Result<ChunkRead, Error> {
         let captured = self.captured.clone();
         let tables = listed(self.sql().await?, &captured).await?;
         let mut names: Vec<String> = tables.iter().map(|table| table.name.dotted()).collect();
         // Tables that match one expression have the order of Debezium's hash map of tables.
-        sort_as_concurrent(&mut names, |name| name);
+        hash::sort_concurrent(&mut names, |name| hash::of_text(name));
         let matched = |expression: &String| match JavaRegex::new(expression) {
             Ok(expression) => names.iter().filter(|name| expression.matches(name)).cloned().collect(),
             // For example a name with a bracket in it.
             Err(_) => Vec::new(),
         };
-        Ok(Read {
-            answer: Answer::Tables(expressions.iter().map(matched).collect()),
+        Ok(ChunkRead {
+            answer: ChunkAnswer::Tables(expressions.iter().map(matched).collect()),
             rows: None,
         })
     }
@@ -151,9 +151,9 @@ impl Windows {
     }
 
     /// Everything that the chunk shows was committed before this position.
-    async fn end(&mut self) -> Result<Read, Error> {
+    async fn end(&mut self) -> Result<ChunkRead, Error> {
         let end = wal_position(self.sql().await?).await?;
-        Ok(plain(Answer::CloseAt(end.0)))
+        Ok(plain(ChunkAnswer::CloseAt(end.0)))
     }
 
     async fn close(&mut self, chunk: &str, again: bool) -> Result<(), Error> {
@@ -215,7 +215,7 @@ impl Windows {
     }
 
     /// Reads the table's facts and the rows in one transaction, which begins after the window was opened.
-    async fn chunk(&mut self, ask: &ChunkAsk) -> Result<Read, Error> {
+    async fn chunk(&mut self, ask: &ChunkAsk) -> Result<ChunkRead, Error> {
         const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
         let captured = self.captured.clone();
         let rows = match &self.fitting {
@@ -240,7 +240,7 @@ impl Windows {
             Err(error) if is_refusal(&error) => {
                 sql.execute(READING, "ROLLBACK").await?;
                 let why = Failure::from(error).to_string();
-                plain(Answer::Failed(why))
+                plain(ChunkAnswer::Failed(why))
             }
             Err(error) => return Err(error),
         };
@@ -269,8 +269,8 @@ fn is_refusal(error: &Error) -> bool {
     code.is_some_and(|code| CLASSES.iter().any(|class| code.starts_with(class)))
 }
 
-fn plain(answer: Answer) -> Read {
-    Read { answer, rows: None }
+fn plain(answer: ChunkAnswer) -> ChunkRead {
+    ChunkRead { answer, rows: None }
 }
 
 /// A chunk, and whether it has more rows than there is room for.
@@ -280,11 +280,11 @@ async fn read(
     limit: u32,
     captured: &TableFilter,
     publication: &str,
-) -> Result<(Read, bool), Error> {
+) -> Result<(ChunkRead, bool), Error> {
     let seen: String = sql
         .value(READING, "SELECT pg_catalog.pg_current_snapshot()::text", &[])
         .await?;
-    let seen = Seen::parse(&seen).ok_or_else(|| Error::Protocol {
+    let seen = VisibleTransactions::parse(&seen).ok_or_else(|| Error::Protocol {
         doing: READING,
         problem: format!("a snapshot of the form {seen:?}"),
     })?;
@@ -296,7 +296,7 @@ async fn read(
         Some(maximum) => maximum.clone(),
         None => match maximum(sql, &target).await? {
             Some(maximum) => maximum,
-            None => return Ok((plain(Answer::Empty), false)),
+            None => return Ok((plain(ChunkAnswer::Empty), false)),
         },
     };
     let statement = target.chunk(ask.after.as_ref(), &maximum, limit);
@@ -313,14 +313,14 @@ async fn read(
              ask for a blocking snapshot",
             names.join(", ")
         );
-        return Ok((plain(Answer::Failed(why)), false));
+        return Ok((plain(ChunkAnswer::Failed(why)), false));
     }
     let last = tuples
         .last()
         .map(|tuple| target.key_of(&tuple_bytes[tuple.clone()]))
         .transpose()?;
-    let read = Read {
-        answer: Answer::Rows {
+    let read = ChunkRead {
+        answer: ChunkAnswer::Rows {
             rows: tuples.len() as u64,
             last,
             maximum,
@@ -342,24 +342,24 @@ async fn target(
     ask: &ChunkAsk,
     captured: &TableFilter,
     publication: &str,
-) -> Result<Result<Target, Answer>, Error> {
+) -> Result<Result<Target, ChunkAnswer>, Error> {
     const FIND: &str = "
         SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname || '.' || c.relname = $1 AND c.relkind IN ('r', 'p')";
     let rows = sql.rows(READING, FIND, &[(&ask.table.id, Type::TEXT)]).await?;
     let Some(row) = rows.first() else {
-        return Ok(Err(Answer::UnknownTable));
+        return Ok(Err(ChunkAnswer::UnknownTable));
     };
     let oid = Oid(row.try_get(0).map_err(|error| Error::sql(READING, error))?);
     let Some((_, mut catalog)) = catalogs(sql, &[oid]).await?.into_iter().next() else {
-        return Ok(Err(Answer::UnknownTable));
+        return Ok(Err(ChunkAnswer::UnknownTable));
     };
     let Some(mut facts) = catalog.table.clone() else {
-        return Ok(Err(Answer::UnknownTable));
+        return Ok(Err(ChunkAnswer::UnknownTable));
     };
     if !captured(&facts.schema, &facts.name) {
         let why = "the connector does not capture it: add it to table.include.list".to_owned();
-        return Ok(Err(Answer::Failed(why)));
+        return Ok(Err(ChunkAnswer::Failed(why)));
     }
     let (names, is_unique) = match &ask.table.surrogate {
         Some(column) => (vec![column.clone()], false),
@@ -367,7 +367,7 @@ async fn target(
         // The index may be partial, or contain nulls.
         None => match facts.unique_indexes.first() {
             Some(columns) => (columns.clone(), false),
-            None => return Ok(Err(Answer::NoKey)),
+            None => return Ok(Err(ChunkAnswer::NoKey)),
         },
     };
     let hidden = unpublished_columns(sql, publication, oid).await?;
@@ -387,7 +387,7 @@ async fn target(
         .collect();
     let Some(key) = key else {
         let why = format!("it has no column {}", names.join(", "));
-        return Ok(Err(Answer::Failed(why)));
+        return Ok(Err(ChunkAnswer::Failed(why)));
     };
     Ok(Ok(Target {
         columns: facts.columns.clone(),
@@ -665,7 +665,7 @@ fn now() -> String {
 }
 
 impl Edge for Windows {
-    async fn ask(&mut self, ask: &Ask, again: bool) -> Result<Option<Read>, Failure> {
+    async fn ask(&mut self, ask: &Ask, again: bool) -> Result<Option<ChunkRead>, Failure> {
         let done = self.do_what_is_asked(ask, again).await;
         if done.is_err() {
             // The next try uses a new connection, since nobody knows what this one is in the middle of.

@@ -16,7 +16,7 @@ pub mod wait;
 pub use decimal::Decimal;
 pub use offset::{SourceOffset, SourcePartition};
 pub use outline::outline;
-pub use plans::Plans;
+pub use plans::SchemaPlans;
 pub use record::{Header, Record, Typed};
 pub use schema::{Field, Schema, SchemaRef, Shape};
 pub use value::{Struct, Value};

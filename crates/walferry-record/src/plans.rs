@@ -15,7 +15,7 @@ const MOST: usize = 1000;
 /// record, for example those of expanded JSON. From time to time, the plans of schemas that nobody else holds are
 /// therefore dropped.
 #[derive(Debug)]
-pub struct Plans<P> {
+pub struct SchemaPlans<P> {
     entries: Vec<Entry<P>>,
     places: HashMap<usize, usize>,
     /// Most records have the schema of the record before.
@@ -31,7 +31,7 @@ struct Entry<P> {
     own: usize,
 }
 
-impl<P> Default for Plans<P> {
+impl<P> Default for SchemaPlans<P> {
     fn default() -> Self {
         Self {
             entries: Vec::new(),
@@ -43,13 +43,13 @@ impl<P> Default for Plans<P> {
 }
 
 /// A clone begins empty: plans are made again where they are needed, and nobody has to be able to clone one.
-impl<P> Clone for Plans<P> {
+impl<P> Clone for SchemaPlans<P> {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl<P> Plans<P> {
+impl<P> SchemaPlans<P> {
     /// The plan of a schema. Calls `make` when the schema is first seen. If `make` fails, it is called again next time.
     ///
     /// # Errors
@@ -156,14 +156,14 @@ mod tests {
         Schema::string().named(name.to_string()).build()
     }
 
-    fn plan(plans: &mut Plans<(String, SchemaRef)>, schema: &SchemaRef) -> String {
+    fn plan(plans: &mut SchemaPlans<(String, SchemaRef)>, schema: &SchemaRef) -> String {
         let make = |schema: &SchemaRef| (schema.name.as_deref().unwrap().to_owned(), schema.clone());
         plans.get(schema, make).0.clone()
     }
 
     #[test]
     fn an_equal_schema_gets_the_plan_that_was_made_first_where_that_is_asked_for() {
-        let mut plans: Plans<&str> = Plans::default();
+        let mut plans: SchemaPlans<&str> = SchemaPlans::default();
         let (first, equal, other) = (schema(1), schema(1), schema(2));
         for (schema, made, expected) in [
             (&first, "a", "a"),
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn plans_of_schemas_that_nobody_holds_any_more_go_and_the_others_stay() {
-        let mut plans = Plans::default();
+        let mut plans = SchemaPlans::default();
         let tables: Vec<_> = (0..40).map(schema).collect();
         for number in 0..10_000 {
             assert_eq!(plan(&mut plans, &tables[number % 40]), (number % 40).to_string());
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn there_are_never_more_plans_than_the_most() {
-        let mut plans = Plans::default();
+        let mut plans = SchemaPlans::default();
         let tables: Vec<_> = (0..3 * MOST).map(schema).collect();
         for _ in 0..2 {
             for (number, table) in tables.iter().enumerate() {
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_clone_begins_without_plans() {
-        let mut plans = Plans::<u8>::default();
+        let mut plans = SchemaPlans::<u8>::default();
         let schema = schema(1);
         plans.get(&schema, |_| 7);
         assert_eq!(*plans.clone().get(&schema, |_| 8), 8);
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_plan_that_could_not_be_made_is_tried_again() {
-        let mut plans = Plans::<u8>::default();
+        let mut plans = SchemaPlans::<u8>::default();
         let schema = schema(1);
         assert_eq!(plans.get_or_make(&schema, |_| Err("not yet")), Err("not yet"));
         assert_eq!(plans.get_or_make(&schema, |_| Ok::<_, &str>(7)), Ok(&mut 7));

@@ -302,7 +302,7 @@ fn taken(reply: Reply, request: &Request) -> Answer<Json> {
     match reply.status {
         200..=299 => Ok(reply.json()),
         404 if is_registrys_own(&reply) => Err(Failure::Missing(Refusal {
-            what: format!("it has no such schema: {}", words(&reply)),
+            what: format!("it has no such schema: {}", message_of(&reply)),
             hint: Some(not_registered().to_owned()),
         })),
         // Of a proxy whose registry is away, or of something that is no registry.
@@ -314,7 +314,7 @@ fn taken(reply: Reply, request: &Request) -> Answer<Json> {
             .is_some_and(|name| name.ends_with("AlreadyExistsException")) =>
         {
             Err(Failure::Refused(Refusal {
-                what: format!("{EXISTS}{}", words(&reply)),
+                what: format!("{EXISTS}{}", message_of(&reply)),
                 hint: Some(
                     "let the converter add a version: remove apicurio.registry.auto-register.if-exists and \
                      apicurio.registry.artifact.version"
@@ -323,14 +323,14 @@ fn taken(reply: Reply, request: &Request) -> Answer<Json> {
             }))
         }
         409 => Err(Failure::Refused(Refusal {
-            what: format!("{INCOMPATIBLE}{}", words(&reply)),
+            what: format!("{INCOMPATIBLE}{}", message_of(&reply)),
             hint: Some(format!(
                 "change the table so that the schema is compatible, or relax the compatibility mode of {} in the registry",
                 request.subject
             )),
         })),
         status => Err(Failure::Refused(Refusal {
-            what: format!("it answers {status} {}", words(&reply)),
+            what: format!("it answers {status} {}", message_of(&reply)),
             hint: None,
         })),
     }
@@ -357,7 +357,7 @@ fn is_registrys_own(reply: &Reply) -> bool {
 }
 
 /// The registry's words: message, and what it says of single fields.
-fn words(reply: &Reply) -> String {
+fn message_of(reply: &Reply) -> String {
     let json = reply.json();
     let text = |value: &Json| value.as_str().map(str::to_owned);
     let mut words = text(&json["message"])
@@ -383,7 +383,7 @@ fn odd(reply: &Reply) -> Diagnosis {
             "the schema registry at {} answers {} {}",
             shown_text(&reply.url),
             reply.status,
-            words(reply)
+            message_of(reply)
         ),
         Some(match reply.status {
             401 | 403 => "check the user name, password or token of the converter, and its permissions".to_owned(),

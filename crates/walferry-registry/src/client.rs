@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
-use walferry_converter::registry::{Answer, Ids, Refusal, Registry, Request, Settings};
+use walferry_converter::registry::{Answer, Ids, Refusal, Registry, RegistrySettings, Request};
 use walferry_diagnosis::Diagnosis;
 use walferry_record::{Need, Wait};
 
@@ -63,7 +63,7 @@ impl Client {
     ///
     /// Every `period` it checks that the registry still has the schemas that it had. `longest_pause` limits the pauses before one
     /// request is tried again.
-    pub(crate) fn new(settings: Settings, period: Duration, longest_pause: Option<Duration>) -> Self {
+    pub(crate) fn new(settings: RegistrySettings, period: Duration, longest_pause: Option<Duration>) -> Self {
         let (requests, receiver) = mpsc::channel();
         let shared = Arc::new(Shared::default());
         let asker = Asker {
@@ -138,7 +138,7 @@ impl Shared {
 /// The thread.
 struct Asker {
     shared: Arc<Shared>,
-    settings: Settings,
+    settings: RegistrySettings,
     /// Made when it is first needed, and again while a certificate cannot be read.
     http: Option<Http>,
     pending: VecDeque<Pending>,
@@ -192,7 +192,7 @@ impl Asker {
                     pending.request.subject, refusal.what
                 );
                 let hint = "restore the registry's data, or register the schema again; nothing is lost meanwhile";
-                self.again(pending, http::trouble(what, Some(hint.to_owned())));
+                self.ask_later(pending, http::trouble(what, Some(hint.to_owned())));
             }
             Err(Failure::Refused(refusal) | Failure::Missing(refusal)) => {
                 let mut state = self.shared.lock();
@@ -201,13 +201,13 @@ impl Asker {
                 drop(state);
                 pending.wait.end();
             }
-            Err(Failure::Trouble(trouble)) => self.again(pending, trouble),
+            Err(Failure::Trouble(trouble)) => self.ask_later(pending, trouble),
         }
     }
 
     /// Asks the same again after a pause, unless no record has waited for it for a while: the connector was stopped, or a table was
     /// dropped. A record that needs it later asks anew.
-    fn again(&mut self, mut pending: Pending, trouble: Diagnosis) {
+    fn ask_later(&mut self, mut pending: Pending, trouble: Diagnosis) {
         self.on_trouble(&trouble);
         pending.wait.set_trouble(trouble);
         let mut state = self.shared.lock();
@@ -231,7 +231,7 @@ impl Asker {
         if self.recovered()
             && let Err(trouble) = self.look_again()
         {
-            return self.again(pending, trouble);
+            return self.ask_later(pending, trouble);
         }
         info!(subject = %pending.request.subject, id.content = ids.content, id.global = ids.global, "schema id known");
         let mut state = self.shared.lock();

@@ -9,7 +9,7 @@ use ureq::http::Response;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body};
 use walferry_config::{Secret, shown_answer, shown_text};
-use walferry_converter::registry::{Auth, OAuth, Settings, Store, Tls};
+use walferry_converter::registry::{Auth, OAuth, RegistrySettings, Store, Tls};
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_keystore::{self as keystore, StoreError};
 
@@ -23,7 +23,7 @@ const LONGEST_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Sends requests.
 pub(crate) struct Http {
     agent: Agent,
-    settings: Settings,
+    settings: RegistrySettings,
     /// The URL that answered last.
     current: usize,
     token: Option<(Secret, Instant)>,
@@ -65,7 +65,7 @@ impl Http {
     ///
     /// # Errors
     /// When a certificate or a key cannot be used.
-    pub(crate) fn new(settings: &Settings) -> Result<Self, Diagnosis> {
+    pub(crate) fn new(settings: &RegistrySettings) -> Result<Self, Diagnosis> {
         let agent = Agent::config_builder()
             .timeout_connect(Some(settings.connect_timeout))
             .timeout_global(Some(settings.connect_timeout.saturating_add(settings.read_timeout)))

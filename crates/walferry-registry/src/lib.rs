@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use walferry_converter::registry::{Registry, Settings};
+use walferry_converter::registry::{Registry, RegistrySettings};
 
 pub use client::Client;
 
@@ -24,7 +24,7 @@ pub struct Registries {
     longest_pause: Option<Duration>,
 }
 
-type Clients = Vec<(Settings, Arc<Client>)>;
+type Clients = Vec<(RegistrySettings, Arc<Client>)>;
 
 impl Default for Registries {
     fn default() -> Self {
@@ -51,7 +51,7 @@ impl Registries {
     }
 
     /// The client of a registry. It lives as long as the process, so that what it knows outlasts a lost connection to Postgres.
-    pub fn of(&self, settings: &Settings) -> Arc<dyn Registry> {
+    pub fn of(&self, settings: &RegistrySettings) -> Arc<dyn Registry> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, client)) = clients.iter().find(|(known, _)| known == settings) {
             return client.clone();

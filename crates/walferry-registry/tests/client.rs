@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use walferry_config::Secret;
 use walferry_converter::registry::{
-    Answer, Api, Auth, Ids, Kind, Lookup, OAuth, Refusal, Registry, Request, Settings, Subject, Tls,
+    Answer, Api, Auth, Ids, Kind, Lookup, OAuth, Refusal, Registry, RegistrySettings, Request, Subject, Tls,
 };
 use walferry_registry::Registries;
 
@@ -88,8 +88,8 @@ impl Fake {
     }
 }
 
-fn settings(api: Api, urls: Vec<String>) -> Settings {
-    Settings {
+fn settings(api: Api, urls: Vec<String>) -> RegistrySettings {
+    RegistrySettings {
         api,
         urls,
         auth: Auth::None,
@@ -293,7 +293,7 @@ fn a_token_that_claims_to_live_for_ever_is_used() {
     fake.answer(REGISTER, 200, r#"{"id":7}"#);
     let token = format!(r#"{{"access_token":"abc","expires_in":{}}}"#, u64::MAX);
     fake.answer("POST /token", 200, &token);
-    let settings = Settings {
+    let settings = RegistrySettings {
         auth: Auth::OAuth(OAuth {
             token_url: format!("{url}/token"),
             client_id: "id".to_owned(),
@@ -331,7 +331,7 @@ fn name_and_password_and_tokens_are_sent() {
         ),
     ];
     for (auth, expected) in cases {
-        let settings = Settings {
+        let settings = RegistrySettings {
             auth,
             ..settings(Api::Confluent, vec![url.clone()])
         };
@@ -378,7 +378,7 @@ fn no_answer_shows_what_was_sent_in_secret() {
     for (status, text) in answers {
         let (fake, url) = Fake::start();
         fake.answer(REGISTER, status, &text);
-        let settings = Settings {
+        let settings = RegistrySettings {
             auth: Auth::Basic {
                 user: "me".to_owned(),
                 password: Secret::new("hunter2"),
@@ -394,7 +394,7 @@ fn no_answer_shows_what_was_sent_in_secret() {
     let (fake, url) = Fake::start();
     let answer = r#"{"error":"invalid_client","error_description":"id:hunter2 (aWQ6aHVudGVyMg==) is unknown"}"#;
     fake.answer("POST /token", 401, answer);
-    let settings = Settings {
+    let settings = RegistrySettings {
         auth: Auth::OAuth(OAuth {
             token_url: format!("{url}/token"),
             client_id: "id".to_owned(),

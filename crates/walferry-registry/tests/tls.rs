@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use walferry_config::Secret;
-use walferry_converter::registry::{Answer, Api, Auth, Kind, Lookup, Request, Settings, Store, Subject, Tls};
+use walferry_converter::registry::{Answer, Api, Auth, Kind, Lookup, RegistrySettings, Request, Store, Subject, Tls};
 use walferry_registry::Registries;
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -90,7 +90,7 @@ fn answer(stream: StreamOwned<ServerConnection, std::net::TcpStream>) -> std::io
 
 /// The id, or what is told to be in the way.
 fn outcome(url: &str, tls: Tls) -> Result<i64, String> {
-    let client = Registries::default().of(&Settings {
+    let client = Registries::default().of(&RegistrySettings {
         api: Api::Confluent,
         urls: vec![url.to_owned()],
         auth: Auth::None,

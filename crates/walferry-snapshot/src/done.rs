@@ -29,7 +29,7 @@ pub struct TableDone {
 
 /// A step of a snapshot, forward or back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum SnapshotStep {
     /// All rows of a chunk were delivered.
     Chunk {
         /// The table.
@@ -47,7 +47,7 @@ pub enum Step {
     Restart(Oid),
 }
 
-impl Step {
+impl SnapshotStep {
     /// The table of this step.
     pub const fn table(self) -> Oid {
         match self {
@@ -60,9 +60,9 @@ impl Step {
 
 impl Done {
     /// Applies a step.
-    pub fn step(&mut self, step: Step) {
+    pub fn step(&mut self, step: SnapshotStep) {
         match step {
-            Step::Chunk { table, storage, blocks } => {
+            SnapshotStep::Chunk { table, storage, blocks } => {
                 let done = self.0.entry(table.0).or_default();
                 if done.storage != storage {
                     // The whole table is read in its present state, so nothing from before counts.
@@ -74,17 +74,17 @@ impl Done {
                 blocks.add(&mut done.blocks);
             }
             // If nothing was read yet, the whole table will be read anyway.
-            Step::Incomplete(table) => {
+            SnapshotStep::Incomplete(table) => {
                 if let Some(done) = self.0.get_mut(&table.0) {
                     done.again = true;
                 }
             }
-            Step::ReadAgain(table) => {
+            SnapshotStep::ReadAgain(table) => {
                 if let Some(done) = self.0.get_mut(&table.0) {
                     done.again = false;
                 }
             }
-            Step::Restart(table) => {
+            SnapshotStep::Restart(table) => {
                 self.0.remove(&table.0);
             }
         }
@@ -160,15 +160,15 @@ mod tests {
 
     const TABLE: Oid = Oid(7);
 
-    fn chunk(storage: u64, first: u32, end: u32) -> Step {
-        Step::Chunk {
+    fn chunk(storage: u64, first: u32, end: u32) -> SnapshotStep {
+        SnapshotStep::Chunk {
             table: TABLE,
             storage,
             blocks: Blocks { first, end },
         }
     }
 
-    fn after(steps: &[Step]) -> Done {
+    fn after(steps: &[SnapshotStep]) -> Done {
         let mut done = Done::default();
         steps.iter().for_each(|&step| done.step(step));
         done
@@ -199,7 +199,7 @@ mod tests {
         let mut done = after(&[chunk(3, 0, 20)]);
         assert!(done.is_rewritten(TABLE, 4) && !done.is_rewritten(TABLE, 3) && !done.is_rewritten(Oid(8), 4));
         assert_eq!(done.left(TABLE, 4, 25, 30), [Blocks::ALL]);
-        done.step(Step::Incomplete(TABLE));
+        done.step(SnapshotStep::Incomplete(TABLE));
         done.step(chunk(4, 0, 10));
         assert_eq!(
             done,
@@ -210,14 +210,18 @@ mod tests {
 
     #[test]
     fn a_table_with_incomplete_changes_begins_again_unless_their_rows_were_read_again() {
-        let mut done = after(&[chunk(3, 0, 20), Step::Incomplete(TABLE), Step::ReadAgain(TABLE)]);
+        let mut done = after(&[
+            chunk(3, 0, 20),
+            SnapshotStep::Incomplete(TABLE),
+            SnapshotStep::ReadAgain(TABLE),
+        ]);
         assert_eq!(done.forget_incomplete(|_| false), []);
-        done.step(Step::Incomplete(TABLE));
+        done.step(SnapshotStep::Incomplete(TABLE));
         assert_eq!(done.forget_incomplete(|table| table == TABLE), []);
         assert_eq!(done.forget_incomplete(|_| false), [TABLE]);
         assert_eq!(done, Done::default());
         // The table has not begun, so there is nothing to forget.
-        done.step(Step::Incomplete(TABLE));
+        done.step(SnapshotStep::Incomplete(TABLE));
         assert_eq!(done, Done::default());
     }
 
@@ -232,7 +236,7 @@ mod tests {
 
     #[test]
     fn it_is_kept_as_json() {
-        let done = after(&[chunk(3, 0, 10), chunk(3, 20, 30), Step::Incomplete(TABLE)]);
+        let done = after(&[chunk(3, 0, 10), chunk(3, 20, 30), SnapshotStep::Incomplete(TABLE)]);
         let json = r#"{"7":{"storage":3,"blocks":[[0,10],[20,30]],"again":true}}"#;
         assert_eq!(serde_json::to_string(&done).unwrap(), json);
         assert_eq!(serde_json::from_str::<Done>(json).unwrap(), done);

@@ -20,16 +20,16 @@
 //!
 //! - The change did not contain all values: TOASTed values were unchanged, or columns are not published.
 //! - The change arrived but was not sent: the operation is skipped, a transform dropped the record, or the record was
-//!   set aside after an error. In these first two cases, the key of the row is remembered ([`Again`]), and the row is
+//!   set aside after an error. In these first two cases, the key of the row is remembered ([`RowsToReread`]), and the row is
 //!   read again at the watermark.
 //! - The change never arrived, because the publication does not send it. Such a table has another storage at each
 //!   watermark, so it starts over.
 
-mod again;
 mod blocks;
 mod done;
 pub mod incremental;
+mod reread;
 
-pub use again::{Again, Keys};
 pub use blocks::Blocks;
-pub use done::{Done, Step, TableDone};
+pub use done::{Done, SnapshotStep, TableDone};
+pub use reread::{Keys, RowsToReread};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use walferry_record::{Plans, SchemaRef};
+use walferry_record::{SchemaPlans, SchemaRef};
 
 use crate::event_router::ByContent;
 
@@ -15,20 +15,20 @@ const REMEMBERED: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct PlansByContent<P> {
     /// The same plans by the address of the schema, which is faster.
-    by_address: Plans<Arc<P>>,
+    by_address: SchemaPlans<Arc<P>>,
     by_content: HashMap<ByContent, Arc<P>>,
 }
 
 impl<P> Default for PlansByContent<P> {
     fn default() -> Self {
         Self {
-            by_address: Plans::default(),
+            by_address: SchemaPlans::default(),
             by_content: HashMap::new(),
         }
     }
 }
 
-/// A clone begins empty, as that of [`Plans`].
+/// A clone begins empty, as that of [`SchemaPlans`].
 impl<P> Clone for PlansByContent<P> {
     fn clone(&self) -> Self {
         Self::default()

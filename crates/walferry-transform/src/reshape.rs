@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use walferry_config::{Property, Reader};
 use walferry_record::java::hash_map::HashMap;
-use walferry_record::{Field, Plans, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaPlans, SchemaRef, Shape, Struct, Typed, Value};
 
 use crate::contract::{HeaderList, Side};
 use crate::error::Problem;
@@ -41,7 +41,7 @@ pub(crate) trait Reshape: Clone + Send + 'static {
     {
         Some(Box::new(Sided {
             side,
-            plans: Plans::default(),
+            plans: SchemaPlans::default(),
             reshape: self,
         }))
     }
@@ -49,7 +49,7 @@ pub(crate) trait Reshape: Clone + Send + 'static {
 
 struct Sided<R: Reshape> {
     side: Side,
-    plans: Plans<R::Plan>,
+    plans: SchemaPlans<R::Plan>,
     reshape: R,
 }
 

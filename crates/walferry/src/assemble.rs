@@ -12,10 +12,9 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 use uuid::Uuid;
 use walferry_config::{
-    Connector as Config, Findings, Worker,
+    Connector, Findings, Worker,
     connector::{
-        LsnFlushMode, NotificationChannel, OffsetMismatch, Plugin, Plugins, SignalChannel, SnapshotMode,
-        Tolerance as OnError,
+        LsnFlushMode, NotificationChannel, OffsetMismatch, Plugin, Plugins, SignalChannel, SnapshotMode, Tolerance,
     },
 };
 use walferry_converter::{
@@ -23,20 +22,20 @@ use walferry_converter::{
     registry::{Registry, Unasked},
 };
 use walferry_engine::{
-    Converters, Disposition, Failure, Pipeline, SignalSettings, Tolerance,
-    connector::{Connector, Settings},
-    life::Limits,
+    Converters, Disposition, ErrorPolicy, Failure, Pipeline, SignalSettings,
+    connector::{ConnectorRun, ConnectorSettings},
+    life::IncrementalLimits,
     source::TableFilter,
     start::{Mismatch, SnapshotPolicy},
     status::Status,
     store::StoredOffset,
     witness::Witness,
 };
-use walferry_event::Settings as EventSettings;
+use walferry_event::EventSettings;
 use walferry_event::reselect::RowReader;
 use walferry_kafka::{Producers, connect::OffsetLog};
 use walferry_offset::{FileStore, ImportError, MemoryStore, import, java_offsets};
-use walferry_postgres::{Postgres, Rows, TimescaleCatalog};
+use walferry_postgres::{Postgres, RowLookups, TimescaleCatalog};
 use walferry_record::SourcePartition;
 use walferry_registry::Registries;
 use walferry_transform::{Chain, HypertableReader};
@@ -63,7 +62,7 @@ impl Built {
     /// finding is a problem.
     pub(crate) fn new(worker: &Worker, plugins: &Plugins) -> (Option<Self>, Findings) {
         let (chain, mut findings) = Chain::new(&plugins.transforms, &plugins.predicates);
-        findings.extend(walferry_kafka::Settings::check(worker, plugins));
+        findings.extend(walferry_kafka::ClientSettings::check(worker, plugins));
         let mut build = |plugin: &Plugin, role| {
             let (converter, more) = converter(&plugin.class, role, &plugin.options);
             findings.extend(more);
@@ -146,7 +145,7 @@ pub(crate) fn unknown_converters(worker: &Worker) -> Findings {
 pub(crate) type Pipelines = Box<dyn FnMut(&StoredOffset) -> Result<Pipeline, Failure>>;
 
 /// A connector of Postgres, Kafka and a folder.
-pub(crate) type Assembled = Connector<Postgres, Producers, Store, Pipelines>;
+pub(crate) type Assembled = ConnectorRun<Postgres, Producers, Store, Pipelines>;
 
 /// Where offsets are kept.
 #[derive(Debug, Clone)]
@@ -209,7 +208,7 @@ pub(crate) fn connector(
     if let Some(log) = &offsets.topic {
         sinks = sinks.within(log.tenure());
     }
-    Ok(Connector {
+    Ok(ConnectorRun {
         settings: settings(loaded, sharers),
         source: Postgres::new(config, status.clone()),
         sinks,
@@ -231,11 +230,11 @@ pub(crate) fn passing<K>(
     sinks: K,
     mut witness: impl FnMut() -> Box<dyn Witness> + 'static,
     status: Arc<Status>,
-) -> Connector<Postgres, K, MemoryStore, Pipelines> {
+) -> ConnectorRun<Postgres, K, MemoryStore, Pipelines> {
     let config = &loaded.connector;
     let mut make = pipelines(loaded, &status, None, None, from_postgres(config));
-    Connector {
-        settings: Settings {
+    ConnectorRun {
+        settings: ConnectorSettings {
             // When the connection is lost, the slot is gone, and with it the way to go on.
             max_retries: Some(0),
             confirm: true,
@@ -317,9 +316,9 @@ fn take_over_standalone(store: &Store, loaded: &Loaded) -> Result<(), Failure> {
 }
 
 /// What the Kafka clients of a connector need to know.
-pub(crate) fn kafka(loaded: &Loaded) -> Result<walferry_kafka::Settings, Error> {
+pub(crate) fn kafka(loaded: &Loaded) -> Result<walferry_kafka::ClientSettings, Error> {
     let (settings, findings) =
-        walferry_kafka::Settings::read(&loaded.worker, &loaded.connector, &loaded.bootstrap_servers);
+        walferry_kafka::ClientSettings::read(&loaded.worker, &loaded.connector, &loaded.bootstrap_servers);
     settings.ok_or_else(|| {
         Error::new(Kind::KafkaSettings, "the Kafka client's properties cannot be used")
             .because(findings.problems().cloned())
@@ -327,7 +326,7 @@ pub(crate) fn kafka(loaded: &Loaded) -> Result<walferry_kafka::Settings, Error> 
 }
 
 /// Under which key offsets are stored.
-pub(crate) fn partition(config: &Config) -> SourcePartition {
+pub(crate) fn partition(config: &Connector) -> SourcePartition {
     SourcePartition {
         connector: config.name.clone(),
         server: config.topics.prefix.to_string(),
@@ -335,13 +334,13 @@ pub(crate) fn partition(config: &Config) -> SourcePartition {
 }
 
 /// Which tables are captured.
-pub(crate) fn captured(config: &Config) -> TableFilter {
+pub(crate) fn captured(config: &Connector) -> TableFilter {
     let filters = config.filters.clone();
     Arc::new(move |schema, table| filters.captures_table(schema, table))
 }
 
 /// The captured tables that snapshots read.
-pub(crate) fn snapshot_tables(config: &Config) -> TableFilter {
+pub(crate) fn snapshot_tables(config: &Connector) -> TableFilter {
     let (filters, include) = (config.filters.clone(), config.snapshot.include.clone());
     // What was signalled before is nothing that happens now.
     Arc::new(move |schema, table| {
@@ -352,7 +351,7 @@ pub(crate) fn snapshot_tables(config: &Config) -> TableFilter {
 }
 
 /// Whether a start reads existing rows when there is no offset.
-pub(crate) fn snapshot_policy(config: &Config) -> SnapshotPolicy {
+pub(crate) fn snapshot_policy(config: &Connector) -> SnapshotPolicy {
     let mode = config.snapshot.mode;
     let by_flags = mode == SnapshotMode::ConfigurationBased;
     let flags = &config.snapshot.configuration_based;
@@ -367,9 +366,9 @@ pub(crate) fn snapshot_policy(config: &Config) -> SnapshotPolicy {
     }
 }
 
-fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> Settings {
+fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> ConnectorSettings {
     let config = &loaded.connector;
-    Settings {
+    ConnectorSettings {
         slot: config.slot.name.to_string(),
         snapshot: snapshot_policy(config),
         mismatch: match config.streaming.offset_mismatch {
@@ -392,7 +391,7 @@ fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> Settings {
         heartbeat: config.heartbeat.interval,
         snapshot_delay: config.snapshot.delay,
         streaming_delay: config.snapshot.streaming_delay,
-        limits: Limits {
+        limits: IncrementalLimits {
             rows_per_second: config.signals.max_rows_per_second,
             lag_bytes: config.signals.max_lag_bytes,
             // Without a signal table, and if it may write one, no chunk is ever read.
@@ -417,8 +416,8 @@ pub(crate) fn pipelines(
         env!("CARGO_PKG_VERSION"),
         &Uuid::now_v7().to_string(),
     ));
-    let tolerance = Tolerance {
-        all: config.errors.tolerance == OnError::All,
+    let tolerance = ErrorPolicy {
+        all: config.errors.tolerance == Tolerance::All,
         changes: config.events.on_processing_failure,
         dead_letters: config.errors.dead_letter_topic.as_ref().map(ToString::to_string),
         retry_timeout: config.errors.retry_timeout,
@@ -462,27 +461,27 @@ pub(crate) struct Readers {
 }
 
 /// Reads it of the connector's database, each on a connection that is opened when it is first needed.
-pub(crate) fn from_postgres(config: &Config) -> Readers {
+pub(crate) fn from_postgres(config: &Connector) -> Readers {
     let (for_catalog, for_rows) = (config.clone(), config.clone());
     Readers {
         hypertables: Box::new(move || Arc::new(TimescaleCatalog::new(&for_catalog))),
-        rows: Some(Box::new(move || Arc::new(Rows::new(&for_rows)))),
+        rows: Some(Box::new(move || Arc::new(RowLookups::new(&for_rows)))),
     }
 }
 
 /// Reads signals from Kafka, where they come from there, until what is returned is dropped.
-pub(crate) fn signals_of_topic(loaded: &Loaded, status: &Arc<Status>) -> Option<walferry_kafka::Signals> {
+pub(crate) fn signals_of_topic(loaded: &Loaded, status: &Arc<Status>) -> Option<walferry_kafka::SignalReader> {
     if !loaded.connector.signals.has(SignalChannel::Kafka) {
         return None;
     }
     // They were read once when the connector was put together.
     let settings = kafka(loaded).ok()?;
-    let signals = walferry_kafka::Signals::follow(&loaded.worker, &loaded.connector, &settings, status.clone());
+    let signals = walferry_kafka::SignalReader::follow(&loaded.worker, &loaded.connector, &settings, status.clone());
     Some(signals)
 }
 
 /// What the path has to know of signals and notifications. Signals can always be given to the admin endpoint.
-fn signals(config: &Config) -> SignalSettings {
+fn signals(config: &Connector) -> SignalSettings {
     let section = &config.signals;
     SignalSettings {
         server: config.topics.prefix.to_string(),
@@ -525,7 +524,7 @@ mod tests {
             name: Some("c".to_owned()),
             properties: pairs.into_iter().collect(),
         };
-        let (_, findings) = Config::read(&submitted, None, worker, &Nowhere, &|plugins| {
+        let (_, findings) = Connector::read(&submitted, None, worker, &Nowhere, &|plugins| {
             Built::new(worker, plugins).1
         });
         findings.iter().map(|finding| format!("{finding}\n")).collect()
@@ -740,7 +739,7 @@ mod tests {
         );
         let (submitted, _) = Submitted::read(&text).expect("it is JSON");
         let (connector, findings) =
-            Config::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
+            Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
         snapshot_policy(&connector.unwrap_or_else(|| panic!("{findings:?}")))
     }
 

@@ -18,11 +18,10 @@ use walferry_engine::{
     Failure, Kind,
     pipeline::Pipeline,
     source::{Control as _, Source as _, TableFilter},
-    status::{Phase, Signal, Slots, Status},
+    status::{Signal, Slots, Status},
     store::StoredOffset,
 };
 use walferry_kafka::{Health, SetAsideCount};
-use walferry_pgoutput::Lsn;
 use walferry_postgres::{
     CleanedTable, Cleaner, Looked, Postgres, SlotWatch,
     connect::{Endpoint, Purpose},
@@ -72,7 +71,7 @@ pub(crate) async fn watch_slots(loaded: Loaded, looks: SlotLooks, status: Arc<St
     let shared = looks.of(postgres);
     let ours = slot.name.to_string();
     loop {
-        match look(&mut *shared.lock().await, || SlotWatch::new(postgres, slot), &ours).await {
+        match recent_slots(&mut *shared.lock().await, || SlotWatch::new(postgres, slot), &ours).await {
             Ok(slots) => status.set_slots(slots),
             Err(failure) => debug!(error = %failure, "the replication slots could not be read"),
         }
@@ -81,14 +80,14 @@ pub(crate) async fn watch_slots(loaded: Loaded, looks: SlotLooks, status: Arc<St
 }
 
 /// The last look, where it is recent, or else a new one.
-async fn look(shared: &mut Shared, open: impl Fn() -> SlotWatch, ours: &str) -> Result<Slots, Failure> {
+async fn recent_slots(shared: &mut Shared, open: impl Fn() -> SlotWatch, ours: &str) -> Result<Slots, Failure> {
     if let Some((at, looked)) = &shared.last
         && at.elapsed() < SLOTS_INTERVAL
     {
         return Ok(looked.seen_by(ours));
     }
     // Where the connection of one connector does not work, such as to a database that is gone, that of the next one may.
-    let looked = shared.watch.get_or_insert_with(&open).look_at_all().await;
+    let looked = shared.watch.get_or_insert_with(&open).query_all().await;
     let looked = looked.inspect_err(|_| shared.watch = None)?;
     let slots = looked.seen_by(ours);
     shared.last = Some((Instant::now(), looked));
@@ -313,9 +312,10 @@ pub(crate) async fn clean_outboxes(loaded: Loaded, status: Arc<Status>) {
         sleep(pause).await;
         pause = INTERVAL;
         // While existing rows are read, a row may be missing in Kafka though the slot is beyond it.
-        let streams = status.phase() == Phase::Streaming && status.counters.connected.load(Relaxed) == 1;
-        let connects = status.counters.connects.load(Relaxed);
-        if !streams || connection.replace(connects) != Some(connects) {
+        let stream = status.stream.state();
+        let streaming = stream.streaming();
+        if streaming.is_none() || streaming != connection {
+            connection = streaming;
             cleaner.forget();
             continue;
         }
@@ -324,8 +324,7 @@ pub(crate) async fn clean_outboxes(loaded: Loaded, status: Arc<Status>) {
                 tables = outboxes.list().await?;
                 listed = Some(Instant::now());
             }
-            let confirmed = Lsn(status.counters.confirmed_lsn.load(Relaxed));
-            cleaner.round(&tables, confirmed).await.map_err(Failure::from)
+            cleaner.round(&tables, stream.confirmed).await.map_err(Failure::from)
         };
         match done.await {
             Ok(round) => {

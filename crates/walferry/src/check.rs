@@ -29,7 +29,7 @@ use crate::{
 /// been said.
 pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
     let configuration = load(&args.connector)?;
-    let outcome = look(args, &configuration);
+    let outcome = check_all(args, &configuration);
     if !args.fix {
         return outcome;
     }
@@ -39,7 +39,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Error> {
         _ => {
             say!("");
             say!("checking again");
-            look(args, &configuration)
+            check_all(args, &configuration)
         }
     }
 }
@@ -53,7 +53,7 @@ pub(crate) async fn fixable(args: &CheckArgs, loaded: &Loaded) -> Vec<Diagnosis>
 }
 
 /// Looks, and tells what it has found.
-fn look(args: &CheckArgs, configuration: &Configuration) -> Result<(), Error> {
+fn check_all(args: &CheckArgs, configuration: &Configuration) -> Result<(), Error> {
     let Configuration {
         connectors,
         worker,

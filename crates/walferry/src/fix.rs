@@ -104,13 +104,13 @@ fn choose<'a>(args: &CheckArgs, role: &str, wanted: &[Wanted<'a>]) -> Result<Vec
             1 => "the statement".to_owned(),
             count => format!("the {count} statements"),
         };
-        if asked(&format!("Run {count} above that need no superuser, as role {role:?}?"))? {
+        if confirm(&format!("Run {count} above that need no superuser, as role {role:?}?"))? {
             chosen.extend(owners);
         }
     }
     for wanted in of(Needs::Superuser) {
         let statements = statements(wanted);
-        if asked(&format!("Run as role {role:?}: {};", statements.join("; ")))? {
+        if confirm(&format!("Run as role {role:?}: {};", statements.join("; ")))? {
             chosen.extend(statements);
         }
     }
@@ -118,7 +118,7 @@ fn choose<'a>(args: &CheckArgs, role: &str, wanted: &[Wanted<'a>]) -> Result<Vec
 }
 
 /// Whether somebody says yes. Everything else is a no.
-fn asked(question: &str) -> Result<bool, Error> {
+fn confirm(question: &str) -> Result<bool, Error> {
     let unreadable = |error: io::Error| Error::new(Kind::Output, "nobody can be asked").cause(error.to_string(), None);
     print!("{question} [y/N] ");
     io::stdout().flush().map_err(unreadable)?;

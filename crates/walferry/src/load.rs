@@ -72,88 +72,24 @@ pub(crate) struct Configuration {
 pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
     let args = &with_server_file(args);
     let mut problems = Problems::default();
-    let surrounded = match (&args.worker, args.config.is_empty()) {
-        (None, true) => surrounded::worker(
-            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
-        ),
-        _ => None,
-    };
-    let read = |submitted: &Submitted, path: &Path, problems: &mut Problems| {
-        let (worker, mut findings) = Worker::read(submitted, &Surroundings);
-        if let Some(worker) = &worker {
-            findings.extend(assemble::unknown_converters(worker));
-        }
-        problems.add(path, &findings);
-        worker
-    };
-    let worker = match (&args.worker, surrounded) {
-        (Some(path), _) => {
-            let submitted = problems.read(path, Role::Worker);
-            submitted.and_then(|submitted| read(&submitted, path, &mut problems))
-        }
-        (None, Some(submitted)) => {
-            info!(
-                properties = submitted.properties.len(),
-                "the environment variables define a worker, as in Kafka Connect's images"
-            );
-            read(&submitted, Path::new("the environment"), &mut problems)
-        }
-        (None, None) if args.config.is_empty() => {
-            let hint = "specify a connector with `--config FILE`, or a worker with `--worker FILE`; the environment variables of Kafka \
-                        Connect's images (BOOTSTRAP_SERVERS, CONFIG_STORAGE_TOPIC and OFFSET_STORAGE_TOPIC, or CONNECT_…) also define a \
-                        worker";
-            let error = Error::new(Kind::NothingToRun, "there is nothing to run");
-            return Err(error.cause("neither a connector nor a worker was given", Some(hint.into())));
-        }
-        (None, None) => Some(of_debezium_server(&args.config, &read, &mut problems).unwrap_or_default()),
-    };
-    let servers = args
-        .bootstrap_servers
-        .clone()
-        .or_else(|| worker.as_ref()?.bootstrap_servers.clone());
-    if servers.is_none() && worker.is_some() {
-        problems.push(
-            Kind::ServersMissing,
-            "bootstrap.servers is missing, so the address of Kafka is unknown".into(),
-            "use `--bootstrap-servers host:port`, or a worker file with this property (`--worker FILE`)",
-        );
-    }
-    // Anything but a list of hosts may have credentials in it, which every error about the brokers would repeat.
-    let no_list = |servers: &&String| servers.contains(['@', ';']) || shown_text(servers) != servers.as_str();
-    if let Some(servers) = servers.as_ref().filter(no_list) {
-        problems.push(
-            Kind::PropertyValue,
-            format!(
-                "bootstrap.servers is {}, which is not a list of hosts with ports",
-                shown_address(servers)
-            ),
-            "write host:port,host:port; user and password belong into sasl.jaas.config",
-        );
-    }
+    let worker = worker(args, &mut problems)?;
+    let servers = bootstrap_servers(args, worker.as_ref(), &mut problems);
     // Connectors are looked at also when the worker is not usable, so that their problems are in the same report.
-    let usable = worker.clone().unwrap_or_default();
+    let worker = worker.unwrap_or_default();
     let found: Vec<_> = args
         .config
         .iter()
-        .filter_map(|path| Some((path, connector(path, &usable, &mut problems)?)))
+        .filter_map(|path| Some((path, connector(path, &worker, &mut problems)?)))
         .collect();
     let connectors: Vec<&Connector> = found
         .iter()
         .map(|(_, (Checked { connector, .. }, _))| connector)
         .collect();
-    for (i, connector) in connectors.iter().enumerate() {
-        if connectors[..i].iter().any(|other| other.name == connector.name) {
-            problems.push(
-                Kind::ConnectorsClash,
-                format!("two connectors are named {:?}", connector.name),
-                "give each its own `name`: offsets are stored by name",
-            );
-        }
-    }
+    one_name_each(&connectors, &mut problems);
     one_slot_each(&connectors, &mut problems);
     let warnings = std::mem::take(&mut problems.warnings);
     problems.finish()?;
-    let (worker, bootstrap_servers) = (usable, servers.unwrap_or_default());
+    let bootstrap_servers = servers.unwrap_or_default();
     let connectors = found.into_iter().map(|(path, (checked, configuration))| Loaded {
         connector: checked.connector,
         built: checked.built,
@@ -168,6 +104,81 @@ pub(crate) fn load(args: &ConnectorArgs) -> Result<Configuration, Error> {
         bootstrap_servers,
         warnings,
     })
+}
+
+/// The worker that the arguments name, or that the environment variables of Kafka Connect's images define. `None` if it is not usable,
+/// which is in `problems`.
+fn worker(args: &ConnectorArgs, problems: &mut Problems) -> Result<Option<Worker>, Error> {
+    let read = |submitted: &Submitted, path: &Path, problems: &mut Problems| {
+        let (worker, mut findings) = Worker::read(submitted, &Surroundings);
+        if let Some(worker) = &worker {
+            findings.extend(assemble::unknown_converters(worker));
+        }
+        problems.add(path, &findings);
+        worker
+    };
+    if let Some(path) = &args.worker {
+        let submitted = problems.read(path, Role::Worker);
+        return Ok(submitted.and_then(|submitted| read(&submitted, path, problems)));
+    }
+    if !args.config.is_empty() {
+        return Ok(Some(
+            of_debezium_server(&args.config, &read, problems).unwrap_or_default(),
+        ));
+    }
+    let variables = env::vars_os();
+    let variables = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let Some(submitted) = surrounded::worker(variables) else {
+        let hint = "specify a connector with `--config FILE`, or a worker with `--worker FILE`; the environment variables of Kafka \
+                    Connect's images (BOOTSTRAP_SERVERS, CONFIG_STORAGE_TOPIC and OFFSET_STORAGE_TOPIC, or CONNECT_…) also define a \
+                    worker";
+        let error = Error::new(Kind::NothingToRun, "there is nothing to run");
+        return Err(error.cause("neither a connector nor a worker was given", Some(hint.into())));
+    };
+    info!(
+        properties = submitted.properties.len(),
+        "the environment variables define a worker, as in Kafka Connect's images"
+    );
+    Ok(read(&submitted, Path::new("the environment"), problems))
+}
+
+/// The addresses of Kafka. `None` if they are unknown.
+fn bootstrap_servers(args: &ConnectorArgs, worker: Option<&Worker>, problems: &mut Problems) -> Option<String> {
+    let servers = args.bootstrap_servers.clone();
+    let servers = servers.or_else(|| worker?.bootstrap_servers.clone());
+    if servers.is_none() && worker.is_some() {
+        problems.push(
+            Kind::ServersMissing,
+            "bootstrap.servers is missing, so the address of Kafka is unknown".into(),
+            "use `--bootstrap-servers host:port`, or a worker file with this property (`--worker FILE`)",
+        );
+    }
+    // Anything but a list of hosts may have credentials in it, which every error about the brokers would repeat.
+    let is_no_list = |servers: &&String| servers.contains(['@', ';']) || shown_text(servers) != servers.as_str();
+    if let Some(servers) = servers.as_ref().filter(is_no_list) {
+        problems.push(
+            Kind::PropertyValue,
+            format!(
+                "bootstrap.servers is {}, which is not a list of hosts with ports",
+                shown_address(servers)
+            ),
+            "write host:port,host:port; user and password belong into sasl.jaas.config",
+        );
+    }
+    servers
+}
+
+/// Offsets are stored by name.
+fn one_name_each(connectors: &[&Connector], problems: &mut Problems) {
+    for (i, connector) in connectors.iter().enumerate() {
+        if connectors[..i].iter().any(|other| other.name == connector.name) {
+            problems.push(
+                Kind::ConnectorsClash,
+                format!("two connectors are named {:?}", connector.name),
+                "give each its own `name`: offsets are stored by name",
+            );
+        }
+    }
 }
 
 /// A file of Debezium Server is a worker and a connector at once. Given with `--worker`, it counts as if it was given with `--config`.

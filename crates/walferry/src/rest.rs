@@ -2,20 +2,20 @@
 
 use std::{env, fs};
 
-use walferry_admin::{Digested, Doors, HeaderRule, Settings, User};
+use walferry_admin::{Digested, Doors, HeaderRule, RestSettings, User};
 use walferry_config::{RestSection, Worker, java_properties, shown_text};
 use walferry_diagnosis::Kind;
 
 use crate::error::Error;
 
 /// Reads the files that the worker names.
-pub(crate) fn settings(worker: &Worker) -> Result<Settings, Error> {
+pub(crate) fn settings(worker: &Worker) -> Result<RestSettings, Error> {
     let rest = &worker.rest;
     let headers = HeaderRule::parse_all(&rest.response_headers).map_err(|why| {
         let hint = "write rules such as `add X-Frame-Options: DENY`, with commas between them";
         wrong(format!("response.http.headers.config: {why}"), hint)
     })?;
-    Ok(Settings {
+    Ok(RestSettings {
         advertised: advertised(rest),
         topic_tracking: rest.topic_tracking,
         topic_tracking_reset: rest.topic_tracking_reset,
@@ -23,7 +23,7 @@ pub(crate) fn settings(worker: &Worker) -> Result<Settings, Error> {
         origin_methods: rest.allow_methods.clone(),
         headers,
         doors: doors(rest)?,
-        ..Settings::default()
+        ..RestSettings::default()
     })
 }
 

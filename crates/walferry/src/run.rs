@@ -15,14 +15,14 @@ use tokio::{
     time::sleep,
 };
 use tracing::{info, warn};
-use walferry_admin::{Admin, ClusterId, Door, Resources, Settings, Standby, Tls};
+use walferry_admin::{Admin, ClusterId, Door, Resources, RestSettings, Standby, Tls};
 use walferry_config::Worker;
 use walferry_diagnosis::Kind;
 use walferry_engine::{
     Failure,
     supervisor::{Connectors, Supervisor},
 };
-use walferry_kafka::connect::{ConnectTopics, Leadership, cluster_id};
+use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, cluster_id};
 use walferry_offset::FileBook;
 
 use crate::{
@@ -36,7 +36,7 @@ use crate::{
     rest,
     take::take,
     worker::{
-        Beginning, Herd, Shelf, states,
+        Beginning, BookChoice, Herd, states,
         topics::{self, Opened},
     },
 };
@@ -81,16 +81,24 @@ fn topics_of(args: &RunArgs, configuration: &Configuration) -> Result<Option<Con
 struct Process<'a> {
     wanted: Vec<Wanted>,
     bars: &'a Bars,
-    settings: Settings,
+    settings: RestSettings,
     topics: Option<ConnectTopics>,
     data_dir: PathBuf,
 }
 
 /// What the turn of a process on Connect's topics is.
-struct Held {
+struct Turn {
     leadership: Leadership,
     topics: ConnectTopics,
     opened: Opened,
+}
+
+/// Where a process keeps its state.
+struct Storage {
+    book: BookChoice,
+    offsets: Option<OffsetLog>,
+    states: Option<StateLog>,
+    leadership: Option<Leadership>,
 }
 
 /// How the work of a process has ended.
@@ -99,6 +107,24 @@ enum Ending {
     Over(Result<(), Error>),
     /// Another process may work on Connect's topics now.
     TurnLost,
+}
+
+/// Ends all connectors: in order if the process is to end, at once if another one may have its turn.
+async fn end_connectors(ending: Ending, herd: &Herd, leadership: Option<&Leadership>) -> Ending {
+    let Ending::Over(outcome) = ending else {
+        herd.supervisor().abandon_all().await;
+        return Ending::TurnLost;
+    };
+    // An orderly end takes its time, and the turn may be lost meanwhile.
+    let stopped = tokio::select! {
+        stopped = herd.supervisor().stop_all() => stopped,
+        failure = turn_is_lost(leadership) => {
+            herd.supervisor().abandon_all().await;
+            Err(failure)
+        }
+    };
+    let stopped = stopped.map_err(|failure| Error::failure("a connector has stopped", failure).already_told());
+    Ending::Over(outcome.and(stopped))
 }
 
 impl Process<'_> {
@@ -131,54 +157,64 @@ impl Process<'_> {
         }
     }
 
+    /// Where the book, the offsets and the states are: in Connect's topics, if it is this process's turn on them, or else in files.
+    fn storage(&self, turn: Option<Turn>, is_worker: bool) -> Result<Storage, Error> {
+        let Some(Turn {
+            leadership,
+            topics,
+            opened,
+        }) = turn
+        else {
+            return Ok(Storage {
+                book: shelf(&self.data_dir, is_worker)?,
+                offsets: None,
+                states: None,
+                leadership: None,
+            });
+        };
+        spawn_local(topics::tell_of_connect(topics));
+        Ok(Storage {
+            book: Ok(Box::new(opened.book)),
+            offsets: Some(opened.offsets),
+            states: Some(opened.states),
+            leadership: Some(leadership),
+        })
+    }
+
     /// Runs the connectors until the process is to end, or until another one may have its turn.
     async fn work(
         &self,
         doors: &mut Vec<Door>,
         configuration: &Configuration,
-        held: Option<Held>,
+        turn: Option<Turn>,
         cluster: Arc<ClusterId>,
     ) -> Ending {
         let is_worker = configuration.connectors.is_empty();
-        let (shelf, topic, states, leadership): (Shelf, _, _, _) = match held {
-            None => match shelf(&self.data_dir, is_worker) {
-                Ok(shelf) => (shelf, None, None, None),
-                Err(error) => return Ending::Over(Err(error)),
-            },
-            Some(Held {
-                leadership,
-                topics,
-                opened,
-            }) => {
-                spawn_local(topics::tell_of_connect(topics));
-                (
-                    Ok(Box::new(opened.book)),
-                    Some(opened.offsets),
-                    Some(opened.states),
-                    Some(leadership),
-                )
-            }
+        let storage = match self.storage(turn, is_worker) {
+            Ok(storage) => storage,
+            Err(error) => return Ending::Over(Err(error)),
         };
+        let leadership = storage.leadership;
         let beginning = Beginning {
             worker: configuration.worker.clone(),
             bootstrap_servers: configuration.bootstrap_servers.clone(),
             offsets: Offsets {
                 data_dir: self.data_dir.clone(),
-                topic,
+                topic: storage.offsets,
             },
             loaded: configuration.connectors.clone(),
             bars: self.bars.clone(),
         };
-        let (herd, mut clerk) = match Herd::start(beginning, shelf) {
+        let (herd, mut clerk) = match Herd::start(beginning, storage.book) {
             Ok(started) => started,
             Err(error) => return Ending::Over(Err(error)),
         };
-        let served: Vec<Door> = match doors.iter().map(Door::again).collect() {
+        let served: Vec<Door> = match doors.iter().map(Door::try_clone).collect() {
             Ok(served) => served,
             Err(error) => return Ending::Over(Err(Error::failure("Walferry did not start", used_twice(&error)))),
         };
         let address = doors.first().and_then(|door| door.listener.local_addr().ok());
-        if let Some(states) = states {
+        if let Some(states) = storage.states {
             let address = address.unwrap_or(listen::DEFAULT);
             let worker_id = self.settings.advertised.clone().unwrap_or_else(|| address.to_string());
             spawn_local(states::tell(herd.clone(), states, worker_id));
@@ -209,25 +245,7 @@ impl Process<'_> {
             doors.clear();
         }
         stop.send_replace(true);
-        let ending = match ending {
-            Ending::TurnLost => {
-                herd.supervisor().abandon_all().await;
-                Ending::TurnLost
-            }
-            Ending::Over(outcome) => {
-                // An orderly end takes its time, and the turn may be lost meanwhile.
-                let stopped = tokio::select! {
-                    stopped = herd.supervisor().stop_all() => stopped,
-                    failure = turn_is_lost(leadership.as_ref()) => {
-                        herd.supervisor().abandon_all().await;
-                        Err(failure)
-                    }
-                };
-                let stopped =
-                    stopped.map_err(|failure| Error::failure("a connector has stopped", failure).already_told());
-                Ending::Over(outcome.and(stopped))
-            }
-        };
+        let ending = end_connectors(ending, &herd, leadership.as_ref()).await;
         let _ = admin.await;
         // Not before everything is stored: the next one begins then.
         drop(leadership);
@@ -236,10 +254,10 @@ impl Process<'_> {
 
     /// Prepares the topics and waits until no other Walferry works on them. Meanwhile the endpoint says so. `None` where the process is
     /// to end.
-    async fn wait_for_turn(&self, doors: &[Door], topics: &ConnectTopics) -> Option<Result<Held, Failure>> {
+    async fn wait_for_turn(&self, doors: &[Door], topics: &ConnectTopics) -> Option<Result<Turn, Failure>> {
         let stop = watch::Sender::new(false);
         let standby = Standby::new(topics::why_waiting(topics, None));
-        let settings = Settings {
+        let settings = RestSettings {
             standby: Some(standby.clone()),
             ..self.settings.clone()
         };
@@ -248,7 +266,7 @@ impl Process<'_> {
             settings,
             ..Admin::read_only(nobody, env!("CARGO_PKG_VERSION"))
         };
-        let doors = match doors.iter().map(Door::again).collect() {
+        let doors = match doors.iter().map(Door::try_clone).collect() {
             Ok(doors) => doors,
             Err(error) => return Some(Err(used_twice(&error))),
         };
@@ -281,7 +299,7 @@ async fn ask_for_cluster(worker: Worker, servers: String, told: Arc<ClusterId>) 
     }
 }
 
-async fn hold(topics: &ConnectTopics, standby: &Standby) -> Result<Held, Failure> {
+async fn hold(topics: &ConnectTopics, standby: &Standby) -> Result<Turn, Failure> {
     topics::prepare(topics).await?;
     let leadership = Leadership::seek(topics)?;
     info!(group = topics.group, "waiting for its turn to use Connect's topics");
@@ -289,7 +307,7 @@ async fn hold(topics: &ConnectTopics, standby: &Standby) -> Result<Held, Failure
     let tell = async {
         // The sender lives as long as the leadership.
         while denied.changed().await.is_ok() {
-            standby.say(topics::why_waiting(topics, denied.borrow_and_update().as_ref()));
+            standby.set_reason(topics::why_waiting(topics, denied.borrow_and_update().as_ref()));
         }
         pending::<()>().await;
     };
@@ -300,7 +318,7 @@ async fn hold(topics: &ConnectTopics, standby: &Standby) -> Result<Held, Failure
     info!(group = topics.group, "using Connect's topics");
     let topics = leadership.limit(topics);
     let opened = topics::open(&topics, walferry_admin::is_our_class).await?;
-    Ok(Held {
+    Ok(Turn {
         leadership,
         topics,
         opened,
@@ -320,7 +338,7 @@ async fn turn_is_lost(leadership: Option<&Leadership>) -> Failure {
 }
 
 /// Where connectors that come by the REST API are kept. A process that has its connectors from files runs without such a place, too.
-fn shelf(data_dir: &Path, is_worker: bool) -> Result<Shelf, Error> {
+fn shelf(data_dir: &Path, is_worker: bool) -> Result<BookChoice, Error> {
     match FileBook::open(data_dir) {
         Ok(book) => Ok(Ok(Box::new(book))),
         Err(error) if is_worker => Err(Error::failure("Walferry did not start", error.for_good())),
@@ -328,7 +346,7 @@ fn shelf(data_dir: &Path, is_worker: bool) -> Result<Shelf, Error> {
     }
 }
 
-async fn open_doors(wanted: Vec<Wanted>, settings: &Settings) -> Result<Vec<Door>, Error> {
+async fn open_doors(wanted: Vec<Wanted>, settings: &RestSettings) -> Result<Vec<Door>, Error> {
     let mut doors = Vec::new();
     for wanted in wanted {
         let listener = walferry_admin::bind(wanted.address).await.map_err(|error| {

@@ -6,6 +6,8 @@
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
+    future::pending,
     io::{self, IsTerminal, Write as _},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -24,7 +26,7 @@ use walferry_diagnosis::Kind;
 use walferry_engine::{
     Diagnosis, Failure, Target,
     sink::{Acks, Outgoing, Sink, Sinks},
-    status::{Phase, Status},
+    status::Status,
     witness::{Withheld, Witness},
 };
 use walferry_record::Record;
@@ -53,14 +55,14 @@ pub(crate) fn tail(args: &TailArgs) -> Result<(), Error> {
     let failed = |failure| Error::failure("records cannot be shown", failure);
     let runtime = process::runtime().map_err(failed)?;
     LocalSet::new().block_on(&runtime, async {
-        let tables = look(&loaded, &args.table).await?;
+        let tables = visible_tables(&loaded, &args.table).await?;
         leave_nothing(&mut loaded)?;
         follow(args, &loaded, &tables).await
     })
 }
 
 /// The captured tables, once it is clear that their changes can be seen.
-async fn look(loaded: &Loaded, asked: &[String]) -> Result<Vec<String>, Error> {
+async fn visible_tables(loaded: &Loaded, asked: &[String]) -> Result<Vec<String>, Error> {
     let config = &loaded.connector;
     let failed = |failure| Error::failure("records cannot be shown", failure);
     let tables = walferry_postgres::check::captured_tables(config, captured(config))
@@ -148,13 +150,9 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
     };
     let ids = loaded.built.asks_registry();
     spawn_local(async move {
-        let mut told = false;
-        while status.phase() != Phase::Streaming {
-            if let Some(wait) = status.course().wait.filter(|_| !told) {
-                told = true;
-                eprintln!("Not yet: {}", wait.failure);
-            }
-            sleep(Duration::from_millis(20)).await;
+        tokio::select! {
+            () = status.stream.wait_for_streaming() => {}
+            never = show_wait(&status) => match never {},
         }
         if ids {
             eprintln!("The schema registry is not asked: the id of each schema is shown as 0.");
@@ -179,6 +177,17 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
         eprintln!("Not sent: {count}, {why}.");
     }
     ended.map_err(|failure| Error::failure("no more records can be shown", failure))
+}
+
+/// Says once what the connector waits for.
+async fn show_wait(status: &Status) -> Infallible {
+    loop {
+        if let Some(wait) = status.course().wait {
+            eprintln!("Not yet: {}", wait.failure);
+            return pending().await;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// What was shown, and what was not.

@@ -21,7 +21,7 @@ use walferry_config::{Connector, shown_address};
 use walferry_diagnosis::Kind;
 use walferry_engine::{
     Target,
-    book::{self, Book as _, Entry},
+    book::{self, Book as _, BookEntry},
     store::StoredOffset,
 };
 use walferry_kafka::connect::{ConnectTopics, StateLog};
@@ -104,7 +104,7 @@ impl Taking<'_> {
         if let Some(offset) = &offset {
             store.replace(offset).map_err(|error| unusable(error.for_good()))?;
         }
-        let entry = Entry {
+        let entry = BookEntry {
             name: self.name.to_owned(),
             configuration,
             target,
@@ -263,7 +263,7 @@ impl Taking<'_> {
         let mut watch = SlotWatch::new(&connector.postgres, &connector.slot);
         let begun = Instant::now();
         loop {
-            let looked = runtime.block_on(watch.look());
+            let looked = runtime.block_on(watch.query());
             let why = match looked {
                 Ok(slots) => match slots.slots.iter().find(|slot| slot.ours && slot.active) {
                     None => return Ok(()),

@@ -16,16 +16,21 @@ struct Row {
     may_see: &'static str,
 }
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 9] = [
     Row {
-        crates: "diagnosis",
+        crates: "diagnosis java",
         pure: true,
         may_see: "",
     },
     Row {
-        crates: "pgoutput record config telemetry",
+        crates: "pgoutput telemetry",
         pure: true,
         may_see: "diagnosis",
+    },
+    Row {
+        crates: "record config",
+        pure: true,
+        may_see: "diagnosis java",
     },
     Row {
         crates: "keystore",

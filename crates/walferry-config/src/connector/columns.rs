@@ -1,5 +1,7 @@
 //! What is done to single columns, and which of them make the key.
 
+use walferry_java::hash;
+
 use crate::properties;
 use crate::property::{Group, Property};
 use crate::reader::Reader;
@@ -243,16 +245,9 @@ fn in_order_of_debezium<'a>(reader: &mut Reader<'a>, pattern: &Property<RegexLis
     // Connect adds `name` where it is missing, and `task.class`.
     let written = reader.options().iter().filter(|(name, _)| *name != "name");
     let count = written.count() + 2;
-    let mut buckets = 16;
-    while count * 4 > buckets * 3 {
-        buckets *= 2;
-    }
-    found.sort_by_key(|(parts, _)| {
-        let name = filled_in(pattern.name(), parts);
-        let hash = name
-            .encode_utf16()
-            .fold(0_u32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
-        (hash ^ (hash >> 16)) as usize & (buckets - 1)
+    let buckets = hash::capacity(count, hash::CAPACITY);
+    hash::sort_into_buckets(&mut found, buckets, |(parts, _)| {
+        hash::of_text(&filled_in(pattern.name(), parts))
     });
     found
 }

@@ -15,7 +15,7 @@ mod tests;
 use std::sync::Arc;
 
 use walferry_config::{Findings, Options};
-use walferry_record::{Plans, Schema, SchemaRef, Shape, Typed, Value};
+use walferry_record::{Schema, SchemaPlans, SchemaRef, Shape, Typed, Value};
 
 use crate::error::{Failure, Problem};
 use crate::registry::{self, Described, Kind, Link, Linked, Slots, TypeName};
@@ -36,7 +36,7 @@ pub struct AvroConverter {
     family: Family,
     style: Style,
     link: Link,
-    plans: Plans<Entry>,
+    plans: SchemaPlans<KnownSchema>,
 }
 
 /// Whose converter it takes the place of.
@@ -48,7 +48,7 @@ pub(crate) enum Family {
 
 /// What is known of one schema.
 #[derive(Debug)]
-struct Entry {
+struct KnownSchema {
     avro: Result<Avro, Box<Failure>>,
     slots: Slots,
 }
@@ -81,7 +81,7 @@ impl AvroConverter {
             family,
             style,
             link,
-            plans: Plans::default(),
+            plans: SchemaPlans::default(),
         })
     }
 
@@ -136,7 +136,7 @@ impl Linked for AvroConverter {
             };
         }
         let (family, style) = (self.family, self.style);
-        let entry = self.plans.get(schema, |schema| Entry {
+        let entry = self.plans.get(schema, |schema| KnownSchema {
             avro: match family {
                 Family::Apicurio if is_optional_record(schema) => Avro::of_record(schema, style),
                 _ => Avro::new(schema, style),

@@ -11,7 +11,7 @@ use super::plan::{Plan, attribute_name};
 use super::{Data, text};
 use crate::avro::Family;
 use crate::error::Failure;
-use crate::registry::{Registry, Settings};
+use crate::registry::{Registry, RegistrySettings};
 use crate::{AvroConverter, Converter, Role};
 
 /// What stands between the registry's URL and a schema's id.
@@ -65,7 +65,7 @@ impl Avro {
         })
     }
 
-    pub(super) fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
+    pub(super) fn attach(&mut self, connect: &mut dyn FnMut(&RegistrySettings) -> Arc<dyn Registry>) {
         self.converter.attach(connect);
     }
 

@@ -13,14 +13,14 @@ use walferry_record::{Struct, Typed, Value};
 
 use crate::error::{Failure, Problem};
 use crate::json::{push_base64, push_integer, push_string};
-use crate::registry::{Registry, Settings};
+use crate::registry::{Registry, RegistrySettings};
 use crate::{Converter, Encoded, Error, JsonConverter, Part, WrittenHeaders};
 use walferry_record::java::date::push_iso_instant;
 
 use avro::Avro;
 pub(crate) use options::DECLARATIONS;
 use options::{Format, Metadata, Traceparent};
-use plan::{Plan, Plans};
+use plan::{EventPlans, Plan};
 
 /// Writes a change event as a CloudEvent in structured mode: the event's attributes and, in `data`, the row before and after. The event
 /// is JSON or Avro, and so is `data` within JSON.
@@ -30,7 +30,7 @@ use plan::{Plan, Plans};
 pub struct CloudEventsConverter {
     metadata: Metadata,
     extensions: bool,
-    plans: Plans,
+    plans: EventPlans,
     avro: Option<Avro>,
 }
 
@@ -76,7 +76,7 @@ impl CloudEventsConverter {
             (data == Format::Avro).then(|| Avro::from_options(&mut reader, options, event == Format::Avro, names));
         let (json, findings) = JsonConverter::from_options(&options.below("json."));
         reader.extend(findings);
-        let plans = json.map(|json| Plans::new(&json, metadata.block));
+        let plans = json.map(|json| EventPlans::new(&json, metadata.block));
         let (parts, findings) = reader.finish((metadata, extensions, plans, avro));
         let converter = parts.and_then(|(metadata, extensions, plans, avro)| {
             Some(Self {
@@ -433,7 +433,7 @@ impl Converter for CloudEventsConverter {
         self.encode_all(topic, part, typed, Some(headers), out)
     }
 
-    fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
+    fn attach(&mut self, connect: &mut dyn FnMut(&RegistrySettings) -> Arc<dyn Registry>) {
         if let Some(avro) = &mut self.avro {
             avro.attach(connect);
         }

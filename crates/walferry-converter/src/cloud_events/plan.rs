@@ -7,19 +7,19 @@ use walferry_record::{Field, Schema, SchemaRef, Struct, Typed, Value};
 use super::CONNECTOR;
 use crate::JsonConverter;
 use crate::error::{Failure, Problem};
-use crate::json::{Entry, Style, push_string};
+use crate::json::{PreparedSchema, Style, push_string};
 
 /// More plans are never kept for one schema.
 const MOST: usize = 100;
 
 /// A plan for each schema seen and each name that `data` has with it.
 #[derive(Debug, Clone)]
-pub(super) struct Plans {
+pub(super) struct EventPlans {
     style: Style,
     with_schema: bool,
     /// Whether `data` is the whole record, as its source block is in a header.
     whole: bool,
-    by_schema: walferry_record::Plans<Vec<Named>>,
+    by_schema: walferry_record::SchemaPlans<Vec<Named>>,
 }
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ struct Named {
 pub(super) struct Plan {
     data_schema: SchemaRef,
     /// How `data` is written as JSON.
-    data: Entry,
+    data: PreparedSchema,
     /// What stands before the value of each field of `data`, and the field's place in the record.
     fields: Vec<(Box<[u8]>, usize)>,
     with_schema: bool,
@@ -44,13 +44,13 @@ pub(super) struct Plan {
 /// What stands before each attribute: `,"iodebeziumlsn":`.
 type AttributeNames = Arc<[Box<[u8]>]>;
 
-impl Plans {
+impl EventPlans {
     pub(super) fn new(json: &JsonConverter, whole: bool) -> Self {
         Self {
             style: json.style(),
             with_schema: json.schemas_enable(),
             whole,
-            by_schema: walferry_record::Plans::default(),
+            by_schema: walferry_record::SchemaPlans::default(),
         }
     }
 
@@ -109,7 +109,7 @@ impl Plan {
             .collect();
         let data = Schema::structure(fields).named(name).build();
         Ok(Self {
-            data: Entry::new(&data, style, with_schema),
+            data: PreparedSchema::new(&data, style, with_schema),
             data_schema: data,
             fields: before.into_iter().zip(places).collect(),
             with_schema,

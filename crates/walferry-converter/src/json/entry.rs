@@ -8,12 +8,12 @@ use crate::error::Failure;
 
 /// A schema, made ready, and what stands before its values.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct PreparedSchema {
     pub(crate) plan: Plan,
     opening: Result<Box<[u8]>, Box<Failure>>,
 }
 
-impl Entry {
+impl PreparedSchema {
     pub(crate) fn new(schema: &SchemaRef, style: Style, with_schema: bool) -> Self {
         let plan = Plan::new(schema, style);
         let mut opening = Vec::new();
@@ -60,7 +60,7 @@ mod tests {
             replace_null_with_default: true,
             dialect: crate::json::Dialect::Connect,
         };
-        let entry = Entry::new(&schema, style, true);
+        let entry = PreparedSchema::new(&schema, style, true);
         assert!(entry.opening().is_err());
         assert!(entry.plan.write(&Value::Null, &mut Vec::new()).is_err());
         let fits = Value::Decimal(walferry_record::Decimal::small(1, 3));

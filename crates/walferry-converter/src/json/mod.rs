@@ -7,13 +7,13 @@ mod schema;
 mod text;
 
 use walferry_config::{Findings, Options, Reader};
-use walferry_record::{Plans, Typed, Value};
+use walferry_record::{SchemaPlans, Typed, Value};
 
 use crate::error::Failure;
 use crate::others;
 use crate::{Converter, Encoded, Error, Part};
 
-pub(crate) use entry::Entry;
+pub(crate) use entry::PreparedSchema;
 pub(crate) use options::DECLARATIONS;
 pub(crate) use plan::{Plan, is_union};
 pub(crate) use schema::text as schema_text;
@@ -27,7 +27,7 @@ pub(crate) use text::{push_base64, push_integer, push_string, push_text};
 pub struct JsonConverter {
     schemas_enable: bool,
     style: Style,
-    plans: Plans<Entry>,
+    plans: SchemaPlans<PreparedSchema>,
 }
 
 /// How values become JSON.
@@ -76,7 +76,7 @@ impl JsonConverter {
         reader.finish(Self {
             schemas_enable,
             style,
-            plans: Plans::default(),
+            plans: SchemaPlans::default(),
         })
     }
 
@@ -94,7 +94,7 @@ impl JsonConverter {
         let Some(schema) = &typed.schema else {
             return self.write_schemaless(&typed.value, out);
         };
-        let make = |schema: &_| Entry::new(schema, self.style, self.schemas_enable);
+        let make = |schema: &_| PreparedSchema::new(schema, self.style, self.schemas_enable);
         let entry = self.plans.get(schema, make);
         if self.schemas_enable {
             out.extend_from_slice(entry.opening()?);

@@ -7,7 +7,7 @@ mod schema;
 mod tests;
 
 use walferry_config::{Findings, Options};
-use walferry_record::{Plans, SchemaRef, Typed};
+use walferry_record::{SchemaPlans, SchemaRef, Typed};
 
 use crate::error::{Failure, Problem};
 use crate::json::Plan;
@@ -25,12 +25,12 @@ pub(crate) use options::DECLARATIONS;
 pub struct JsonSchemaConverter {
     style: Style,
     link: Link,
-    plans: Plans<Entry>,
+    plans: SchemaPlans<KnownSchema>,
 }
 
 /// What is known of one schema.
 #[derive(Debug)]
-struct Entry {
+struct KnownSchema {
     text: Result<String, Box<Failure>>,
     name: Option<TypeName>,
     plan: Plan,
@@ -48,12 +48,12 @@ impl JsonSchemaConverter {
         reader.finish(Self {
             style,
             link,
-            plans: Plans::default(),
+            plans: SchemaPlans::default(),
         })
     }
 }
 
-impl Entry {
+impl KnownSchema {
     fn new(schema: &SchemaRef, style: Style) -> Self {
         Self {
             text: schema::text(schema, style),
@@ -94,7 +94,7 @@ impl Linked for JsonSchemaConverter {
             return Ok(Encoded::Null);
         }
         let style = self.style;
-        let entry = self.plans.get(schema, |schema| Entry::new(schema, style));
+        let entry = self.plans.get(schema, |schema| KnownSchema::new(schema, style));
         let described = Described {
             kind: Kind::Json,
             text: entry.text.as_ref().map_err(Clone::clone)?,

@@ -11,7 +11,7 @@ mod wire;
 mod tests;
 
 use walferry_config::{Findings, Options};
-use walferry_record::{Plans, SchemaRef, Typed, Value};
+use walferry_record::{SchemaPlans, SchemaRef, Typed, Value};
 
 use crate::error::{Failure, Problem};
 use crate::registry::{self, Described, Kind, Link, Linked, Slots, TypeName};
@@ -30,12 +30,12 @@ pub(crate) use options::DECLARATIONS;
 pub struct ProtobufConverter {
     style: Style,
     link: Link,
-    plans: Plans<Entry>,
+    plans: SchemaPlans<KnownSchema>,
 }
 
 /// What is known of one schema.
 #[derive(Debug)]
-struct Entry {
+struct KnownSchema {
     protobuf: Result<Protobuf, Box<Failure>>,
     slots: Slots,
 }
@@ -61,7 +61,7 @@ impl ProtobufConverter {
         reader.finish(Self {
             style,
             link,
-            plans: Plans::default(),
+            plans: SchemaPlans::default(),
         })
     }
 }
@@ -108,7 +108,7 @@ impl Linked for ProtobufConverter {
             None => return Err(Problem::NoSchema.into()),
         };
         let style = self.style;
-        let entry = self.plans.get(schema, |schema| Entry {
+        let entry = self.plans.get(schema, |schema| KnownSchema {
             protobuf: Protobuf::new(schema, style),
             slots: Slots::default(),
         });

@@ -6,7 +6,7 @@ use walferry_config::{Property, Reader, Secret, Support, Value, properties};
 
 use super::framing::Id;
 use super::naming::{ArtifactNaming, Naming};
-use super::{Api, Auth, Framing, Link, Lookup, OAuth, Settings, options};
+use super::{Api, Auth, Framing, Link, Lookup, OAuth, RegistrySettings, options};
 use crate::Role;
 
 properties! {
@@ -221,7 +221,7 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role, encoding: Option<&'stati
     };
     let (urls, in_url) = plain_urls(reader, URL.name(), urls);
     let api = api(reader, &urls);
-    let settings = Settings {
+    let settings = RegistrySettings {
         api,
         urls,
         auth: auth(reader, in_url),

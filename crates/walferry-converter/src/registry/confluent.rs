@@ -6,7 +6,7 @@ use walferry_config::{Property, Reader, Secret, Support, properties};
 
 use super::framing::Id;
 use super::naming::{Naming, SubjectNaming};
-use super::{Api, Auth, Framing, Link, Lookup, OAuth, Settings, Store, Tls, options};
+use super::{Api, Auth, Framing, Link, Lookup, OAuth, RegistrySettings, Store, Tls, options};
 use crate::Role;
 
 properties! {
@@ -176,7 +176,7 @@ pub(crate) fn link(reader: &mut Reader<'_>, role: Role) -> Link {
             headers.push((header.to_owned(), Secret::new(value)));
         }
     }
-    let settings = Settings {
+    let settings = RegistrySettings {
         api: Api::Confluent,
         urls,
         auth,

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::naming::Naming;
-use super::{Answer, Framing, Ids, Kind, Lookup, Registry, Request, Settings, TypeName};
+use super::{Answer, Framing, Ids, Kind, Lookup, Registry, RegistrySettings, Request, TypeName};
 use crate::AddedHeaders;
 use crate::error::Problem;
 
 /// A converter's way to its registry.
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
-    pub(crate) settings: Settings,
+    pub(crate) settings: RegistrySettings,
     pub(super) naming: Naming,
     pub(super) lookup: Lookup,
     pub(super) framing: Framing,
@@ -45,7 +45,13 @@ pub(crate) struct Described<'a> {
 }
 
 impl Link {
-    pub(super) fn new(settings: Settings, naming: Naming, lookup: Lookup, framing: Framing, is_key: bool) -> Self {
+    pub(super) fn new(
+        settings: RegistrySettings,
+        naming: Naming,
+        lookup: Lookup,
+        framing: Framing,
+        is_key: bool,
+    ) -> Self {
         Self {
             settings,
             naming,
@@ -63,7 +69,7 @@ impl Link {
     }
 
     /// Connects it with the client.
-    pub(crate) fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
+    pub(crate) fn attach(&mut self, connect: &mut dyn FnMut(&RegistrySettings) -> Arc<dyn Registry>) {
         self.registry = Some(connect(&self.settings));
     }
 

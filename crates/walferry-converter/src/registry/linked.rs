@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use walferry_record::Typed;
 
-use super::{Link, Registry, Settings};
+use super::{Link, Registry, RegistrySettings};
 use crate::error::Failure;
 use crate::{AddedHeaders, Converter, Encoded, Error, Part};
 
@@ -36,7 +36,7 @@ impl<C: Linked> Converter for C {
         self.link().added()
     }
 
-    fn attach(&mut self, connect: &mut dyn FnMut(&Settings) -> Arc<dyn Registry>) {
+    fn attach(&mut self, connect: &mut dyn FnMut(&RegistrySettings) -> Arc<dyn Registry>) {
         self.link_mut().attach(connect);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use framing::Framing;
 pub(crate) use link::{Described, Link, Slots};
 pub(crate) use linked::Linked;
 pub(crate) use naming::TypeName;
-pub use settings::{Api, Auth, OAuth, Settings, Store, Tls};
+pub use settings::{Api, Auth, OAuth, RegistrySettings, Store, Tls};
 
 /// A schema registry, as converters see it. It answers at once.
 pub trait Registry: Send + Sync + fmt::Debug {

@@ -17,7 +17,7 @@ pub enum Api {
 
 /// How to reach a registry. Two converters with equal settings share one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct RegistrySettings {
     /// Its interface.
     pub api: Api,
     /// Where it is, without a slash at the end; one after the other is tried. At least one.

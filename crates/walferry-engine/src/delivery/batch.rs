@@ -3,15 +3,15 @@
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use walferry_diagnosis::Diagnosis;
-use walferry_event::reselect::{Lookup, RowReading};
+use walferry_event::reselect::{RowLookup, RowReading};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Need, Record, Wait};
 use walferry_transform::TransactionPlace;
 
 use crate::{
     delivery::{
-        progress::{Progress, Step},
-        sink::{Origin, Outgoing, Sink},
+        progress::{Progress, StreamStep},
+        sink::{Outgoing, RecordOrigin, Sink},
     },
     failure::Failure,
     position::Position,
@@ -22,17 +22,17 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Batch {
     pub(crate) bytes: Vec<u8>,
-    records: Vec<Entry>,
+    records: Vec<BatchEntry>,
     headers: Vec<HeaderPlaces>,
-    steps: Vec<Step>,
+    steps: Vec<StreamStep>,
     /// Records that could not be encoded yet, in order. Nothing behind the first of them is delivered before it.
-    held: VecDeque<Held>,
+    held: VecDeque<HeldRecord>,
 }
 
 /// A record that waits for something. It has its place in the order; its bytes follow later.
 #[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) place: Place,
+pub(crate) struct HeldRecord {
+    pub(crate) place: Reservation,
     pub(crate) record: Record<'static>,
     /// Index of the transform at which the record continues. `None`: all transforms have run, only the bytes are
     /// missing.
@@ -49,13 +49,13 @@ pub(crate) struct Held {
 /// Columns of a row that are being read.
 #[derive(Debug)]
 pub(crate) struct PendingRow {
-    pub(crate) lookup: Lookup,
+    pub(crate) lookup: RowLookup,
     pub(crate) reading: Arc<RowReading>,
 }
 
 /// The place that a waiting record keeps in the batch, and the change that it comes from.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Reservation {
     /// Index into the batch's records.
     index: usize,
     pub(crate) table: String,
@@ -67,7 +67,7 @@ pub(crate) struct Place {
 type HeaderPlaces = (Range<usize>, Option<Range<usize>>);
 
 #[derive(Debug)]
-struct Entry {
+struct BatchEntry {
     topic: Range<usize>,
     table: Range<usize>,
     key: Option<Range<usize>>,
@@ -93,7 +93,7 @@ pub(crate) struct Parts {
 
 /// The end of a batch before a record was begun. If the record cannot be encoded, the batch is cut back to it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct Checkpoint {
     bytes: usize,
     headers: usize,
 }
@@ -114,7 +114,7 @@ impl Batch {
     }
 
     /// Adds a step that is not a record.
-    pub(crate) fn step(&mut self, step: Step) {
+    pub(crate) fn step(&mut self, step: StreamStep) {
         self.steps.push(step);
     }
 
@@ -125,13 +125,13 @@ impl Batch {
         start..self.bytes.len()
     }
 
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
+    pub(crate) fn mark(&self) -> Checkpoint {
+        Checkpoint {
             bytes: self.bytes.len(),
             headers: self.headers.len(),
         }
     }
-    pub(crate) fn back_to(&mut self, mark: Mark) {
+    pub(crate) fn back_to(&mut self, mark: Checkpoint) {
         self.bytes.truncate(mark.bytes);
         self.headers.truncate(mark.headers);
     }
@@ -140,12 +140,12 @@ impl Batch {
     }
 
     /// The headers written since `mark`, and the buffer that holds them.
-    pub(crate) fn headers_since(&mut self, mark: Mark) -> (&[HeaderPlaces], &mut Vec<u8>) {
+    pub(crate) fn headers_since(&mut self, mark: Checkpoint) -> (&[HeaderPlaces], &mut Vec<u8>) {
         (&self.headers[mark.headers..], &mut self.bytes)
     }
 
     /// Completes the record whose bytes and headers were written since `mark`.
-    pub(crate) fn record(&mut self, mark: Mark, parts: Parts, position: Position, message: &'static str) {
+    pub(crate) fn record(&mut self, mark: Checkpoint, parts: Parts, position: Position, message: &'static str) {
         let Parts {
             topic,
             table,
@@ -156,7 +156,7 @@ impl Batch {
         } = parts;
         let headers = mark.headers..self.headers.len();
         let bytes = self.bytes.len() - mark.bytes;
-        self.records.push(Entry {
+        self.records.push(BatchEntry {
             topic,
             table,
             key,
@@ -167,7 +167,7 @@ impl Batch {
             lsn: position.lsn,
             is_void: false,
         });
-        self.steps.push(Step::Record {
+        self.steps.push(StreamStep::Record {
             position,
             message,
             last: false,
@@ -181,9 +181,9 @@ impl Batch {
         table: &str,
         position: Position,
         message: &'static str,
-        held: impl FnOnce(Place) -> Held,
+        held: impl FnOnce(Reservation) -> HeldRecord,
     ) {
-        let place = Place {
+        let place = Reservation {
             index: self.records.len(),
             table: table.to_owned(),
             position,
@@ -215,28 +215,28 @@ impl Batch {
     /// Whether another record may wait behind those that wait already. True only if all wait for rows: more rows at
     /// once cost fewer round trips.
     pub(crate) fn may_hold_more(&self) -> bool {
-        let is_row = |held: &Held| matches!(held.wait.need(), Need::Row { .. });
+        let is_row = |held: &HeldRecord| matches!(held.wait.need(), Need::Row { .. });
         self.held.len() < MOST_HELD && self.held.iter().all(is_row)
     }
 
     /// Takes the first record that waits, to try it again.
-    pub(crate) fn take_held(&mut self) -> Option<Held> {
+    pub(crate) fn take_held(&mut self) -> Option<HeldRecord> {
         self.held.pop_front()
     }
 
     /// Puts the record back in front: it still waits.
-    pub(crate) fn hold_again(&mut self, held: Held) {
+    pub(crate) fn hold_again(&mut self, held: HeldRecord) {
         self.held.push_front(held);
     }
 
     /// Fills the place of a waiting record with what was written since `mark`. `None`: nothing is sent in its place.
-    pub(crate) fn fill(&mut self, place: &Place, mark: Mark, parts: Option<Parts>) {
+    pub(crate) fn fill(&mut self, place: &Reservation, mark: Checkpoint, parts: Option<Parts>) {
         let (headers, size) = (mark.headers..self.headers.len(), self.bytes.len() - mark.bytes);
         let entry = &mut self.records[place.index];
         match parts {
             None => entry.is_void = true,
             Some(parts) => {
-                *entry = Entry {
+                *entry = BatchEntry {
                     topic: parts.topic,
                     table: parts.table,
                     key: parts.key,
@@ -250,7 +250,7 @@ impl Batch {
             }
         }
         let mut records = self.steps.iter_mut().filter_map(|step| match step {
-            Step::Record { bytes, .. } => Some(bytes),
+            StreamStep::Record { bytes, .. } => Some(bytes),
             _ => None,
         });
         if let Some(bytes) = records.nth(place.index) {
@@ -262,7 +262,7 @@ impl Batch {
     /// last record.
     pub(crate) fn end_change(&mut self, records_before: usize) {
         if self.records.len() > records_before
-            && let Some(Step::Record { last, .. }) = self.steps.last_mut()
+            && let Some(StreamStep::Record { last, .. }) = self.steps.last_mut()
         {
             *last = true;
         }
@@ -295,7 +295,7 @@ impl Batch {
                 key: record.key.as_ref().map(|r| self.slice(r)),
                 value: record.value.as_ref().map(|r| self.slice(r)),
                 headers: &headers,
-                origin: Origin {
+                origin: RecordOrigin {
                     table: self.str(&record.table),
                     lsn: record.lsn,
                 },
@@ -340,7 +340,7 @@ impl Batch {
             .steps
             .iter()
             .enumerate()
-            .filter(|(_, step)| matches!(step, Step::Record { .. }));
+            .filter(|(_, step)| matches!(step, StreamStep::Record { .. }));
         records.nth(record).map_or(self.steps.len(), |(index, _)| index)
     }
 
@@ -469,7 +469,7 @@ mod tests {
         let wait = Wait::new(Need::SchemaId {
             subject: topic.to_owned(),
         });
-        batch.hold("public.t", Position::default(), "INSERT", |place| Held {
+        batch.hold("public.t", Position::default(), "INSERT", |place| HeldRecord {
             place,
             record,
             step: None,

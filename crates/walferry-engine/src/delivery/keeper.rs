@@ -210,9 +210,8 @@ impl<L: Listener> Keeper<'_, L> {
                 self.status.set_store(Some(failure.clone()));
             }
         })?;
-        if self.status.store().is_some() {
+        if self.status.set_store(None).is_some() {
             info!(lsn.stored = %stored.confirmable(), "the offset is stored again");
-            self.status.set_store(None);
         }
         counters.stored_lsn.fetch_max(stored.confirmable().into(), Relaxed);
         if self.listener.stored(stored, tells_of_slot)
@@ -234,8 +233,7 @@ impl<L: Listener> Keeper<'_, L> {
             let stored = stored.on_server(shown);
             let is_news = confirmable.send_if_modified(|last| last.replace(stored) != Some(stored));
             if is_news {
-                let confirmed = &self.status.counters.confirmed_lsn;
-                confirmed.fetch_max(stored.confirmable().into(), Relaxed);
+                self.status.stream.confirm(stored.confirmable());
             }
         }
     }
@@ -261,7 +259,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::{delivery::progress::Step, position::Position};
+    use crate::{delivery::progress::StreamStep, position::Position};
 
     /// A listener that ignores everything.
     struct Nobody;
@@ -336,7 +334,7 @@ mod tests {
     /// Delivers records with the LSNs 1 to `count`, one per millisecond, and notes when.
     async fn deliver(progress: &Progress, count: u64, times: &mut Vec<Instant>) {
         for n in 1..=count {
-            let record = Step::Record {
+            let record = StreamStep::Record {
                 position: Position {
                     lsn: Lsn(n),
                     ..Position::default()
@@ -390,7 +388,7 @@ mod tests {
 
         let passes = async |progress: Arc<Progress>| {
             for n in 1..=1000 {
-                progress.push([Step::Idle(Lsn(n))]);
+                progress.push([StreamStep::Idle(Lsn(n))]);
                 sleep(Duration::from_millis(10)).await;
             }
         };

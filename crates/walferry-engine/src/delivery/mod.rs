@@ -7,10 +7,10 @@
 //! that fills the batches nor the life that starts and ends delivery.
 
 pub mod batch;
+mod in_flight;
 pub(crate) mod keeper;
 pub(crate) mod ledger;
 pub mod progress;
 pub mod sink;
 pub mod store;
 pub(crate) mod transaction_counts;
-mod window;

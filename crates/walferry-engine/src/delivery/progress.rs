@@ -14,9 +14,9 @@ pub(crate) use crate::account::Unstored;
 use crate::{
     account::{Change, Offset},
     delivery::{
+        in_flight::InFlightLimit,
         ledger::Ledger,
         store::{OffsetStore, StoredOffset},
-        window::Window,
     },
     failure::Failure,
     position::Position,
@@ -24,7 +24,7 @@ use crate::{
     status::{Latency, now_us},
 };
 pub use crate::{
-    account::{Step, Transaction},
+    account::{StreamStep, Transaction},
     delivery::ledger::RECORD_OVERHEAD_BYTES,
 };
 
@@ -107,7 +107,7 @@ pub struct Progress {
     /// Signalled when nothing is under way any more, or when waiting is over. Only one task waits for it: the end of a
     /// session.
     pub(crate) emptied: Notify,
-    /// The number of [`Step::ChunkRequested`] that was reached last.
+    /// The number of [`StreamStep::ChunkRequested`] that was reached last.
     chunk: watch::Sender<u64>,
     /// Latency from commit in Postgres to acknowledgement by Kafka.
     latency: Arc<Latency>,
@@ -117,7 +117,7 @@ pub struct Progress {
 struct State {
     ledger: Ledger<Offset>,
     /// How many bytes may be under way.
-    window: Window,
+    window: InFlightLimit,
     /// When Kafka last acknowledged a record, or when the first record came under way. Microseconds since 1970.
     acknowledged_us: i64,
     failure: Option<Failure>,
@@ -131,7 +131,7 @@ impl Progress {
         Self {
             state: Mutex::new(State {
                 ledger: Ledger::new(Offset::after(start)),
-                window: Window::new(limit),
+                window: InFlightLimit::new(limit),
                 acknowledged_us: 0,
                 failure: None,
                 stopping: false,
@@ -162,7 +162,7 @@ impl Progress {
 
     /// Adds steps in stream order. Returns the sequence of the first record among them; the other records get the
     /// sequences after it. Steps that are not records need no acknowledgement.
-    pub fn push(&self, steps: impl IntoIterator<Item = Step>) -> u64 {
+    pub fn push(&self, steps: impl IntoIterator<Item = StreamStep>) -> u64 {
         let mut state = self.lock();
         let first = state.ledger.next();
         let was_empty = state.ledger.in_flight() == 0;
@@ -355,13 +355,13 @@ impl Progress {
         let unstored = state.ledger.behind().unstored;
         let mut now = None;
         state.ledger.advance(|step| match step {
-            Step::Commit {
+            StreamStep::Commit {
                 time_us, sent: true, ..
             } => {
                 let now = *now.get_or_insert_with(now_us);
                 self.latency.observe(now - time_us);
             }
-            Step::ChunkRequested(number) => drop(self.chunk.send_replace(*number)),
+            StreamStep::ChunkRequested(number) => drop(self.chunk.send_replace(*number)),
             _ => {}
         });
         if state.ledger.behind().unstored > unstored {
@@ -375,9 +375,9 @@ impl State {
         self.stopping || self.failure.is_some()
     }
 
-    fn push(&mut self, step: Step) {
+    fn push(&mut self, step: StreamStep) {
         match step {
-            Step::Record {
+            StreamStep::Record {
                 position,
                 message,
                 last,
@@ -390,7 +390,7 @@ impl State {
                 };
                 self.ledger.push_record(change, bytes);
             }
-            Step::Counted { xid, table } => self.ledger.push_tally((xid, table)),
+            StreamStep::Counted { xid, table } => self.ledger.push_tally((xid, table)),
             mark => self.ledger.push_mark(mark),
         }
     }
@@ -404,7 +404,7 @@ mod tests {
     fn acknowledged_records_behind_one_that_is_stuck_take_room() {
         const LIMIT: usize = 100_000;
         let progress = Progress::new(StoredOffset::default(), LIMIT);
-        let record = Step::Record {
+        let record = StreamStep::Record {
             position: Position::default(),
             message: "INSERT",
             last: true,
@@ -423,7 +423,7 @@ mod tests {
         assert!(progress.wait_for_room());
     }
 
-    const RECORD: Step = Step::Record {
+    const RECORD: StreamStep = StreamStep::Record {
         position: Position {
             unit: Lsn(0),
             lsn: Lsn(0),
@@ -435,14 +435,14 @@ mod tests {
     };
 
     /// The steps of a transaction whose records a transform drops, under `provide.transaction.metadata`.
-    fn dropped(xid: u32, tables: &[Arc<str>]) -> Vec<Step> {
-        let counted = tables.iter().map(|table| Step::Counted {
+    fn dropped(xid: u32, tables: &[Arc<str>]) -> Vec<StreamStep> {
+        let counted = tables.iter().map(|table| StreamStep::Counted {
             xid,
             table: Some((table.clone(), i64::from(xid))),
         });
-        let mut steps = vec![Step::Counted { xid, table: None }];
+        let mut steps = vec![StreamStep::Counted { xid, table: None }];
         steps.extend(counted);
-        steps.push(Step::Commit {
+        steps.push(StreamStep::Commit {
             end: Lsn(u64::from(xid)),
             time_us: 0,
             sent: false,
@@ -502,13 +502,13 @@ mod tests {
     }
 
     /// Transaction `xid` with this number of records. It commits at `100 * xid`.
-    fn transaction(xid: u32, records: u32) -> Vec<Step> {
+    fn transaction(xid: u32, records: u32) -> Vec<StreamStep> {
         let end = Lsn(100 * u64::from(xid));
-        let mut steps = vec![Step::Begin(Transaction {
+        let mut steps = vec![StreamStep::Begin(Transaction {
             xid,
             time_us: i64::from(xid),
         })];
-        steps.extend((0..records).map(|record| Step::Record {
+        steps.extend((0..records).map(|record| StreamStep::Record {
             position: Position {
                 unit: end,
                 lsn: Lsn(end.0 - 50 + u64::from(record)),
@@ -518,7 +518,7 @@ mod tests {
             last: true,
             bytes: 300,
         }));
-        steps.push(Step::Commit {
+        steps.push(StreamStep::Commit {
             end,
             time_us: i64::from(xid),
             sent: records > 0,
@@ -536,7 +536,7 @@ mod tests {
         let progress = Progress::new(StoredOffset::default(), 100_000);
         let blocking = || progress.delivered().and_then(|delivered| delivered.offset.blocking);
         let part = |table| {
-            Step::Snapshot(snapshot::Step::Chunk {
+            StreamStep::Snapshot(snapshot::SnapshotStep::Chunk {
                 table: Oid(table),
                 storage: 3,
                 blocks: Blocks::ALL,
@@ -545,18 +545,18 @@ mod tests {
         // Without a snapshot, there is nothing to tell of.
         progress.push([part(6)]);
         assert_eq!(blocking(), None);
-        progress.push([Step::BlockingBegin]);
+        progress.push([StreamStep::BlockingBegin]);
         assert_eq!(blocking(), Some(Done::default()));
         let first = progress.push([RECORD, part(7), RECORD, part(8)]);
         progress.settle(first);
         let done = blocking().expect("it has not ended");
         assert!(done.is_complete(Oid(7)) && !done.has_begun(Oid(8)));
         // One that was interrupted begins again with what is left.
-        progress.push([Step::BlockingBegin]);
+        progress.push([StreamStep::BlockingBegin]);
         progress.settle(first + 1);
         let done = blocking().expect("it has not ended");
         assert!(done.is_complete(Oid(7)) && done.is_complete(Oid(8)));
-        progress.push([Step::Incremental {
+        progress.push([StreamStep::Incremental {
             kept: Arc::default(),
             at: None,
             ends_blocking: true,
@@ -568,10 +568,10 @@ mod tests {
     /// transaction, the offset is the one that would be stored once exactly these records are delivered.
     #[test]
     fn an_offset_that_is_committed_with_its_records_is_the_one_that_is_stored_behind_them() {
-        let steps: Vec<Step> = [(1, 2), (2, 0), (3, 5), (4, 1)]
+        let steps: Vec<StreamStep> = [(1, 2), (2, 0), (3, 5), (4, 1)]
             .into_iter()
             .flat_map(|(xid, records)| transaction(xid, records))
-            .chain([Step::Idle(Lsn(900))])
+            .chain([StreamStep::Idle(Lsn(900))])
             .collect();
         for size in 1..=steps.len() {
             let (before, behind) = (
@@ -585,7 +585,7 @@ mod tests {
                 let committed = before.ahead();
 
                 let first = behind.push(kafka_transaction.iter().cloned());
-                let is_record = |step: &&Step| matches!(step, Step::Record { .. });
+                let is_record = |step: &&StreamStep| matches!(step, StreamStep::Record { .. });
                 let records = kafka_transaction.iter().filter(is_record).count() as u64;
                 (first..first + records).for_each(|sequence| behind.settle(sequence));
                 stored = behind.delivered().map_or(stored, |delivered| delivered.offset);
@@ -608,19 +608,19 @@ mod tests {
         offset.connect.lsn_proc = Some(100);
         let progress = Progress::new(offset, 100_000);
         assert_eq!(progress.shown(), (Lsn(100), 0));
-        let record = Step::Record {
+        let record = StreamStep::Record {
             position: Position::default(),
             message: "INSERT",
             last: true,
             bytes: 300,
         };
         // Steps of the previous connection, reached after the next one has begun.
-        let old = progress.push([record.clone(), Step::Idle(Lsn(120))]);
-        progress.push([Step::Connected(Lsn(50))]);
+        let old = progress.push([record.clone(), StreamStep::Idle(Lsn(120))]);
+        progress.push([StreamStep::Connected(Lsn(50))]);
         assert_eq!(progress.shown(), (Lsn(50), 1));
         progress.settle(old);
         assert_eq!(progress.shown().0, Lsn(50), "that was another connection");
-        let new = progress.push([record, Step::Idle(Lsn(70))]);
+        let new = progress.push([record, StreamStep::Idle(Lsn(70))]);
         assert_eq!(progress.shown().0, Lsn(50), "a record before it is under way");
         progress.settle(new);
         assert_eq!(progress.shown().0, Lsn(70));

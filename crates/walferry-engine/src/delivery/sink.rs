@@ -48,7 +48,7 @@ pub struct Outgoing<'a> {
     /// Headers in order. A value of `None` is null.
     pub headers: Headers<'a>,
     /// Where the record came from, for errors and the dead-letter topic.
-    pub origin: Origin<'a>,
+    pub origin: RecordOrigin<'a>,
 }
 
 /// Headers of a record.
@@ -56,7 +56,7 @@ pub type Headers<'a> = &'a [(&'a str, Option<&'a [u8]>)];
 
 /// Where a record came from.
 #[derive(Debug, Clone, Copy)]
-pub struct Origin<'a> {
+pub struct RecordOrigin<'a> {
     /// `schema.table`. Empty for records that come from no table.
     pub table: &'a str,
     /// LSN of the change.

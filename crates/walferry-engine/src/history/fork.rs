@@ -3,11 +3,11 @@
 use walferry_diagnosis::Kind;
 use walferry_pgoutput::Lsn;
 
-use super::{History, Missed, Missing, Parting};
+use super::{History, Missed, MissingPositions, Parting};
 use crate::{
     delivery::store::StoredOffset,
     failure::Failure,
-    source::{Found, FoundSlot},
+    source::{FoundSlot, Inspection},
 };
 
 /// What `offset.mismatch.strategy` says for a slot that is ahead of the stored offset.
@@ -34,7 +34,7 @@ pub(crate) enum Judged {
 /// [`crate::life::start`] handles a missing slot.
 pub(crate) fn judge(
     slot: &str,
-    found: &Found,
+    found: &Inspection,
     stored: &StoredOffset,
     mismatch: Mismatch,
     now_us: i64,
@@ -65,7 +65,7 @@ pub(crate) fn judge(
 
 /// If the slot is missing, but may appear again, returns the reason to wait for it. A stored offset means that the slot
 /// existed.
-pub(crate) fn not_there_yet(slot: &str, found: &Found, stored: &StoredOffset) -> Option<Failure> {
+pub(crate) fn not_there_yet(slot: &str, found: &Inspection, stored: &StoredOffset) -> Option<Failure> {
     if found.slot.is_some() || stored.system_id.is_some_and(|id| id != found.system_id) {
         return None;
     }
@@ -110,7 +110,7 @@ fn bring(slot: &str) -> String {
 }
 
 /// The stream was read further than the server's log reaches.
-pub(crate) fn went_back(furthest: Lsn, found: &Found) -> Option<Failure> {
+pub(crate) fn went_back(furthest: Lsn, found: &Inspection) -> Option<Failure> {
     let end = found.wal_end;
     (furthest > end).then(|| {
         if found.standby {
@@ -140,7 +140,7 @@ pub(crate) fn missed(missed: &Missed, stored: &Positions) -> Failure {
         Ok(time) => time.to_string(),
         Err(_) => format!("{time_us} µs"),
     };
-    let told = |mark: &super::Mark| {
+    let told = |mark: &super::TransactionMark| {
         format!(
             "transaction {} of {}, whose commit is at {}",
             mark.xid,
@@ -179,7 +179,7 @@ pub(crate) struct Positions {
 /// An offset, with everything that it is compared with.
 struct Offset<'a> {
     slot: &'a str,
-    found: &'a Found,
+    found: &'a Inspection,
     stored: &'a StoredOffset,
     history: &'a History,
     /// The slot's position.
@@ -332,8 +332,8 @@ impl Offset<'_> {
         self.history.sends == self.found.sends
     }
 
-    fn missing(&self, from: Lsn, to: Lsn) -> Missing {
-        Missing {
+    fn missing(&self, from: Lsn, to: Lsn) -> MissingPositions {
+        MissingPositions {
             from,
             to,
             timeline: self.history.lineage.now,
@@ -368,13 +368,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        history::{Commit, Lineage, Mark, Switch},
+        history::{Lineage, SeenCommit, Switch, TransactionMark},
         position::Position,
     };
 
     /// A server on timeline 2, which began at 400. Its WAL ends at 1000. The slot stands at `slot`.
-    fn promoted(slot: u64) -> Found {
-        Found {
+    fn promoted(slot: u64) -> Inspection {
+        Inspection {
             system_id: 7,
             wal_end: Lsn(1000),
             slot: Some(FoundSlot {
@@ -390,13 +390,13 @@ mod tests {
                 }],
                 now: 2,
             },
-            ..Found::default()
+            ..Inspection::default()
         }
     }
 
     /// The same server before the promotion.
-    fn primary(slot: u64) -> Found {
-        Found {
+    fn primary(slot: u64) -> Inspection {
+        Inspection {
             lineage: Lineage {
                 left: Vec::new(),
                 now: 1,
@@ -407,8 +407,8 @@ mod tests {
 
     /// An offset of timeline 1. The last commit ended at `commit_end`, and the server was quiet up to `processed`.
     fn stored(commit_end: u64, processed: u64) -> StoredOffset {
-        let commit = Commit {
-            mark: Mark {
+        let commit = SeenCommit {
+            mark: TransactionMark {
                 lsn: Lsn(commit_end - 8),
                 xid: 70,
                 time_us: 1,
@@ -439,7 +439,7 @@ mod tests {
         }
     }
 
-    fn judged(found: &Found, stored: &StoredOffset) -> Result<Judged, Kind> {
+    fn judged(found: &Inspection, stored: &StoredOffset) -> Result<Judged, Kind> {
         judge("s", found, stored, Mismatch::Refuse, 5).map_err(|failure| failure.kind)
     }
 
@@ -475,7 +475,7 @@ mod tests {
             (Some(400), Some((400, 500)))
         );
         // The server's log ends before what was delivered.
-        let short = Found {
+        let short = Inspection {
             wal_end: Lsn(450),
             ..promoted(400)
         };
@@ -555,18 +555,18 @@ mod tests {
     #[test]
     fn without_another_timeline_the_stream_has_to_prove_it() {
         assert_eq!(judged(&primary(300), &stored(500, 520)), Ok(Judged::Holds));
-        let short = Found {
+        let short = Inspection {
             wal_end: Lsn(510),
             ..primary(300)
         };
         assert_eq!(judged(&short, &stored(500, 520)), Err(Kind::OffsetBeyondServer));
-        let standby = Found { standby: true, ..short };
+        let standby = Inspection { standby: true, ..short };
         assert_eq!(judged(&standby, &stored(500, 520)), Err(Kind::StandbyBehind));
     }
 
     #[test]
     fn a_fork_that_nobody_knows_needs_the_proof() {
-        let unknown = |slot| Found {
+        let unknown = |slot| Inspection {
             lineage: Lineage {
                 left: Vec::new(),
                 now: 2,
@@ -579,7 +579,7 @@ mod tests {
 
     #[test]
     fn another_publication_need_not_send_the_last_commit() {
-        let other = Found {
+        let other = Inspection {
             sends: "other".into(),
             ..primary(300)
         };
@@ -603,10 +603,10 @@ mod tests {
 
     #[test]
     fn a_slot_that_is_not_there_yet_is_told_from_one_that_is_gone() {
-        let without = |found: Found| Found { slot: None, ..found };
-        let kind = |found: &Found, stored: &StoredOffset| not_there_yet("s", found, stored).map(|f| f.kind);
+        let without = |found: Inspection| Inspection { slot: None, ..found };
+        let kind = |found: &Inspection, stored: &StoredOffset| not_there_yet("s", found, stored).map(|f| f.kind);
         let waits = Some(Kind::SlotNotThereYet);
-        let standby = Found {
+        let standby = Inspection {
             standby: true,
             ..without(primary(0))
         };

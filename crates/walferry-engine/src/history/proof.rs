@@ -7,14 +7,14 @@ use std::sync::{
 
 use walferry_pgoutput::{Begin, Lsn};
 
-use super::{Commit, Mark};
+use super::{SeenCommit, TransactionMark};
 
 /// Transactions that have to come in a stream: the last one seen to its end, and the one after it, of which a part was
 /// seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Expected {
-    commit: Option<Mark>,
-    partial: Option<Mark>,
+    commit: Option<TransactionMark>,
+    partial: Option<TransactionMark>,
     /// Everything before this has been processed.
     floor: Lsn,
 }
@@ -23,17 +23,22 @@ pub(crate) struct Expected {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Missed {
     /// The transaction that had to come.
-    pub(crate) expected: Mark,
+    pub(crate) expected: TransactionMark,
     /// The transaction that came instead. `None`: the stream has passed the position without any.
-    pub(crate) instead: Option<Mark>,
+    pub(crate) instead: Option<TransactionMark>,
     /// Where the stream was.
     pub(crate) at: Lsn,
 }
 
 impl Expected {
     /// What to expect in a stream that begins at `from`. The server skips what was committed before.
-    pub(crate) fn in_stream(from: Lsn, commit: Option<Commit>, partial: Option<Mark>, floor: Lsn) -> Self {
-        let comes = |mark: &Mark| mark.lsn >= from;
+    pub(crate) fn in_stream(
+        from: Lsn,
+        commit: Option<SeenCommit>,
+        partial: Option<TransactionMark>,
+        floor: Lsn,
+    ) -> Self {
+        let comes = |mark: &TransactionMark| mark.lsn >= from;
         Self {
             commit: commit.map(|commit| commit.mark).filter(comes),
             partial: partial.filter(comes),
@@ -48,7 +53,7 @@ impl Expected {
 
     /// A transaction begins.
     pub(crate) fn begin(&mut self, begin: &Begin) -> Result<(), Missed> {
-        let came = Mark {
+        let came = TransactionMark {
             lsn: begin.final_lsn,
             xid: begin.xid.0,
             time_us: begin.commit_time.unix_micros(),
@@ -83,7 +88,7 @@ impl Expected {
     }
 }
 
-fn compare(expected: Mark, came: Mark) -> Result<(), Missed> {
+fn compare(expected: TransactionMark, came: TransactionMark) -> Result<(), Missed> {
     if came == expected {
         return Ok(());
     }
@@ -142,15 +147,15 @@ mod tests {
 
     use super::*;
 
-    fn mark(lsn: u64, xid: u32) -> Mark {
-        Mark {
+    fn mark(lsn: u64, xid: u32) -> TransactionMark {
+        TransactionMark {
             lsn: Lsn(lsn),
             xid,
             time_us: 0,
         }
     }
-    fn commit(lsn: u64, xid: u32) -> Option<Commit> {
-        Some(Commit {
+    fn commit(lsn: u64, xid: u32) -> Option<SeenCommit> {
+        Some(SeenCommit {
             mark: mark(lsn, xid),
             end: Lsn(lsn + 8),
         })

@@ -13,7 +13,7 @@ pub type Configuration = Vec<(String, String)>;
 
 /// A connector in a [`Book`]. `Debug` leaves the configuration out, since it may hold secrets.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct BookEntry {
     /// The connector's name.
     pub name: String,
     /// Its configuration.
@@ -22,7 +22,7 @@ pub struct Entry {
     pub target: Target,
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for BookEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
             .field("name", &self.name)
@@ -38,7 +38,7 @@ pub trait Book: fmt::Debug + Send {
     ///
     /// # Errors
     /// The book cannot be read, or is damaged.
-    fn entries(&mut self) -> Result<Vec<Entry>, Failure>;
+    fn entries(&mut self) -> Result<Vec<BookEntry>, Failure>;
 
     /// Names and classes of connectors in the book that this program must not run or change.
     fn others(&self) -> Vec<(String, String)> {
@@ -49,7 +49,7 @@ pub trait Book: fmt::Debug + Send {
     ///
     /// # Errors
     /// It is not written.
-    fn put(&mut self, entry: &Entry) -> Result<(), Failure>;
+    fn put(&mut self, entry: &BookEntry) -> Result<(), Failure>;
 
     /// Sets the target state of a connector.
     ///

@@ -9,7 +9,7 @@ use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},
     time::sleep,
 };
-use walferry_snapshot::Again;
+use walferry_snapshot::RowsToReread;
 
 use crate::{
     delivery::{
@@ -19,20 +19,20 @@ use crate::{
     failure::Failure,
     life::{
         gap::Gaps,
-        new_slot::NewSlot,
+        new_slot::UnusedSlot,
         retries::{Reach, Retries},
         start::{Mismatch, SnapshotPolicy},
         target::Target,
-        windows::Limits,
+        windows::IncrementalLimits,
     },
     path::pipeline::Pipeline,
-    source::{Request, Source, TableFilter},
+    source::{Source, SourceRequest, TableFilter},
     status::{self, Status},
 };
 
 /// The settings that the engine itself needs.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ConnectorSettings {
     /// Slot name, for messages.
     pub slot: String,
     /// When existing rows are read (`snapshot.mode`).
@@ -63,10 +63,10 @@ pub struct Settings {
     /// `streaming.delay.ms`.
     pub streaming_delay: Duration,
     /// Limits of incremental snapshots.
-    pub limits: Limits,
+    pub limits: IncrementalLimits,
 }
 
-impl Settings {
+impl ConnectorSettings {
     /// The connector's present share of the memory in flight.
     pub(super) fn share(&self) -> Share {
         let bytes = self.in_flight_bytes / (*self.sharers.borrow()).max(1);
@@ -100,9 +100,9 @@ const CHUNK_SHARE: usize = 8;
 const FRAMES_SHARE: usize = 4;
 
 /// A connector with its edges.
-pub struct Connector<S, K, O, P> {
+pub struct ConnectorRun<S, K, O, P> {
     /// The engine's settings.
-    pub settings: Settings,
+    pub settings: ConnectorSettings,
     /// Postgres.
     pub source: S,
     /// Kafka.
@@ -115,7 +115,7 @@ pub struct Connector<S, K, O, P> {
     pub status: Arc<Status>,
 }
 
-impl<S, K, O, P> Connector<S, K, O, P>
+impl<S, K, O, P> ConnectorRun<S, K, O, P>
 where
     S: Source,
     K: Sinks,
@@ -128,8 +128,8 @@ where
         let mut carried = Carried {
             retries: Retries::new(self.settings.max_retries, reach.clone()),
             reach,
-            again: Again::default(),
-            new_slot: NewSlot::default(),
+            again: RowsToReread::default(),
+            new_slot: UnusedSlot::default(),
             gaps: self.remember_gap().await,
         };
         let mut ended = self.sessions(&mut carried, &mut target).await;
@@ -197,19 +197,19 @@ pub(super) struct Carried {
     /// How far the connector has got.
     pub(super) reach: Reach,
     /// Rows that an interrupted snapshot has to read again.
-    pub(super) again: Again,
-    pub(super) new_slot: NewSlot,
+    pub(super) again: RowsToReread,
+    pub(super) new_slot: UnusedSlot,
     pub(super) gaps: Gaps,
 }
 
 impl Carried {
     /// Takes requests of the pipeline that nobody has taken yet.
-    pub(super) fn take(&mut self, requests: &mut UnboundedReceiver<Request>) {
+    pub(super) fn take(&mut self, requests: &mut UnboundedReceiver<SourceRequest>) {
         while let Ok(request) = requests.try_recv() {
             match request {
-                Request::ReadAgain(again) => self.again = again,
+                SourceRequest::ReadAgain(again) => self.again = again,
                 // The offset keeps it for the next session.
-                Request::Block(_) | Request::ReadWhole(_) => {}
+                SourceRequest::Block(_) | SourceRequest::ReadWhole(_) => {}
             }
         }
     }

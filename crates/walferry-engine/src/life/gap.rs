@@ -23,8 +23,8 @@ use crate::{
     delivery::store::{OffsetStore, StoredOffset},
     failure::Failure,
     gap::{CHANGED, Choice, GAP, Gap, MISSING, Way},
-    life::connector::Connector,
-    published::Look,
+    life::connector::ConnectorRun,
+    published::PublicationLook,
     source::{self, Chunk, Control as _, Frame, Phase, Port, Source, Stream},
     status,
 };
@@ -70,7 +70,7 @@ const LOOK: Duration = Duration::from_millis(250);
 struct Finding {
     stored: Option<StoredOffset>,
     system_id: u64,
-    look: Option<Look>,
+    look: Option<PublicationLook>,
     /// Whether the publication exists now.
     sends: bool,
     /// Whether Walferry may create the publication, as `publication.autocreate.mode` says.
@@ -78,7 +78,7 @@ struct Finding {
     gap: Gap,
 }
 
-impl<S, K, O, P> Connector<S, K, O, P>
+impl<S, K, O, P> ConnectorRun<S, K, O, P>
 where
     S: Source,
     O: OffsetStore,

@@ -9,6 +9,7 @@ pub mod book;
 pub mod connector;
 mod gap;
 mod new_slot;
+mod pipeline_thread;
 mod prepare;
 mod reader;
 mod retries;
@@ -17,7 +18,6 @@ pub mod start;
 pub mod supervisor;
 mod target;
 mod windows;
-mod worker;
 
 pub use target::Target;
-pub use windows::Limits;
+pub use windows::IncrementalLimits;

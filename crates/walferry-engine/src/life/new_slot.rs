@@ -15,12 +15,12 @@ use crate::{failure::Failure, source::Control};
 /// Whether there is such a slot. If the connector fails for good, nobody would ever read the slot, and the server would
 /// keep its WAL for ever. So the slot is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct NewSlot(AtomicBool);
+pub(crate) struct UnusedSlot(AtomicBool);
 
 /// How long to wait for the server to drop it.
 const DROP: Duration = Duration::from_secs(20);
 
-impl NewSlot {
+impl UnusedSlot {
     /// A slot has been created.
     pub(crate) fn is_made(&self) {
         self.0.store(true, Relaxed);

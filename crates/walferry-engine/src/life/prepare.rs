@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 use walferry_config::limited;
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::{Again, Done, incremental::tells_of_blocking};
+use walferry_snapshot::{Done, RowsToReread, incremental::tells_of_blocking};
 
 use crate::{
     delivery::store::{OffsetStore, StoredOffset},
@@ -19,22 +19,22 @@ use crate::{
     gap::MISSING,
     history::{self, History, Judged},
     life::{
-        connector::{Carried, Connector},
+        connector::{Carried, ConnectorRun},
         gap::Gaps,
-        new_slot::NewSlot,
-        reader::Origin,
+        new_slot::UnusedSlot,
+        reader::StartPoint,
         start::{self, Plan},
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{Control, Found, SnapshotPlan, Source},
+    source::{Control, Inspection, SnapshotPlan, Source},
     status::now_us,
 };
 
 /// What a session begins with.
 pub(crate) struct Prepared {
     pub(crate) offset: StoredOffset,
-    pub(crate) origin: Origin,
+    pub(crate) origin: StartPoint,
     /// The existing rows to read first.
     pub(crate) snapshot: Option<SnapshotPlan>,
     /// What was delivered of a blocking snapshot that was interrupted.
@@ -50,7 +50,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// What was found, and the plan for it.
 struct Start {
-    found: Found,
+    found: Inspection,
     stored: Option<StoredOffset>,
     plan: Plan,
 }
@@ -73,7 +73,7 @@ struct Beginning {
 }
 
 /// Continues with the rest of an interrupted snapshot.
-fn go_on(mut offset: StoredOffset, from: Lsn, again: &Again) -> Beginning {
+fn go_on(mut offset: StoredOffset, from: Lsn, again: &RowsToReread) -> Beginning {
     let plan = SnapshotPlan {
         goes_on: true,
         done: still_done(offset.snapshot.take(), again),
@@ -87,7 +87,7 @@ fn go_on(mut offset: StoredOffset, from: Lsn, again: &Again) -> Beginning {
 }
 
 /// What still counts of an interrupted snapshot.
-fn still_done(done: Option<Done>, again: &Again) -> Done {
+fn still_done(done: Option<Done>, again: &RowsToReread) -> Done {
     let mut done = done.unwrap_or_default();
     for table in done.forget_incomplete(|table| again.knows(table)) {
         warn!(
@@ -99,7 +99,7 @@ fn still_done(done: Option<Done>, again: &Again) -> Done {
     done
 }
 
-impl<S, K, O, P> Connector<S, K, O, P>
+impl<S, K, O, P> ConnectorRun<S, K, O, P>
 where
     S: Source,
     O: OffsetStore,
@@ -115,7 +115,7 @@ where
             _ => None,
         };
         if !matches!(plan, Plan::Continue { .. }) && blocking.is_none() {
-            carried.again = Again::default();
+            carried.again = RowsToReread::default();
         }
         let Beginning { mut offset, from, rows } = self.make_slot(plan, stored, carried).await?;
         offset.blocking.clone_from(&blocking);
@@ -128,7 +128,7 @@ where
     async fn interrupted_blocking(
         &mut self,
         stored: Option<&StoredOffset>,
-        again: &Again,
+        again: &RowsToReread,
     ) -> Result<Option<Done>, Failure> {
         let Some(stored) = stored.filter(|stored| tells_of_blocking(&stored.connect.other)) else {
             return Ok(None);
@@ -164,7 +164,7 @@ where
 
     /// Looks at the server once no other process reads the slot. A process that does may still store and confirm, so
     /// what was loaded before would be out of date.
-    async fn look_at_free_slot(&mut self, begun: bool) -> Result<Found, Failure> {
+    async fn look_at_free_slot(&mut self, begun: bool) -> Result<Inspection, Failure> {
         let mut looks = 1;
         loop {
             let found = self.source.control().inspect().await;
@@ -209,7 +209,7 @@ where
         // Look before altering the publication: changes that it has left out stay missing.
         if goes_on {
             let look = self.source.control().published(known, tables.clone()).await?;
-            let told = || gaps.told().and_then(|gap| gap.again());
+            let told = || gaps.told().and_then(|gap| gap.failure());
             publication.gap = look.and_then(|look| look.gap).or_else(told);
         }
         let gap = publication.gap.as_ref();
@@ -260,7 +260,7 @@ where
         mut offset: StoredOffset,
         from: Lsn,
         rows: &Option<SnapshotPlan>,
-        found: &Found,
+        found: &Inspection,
         published: Option<Arc<Published>>,
     ) -> Result<StoredOffset, Failure> {
         // Rows that are read once more have not been read yet, so the old offset still holds.
@@ -303,7 +303,7 @@ where
         mut offset: StoredOffset,
         from: Lsn,
         rows: Option<SnapshotPlan>,
-        found: Found,
+        found: Inspection,
         gap: Option<Failure>,
     ) -> Result<Prepared, Failure> {
         let snapshot = match rows {
@@ -323,7 +323,7 @@ where
         };
         Ok(Prepared {
             offset,
-            origin: Origin {
+            origin: StartPoint {
                 from: begins,
                 processed: from,
                 slot,
@@ -341,7 +341,7 @@ where
     async fn on_this_server(
         &mut self,
         stored: Option<StoredOffset>,
-        found: &Found,
+        found: &Inspection,
     ) -> Result<Option<StoredOffset>, Failure> {
         let stored = match stored {
             Some(stored) if self.settings.snapshot.stream => stored,
@@ -374,9 +374,10 @@ where
             }
             // The counters show positions of another history.
             let c = &self.status.counters;
-            for lsn in [&c.received_lsn, &c.delivered_lsn, &c.stored_lsn, &c.confirmed_lsn] {
+            for lsn in [&c.received_lsn, &c.delivered_lsn, &c.stored_lsn] {
                 lsn.store(0, Relaxed);
             }
+            self.status.stream.forget_positions();
         } else if stored
             .history
             .as_ref()
@@ -430,7 +431,7 @@ where
         stored: Option<StoredOffset>,
         snapshot: bool,
         replace: bool,
-        new_slot: &NewSlot,
+        new_slot: &UnusedSlot,
     ) -> Result<Beginning, Failure> {
         if let Some(old) = stored.filter(|_| snapshot) {
             // The offset of a first start that failed says only that it had begun.

@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
 use walferry_record::SourceOffset;
-use walferry_snapshot::{Again, Done, Keys, Step, incremental::Execute};
+use walferry_snapshot::{Done, Keys, RowsToReread, SnapshotStep, incremental::Execute};
 
 use crate::{
     delivery::{progress::Stored, store::StoredOffset},
@@ -22,17 +22,17 @@ use crate::{
     gap::GAP,
     history::{History, Lineage, Parting, went_back},
     life::{
-        connector::Settings,
+        connector::ConnectorSettings,
         retries::Retries,
         session::Wires,
         start::{self, Plan},
     },
-    published::Look,
+    published::PublicationLook,
     source::{
-        Chunk, ChunkSender, Control, Frame, Phase, Port, Request, Rows, SnapshotKind, SnapshotPlan, Source, Stream,
-        TableFilter, WholeTable,
+        Chunk, ChunkSender, Control, Frame, Phase, Port, Rows, SnapshotKind, SnapshotPlan, Source, SourceRequest,
+        Stream, TableFilter, WholeTable,
     },
-    status::{self, Status},
+    status::{self, Connection, Status},
 };
 
 /// How often the log reports the progress of a snapshot.
@@ -44,30 +44,30 @@ const SILENT_LOOKS: u32 = 10;
 /// How often to look at the publication while the stream is read.
 const PUBLICATION_LOOK: Duration = Duration::from_secs(10);
 
-pub(crate) struct Reader<'a, S: Source> {
+pub(crate) struct SourceReader<'a, S: Source> {
     pub(crate) control: &'a mut S::Control,
     pub(crate) stream: &'a mut S::Stream,
     pub(crate) rows: &'a mut S::Rows,
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: &'a ConnectorSettings,
     pub(crate) status: &'a Status,
     pub(crate) retries: &'a mut Retries,
     pub(crate) port: Port,
     /// The other ends of the port's channels.
     pub(crate) wires: &'a Wires,
-    pub(crate) origin: Origin,
+    pub(crate) origin: StartPoint,
     /// Rows that an interrupted snapshot has to read again.
-    pub(crate) again: &'a mut Again,
+    pub(crate) again: &'a mut RowsToReread,
     /// Requests of the pipeline.
-    pub(crate) requests: &'a mut UnboundedReceiver<Request>,
+    pub(crate) requests: &'a mut UnboundedReceiver<SourceRequest>,
     /// Why changes of captured tables may be missing since the last look at the publication.
     pub(crate) gap: Option<Failure>,
     /// Tables that are to be read while the stream stands still.
-    pub(crate) held: Held,
+    pub(crate) held: HeldRequests,
 }
 
 /// What is to be read while the stream stands still.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldRequests {
     /// Blocking snapshots that have not ended, in order.
     blocking: VecDeque<Execute>,
     /// What was delivered of the first of them before it was interrupted.
@@ -80,7 +80,7 @@ pub(crate) struct Held {
     is_interrupted: bool,
 }
 
-impl Held {
+impl HeldRequests {
     /// A blocking snapshot was interrupted, of which so much was delivered.
     pub(crate) fn after(interrupted: Option<Done>) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl Held {
 
 /// What the session found and where it begins.
 #[derive(Debug, Clone)]
-pub(crate) struct Origin {
+pub(crate) struct StartPoint {
     /// Where the stream starts.
     pub(crate) from: Lsn,
     /// Everything before this has been processed, or is not asked for.
@@ -107,7 +107,7 @@ pub(crate) struct Origin {
     pub(crate) lineage: Lineage,
 }
 
-impl<S: Source> Reader<'_, S> {
+impl<S: Source> SourceReader<'_, S> {
     /// Reads until the session is to end (`Ok`) or the reader fails.
     pub(crate) async fn read(mut self, snapshot: Option<SnapshotPlan>) -> Result<(), Failure> {
         let mut phase = self.port.phase.clone();
@@ -157,7 +157,7 @@ impl<S: Source> Reader<'_, S> {
             Ok(()) => return Ok(()),
         };
         loop {
-            self.status.counters.connected.store(0, Relaxed);
+            self.status.stream.disconnect();
             if self.port.chunks.is_closed() {
                 // The pipeline has ended, which is reported elsewhere. Another connection would have nobody to read
                 // for.
@@ -225,7 +225,7 @@ impl<S: Source> Reader<'_, S> {
         plan.lsn = Some(watermark);
         for (table, keys) in self.again.clone().into_tables() {
             if keys == Keys::All {
-                plan.done.step(Step::Restart(table));
+                plan.done.step(SnapshotStep::Restart(table));
             } else if plan.done.has_begun(table) {
                 plan.again.insert(table, keys);
             }
@@ -238,7 +238,7 @@ impl<S: Source> Reader<'_, S> {
         self.port.until = Some(position);
         let ended = self.connection().await;
         self.port.until = None;
-        self.status.counters.connected.store(0, Relaxed);
+        self.status.stream.disconnect();
         ended
     }
 
@@ -276,7 +276,7 @@ impl<S: Source> Reader<'_, S> {
         let _ = self.port.chunks.send(mark).await;
         loop {
             match self.requests.recv().await {
-                Some(Request::ReadAgain(again)) => {
+                Some(SourceRequest::ReadAgain(again)) => {
                     *self.again = again;
                     return Ok(());
                 }
@@ -287,11 +287,11 @@ impl<S: Source> Reader<'_, S> {
     }
 
     /// Remembers what the pipeline asks for until the stream stands still.
-    fn hold(&mut self, request: Request) {
+    fn hold(&mut self, request: SourceRequest) {
         match request {
-            Request::Block(execute) => self.held.blocking.push_back(execute),
-            Request::ReadWhole(table) => self.held.whole = Some(table),
-            Request::ReadAgain(again) => *self.again = again,
+            SourceRequest::Block(execute) => self.held.blocking.push_back(execute),
+            SourceRequest::ReadWhole(table) => self.held.whole = Some(table),
+            SourceRequest::ReadAgain(again) => *self.again = again,
         }
     }
 
@@ -311,7 +311,7 @@ impl<S: Source> Reader<'_, S> {
             if self.held.is_empty() || self.port.until.is_some() {
                 return followed;
             }
-            self.status.counters.connected.store(0, Relaxed);
+            self.status.stream.disconnect();
         }
     }
 
@@ -458,10 +458,9 @@ impl<S: Source> Reader<'_, S> {
         // Until the pipeline knows that this is still the same server, nothing may move its slot.
         self.wires.gate.close_until(self.port.chunks.connections() + 1);
         self.wires.confirmable.send_replace(None);
-        let shown = match self.port.until {
-            // On the way to the position where a snapshot continues.
-            Some(_) => status::Phase::Snapshot,
-            None => status::Phase::Streaming,
+        let connection = match self.port.until {
+            Some(_) => Connection::CatchingUp,
+            None => Connection::Streaming,
         };
         let (chunks, begun, phase) = (
             self.port.chunks.clone(),
@@ -483,7 +482,7 @@ impl<S: Source> Reader<'_, S> {
                 Ok(())
             }
             gap = looks_at_publication => Err(gap),
-            never = connected(begun, &shown, self.status) => match never {},
+            never = show_connections(begun, connection, self.status) => match never {},
             never = tick(&chunks, self.settings.heartbeat, phase) => match never {},
         }
     }
@@ -520,7 +519,7 @@ impl<S: Source> Reader<'_, S> {
     /// slot's position when asked for an older one, and says nothing: the changes between would be missing.
     async fn check_slot(&mut self) -> Result<(), Failure> {
         let found = self.control.inspect().await.map_err(|failure| failure.or_gap(true))?;
-        let Origin {
+        let StartPoint {
             processed,
             slot,
             system_id,
@@ -629,11 +628,11 @@ async fn watch_publication(control: &mut impl Control, wires: &Wires, wanted: &T
         let known = wires.published.borrow().clone();
         match control.published(known, wanted.clone()).await {
             Ok(None) => return pending().await,
-            Ok(Some(Look { gap: Some(gap), .. })) => return gap,
+            Ok(Some(PublicationLook { gap: Some(gap), .. })) => return gap,
             // The publication does not exist, and there is no earlier one to compare with. It may never have existed:
             // the stream will show.
-            Ok(Some(Look { published: None, .. })) => {}
-            Ok(Some(Look { published, .. })) => drop(wires.published.send_replace(published)),
+            Ok(Some(PublicationLook { published: None, .. })) => {}
+            Ok(Some(PublicationLook { published, .. })) => drop(wires.published.send_replace(published)),
             // The stream continues. The next look compares with the last successful one.
             Err(error) => debug!(error = %error, "the publication could not be read"),
         }
@@ -646,11 +645,13 @@ async fn over(phase: &mut watch::Receiver<Phase>) {
 }
 
 /// Shows each new connection in the status, for ever.
-async fn connected(mut begun: watch::Receiver<u64>, phase: &status::Phase, status: &Status) -> Infallible {
+async fn show_connections(mut begun: watch::Receiver<u64>, connection: Connection, status: &Status) -> Infallible {
     while begun.changed().await.is_ok() {
-        status.counters.connects.fetch_add(1, Relaxed);
-        status.counters.connected.store(1, Relaxed);
-        status.set_phase(phase.clone());
+        status.stream.connect(connection);
+        status.set_phase(match connection {
+            Connection::CatchingUp => status::Phase::Snapshot,
+            Connection::Streaming | Connection::Paused => status::Phase::Streaming,
+        });
     }
     pending().await
 }

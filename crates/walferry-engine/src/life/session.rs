@@ -39,19 +39,19 @@ use crate::{
     failure::{Disposition, Exit, Failure},
     history::Gate,
     life::{
-        connector::{Carried, Connector, Settings, is_abandoned, stopped, until},
+        connector::{Carried, ConnectorRun, ConnectorSettings, is_abandoned, stopped, until},
         gap::Gaps,
-        new_slot::NewSlot,
+        new_slot::UnusedSlot,
+        pipeline_thread::{PipelineThread, Work},
         prepare::Prepared,
-        reader::{Held, Reader},
+        reader::{HeldRequests, SourceReader},
         retries::Reach,
         target::Target,
         windows,
-        worker::{Work, Worker},
     },
     path::pipeline::Pipeline,
     published::Published,
-    source::{self, Asked, ChunkReceiver, ChunkSender, Control as _, Parts, Phase, Port, Request, Source},
+    source::{self, Asked, ChunkReceiver, ChunkSender, Control as _, Phase, Port, Source, SourceRequest},
     status::{self, Status},
 };
 
@@ -88,7 +88,7 @@ struct Ended {
     saved: Result<(), Failure>,
 }
 
-impl<S, K, O, P> Connector<S, K, O, P>
+impl<S, K, O, P> ConnectorRun<S, K, O, P>
 where
     S: Source,
     K: Sinks,
@@ -102,6 +102,7 @@ where
         carried: &mut Carried,
         target: &mut watch::Receiver<Target>,
     ) -> Result<(), Failure> {
+        self.status.stream.disconnect();
         self.status.set_phase(status::Phase::Starting);
         let prepared = tokio::select! {
             biased;
@@ -114,7 +115,7 @@ where
             self.status.counters.snapshot_tables_left.store(0, Relaxed);
         }
         let ended = self.read_and_deliver(prepared, carried, target).await?;
-        self.status.counters.connected.store(0, Relaxed);
+        self.status.stream.disconnect();
         if is_abandoned(target) {
             return Ok(());
         }
@@ -138,33 +139,15 @@ where
         let (asks, mut asked) = unbounded_channel();
         let spawned = self.spawn_worker(&prepared, carried, &wires, receiver, requests, asks);
         let mut worker = spawned.inspect_err(|_| carried.take(&mut requested))?;
-        let Self {
-            settings,
-            source,
-            store,
-            status,
-            ..
-        } = self;
-        let Prepared {
-            origin,
-            snapshot,
-            blocking,
-            gap,
-            ..
-        } = prepared;
-        let Parts {
-            control,
-            stream,
-            rows,
-            windows: chunks,
-        } = source.parts();
+        let (settings, status) = (&self.settings, &*self.status);
+        let parts = self.source.parts();
         let signals = windows::feed(status, wires.chunks.clone());
         let due = wires.progress.chunks_due();
-        let windows = windows::serve(chunks, (&mut asked, due), wires.chunks.clone(), settings, status);
-        let reader: Reader<'_, S> = Reader {
-            control,
-            stream,
-            rows,
+        let windows = windows::serve(parts.windows, (&mut asked, due), wires.chunks.clone(), settings, status);
+        let reader: SourceReader<'_, S> = SourceReader {
+            control: parts.control,
+            stream: parts.stream,
+            rows: parts.rows,
             settings,
             status,
             retries: &mut carried.retries,
@@ -172,28 +155,22 @@ where
             requests: &mut requested,
             port: wires.port(),
             wires: &wires,
-            gap,
-            origin,
-            held: Held::after(blocking),
+            gap: prepared.gap,
+            origin: prepared.origin,
+            held: HeldRequests::after(prepared.blocking),
         };
-        let mut reading = Task::new(reader.read(snapshot));
-        let keeper = Keeper {
-            progress: &wires.progress,
+        let mut reading = Task::new(reader.read(prepared.snapshot));
+        let keeper = wires.keeper(
+            settings,
             status,
-            stored: &wires.stored,
-            confirmable: settings.confirm.then_some(&wires.confirmable),
-            server_end: &wires.server_end,
-            gate: &wires.gate,
-            published: &wires.published,
-            listener: Listening {
+            Listening {
                 new_slot: &carried.new_slot,
                 reach: &carried.reach,
                 gaps: &carried.gaps,
                 status,
             },
-            max_retries: settings.max_retries,
-        };
-        let mut keeping = Task::new(keeper.keep(store, settings.flush_interval, wires.over.subscribe()));
+        );
+        let mut keeping = Task::new(keeper.keep(&mut self.store, settings.flush_interval, wires.over.subscribe()));
 
         let ended = tokio::select! {
             // Poll causes before their consequences.
@@ -208,21 +185,19 @@ where
         };
         let by = wires.progress.failure().map_or(ended, Err);
 
-        let saved = if is_abandoned(target) {
-            // Another process sends again whatever is under way. It may be about to begin.
-            wires.end();
-            wires.confirmable.send_replace(None);
-            drop(keeping);
-            // Another process may read the slot as soon as the stream is closed. By then, this one must have nothing queued for Kafka.
-            wires.chunks.wake();
-            let _ = timeout(CLOSE, worker.gone()).await;
-            Ok(())
-        } else {
-            wires.drain(&mut reading, &mut keeping).await;
-            keeping.finish().await;
-            drop(keeping);
-            keeper.show();
-            keeper.save(store).await
+        let saved = match is_abandoned(target) {
+            true => {
+                drop(keeping);
+                wires.abandon(&mut worker).await;
+                Ok(())
+            }
+            false => {
+                wires.drain(&mut reading, &mut keeping).await;
+                keeping.finish().await;
+                drop(keeping);
+                keeper.show();
+                keeper.save(&mut self.store).await
+            }
         };
         wires.phase.send_replace(Phase::Close);
         let _ = timeout(CLOSE, reading.finish()).await;
@@ -246,9 +221,9 @@ where
         carried: &mut Carried,
         wires: &Wires,
         chunks: ChunkReceiver,
-        requests: UnboundedSender<Request>,
+        requests: UnboundedSender<SourceRequest>,
         asks: UnboundedSender<Asked>,
-    ) -> Result<Worker, Failure> {
+    ) -> Result<PipelineThread, Failure> {
         let mut pipeline = (self.pipelines)(&prepared.offset)?
             .with_gate(wires.gate.clone())
             .with_asks(asks, requests.clone());
@@ -256,7 +231,7 @@ where
         if let Some(done) = goes_on.map(|plan| &plan.done).or(prepared.blocking.as_ref()) {
             pipeline = pipeline.with_toast_reread(mem::take(&mut carried.again), done.clone(), requests);
         }
-        Worker::spawn(Work {
+        PipelineThread::spawn(Work {
             pipeline,
             chunks,
             sink: self.sinks.open(Acks::new(wires.progress.clone()))?,
@@ -267,7 +242,7 @@ where
 }
 
 impl Wires {
-    fn new(settings: &Settings, offset: &StoredOffset, status: &Status) -> (Self, ChunkReceiver) {
+    fn new(settings: &ConnectorSettings, offset: &StoredOffset, status: &Status) -> (Self, ChunkReceiver) {
         let share = settings.share();
         let limit = &status.counters.in_flight_limit_bytes;
         limit.store(share.records as u64, Relaxed);
@@ -287,6 +262,35 @@ impl Wires {
         (wires, receiver)
     }
 
+    /// Stores what is delivered, and lets it be confirmed.
+    fn keeper<'a>(
+        &'a self,
+        settings: &ConnectorSettings,
+        status: &'a Status,
+        listener: Listening<'a>,
+    ) -> Keeper<'a, Listening<'a>> {
+        Keeper {
+            progress: &self.progress,
+            status,
+            stored: &self.stored,
+            confirmable: settings.confirm.then_some(&self.confirmable),
+            server_end: &self.server_end,
+            gate: &self.gate,
+            published: &self.published,
+            listener,
+            max_retries: settings.max_retries,
+        }
+    }
+
+    /// Another process goes on. It sends again whatever is under way, and may be about to begin.
+    async fn abandon(&self, worker: &mut PipelineThread) {
+        self.end();
+        self.confirmable.send_replace(None);
+        // The other process may read the slot as soon as the stream is closed. By then, this one must have nothing queued for Kafka.
+        self.chunks.wake();
+        let _ = timeout(CLOSE, worker.gone()).await;
+    }
+
     /// The source's ends of the channels.
     fn port(&self) -> Port {
         Port {
@@ -304,6 +308,7 @@ impl Wires {
     async fn told_to_end(&self, target: &mut watch::Receiver<Target>, status: &Status) {
         if until(target, |target| target != Target::Running).await == Target::Paused {
             self.phase.send_replace(Phase::Drain);
+            status.stream.pause();
             status.set_phase(status::Phase::Paused);
             until(target, |target| target != Target::Paused).await;
         }
@@ -334,7 +339,7 @@ impl Wires {
 
 /// Divides the memory in flight again when connectors come or go, for ever. The share of the frames changes only with
 /// the next session.
-async fn share_anew(settings: &Settings, progress: &Progress, status: &Status) -> Infallible {
+async fn share_anew(settings: &ConnectorSettings, progress: &Progress, status: &Status) -> Infallible {
     let mut sharers = settings.sharers.clone();
     // If the channel is closed, nobody can change the number any more.
     while sharers.changed().await.is_ok() {
@@ -347,7 +352,7 @@ async fn share_anew(settings: &Settings, progress: &Progress, status: &Status) -
 
 /// Passes on what deliveries and stored offsets mean for the life of the connector.
 struct Listening<'a> {
-    new_slot: &'a NewSlot,
+    new_slot: &'a UnusedSlot,
     reach: &'a Reach,
     gaps: &'a Gaps,
     status: &'a Status,

@@ -8,7 +8,7 @@ use crate::{
     delivery::store::StoredOffset,
     failure::Failure,
     history::{not_there_yet, went_back},
-    source::Found,
+    source::Inspection,
 };
 
 /// What `snapshot.mode` asks for.
@@ -69,7 +69,7 @@ impl Plan {
 /// Decides what the start does. `slot` is the slot's name, for messages.
 pub fn decide(
     slot: &str,
-    found: &Found,
+    found: &Inspection,
     stored: Option<&StoredOffset>,
     policy: SnapshotPolicy,
     mismatch: Mismatch,
@@ -116,7 +116,7 @@ struct Rows {
 impl Rows {
     /// Whether an interrupted snapshot continues. It does if its finished part is known and the slot still has the
     /// changes since. Otherwise the snapshot starts again, whatever its reason was, and its offset is not used.
-    fn go_on(self, found: &Found, stored: Option<&StoredOffset>, policy: SnapshotPolicy) -> bool {
+    fn go_on(self, found: &Inspection, stored: Option<&StoredOffset>, policy: SnapshotPolicy) -> bool {
         self.interrupted
             && self.first
             && !policy.at_every_start
@@ -134,7 +134,7 @@ fn without_stream(stored: Option<&StoredOffset>, policy: SnapshotPolicy, rows: R
     }
 }
 
-fn without_offset(slot: &str, found: &Found, rows: Rows) -> Result<Plan, Failure> {
+fn without_offset(slot: &str, found: &Inspection, rows: Rows) -> Result<Plan, Failure> {
     match &found.slot {
         None => Ok(Plan::Create {
             snapshot: rows.first,
@@ -153,7 +153,7 @@ fn without_offset(slot: &str, found: &Found, rows: Rows) -> Result<Plan, Failure
 }
 
 /// Whether the stored positions can belong to this server.
-fn is_on_server(found: &Found, stored: &StoredOffset, from: Lsn) -> Result<(), Failure> {
+fn is_on_server(found: &Inspection, stored: &StoredOffset, from: Lsn) -> Result<(), Failure> {
     if let Some(system_id) = stored.system_id.filter(|&id| id != found.system_id) {
         return Err(Failure::stop(
             Kind::OtherServer,
@@ -170,7 +170,7 @@ fn is_on_server(found: &Found, stored: &StoredOffset, from: Lsn) -> Result<(), F
 
 fn with_offset(
     slot: &str,
-    found: &Found,
+    found: &Inspection,
     (stored, from): (&StoredOffset, Lsn),
     policy: SnapshotPolicy,
     mismatch: Mismatch,
@@ -265,13 +265,13 @@ mod tests {
         stream: true,
     };
 
-    fn server(slot: Option<FoundSlot>) -> Found {
-        Found {
+    fn server(slot: Option<FoundSlot>) -> Inspection {
+        Inspection {
             server_version: 150000,
             system_id: 7,
             wal_end: Lsn::from(1000),
             slot,
-            ..Found::default()
+            ..Inspection::default()
         }
     }
     fn slot_at(confirmed: u64) -> Option<FoundSlot> {
@@ -534,12 +534,12 @@ mod tests {
             offset.connect.snapshot = Some("INITIAL".into());
             offset
         });
-        let standby = |slot, wal_end| Found {
+        let standby = |slot, wal_end| Inspection {
             standby: true,
             wal_end: Lsn::from(wal_end),
             ..server(slot)
         };
-        let new_primary = Found {
+        let new_primary = Inspection {
             lineage: promoted,
             ..server(None)
         };

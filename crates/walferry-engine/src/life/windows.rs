@@ -14,19 +14,19 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use tracing::{info, warn};
-use walferry_snapshot::incremental::{Answer, Ask};
+use walferry_snapshot::incremental::{Ask, ChunkAnswer};
 
 use crate::{
     backoff::Backoff,
-    connector::Settings,
+    connector::ConnectorSettings,
     failure::{Disposition, Failure},
-    source::{Asked, Chunk, ChunkSender, Frame, Read, Windows},
+    source::{Asked, Chunk, ChunkRead, ChunkSender, Frame, Windows},
     status::{Slots, Status},
 };
 
 /// Limits of an incremental snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Limits {
+pub struct IncrementalLimits {
     /// `walferry.snapshot.max.rows.per.second`.
     pub rows_per_second: Option<u32>,
     /// `walferry.snapshot.max.lag.bytes`: how far the slot, and each standby, may be behind the server.
@@ -35,7 +35,7 @@ pub struct Limits {
     pub reads_chunks: bool,
 }
 
-impl Limits {
+impl IncrementalLimits {
     /// How long to wait after a chunk of `rows` rows that took `took`.
     fn pause(self, rows: usize, took: Duration) -> Option<Duration> {
         let due = Duration::from_secs_f64(rows as f64 / f64::from(self.rows_per_second?));
@@ -100,9 +100,9 @@ enum Waited {
 
 impl Waited {
     /// The answer to the pipeline if the wait ended early to give way.
-    fn answer(self) -> Option<Read> {
-        (self == Self::GivesWay).then_some(Read {
-            answer: Answer::Waits,
+    fn answer(self) -> Option<ChunkRead> {
+        (self == Self::GivesWay).then_some(ChunkRead {
+            answer: ChunkAnswer::Waits,
             rows: None,
         })
     }
@@ -115,7 +115,7 @@ async fn until_it_may_be_read(
     asks: &mut Asks<'_>,
     (delivered, due): (&mut watch::Receiver<u64>, Option<Instant>),
     most: Option<u64>,
-    status: &Status,
+    slots: &watch::Receiver<Option<Slots>>,
 ) -> Waited {
     // Otherwise rows of the stream would wait behind the rows of several chunks. A chunk does not give way during this
     // short wait: as in Debezium, a signal that follows the one that requests a snapshot finds its first chunk read.
@@ -131,7 +131,8 @@ async fn until_it_may_be_read(
     }
     let Some(most) = most else { return Waited::Long };
     let mut told = None;
-    while let Some((lag, what)) = status.slots().and_then(|slots| lag_above(most, &slots)) {
+    let lag = || slots.borrow().as_ref().and_then(|slots| lag_above(most, slots));
+    while let Some((lag, what)) = lag() {
         if told.replace(what) != Some(what) {
             info!(
                 lag.bytes = lag,
@@ -167,10 +168,11 @@ pub(super) async fn serve(
     windows: &mut impl Windows,
     (receiver, mut delivered): (&mut UnboundedReceiver<Asked>, watch::Receiver<u64>),
     chunks: ChunkSender,
-    settings: &Settings,
+    settings: &ConnectorSettings,
     status: &Status,
 ) -> Infallible {
     let limits = settings.limits;
+    let slots = status.watch_slots();
     let mut asks = Asks {
         receiver,
         next: VecDeque::new(),
@@ -180,7 +182,7 @@ pub(super) async fn serve(
     while let Some(mut asked) = asks.next().await {
         if let Ask::Chunk(chunk) = &mut asked.ask {
             chunk.bytes = settings.share().chunk;
-            if !are_standbys_told && status.slots().is_some_and(|slots| slots.standbys_are_hidden) {
+            if !are_standbys_told && slots.borrow().as_ref().is_some_and(|slots| slots.standbys_are_hidden) {
                 are_standbys_told = true;
                 warn!(
                     hint = "grant the role `pg_monitor`",
@@ -190,7 +192,7 @@ pub(super) async fn serve(
         }
         let waited = match &asked.ask {
             Ask::Chunk(_) => {
-                until_it_may_be_read(&asked, &mut asks, (&mut delivered, due), limits.lag_bytes, status).await
+                until_it_may_be_read(&asked, &mut asks, (&mut delivered, due), limits.lag_bytes, &slots).await
             }
             _ => Waited::Long,
         };
@@ -200,7 +202,9 @@ pub(super) async fn serve(
             Waited::Long => insist(windows, &ask, &mut asks, status).await,
             waited => waited.answer(),
         };
-        let Some(Read { answer, rows }) = read else { continue };
+        let Some(ChunkRead { answer, rows }) = read else {
+            continue;
+        };
         let count = rows.as_ref().map_or(0, |rows| rows.tuples.len());
         let of = ask.chunk().map(str::to_owned);
         let answer = Frame::Answer { of, answer, rows };
@@ -233,7 +237,7 @@ pub(super) async fn feed(status: &Status, chunks: ChunkSender) -> Infallible {
 }
 
 /// Tries until the request succeeds, or is not needed any more.
-async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, status: &Status) -> Option<Read> {
+async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, status: &Status) -> Option<ChunkRead> {
     let mut backoff = Backoff::new(None);
     let mut again = false;
     loop {
@@ -297,13 +301,13 @@ mod tests {
 
     #[test]
     fn rows_a_second_are_kept_to_by_a_pause_behind_each_chunk() {
-        let limits = Limits {
+        let limits = IncrementalLimits {
             rows_per_second: Some(1000),
-            ..Limits::default()
+            ..IncrementalLimits::default()
         };
         let ms = Duration::from_millis;
         assert_eq!(limits.pause(500, ms(100)), Some(ms(400)));
         assert_eq!(limits.pause(500, ms(600)), None);
-        assert_eq!(Limits::default().pause(500, ms(1)), None);
+        assert_eq!(IncrementalLimits::default().pause(500, ms(1)), None);
     }
 }

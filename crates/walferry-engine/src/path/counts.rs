@@ -6,7 +6,7 @@ use std::{
 };
 
 use tracing::warn;
-use walferry_event::{Failure as Unconverted, Told};
+use walferry_event::{Failure as Unconverted, Notification};
 use walferry_pgoutput::Lsn;
 
 use crate::status::Status;
@@ -16,7 +16,7 @@ use crate::status::Status;
 pub(crate) struct Counts {
     pub(crate) heartbeats: u64,
     /// Notifications that the admin endpoint shows.
-    pub(crate) notifications: Vec<Told>,
+    pub(crate) notifications: Vec<Notification>,
     /// Rows of the snapshot by table. Usually there is only one table.
     snapshot_rows: Vec<(String, u64)>,
     snapshot_tables: u64,

@@ -7,7 +7,7 @@ use walferry_transform::TransactionPlace;
 
 use crate::{
     delivery::{progress::Transaction, store::StoredOffset},
-    history::{self, Expected, Mark},
+    history::{self, Expected, TransactionMark},
     position::Position,
 };
 
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
     /// The transaction that is being read.
-    open: Option<Open>,
+    open: Option<OpenTransaction>,
     /// The last change that was read.
     last: Option<Position>,
     /// How many changes of its transaction came before it.
@@ -27,9 +27,9 @@ pub(crate) struct Cursor {
     /// last commit comes again, that part is skipped.
     floor: Lsn,
     /// The last commit that was read.
-    commit: Option<history::Commit>,
+    commit: Option<history::SeenCommit>,
     /// The transaction after `commit`, if a part of it was read.
-    partial: Option<Mark>,
+    partial: Option<TransactionMark>,
     /// The last transaction whose end was read, by `final_lsn`.
     ended: Option<Lsn>,
     /// LSN behind the last commit in the stream: `source.sequence[0]`.
@@ -49,12 +49,12 @@ pub(crate) struct OriginName {
 
 /// Whether a change is new, or was delivered before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Met {
+pub(crate) enum Novelty {
     New(Position),
     Delivered(Position),
 }
 
-impl Met {
+impl Novelty {
     pub(crate) const fn position(self) -> Position {
         match self {
             Self::New(position) | Self::Delivered(position) => position,
@@ -67,7 +67,7 @@ impl Met {
 
 /// The transaction that is being read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Open {
+pub(crate) struct OpenTransaction {
     pub(crate) final_lsn: Lsn,
     pub(crate) transaction: Transaction,
     /// Whether a record of this transaction has been sent.
@@ -102,7 +102,7 @@ impl Cursor {
         if let Some(open) = self.open.take()
             && last.is_some_and(|last| last.unit == open.final_lsn)
         {
-            self.partial = Some(Mark {
+            self.partial = Some(TransactionMark {
                 lsn: open.final_lsn,
                 xid: open.transaction.xid,
                 time_us: open.transaction.time_us,
@@ -135,7 +135,7 @@ impl Cursor {
         };
         self.transaction = Some(transaction);
         self.origin = None;
-        self.open = Some(Open {
+        self.open = Some(OpenTransaction {
             final_lsn: begin.final_lsn,
             transaction,
             sent: false,
@@ -168,7 +168,7 @@ impl Cursor {
     }
 
     /// Ends the transaction. Returns `None` if none was open.
-    pub(crate) fn commit(&mut self, end: Lsn) -> Option<Open> {
+    pub(crate) fn commit(&mut self, end: Lsn) -> Option<OpenTransaction> {
         self.last_commit = Some(end);
         let open = self.open.take();
         self.ended = self.ended.max(open.map(|open| open.final_lsn));
@@ -176,13 +176,13 @@ impl Cursor {
     }
 
     /// A transaction of the stream has ended. Returns what identifies it when it comes again.
-    pub(crate) fn committed(&mut self, open: &Open, end: Lsn) -> history::Commit {
-        let mark = Mark {
+    pub(crate) fn committed(&mut self, open: &OpenTransaction, end: Lsn) -> history::SeenCommit {
+        let mark = TransactionMark {
             lsn: open.final_lsn,
             xid: open.transaction.xid,
             time_us: open.transaction.time_us,
         };
-        let commit = history::Commit { mark, end };
+        let commit = history::SeenCommit { mark, end };
         if self.commit.is_none_or(|last| last.mark.lsn < mark.lsn) {
             self.commit = Some(commit);
         }
@@ -192,7 +192,7 @@ impl Cursor {
     /// Moves on to a change with this LSN, and returns whether it was delivered before.
     ///
     /// Changes with the same LSN are distinguished by counting them. So every change counts, whether it is sent or not.
-    pub(crate) fn advance(&mut self, lsn: Lsn) -> Met {
+    pub(crate) fn advance(&mut self, lsn: Lsn) -> Novelty {
         // Outside transactions there are only messages, each a unit of its own. A message's LSN is the end of its
         // record, where the next commit record may begin. The byte before it belongs to this message alone.
         let unit = self
@@ -211,9 +211,9 @@ impl Cursor {
         };
         self.last = Some(position);
         if self.resume < Some(position) && !self.is_passed(unit) {
-            Met::New(position)
+            Novelty::New(position)
         } else {
-            Met::Delivered(position)
+            Novelty::Delivered(position)
         }
     }
 
@@ -228,7 +228,7 @@ impl Cursor {
         })
     }
 
-    pub(crate) fn open(&self) -> Option<&Open> {
+    pub(crate) fn open(&self) -> Option<&OpenTransaction> {
         self.open.as_ref()
     }
 
@@ -255,10 +255,10 @@ impl Cursor {
 
 /// The transaction of the last delivered change, if its end may not have been delivered. For a message the result is
 /// `None`: the offset does not say whether the message was part of a transaction.
-fn begun(offset: &StoredOffset) -> Option<Mark> {
+fn begun(offset: &StoredOffset) -> Option<TransactionMark> {
     let connect = &offset.connect;
     let (position, xid, time_us) = (offset.position?, connect.tx_id?, connect.ts_usec?);
-    (connect.message_type.as_deref() != Some("MESSAGE")).then_some(Mark {
+    (connect.message_type.as_deref() != Some("MESSAGE")).then_some(TransactionMark {
         lsn: position.unit,
         xid,
         time_us,
@@ -310,8 +310,8 @@ mod tests {
     /// Positions of the changes with these LSNs. `None` for those that were delivered before.
     fn new<const N: usize>(cursor: &mut Cursor, lsns: [u64; N]) -> [Option<Position>; N] {
         lsns.map(|lsn| match cursor.advance(Lsn::from(lsn)) {
-            Met::New(position) => Some(position),
-            Met::Delivered(_) => None,
+            Novelty::New(position) => Some(position),
+            Novelty::Delivered(_) => None,
         })
     }
 

@@ -6,15 +6,15 @@ use walferry_diagnosis::{Diagnosis, Kind};
 
 use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
-use walferry_event::reselect::{Answer, Lookup, RowReader};
+use walferry_event::reselect::{RowAnswer, RowLookup, RowReader};
 use walferry_pgoutput::Lsn;
 use walferry_record::{Need, Record, Wait};
 use walferry_transform::{Chain, Outcome, SetAside, TransactionPlace, Waiting};
 
 use crate::{
     delivery::{
-        batch::{Batch, Held, Mark, Parts, PendingRow},
-        progress::Step,
+        batch::{Batch, Checkpoint, HeldRecord, Parts, PendingRow},
+        progress::StreamStep,
     },
     failure::{Disposition, Failure},
     path::{
@@ -45,7 +45,7 @@ impl Converters {
 
 /// What happens to records that cannot be sent. By default, the connector stops.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Tolerance {
+pub struct ErrorPolicy {
     /// `errors.tolerance=all`: a record that fails is counted, sent to the dead-letter topic if there is one, and
     /// skipped.
     pub all: bool,
@@ -59,7 +59,7 @@ pub struct Tolerance {
     pub quiet: bool,
 }
 
-impl Tolerance {
+impl ErrorPolicy {
     /// Whether a failed record is set aside, and how it is logged.
     fn aside(&self) -> Option<Log> {
         let log = if self.quiet { Log::Detail } else { Log::Failure };
@@ -86,7 +86,7 @@ fn gave_up(wait: &Wait, limit: Duration) -> Diagnosis {
 
 /// The fate of the records so far. The difference of two of these is the fate of a change.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Account {
+pub(crate) struct RecordFates {
     /// Records that were not sent, for whatever reason, and records that may turn out not to be sent.
     pub(crate) withheld: u64,
     /// Records that failed.
@@ -102,8 +102,8 @@ pub(crate) struct Emit {
     pub(crate) counts: Counts,
     pub(crate) chain: Chain,
     converters: Converters,
-    tolerance: Tolerance,
-    account: Account,
+    tolerance: ErrorPolicy,
+    account: RecordFates,
     /// Watches the records. `None` while a connector runs.
     pub(crate) witness: Option<Box<dyn Witness>>,
     /// Reads columns of changed rows again. `None`: events stay as they are.
@@ -135,28 +135,28 @@ impl Provenance<'_> {
 }
 
 impl Emit {
-    pub(crate) fn new(cursor: Cursor, chain: Chain, converters: Converters, tolerance: Tolerance) -> Self {
+    pub(crate) fn new(cursor: Cursor, chain: Chain, converters: Converters, tolerance: ErrorPolicy) -> Self {
         Self {
             cursor,
             counts: Counts::default(),
             chain,
             converters,
             tolerance,
-            account: Account::default(),
+            account: RecordFates::default(),
             witness: None,
             rows: None,
         }
     }
 
     /// The fate of the records so far.
-    pub(crate) const fn account(&self) -> Account {
+    pub(crate) const fn account(&self) -> RecordFates {
         self.account
     }
 
     /// Sends all records of a change through transforms and converters to the batch.
     pub(crate) fn send_all(
         &mut self,
-        outcome: walferry_event::Outcome<'_>,
+        outcome: walferry_event::ChangeOutcome<'_>,
         from: Provenance<'_>,
         out: &mut Batch,
     ) -> Result<(), Failure> {
@@ -182,7 +182,7 @@ impl Emit {
     }
 
     /// Starts to read rows again, outside the path.
-    fn look_up(&self, lookups: Vec<Lookup>) -> Vec<PendingRow> {
+    fn look_up(&self, lookups: Vec<RowLookup>) -> Vec<PendingRow> {
         let Some(reader) = &self.rows else { return Vec::new() };
         let begun = lookups.into_iter().map(|lookup| PendingRow {
             reading: reader.read(lookup.query.clone()),
@@ -215,7 +215,7 @@ impl Emit {
         self.account.undecided += u64::from(step.is_none() && (self.tolerance.all || aside.is_some()));
         begin_transaction(&mut self.cursor, out);
         let in_transaction = self.place(from);
-        out.hold(from.table, from.position, from.message, |place| Held {
+        out.hold(from.table, from.position, from.message, |place| HeldRecord {
             place,
             record,
             step,
@@ -271,7 +271,7 @@ impl Emit {
         mut aside: Option<Diagnosis>,
         from: Provenance<'_>,
         place: Option<TransactionPlace>,
-        mark: Mark,
+        mark: Checkpoint,
         out: &mut Batch,
     ) -> Made {
         const STAGE: &str = "TRANSFORMATION";
@@ -364,7 +364,7 @@ impl Emit {
                 out.hold_again(held);
                 return Ok(Some(wait));
             }
-            let Held {
+            let HeldRecord {
                 place,
                 mut record,
                 step,
@@ -402,7 +402,7 @@ impl Emit {
                     wait,
                     aside,
                 }) => {
-                    out.hold_again(Held {
+                    out.hold_again(HeldRecord {
                         place,
                         record,
                         step,
@@ -427,7 +427,7 @@ impl Emit {
 
     /// The first waiting record has waited as long as it may.
     pub(crate) fn give_up(&mut self, wait: &Wait, out: &mut Batch) -> Result<(), Failure> {
-        let Some(Held { place, .. }) = out.take_held() else {
+        let Some(HeldRecord { place, .. }) = out.take_held() else {
             return Ok(());
         };
         let from = Provenance {
@@ -449,10 +449,10 @@ impl Emit {
     }
 
     /// It is this record's turn: reads now what was too large to be read together with other rows.
-    fn ask_for_large(&self, held: &mut Held) {
+    fn ask_for_large(&self, held: &mut HeldRecord) {
         let Some(reader) = &self.rows else { return };
         for row in &mut held.rows {
-            if row.reading.answer() == Some(&Answer::Large) {
+            if row.reading.answer() == Some(&RowAnswer::Large) {
                 row.lookup.query.however_large = true;
                 row.reading = reader.read(row.lookup.query.clone());
             }
@@ -463,17 +463,17 @@ impl Emit {
     fn fill(&mut self, row: &PendingRow, record: &mut Record<'static>, table: &str) -> Result<(), Failed> {
         let failed = |told| Failed { stage: "EVENT", told };
         let (what, hint) = match row.reading.answer() {
-            Some(Answer::Row(values)) => {
+            Some(RowAnswer::Row(values)) => {
                 let filled = row.lookup.fill(record, values);
                 let failures = filled.map_err(|error| failed(error.diagnosis()))?;
                 self.counts.unconverted(table, &failures);
                 return Ok(());
             }
-            Some(Answer::Gone) => (
+            Some(RowAnswer::Gone) => (
                 "columns of the row cannot be read again, because it no longer exists".to_owned(),
                 "set `reselect.error.handling.mode=warn` to send such events unchanged".to_owned(),
             ),
-            Some(Answer::Refused { what, hint }) => (
+            Some(RowAnswer::Refused { what, hint }) => (
                 format!("columns of the row cannot be read again: {what}"),
                 hint.clone().unwrap_or_else(|| {
                     "correct the problem that the server reports, or exclude the columns from the post-processor"
@@ -481,7 +481,7 @@ impl Emit {
                 }),
             ),
             // By now it has been requested again, and has arrived.
-            Some(Answer::Large) | None => return Ok(()),
+            Some(RowAnswer::Large) | None => return Ok(()),
         };
         if row.lookup.must_succeed {
             return Err(failed(Diagnosis::error(Kind::ReselectFailed, what).with_hint(hint)));
@@ -494,7 +494,7 @@ impl Emit {
     fn on_failed(
         &mut self,
         failed: Failed,
-        mark: Mark,
+        mark: Checkpoint,
         from: Provenance<'_>,
         out: &mut Batch,
     ) -> Result<Option<Parts>, Failure> {
@@ -536,7 +536,7 @@ impl Emit {
     }
 
     /// Completes the record whose bytes were written since `mark`, if there is one.
-    fn put(&mut self, mark: Mark, parts: Option<Parts>, from: Provenance<'_>, out: &mut Batch) {
+    fn put(&mut self, mark: Checkpoint, parts: Option<Parts>, from: Provenance<'_>, out: &mut Batch) {
         let Some(parts) = parts else { return };
         begin_transaction(&mut self.cursor, out);
         self.counts.records += 1;
@@ -647,7 +647,7 @@ enum Log {
 /// Call before a record is added. The first record of a transaction tells the batch that the transaction begins.
 pub(crate) fn begin_transaction(cursor: &mut Cursor, out: &mut Batch) {
     if let Some(transaction) = cursor.sends() {
-        out.step(Step::Begin(transaction));
+        out.step(StreamStep::Begin(transaction));
     }
 }
 
@@ -703,7 +703,7 @@ struct Failed {
 
 impl Converters {
     /// Encodes headers, then key, then value, in Connect's order.
-    fn encode(&mut self, record: &Record<'_>, table: &str, mark: Mark, out: &mut Batch) -> Result<Parts, Unmade> {
+    fn encode(&mut self, record: &Record<'_>, table: &str, mark: Checkpoint, out: &mut Batch) -> Result<Parts, Unmade> {
         let topic = &*record.topic;
         for header in &record.headers {
             let name = out.text(&header.name);

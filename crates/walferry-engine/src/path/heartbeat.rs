@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use walferry_event::{Heartbeat, Settings};
+use walferry_event::{EventSettings, Heartbeat};
 
 use crate::{
     delivery::batch::Batch,
@@ -22,7 +22,7 @@ pub(crate) struct Heartbeats {
 }
 
 impl Heartbeats {
-    pub(crate) fn new(settings: &Settings, interval: Duration) -> Self {
+    pub(crate) fn new(settings: &EventSettings, interval: Duration) -> Self {
         Self {
             records: Heartbeat::new(settings),
             interval_ns: i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX),

@@ -1,12 +1,12 @@
 //! Notifications of a snapshot before the stream, or in its place.
 
 use walferry_pgoutput::Oid;
-use walferry_record::java::hash_map;
-use walferry_snapshot::incremental::Notification;
+use walferry_record::java::hash;
+use walferry_snapshot::incremental::SnapshotNotice;
 
 /// An event of the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum SnapshotEvent {
     /// These tables will be read.
     Begin(Vec<(Oid, String)>),
     /// Rows of this table follow.
@@ -50,16 +50,16 @@ impl Initial {
         self.rows += 1;
     }
 
-    pub(crate) fn tell(&mut self, told: Told) -> Vec<Notification> {
+    pub(crate) fn tell(&mut self, told: SnapshotEvent) -> Vec<SnapshotNotice> {
         let mut out = Vec::new();
         match told {
-            Told::Begin(tables) => {
+            SnapshotEvent::Begin(tables) => {
                 (self.tables, self.has_read, self.rows) = (tables, true, 0);
                 self.begun.clear();
-                out.push(Notification::initial("STARTED", Vec::new()));
+                out.push(SnapshotNotice::initial("STARTED", Vec::new()));
             }
-            Told::Table(oid) => self.begin(oid, &mut out),
-            Told::Part(oid, completes) => {
+            SnapshotEvent::Table(oid) => self.begin(oid, &mut out),
+            SnapshotEvent::Part(oid, completes) => {
                 self.begin(oid, &mut out);
                 if let Some(table) = self.name(oid).filter(|_| completes) {
                     let mut all: Vec<&str> = self.tables.iter().map(|(_, name)| &**name).collect();
@@ -71,16 +71,16 @@ impl Initial {
                         ("total_rows_scanned", self.rows.to_string()),
                         ("status", "SUCCEEDED".to_owned()),
                     ];
-                    out.push(Notification::initial("TABLE_SCAN_COMPLETED", data));
+                    out.push(SnapshotNotice::initial("TABLE_SCAN_COMPLETED", data));
                     self.rows = 0;
                 }
             }
-            Told::End => out.push(Notification::initial("COMPLETED", Vec::new())),
-            Told::GivenUp => out.push(Notification::initial("ABORTED", Vec::new())),
-            Told::Stream => {
+            SnapshotEvent::End => out.push(SnapshotNotice::initial("COMPLETED", Vec::new())),
+            SnapshotEvent::GivenUp => out.push(SnapshotNotice::initial("ABORTED", Vec::new())),
+            SnapshotEvent::Stream => {
                 self.has_begun = true;
                 if !self.has_read {
-                    out.push(Notification::initial("SKIPPED", Vec::new()));
+                    out.push(SnapshotNotice::initial("SKIPPED", Vec::new()));
                 }
             }
         }
@@ -94,18 +94,18 @@ impl Initial {
             .map(|(_, name)| name.clone())
     }
 
-    fn begin(&mut self, oid: Oid, out: &mut Vec<Notification>) {
+    fn begin(&mut self, oid: Oid, out: &mut Vec<SnapshotNotice>) {
         if self.begun.contains(&oid) {
             return;
         }
         self.begun.push(oid);
         let Some(table) = self.name(oid) else { return };
         let mut all: Vec<&str> = self.tables.iter().map(|(_, name)| &**name).collect();
-        hash_map::sort_as_set(&mut all);
+        hash::sort(&mut all, hash::CAPACITY, |name| hash::of_text(name));
         let data = vec![
             ("current_collection_in_progress", table),
             ("data_collections", all.join(",")),
         ];
-        out.push(Notification::initial("IN_PROGRESS", data));
+        out.push(SnapshotNotice::initial("IN_PROGRESS", data));
     }
 }

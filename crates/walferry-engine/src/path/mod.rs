@@ -19,5 +19,5 @@ mod toast_reread;
 mod window;
 pub mod witness;
 
-pub use emit::{Converters, Tolerance};
+pub use emit::{Converters, ErrorPolicy};
 pub use signals::SignalSettings;

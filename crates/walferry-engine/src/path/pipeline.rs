@@ -11,37 +11,43 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 use walferry_config::{connector::GuardrailAction, limited};
 use walferry_event::{
-    Context, Messages, Settings as EventSettings, Skipped, Transaction, catalog::TableFacts, reselect::RowReader,
+    Context, EventSettings, Messages, Skipped, Transaction, catalog::TableFacts, reselect::RowReader,
 };
-use walferry_pgoutput::{self as pgoutput, Change, LogicalMessage, Lsn, Message, Operation, Origin, Truncate, Xid};
+use walferry_pgoutput::{
+    self as pgoutput, Change, LogicalMessage, Lsn, Message, Oid, Operation, Origin, Truncate, Xid,
+};
 use walferry_record::Wait;
-use walferry_snapshot::{Again, Done};
+use walferry_snapshot::{Done, RowsToReread, SnapshotStep};
 use walferry_transform::{Chain, Retention};
 
 use crate::{
-    delivery::{batch::Batch, progress::Step, store::StoredOffset},
+    delivery::{
+        batch::Batch,
+        progress::{self, StreamStep},
+        store::StoredOffset,
+    },
     failure::{Disposition, Failure},
     history::{Expected, Gate, Missed, Positions, missed},
     path::{
         cursor::{AsOrigin, Cursor},
-        emit::{Converters, Emit, Provenance, Tolerance},
+        emit::{Converters, Emit, ErrorPolicy, Provenance},
         heartbeat::Heartbeats,
-        initial::Told,
-        plans::Plans,
+        initial::SnapshotEvent,
+        plans::RelationPlans,
         signals::{Here, SignalSettings, Signals},
         snapshot_rows::Snapshot,
         toast_reread::ToastReread,
         witness::Witness,
     },
     position::Position,
-    source::{Asked, Frame, Request, SnapshotKind},
+    source::{Asked, Frame, SnapshotKind, SourceRequest},
     status::SlotXmin,
     status::Status,
 };
 
 /// Turns frames into records. Each session has one.
 pub struct Pipeline {
-    plans: Plans,
+    plans: RelationPlans,
     messages: Messages,
     /// Counts records by transaction, if `provide.transaction.metadata` is set.
     metadata: Option<Transaction>,
@@ -80,13 +86,13 @@ impl Pipeline {
         events: Arc<EventSettings>,
         chain: Chain,
         converters: Converters,
-        tolerance: Tolerance,
+        tolerance: ErrorPolicy,
         after: &StoredOffset,
     ) -> Self {
         Self {
             messages: Messages::new(&events),
             metadata: events.events.transaction_metadata.then(|| Transaction::new(&events)),
-            plans: Plans::new(events),
+            plans: RelationPlans::new(events),
             snapshot: None,
             snapshot_kind: SnapshotKind::Initial,
             snapshot_tables: Arc::default(),
@@ -132,7 +138,12 @@ impl Pipeline {
 
     /// For an interrupted snapshot that has yet to continue and whose finished part is `done`: finds the rows that it
     /// has to read again, in addition to `again`, and requests them.
-    pub fn with_toast_reread(mut self, again: Again, done: Done, requests: UnboundedSender<Request>) -> Self {
+    pub fn with_toast_reread(
+        mut self,
+        again: RowsToReread,
+        done: Done,
+        requests: UnboundedSender<SourceRequest>,
+    ) -> Self {
         self.toast_reread = Some(ToastReread::new(again, done, requests));
         self
     }
@@ -144,7 +155,7 @@ impl Pipeline {
     }
 
     /// Allows chunks of tables, and blocking snapshots, to be requested.
-    pub fn with_asks(mut self, asks: UnboundedSender<Asked>, requests: UnboundedSender<Request>) -> Self {
+    pub fn with_asks(mut self, asks: UnboundedSender<Asked>, requests: UnboundedSender<SourceRequest>) -> Self {
         if let Some(signals) = &mut self.signals {
             signals.ask_there(asks, requests);
         }
@@ -174,27 +185,9 @@ impl Pipeline {
     pub fn on_frame(&mut self, frame: Frame, bytes: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         match frame {
             Frame::Wal { lsn, payload } => self.on_message(lsn, &bytes[payload], now_ns, out)?,
-            // Inside a transaction, the server's position does not say what has been sent.
-            Frame::Keepalive { wal_end } if self.emit.cursor.open().is_none() => {
-                let kept = self.check.expected.idle(wal_end);
-                self.check.verdict(kept)?;
-                out.step(Step::Idle(wal_end));
-                self.passed(wal_end, now_ns, out)?;
-            }
-            Frame::Keepalive { .. } => {}
+            Frame::Keepalive { wal_end } => self.on_keepalive(wal_end, now_ns, out)?,
             Frame::Catalog(catalog) => self.plans.facts(catalog),
-            Frame::Begin { from } => {
-                self.plans.forget();
-                // The last row of a table that was not read to its end may be older than what comes now.
-                self.snapshot = None;
-                out.step(Step::Connected(from));
-                self.check
-                    .begin(from, self.emit.cursor.reconnected(from, now_ns / 1000));
-                if let Some(signals) = &mut self.signals {
-                    let context = quiet(&self.emit.cursor, now_ns);
-                    signals.begin(between(&context), &mut self.emit, out)?;
-                }
-            }
+            Frame::Begin { from } => self.begin_connection(from, now_ns, out)?,
             Frame::Answer { of, answer, rows } => {
                 if let Some(signals) = &mut self.signals {
                     let context = quiet(&self.emit.cursor, now_ns);
@@ -214,80 +207,141 @@ impl Pipeline {
                 kind,
             } => {
                 self.emit.counts.snapshot_begin(rows_left);
-                // The rest of a snapshot that was cut off is read again.
-                self.snapshot = None;
-                self.snapshot_kind = kind;
-                self.snapshot_tables = tables.iter().map(|(_, name)| name.clone()).collect();
-                if kind == SnapshotKind::Blocking {
-                    out.step(Step::BlockingBegin);
-                }
-                self.tell(Told::Begin(tables), now_ns, out)?;
+                self.begin_snapshot(tables, kind, now_ns, out)?;
             }
             Frame::Table(table) => {
                 if let Some(oid) = table.catalog.table.as_ref().map(|table| table.oid) {
-                    self.tell(Told::Table(oid), now_ns, out)?;
+                    self.tell(SnapshotEvent::Table(oid), now_ns, out)?;
                 }
                 self.snapshot.get_or_insert_default().table(table, &mut self.plans)?;
             }
-            Frame::Row { tuple } => {
-                let snapshot = self
-                    .snapshot
-                    .as_mut()
-                    .ok_or_else(|| out_of_order("a row before its table"))?;
-                snapshot.row(&bytes[tuple], now_ns, &mut self.emit, out)?;
-                if let Some(signals) = &mut self.signals {
-                    signals.told.row();
-                }
-            }
-            Frame::Part { step, completes } => {
-                if completes {
-                    self.emit.counts.snapshot_table();
-                }
-                match &mut self.snapshot {
-                    // It is not resumed: the offset says nothing of its parts.
-                    _ if self.snapshot_kind == SnapshotKind::Incremental => {}
-                    Some(snapshot) => snapshot.part(step, out),
-                    None => out.step(Step::Snapshot(step)),
-                }
-                self.tell(Told::Part(step.table(), completes), now_ns, out)?;
-            }
-            Frame::SnapshotEnd { lsn, transaction } => {
-                self.toast_reread = None;
-                let snapshot = self.snapshot.take().unwrap_or_default();
-                snapshot.end(now_ns, &mut self.emit, out)?;
-                self.emit.cursor.snapshot_taken(transaction);
-                out.step(Step::SnapshotEnd { lsn, transaction });
-                out.step(Step::TablesRead(mem::take(&mut self.snapshot_tables)));
-                self.beat(now_ns, true, out)?;
-                return self.tell(Told::End, now_ns, out);
-            }
-            Frame::BlockingEnd { given_up } => {
-                let snapshot = self.snapshot.take().unwrap_or_default();
-                snapshot.end(now_ns, &mut self.emit, out)?;
-                self.beat(now_ns, true, out)?;
-                self.tell(if given_up { Told::GivenUp } else { Told::End }, now_ns, out)?;
-                if !given_up {
-                    out.step(Step::TablesRead(mem::take(&mut self.snapshot_tables)));
-                }
-                if let Some(signals) = &mut self.signals {
-                    signals.blocking_ended(out);
-                }
-            }
-            Frame::WholeEnd { failed } => {
-                let snapshot = self.snapshot.take().unwrap_or_default();
-                let rows = snapshot.rows();
-                self.snapshot_kind = SnapshotKind::Initial;
-                snapshot.end(now_ns, &mut self.emit, out)?;
-                self.beat(now_ns, true, out)?;
-                if let Some(signals) = &mut self.signals {
-                    let context = quiet(&self.emit.cursor, now_ns);
-                    signals.whole_read(rows, failed, between(&context), &mut self.emit, out)?;
-                }
-            }
+            Frame::Row { tuple } => self.on_row(&bytes[tuple], now_ns, out)?,
+            Frame::Part { step, completes } => self.end_part(step, completes, now_ns, out)?,
+            Frame::SnapshotEnd { lsn, transaction } => return self.end_initial(lsn, transaction, now_ns, out),
+            Frame::BlockingEnd { given_up } => self.end_blocking(given_up, now_ns, out)?,
+            Frame::WholeEnd { failed } => self.end_whole(failed, now_ns, out)?,
             Frame::Watermark => self.toast_reread = None,
             Frame::Tick => {}
         }
         self.beat(now_ns, false, out)
+    }
+
+    fn on_keepalive(&mut self, wal_end: Lsn, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        if self.emit.cursor.open().is_some() {
+            // Inside a transaction, the server's position does not say what has been sent.
+            return Ok(());
+        }
+        let kept = self.check.expected.idle(wal_end);
+        self.check.verdict(kept)?;
+        out.step(StreamStep::Idle(wal_end));
+        self.passed(wal_end, now_ns, out)
+    }
+
+    fn begin_connection(&mut self, from: Lsn, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        self.plans.forget();
+        // The last row of a table that was not read to its end may be older than what comes now.
+        self.snapshot = None;
+        out.step(StreamStep::Connected(from));
+        self.check
+            .begin(from, self.emit.cursor.reconnected(from, now_ns / 1000));
+        if let Some(signals) = &mut self.signals {
+            let context = quiet(&self.emit.cursor, now_ns);
+            signals.begin(between(&context), &mut self.emit, out)?;
+        }
+        Ok(())
+    }
+
+    fn begin_snapshot(
+        &mut self,
+        tables: Vec<(Oid, String)>,
+        kind: SnapshotKind,
+        now_ns: i64,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        // The rest of a snapshot that was cut off is read again.
+        self.snapshot = None;
+        self.snapshot_kind = kind;
+        self.snapshot_tables = tables.iter().map(|(_, name)| name.clone()).collect();
+        if kind == SnapshotKind::Blocking {
+            out.step(StreamStep::BlockingBegin);
+        }
+        self.tell(SnapshotEvent::Begin(tables), now_ns, out)
+    }
+
+    fn on_row(&mut self, tuple: &[u8], now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        let snapshot = self
+            .snapshot
+            .as_mut()
+            .ok_or_else(|| out_of_order("a row before its table"))?;
+        snapshot.row(tuple, now_ns, &mut self.emit, out)?;
+        if let Some(signals) = &mut self.signals {
+            signals.told.row();
+        }
+        Ok(())
+    }
+
+    fn end_part(&mut self, step: SnapshotStep, completes: bool, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        if completes {
+            self.emit.counts.snapshot_table();
+        }
+        match &mut self.snapshot {
+            // It is not resumed: the offset says nothing of its parts.
+            _ if self.snapshot_kind == SnapshotKind::Incremental => {}
+            Some(snapshot) => snapshot.part(step, out),
+            None => out.step(StreamStep::Snapshot(step)),
+        }
+        self.tell(SnapshotEvent::Part(step.table(), completes), now_ns, out)
+    }
+
+    /// Sends the last row of a snapshot.
+    fn end_rows(&mut self, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        let snapshot = self.snapshot.take().unwrap_or_default();
+        snapshot.end(now_ns, &mut self.emit, out)
+    }
+
+    fn end_initial(
+        &mut self,
+        lsn: Lsn,
+        transaction: progress::Transaction,
+        now_ns: i64,
+        out: &mut Batch,
+    ) -> Result<(), Failure> {
+        self.toast_reread = None;
+        self.end_rows(now_ns, out)?;
+        self.emit.cursor.snapshot_taken(transaction);
+        out.step(StreamStep::SnapshotEnd { lsn, transaction });
+        out.step(StreamStep::TablesRead(mem::take(&mut self.snapshot_tables)));
+        self.beat(now_ns, true, out)?;
+        self.tell(SnapshotEvent::End, now_ns, out)
+    }
+
+    fn end_blocking(&mut self, given_up: bool, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        self.end_rows(now_ns, out)?;
+        self.beat(now_ns, true, out)?;
+        let event = match given_up {
+            true => SnapshotEvent::GivenUp,
+            false => SnapshotEvent::End,
+        };
+        self.tell(event, now_ns, out)?;
+        if !given_up {
+            out.step(StreamStep::TablesRead(mem::take(&mut self.snapshot_tables)));
+        }
+        if let Some(signals) = &mut self.signals {
+            signals.blocking_ended(out);
+        }
+        Ok(())
+    }
+
+    fn end_whole(&mut self, failed: Option<String>, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+        let rows = self.snapshot.as_ref().map_or(0, Snapshot::rows);
+        self.snapshot_kind = SnapshotKind::Initial;
+        self.end_rows(now_ns, out)?;
+        self.beat(now_ns, true, out)?;
+        if let Some(signals) = &mut self.signals {
+            let context = quiet(&self.emit.cursor, now_ns);
+            signals.whole_read(rows, failed, between(&context), &mut self.emit, out)?;
+        }
+        Ok(())
     }
 
     /// Tries the waiting records of a batch again. Returns what the first record that still waits needs.
@@ -325,7 +379,7 @@ impl Pipeline {
     }
 
     /// Notifies of a snapshot that comes before the stream, or in its place. An incremental one has notifications of its own.
-    fn tell(&mut self, told: Told, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
+    fn tell(&mut self, told: SnapshotEvent, now_ns: i64, out: &mut Batch) -> Result<(), Failure> {
         let Some(signals) = self
             .signals
             .as_mut()
@@ -365,7 +419,7 @@ impl Pipeline {
                     .map(|open| self.emit.cursor.committed(open, commit.end_lsn));
                 let time_us = commit.commit_time.unix_micros();
                 self.emit.counts.commit(time_us);
-                out.step(Step::Commit {
+                out.step(StreamStep::Commit {
                     end: commit.end_lsn,
                     time_us,
                     sent: open.is_some_and(|open| open.sent),
@@ -538,7 +592,7 @@ impl Pipeline {
             Some(record) => {
                 if !message.transactional {
                     // The offset gets this transaction's time even if none of its records was sent.
-                    out.step(Step::Begin(self.emit.cursor.transaction()));
+                    out.step(StreamStep::Begin(self.emit.cursor.transaction()));
                 }
                 let before = out.records();
                 self.emit.send(record, from, out)?;
@@ -549,7 +603,7 @@ impl Pipeline {
         }
         if !message.transactional {
             let time_us = self.emit.cursor.transaction().time_us;
-            out.step(Step::Commit {
+            out.step(StreamStep::Commit {
                 end: lsn,
                 time_us,
                 sent: false,
@@ -590,7 +644,7 @@ impl Pipeline {
         self.emit.send(record, from, out)?;
         if let Some(open) = self.emit.cursor.open() {
             let xid = open.transaction.xid;
-            out.step(Step::Counted { xid, table: None });
+            out.step(StreamStep::Counted { xid, table: None });
         }
         Ok(())
     }
@@ -687,10 +741,10 @@ const fn word(operation: &Operation<'_>) -> &'static str {
 }
 
 /// The steps that put the counts of the last records into the source offset.
-fn counted(metadata: Option<&mut Transaction>, xid: Option<Xid>) -> impl Iterator<Item = Step> {
+fn counted(metadata: Option<&mut Transaction>, xid: Option<Xid>) -> impl Iterator<Item = StreamStep> {
     let xid = xid.map_or(0, |xid| xid.0);
     let tables = metadata.into_iter().flat_map(Transaction::counted);
-    tables.map(move |table| Step::Counted {
+    tables.map(move |table| StreamStep::Counted {
         xid,
         table: Some(table),
     })

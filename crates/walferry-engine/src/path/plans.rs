@@ -10,7 +10,7 @@ use walferry_diagnosis::Kind;
 use tracing::warn;
 use walferry_config::connector::NameAdjustment;
 use walferry_event::{
-    Catalog, LeftOutReason, Settings, TablePlan,
+    Catalog, EventSettings, LeftOutReason, TablePlan,
     catalog::{KnownTypes, TableFacts},
     kept,
 };
@@ -27,8 +27,8 @@ use crate::{
 /// The server describes a relation once, and again only if it has changed. So no description may be forgotten while the
 /// connection lasts, not even of a table that has been dropped since: its rows may still come. But a plan is large, and
 /// there may be 100,000 tables. So only plans in use are kept. For the others, the data to rebuild them is on disk.
-pub(crate) struct Plans {
-    settings: Arc<Settings>,
+pub(crate) struct RelationPlans {
+    settings: Arc<EventSettings>,
     /// Captured relations with their plans in memory.
     plans: HashMap<Oid, Described>,
     /// Captured relations whose plans have to be rebuilt.
@@ -64,8 +64,8 @@ const MOST_WEIGHT: usize = 64 * 1024;
 /// Weight of a plan without its columns.
 const PLAN_WEIGHT: usize = 60;
 
-impl Plans {
-    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+impl RelationPlans {
+    pub(crate) fn new(settings: Arc<EventSettings>) -> Self {
         Self {
             settings,
             plans: HashMap::new(),
@@ -85,7 +85,7 @@ impl Plans {
         self.shelf = Shelf::in_folder(folder);
     }
 
-    pub(crate) const fn settings(&self) -> &Arc<Settings> {
+    pub(crate) const fn settings(&self) -> &Arc<EventSettings> {
         &self.settings
     }
 
@@ -264,7 +264,7 @@ impl Described {
     }
 }
 
-impl Plans {
+impl RelationPlans {
     /// Whether `field.name.adjustment.mode` leaves names unchanged.
     pub(crate) fn names_fields_as_columns(&self) -> bool {
         self.settings.events.field_names == NameAdjustment::None
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    fn plans() -> Plans {
+    fn plans() -> RelationPlans {
         let text = r#"{"name": "c", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
             "plugin.name": "pgoutput", "database.hostname": "db", "database.user": "u", "database.dbname": "db",
             "topic.prefix": "s", "table.include.list": "public.t.*"}"#;
@@ -391,7 +391,7 @@ mod tests {
         let (connector, findings) =
             Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
         let connector = connector.unwrap_or_else(|| panic!("{findings:?}"));
-        Plans::new(Arc::new(Settings::new(&connector, "0", "run")))
+        RelationPlans::new(Arc::new(EventSettings::new(&connector, "0", "run")))
     }
 
     fn relation(oid: u32, name: &str, columns: &[&str]) -> Relation {
@@ -443,7 +443,7 @@ mod tests {
     /// More tables than have their plans in memory.
     const TABLES: u32 = 2000;
 
-    fn learned() -> Plans {
+    fn learned() -> RelationPlans {
         let mut plans = plans();
         for oid in 1..=TABLES {
             let name = format!("t{oid}");

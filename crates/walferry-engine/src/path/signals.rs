@@ -14,22 +14,22 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::{info, warn};
 use uuid::Uuid;
 use walferry_config::connector::Watermarking;
-use walferry_event::{Catalog, Context, Notifications, SnapshotMarker, TablePlan, Told};
+use walferry_event::{Catalog, Context, Notification, Notifications, SnapshotMarker, TablePlan};
 use walferry_pgoutput::{Change, Column, Lsn, Operation, Relation, Tuple};
-use walferry_snapshot::incremental::{Action, Answer, Ask, Effect, Incremental, Notification, Signal};
+use walferry_snapshot::incremental::{Action, Ask, ChunkAnswer, Effect, Incremental, Signal, SnapshotNotice};
 
 use crate::{
-    delivery::{batch::Batch, progress::Step, store::StoredOffset},
+    delivery::{batch::Batch, progress::StreamStep, store::StoredOffset},
     failure::Failure,
     path::{
         emit::{Emit, Provenance, begin_transaction},
         initial,
-        plans::Plans,
+        plans::RelationPlans,
         window::{Evicted, Window},
     },
     position::Position,
-    source::{Asked, ChunkRows, Request, Seen, WholeTable},
-    status::{Beside, Status},
+    source::{Asked, ChunkRows, SourceRequest, VisibleTransactions, WholeTable},
+    status::{IncrementalProgress, Status},
 };
 
 /// Settings of signals and notifications.
@@ -79,9 +79,9 @@ pub(crate) struct Signals {
     /// The transaction of the stream at that time.
     opened_in: Option<u32>,
     /// Which transactions the chunk's rows include.
-    seen: Option<Seen>,
+    seen: Option<VisibleTransactions>,
     /// Which transactions the oldest rows of the window include. These may be the rows of an earlier chunk.
-    oldest_seen: Option<Seen>,
+    oldest_seen: Option<VisibleTransactions>,
     /// Transactions that have changed rows of which nobody knows whether they are in the window. Rows that include
     /// these transactions are newer than the change.
     unknown: Vec<u32>,
@@ -98,7 +98,7 @@ pub(crate) struct Signals {
     close_at: Option<Lsn>,
     /// Why the offset's state of the snapshot cannot be read.
     unreadable: Option<String>,
-    requests: Option<UnboundedSender<Request>>,
+    requests: Option<UnboundedSender<SourceRequest>>,
     /// Whether a connection has begun.
     has_begun: bool,
     /// The notified state of a snapshot before the stream.
@@ -146,7 +146,7 @@ impl Signals {
         }
     }
 
-    pub(crate) fn ask_there(&mut self, asks: UnboundedSender<Asked>, requests: UnboundedSender<Request>) {
+    pub(crate) fn ask_there(&mut self, asks: UnboundedSender<Asked>, requests: UnboundedSender<SourceRequest>) {
         (self.asks, self.requests) = (Some(asks), Some(requests));
     }
 
@@ -172,7 +172,7 @@ impl Signals {
     /// Sends notifications of a snapshot before the stream, or in its place.
     pub(crate) fn tell(
         &mut self,
-        told: initial::Told,
+        told: initial::SnapshotEvent,
         here: Here<'_, '_>,
         emit: &mut Emit,
         out: &mut Batch,
@@ -190,7 +190,7 @@ impl Signals {
         }
         let is_first = !mem::replace(&mut self.has_begun, true);
         if is_first {
-            self.tell(initial::Told::Stream, here, emit, out)?;
+            self.tell(initial::SnapshotEvent::Stream, here, emit, out)?;
         }
         if self.asks.is_none() {
             return Ok(());
@@ -342,7 +342,7 @@ impl Signals {
         if signal.kind != "snapshot-window-close" || !is_ours {
             return;
         }
-        let unknown = |seen: &Seen| self.unknown.iter().any(|xid| !seen.shows(*xid));
+        let unknown = |seen: &VisibleTransactions| self.unknown.iter().any(|xid| !seen.shows(*xid));
         let is_old = self.oldest_seen.as_ref().is_some_and(unknown);
         if !(self.window.is_spoiled() || is_old || self.is_behind()) {
             self.repeats = 0;
@@ -416,8 +416,8 @@ impl Signals {
     /// Handles the answer to a request.
     pub(crate) fn answer(
         &mut self,
-        (of, answer, rows): (Option<String>, Answer, Option<Box<ChunkRows>>),
-        plans: &mut Plans,
+        (of, answer, rows): (Option<String>, ChunkAnswer, Option<Box<ChunkRows>>),
+        plans: &mut RelationPlans,
         here: Here<'_, '_>,
         emit: &mut Emit,
         out: &mut Batch,
@@ -426,7 +426,7 @@ impl Signals {
             // The answer belongs to a chunk that was given up meanwhile.
             return Ok(());
         }
-        if let Answer::CloseAt(lsn) = answer {
+        if let ChunkAnswer::CloseAt(lsn) = answer {
             self.close_at = Some(Lsn(lsn));
             return Ok(());
         }
@@ -470,15 +470,15 @@ impl Signals {
                 Effect::Block(execute) => {
                     if let Some(requests) = &self.requests {
                         // If nobody receives it, the session is ending, and the offset keeps it for the next one.
-                        let _ = requests.send(Request::Block(execute));
+                        let _ = requests.send(SourceRequest::Block(execute));
                     }
                 }
-                Effect::TableRead(table) => out.step(Step::TablesRead(Arc::new([table]))),
+                Effect::TableRead(table) => out.step(StreamStep::TablesRead(Arc::new([table]))),
                 Effect::ReadWhole(table) => {
                     let left_out = self.left_out.get(&table.id).cloned().unwrap_or_default();
                     if let Some(requests) = &self.requests {
                         // When nobody takes it the session is ending, and the next begins with this table again.
-                        let _ = requests.send(Request::ReadWhole(WholeTable { table, left_out }));
+                        let _ = requests.send(SourceRequest::ReadWhole(WholeTable { table, left_out }));
                     }
                 }
                 Effect::Log(message) => {
@@ -510,7 +510,7 @@ impl Signals {
     pub(crate) fn report(&mut self, status: &Status) {
         if mem::take(&mut self.has_news) {
             let table = self.snapshot.tables().next().map(str::to_owned);
-            status.set_beside(table.map(|table| Beside {
+            status.set_incremental(table.map(|table| IncrementalProgress {
                 table,
                 rows: self.snapshot.rows(),
                 tables_left: self.snapshot.tables().count(),
@@ -536,7 +536,7 @@ impl Signals {
 
     fn store(&mut self, at: Option<(Position, &'static str)>, ends_blocking: bool, out: &mut Batch) {
         let kept = Arc::new(self.snapshot.kept());
-        out.step(Step::Incremental {
+        out.step(StreamStep::Incremental {
             kept,
             at,
             ends_blocking,
@@ -566,7 +566,7 @@ impl Signals {
                 self.opens_unmarked = true;
             }
             self.chunks_requested += 1;
-            out.step(Step::ChunkRequested(self.chunks_requested));
+            out.step(StreamStep::ChunkRequested(self.chunks_requested));
         }
         if let Some(asks) = &self.asks {
             let number = self.chunks_requested;
@@ -606,7 +606,7 @@ impl Signals {
     /// Sends a notification through all configured channels.
     pub(crate) fn notify(
         &mut self,
-        notification: Notification,
+        notification: SnapshotNotice,
         here: Here<'_, '_>,
         emit: &mut Emit,
         out: &mut Batch,
@@ -615,7 +615,7 @@ impl Signals {
         if self.notifications.is_none() && !log && !status {
             return Ok(());
         }
-        let Notification {
+        let SnapshotNotice {
             id,
             aggregate,
             kind,
@@ -623,7 +623,7 @@ impl Signals {
         } = notification;
         let time_ms = here.context.processed_time_ns.div_euclid(1_000_000);
         let id = id.unwrap_or_else(new_id);
-        let told = Told::new(id, (aggregate, kind), data, &self.settings.server, time_ms);
+        let told = Notification::new(id, (aggregate, kind), data, &self.settings.server, time_ms);
         if log {
             let data: Vec<String> = told
                 .data
@@ -652,7 +652,7 @@ impl Signals {
     }
 }
 
-fn plan(plans: &mut Plans, catalog: &mut Catalog) -> Result<Option<Arc<TablePlan>>, Failure> {
+fn plan(plans: &mut RelationPlans, catalog: &mut Catalog) -> Result<Option<Arc<TablePlan>>, Failure> {
     Ok(plans.snapshot(catalog)?.map(Arc::new))
 }
 

@@ -8,11 +8,11 @@ use walferry_pgoutput::{Oid, Tuple, Xid};
 use walferry_snapshot as snapshot;
 
 use crate::{
-    delivery::{batch::Batch, progress::Step},
+    delivery::{batch::Batch, progress::StreamStep},
     failure::Failure,
     path::{
         emit::{Emit, Provenance},
-        plans::Plans,
+        plans::RelationPlans,
     },
     position::Position,
     source::{SnapshotKind, SnapshotTable},
@@ -30,9 +30,9 @@ pub(crate) struct Snapshot {
     in_table: bool,
     /// Whether the first row of the first table has come.
     begun: bool,
-    held: Option<Held>,
+    held: Option<HeldRow>,
     /// Parts that are complete once the held row is sent.
-    parts: Vec<Step>,
+    parts: Vec<StreamStep>,
     /// How many rows have come.
     rows: u64,
     /// Memory of the last row that was held, to be used again.
@@ -44,7 +44,7 @@ struct Planned {
     plan: TablePlan,
 }
 
-struct Held {
+struct HeldRow {
     table: Arc<Planned>,
     tuple: Vec<u8>,
     marker: SnapshotMarker,
@@ -52,7 +52,7 @@ struct Held {
 
 impl Snapshot {
     /// The following rows belong to this table. Rows of it may have come before.
-    pub(crate) fn table(&mut self, facts: Arc<SnapshotTable>, plans: &mut Plans) -> Result<(), Failure> {
+    pub(crate) fn table(&mut self, facts: Arc<SnapshotTable>, plans: &mut RelationPlans) -> Result<(), Failure> {
         let Some(oid) = facts.catalog.table.as_ref().map(|table| table.oid) else {
             self.table = None;
             return Ok(());
@@ -103,7 +103,7 @@ impl Snapshot {
         let mut bytes = mem::take(&mut self.spare);
         bytes.clear();
         bytes.extend_from_slice(tuple);
-        self.held = Some(Held {
+        self.held = Some(HeldRow {
             table,
             tuple: bytes,
             marker,
@@ -112,10 +112,10 @@ impl Snapshot {
     }
 
     /// A part is complete. It counts as delivered once all its rows are.
-    pub(crate) fn part(&mut self, step: snapshot::Step, out: &mut Batch) {
+    pub(crate) fn part(&mut self, step: snapshot::SnapshotStep, out: &mut Batch) {
         match self.held {
-            Some(_) => self.parts.push(Step::Snapshot(step)),
-            None => out.step(Step::Snapshot(step)),
+            Some(_) => self.parts.push(StreamStep::Snapshot(step)),
+            None => out.step(StreamStep::Snapshot(step)),
         }
     }
 
@@ -144,7 +144,7 @@ impl Snapshot {
     }
 }
 
-impl Held {
+impl HeldRow {
     fn send(&self, now_ns: i64, emit: &mut Emit, out: &mut Batch) -> Result<(), Failure> {
         let Planned { facts, plan } = &*self.table;
         // The rows of a blocking snapshot carry the position at which the stream stands, as in Debezium.

@@ -10,18 +10,18 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 use walferry_event::Catalog;
 use walferry_pgoutput::{Change, Column, Oid, Operation, Relation, ReplicaIdentity, Tuple};
-use walferry_snapshot::{Again, Done, Step};
+use walferry_snapshot::{Done, RowsToReread, SnapshotStep};
 
 use crate::{
     delivery::{batch::Batch, progress},
-    source::Request,
+    source::SourceRequest,
 };
 
 /// Watches the changes between the stored offset and a snapshot's watermark.
 pub(crate) struct ToastReread {
-    again: Again,
+    again: RowsToReread,
     /// Gets the result, once.
-    requests: UnboundedSender<Request>,
+    requests: UnboundedSender<SourceRequest>,
     /// What the snapshot has read. It reads all other rows as of the watermark.
     done: Done,
     /// Tables for which the offset says that rows must be read again.
@@ -43,7 +43,7 @@ struct Key {
 
 impl ToastReread {
     /// `again` has the rows that earlier sessions found.
-    pub(crate) fn new(again: Again, done: Done, requests: UnboundedSender<Request>) -> Self {
+    pub(crate) fn new(again: RowsToReread, done: Done, requests: UnboundedSender<SourceRequest>) -> Self {
         Self {
             again,
             requests,
@@ -106,7 +106,7 @@ impl ToastReread {
         if self.flagged.insert(oid) {
             // This step comes with the change, not after it: once the change's offset is stored, nothing else records
             // it.
-            out.step(progress::Step::Snapshot(Step::Incomplete(oid)));
+            out.step(progress::StreamStep::Snapshot(SnapshotStep::Incomplete(oid)));
         }
         if whole {
             info!(
@@ -114,7 +114,7 @@ impl ToastReread {
                 "changes of the table were not sent, or not with all their values, and there are too many rows to remember, or the rows \
                  have no key: the snapshot reads the whole table again"
             );
-            out.step(progress::Step::Snapshot(Step::Restart(oid)));
+            out.step(progress::StreamStep::Snapshot(SnapshotStep::Restart(oid)));
         }
     }
 }
@@ -122,7 +122,7 @@ impl ToastReread {
 impl Drop for ToastReread {
     /// However the pipeline ends, the rows that it found must be read again.
     fn drop(&mut self) {
-        let found = Request::ReadAgain(mem::take(&mut self.again));
+        let found = SourceRequest::ReadAgain(mem::take(&mut self.again));
         // Without a receiver the process is ending. The next one relies on the stored offset.
         let _ = self.requests.send(found);
     }

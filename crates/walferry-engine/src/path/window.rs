@@ -24,7 +24,7 @@ type Key = (Arc<str>, Vec<u8>);
 /// Rows in the order in which they were read. Changes of the stream replace them.
 #[derive(Default)]
 pub(crate) struct Window {
-    rows: Vec<Option<Row>>,
+    rows: Vec<Option<ChunkRow>>,
     /// Index of each row in `rows`.
     places: HashMap<Key, usize>,
     /// Changes since the window opened, of rows that have not arrived yet.
@@ -53,7 +53,7 @@ struct Part {
 }
 
 /// A row of a chunk.
-pub(crate) struct Row {
+pub(crate) struct ChunkRow {
     plan: Arc<TablePlan>,
     bytes: Bytes,
     tuple: Range<usize>,
@@ -66,7 +66,7 @@ pub(crate) enum Evicted {
     Unknown,
 }
 
-impl Row {
+impl ChunkRow {
     pub(crate) fn plan(&self) -> &TablePlan {
         &self.plan
     }
@@ -127,7 +127,7 @@ impl Window {
 
     /// Adds a row.
     pub(crate) fn put(&mut self, plan: &Arc<TablePlan>, bytes: &Bytes, tuple: Range<usize>) -> Result<(), Failure> {
-        let mut row = Row {
+        let mut row = ChunkRow {
             plan: plan.clone(),
             bytes: bytes.clone(),
             tuple,
@@ -266,7 +266,7 @@ impl Window {
     }
 
     /// Takes the remaining rows, in order. The window is empty afterwards.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = Row> + use<> {
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = ChunkRow> + use<> {
         let rows = mem::take(&mut self.rows);
         self.clear();
         rows.into_iter().flatten()

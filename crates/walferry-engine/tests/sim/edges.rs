@@ -15,14 +15,14 @@ use walferry_engine::{
     progress::{Stored, Transaction},
     sink::{Acks, Outgoing, Sink, Sinks},
     source::{
-        Chunk, ChunkSender, Control, CreatedSlot, Found, FoundSlot, Frame, NoWindows, Parts, Phase, Port, Rows,
+        Chunk, ChunkSender, Control, CreatedSlot, FoundSlot, Frame, Inspection, NoWindows, Parts, Phase, Port, Rows,
         SnapshotKind, SnapshotPlan, SnapshotTable, Source, Stream, TableFilter,
     },
     store::{OffsetStore, StoredOffset},
 };
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
-use walferry_snapshot::{Keys, Step};
+use walferry_snapshot::{Keys, SnapshotStep};
 
 use crate::{
     fixture,
@@ -170,7 +170,7 @@ impl Source for Server {
 }
 
 impl Control for Edges {
-    async fn inspect(&mut self) -> Result<Found, Failure> {
+    async fn inspect(&mut self) -> Result<Inspection, Failure> {
         self.hang(Hang::Inspect).await;
         let mut state = self.lock();
         if let Some(failure) = state.inspects.pop_front() {
@@ -188,12 +188,12 @@ impl Control for Edges {
             alive: true,
             active_pid: is_read.then_some(4711),
         });
-        Ok(Found {
+        Ok(Inspection {
             server_version: 160_000,
             system_id: state.system_id,
             wal_end: WAL_END,
             slot,
-            ..Found::default()
+            ..Inspection::default()
         })
     }
 
@@ -246,7 +246,7 @@ impl Rows for Edges {
         for blocks in left {
             let end = (blocks.end as usize).saturating_mul(2).min(existing.len());
             let rows = &existing[(blocks.first as usize * 2).min(end)..end];
-            let step = Step::Chunk {
+            let step = SnapshotStep::Chunk {
                 table: TABLE,
                 storage: STORAGE,
                 blocks,
@@ -257,7 +257,7 @@ impl Rows for Edges {
         if let Some(Keys::Of { values, .. }) = plan.again.get(&TABLE) {
             let is_noted = |row: &&Row| values.contains(&vec![row.0.to_string()]);
             let rows: Vec<Row> = existing.iter().filter(is_noted).copied().collect();
-            let part = part(&table, &rows, Step::ReadAgain(TABLE), false);
+            let part = part(&table, &rows, SnapshotStep::ReadAgain(TABLE), false);
             out.send(part).await.map_err(ended)?;
         }
         self.hang(Hang::Snapshot).await;
@@ -340,7 +340,7 @@ impl Stream for Edges {
 }
 
 /// Rows of a table, and what is complete with them.
-fn part(table: &Arc<SnapshotTable>, rows: &[Row], step: Step, completes: bool) -> Chunk {
+fn part(table: &Arc<SnapshotTable>, rows: &[Row], step: SnapshotStep, completes: bool) -> Chunk {
     let (mut bytes, mut frames) = (Vec::new(), Vec::new());
     for (id, n) in rows {
         if frames.is_empty() {

@@ -6,11 +6,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use walferry_config::connector::Tolerance as OnError;
+use walferry_config::connector::Tolerance;
 use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker};
 use walferry_converter::{Role, converter};
-use walferry_engine::{Converters, Pipeline, Tolerance, status::Status, store::StoredOffset};
-use walferry_event::Settings;
+use walferry_engine::{Converters, ErrorPolicy, Pipeline, status::Status, store::StoredOffset};
+use walferry_event::EventSettings;
 use walferry_transform::Chain;
 
 /// A pipeline that captures `public.t` and sends plain JSON.
@@ -24,7 +24,7 @@ pub(crate) fn pipeline(after: &StoredOffset) -> Pipeline {
 
 /// The same of another connector.
 pub(crate) fn pipeline_of(connector: &Connector, after: &StoredOffset) -> Pipeline {
-    let events = Arc::new(Settings::new(connector, "0.0.0", "run"));
+    let events = Arc::new(EventSettings::new(connector, "0.0.0", "run"));
     let plugins = &connector.plugins;
     let json = |role| {
         let mut options = Options::default();
@@ -39,8 +39,8 @@ pub(crate) fn pipeline_of(connector: &Connector, after: &StoredOffset) -> Pipeli
         header: json(Role::Header),
     };
     let (chain, _) = Chain::new(&plugins.transforms, &plugins.predicates);
-    let tolerance = Tolerance {
-        all: connector.errors.tolerance == OnError::All,
+    let tolerance = ErrorPolicy {
+        all: connector.errors.tolerance == Tolerance::All,
         changes: connector.events.on_processing_failure,
         dead_letters: connector.errors.dead_letter_topic.as_ref().map(ToString::to_string),
         retry_timeout: connector.errors.retry_timeout,

@@ -1,15 +1,12 @@
 //! The life of a connector as a whole: what ends a session, what the next one does, what a stop waits for.
 
-use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use walferry_diagnosis::Kind;
 
 use tokio::{sync::watch, task::LocalSet, time::sleep};
 use walferry_engine::{
     Disposition, Exit, Failure, Pipeline, Target,
-    connector::{Connector, Settings},
+    connector::{ConnectorRun, ConnectorSettings},
     start::{Mismatch, SnapshotPolicy},
     status::{Phase, Status},
     store::StoredOffset,
@@ -38,8 +35,8 @@ const WHEN_NEEDED: SnapshotPolicy = SnapshotPolicy {
     stream: true,
 };
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> ConnectorSettings {
+    ConnectorSettings {
         slot: "s".into(),
         snapshot: NO_DATA,
         mismatch: Mismatch::Refuse,
@@ -74,10 +71,10 @@ fn unreachable() -> Failure {
 }
 
 /// A connector of the scene's edges.
-type Life = Connector<Server, Edges, Edges, fn(&StoredOffset) -> Result<Pipeline, Failure>>;
+type Life = ConnectorRun<Server, Edges, Edges, fn(&StoredOffset) -> Result<Pipeline, Failure>>;
 
-fn connector(edges: &Edges, settings: Settings, status: &Arc<Status>) -> Life {
-    Connector {
+fn connector(edges: &Edges, settings: ConnectorSettings, status: &Arc<Status>) -> Life {
+    ConnectorRun {
         settings,
         source: edges.server(),
         sinks: edges.clone(),
@@ -88,7 +85,11 @@ fn connector(edges: &Edges, settings: Settings, status: &Arc<Status>) -> Life {
 }
 
 /// Runs a connector; `stop_when` is asked again and again whether it shall be stopped.
-async fn run(edges: &Edges, settings: Settings, stop_when: impl Fn(&State, &Status) -> bool) -> Result<(), Failure> {
+async fn run(
+    edges: &Edges,
+    settings: ConnectorSettings,
+    stop_when: impl Fn(&State, &Status) -> bool,
+) -> Result<(), Failure> {
     let status = Arc::new(Status::new("c", "s"));
     let target = watch::Sender::new(Target::Running);
     let mut connector = connector(edges, settings, &status);
@@ -235,7 +236,7 @@ fn a_paused_connector_keeps_its_connection_and_goes_on_when_it_is_resumed() {
             until(&|_| status.phase() == Phase::Paused).await;
             // What was read is stored and confirmed also now.
             until(&|state| state.slot == Some(WAL_END)).await;
-            assert_eq!(status.counters.connected.load(Relaxed), 1, "the slot is in use");
+            assert!(status.stream.state().connection.is_some(), "the slot is in use");
             edges.lock().units.push(Unit::of(101_000, &more));
             target.send_replace(Target::Running);
             until(&|state| state.log.last() == more.last()).await;
@@ -303,7 +304,7 @@ fn a_stop_is_heard_whatever_hangs() {
             edges.lock().existing = rows(0).to_vec();
             edges.lock().hangs = hangs;
             edges.lock().broker = broker;
-            let settings = Settings {
+            let settings = ConnectorSettings {
                 snapshot: WHEN_NEEDED,
                 ..settings()
             };
@@ -417,7 +418,7 @@ fn a_disk_that_stays_full_is_given_up_after_so_many_tries() {
     block_on_paused(async {
         let edges = Edges::new(three());
         edges.lock().store_full = true;
-        let limited = Settings {
+        let limited = ConnectorSettings {
             max_retries: Some(3),
             ..settings()
         };
@@ -430,11 +431,11 @@ fn a_disk_that_stays_full_is_given_up_after_so_many_tries() {
 #[test]
 fn only_a_slot_that_something_is_stored_of_outlives_a_first_start_that_fails_for_good() {
     let denied = || Failure::stop(Kind::KafkaDenied, "not allowed", "grant it");
-    let given_up = || Settings {
+    let given_up = || ConnectorSettings {
         max_retries: Some(2),
         ..settings()
     };
-    type Case = (&'static str, Settings, fn(&mut State, Failure), Option<Lsn>);
+    type Case = (&'static str, ConnectorSettings, fn(&mut State, Failure), Option<Lsn>);
     let cases: [Case; 6] = [
         (
             "a row of the snapshot",
@@ -583,7 +584,7 @@ fn while_the_disk_is_full_no_slot_is_made_that_no_offset_tells_of() {
 fn so_many_retries_as_are_allowed() {
     block_on_paused(async {
         for most in 0..3 {
-            let limited = || Settings {
+            let limited = || ConnectorSettings {
                 max_retries: Some(most),
                 ..settings()
             };
@@ -601,8 +602,8 @@ fn so_many_retries_as_are_allowed() {
     });
 }
 
-fn when_needed() -> Settings {
-    Settings {
+fn when_needed() -> ConnectorSettings {
+    ConnectorSettings {
         snapshot: WHEN_NEEDED,
         ..settings()
     }
@@ -689,7 +690,7 @@ fn rows_that_changes_leave_incomplete_are_read_again_or_their_table_is() {
 fn a_snapshot_of_empty_tables_is_complete() {
     block_on(async {
         let edges = Edges::new(three());
-        let settings = || Settings {
+        let settings = || ConnectorSettings {
             snapshot: WHEN_NEEDED,
             ..settings()
         };
@@ -724,7 +725,7 @@ fn beside_a_slot() -> Edges {
 fn what_a_slot_holds_from_before_the_snapshot_is_not_sent_beside_it() {
     block_on(async {
         let edges = beside_a_slot();
-        let settings = Settings {
+        let settings = ConnectorSettings {
             snapshot: WHEN_NEEDED,
             ..settings()
         };
@@ -747,7 +748,7 @@ fn a_snapshot_that_debezium_left_unfinished_begins_again() {
                 ..StoredOffset::default()
             });
         }
-        let settings = Settings {
+        let settings = ConnectorSettings {
             snapshot: WHEN_NEEDED,
             ..settings()
         };
@@ -761,7 +762,7 @@ fn existing_rows_alone_are_delivered_by_a_stop() {
     block_on(async {
         let edges = Edges::new(three());
         edges.lock().existing = rows(0).to_vec();
-        let settings = Settings {
+        let settings = ConnectorSettings {
             snapshot: SnapshotPolicy {
                 stream: false,
                 ..WHEN_NEEDED
@@ -783,14 +784,14 @@ fn existing_rows_alone_are_delivered_by_a_stop() {
 fn the_slot_stays_where_somebody_else_moves_it_and_goes_where_that_is_asked() {
     block_on(async {
         let edges = Edges::new(three());
-        let manual = Settings {
+        let manual = ConnectorSettings {
             confirm: false,
             ..settings()
         };
         assert_eq!(run(&edges, manual, is_in_kafka).await, Ok(()));
         assert_eq!(edges.lock().slot, Some(Lsn(10)));
 
-        let dropped = Settings {
+        let dropped = ConnectorSettings {
             drop_slot_on_stop: true,
             ..settings()
         };
@@ -808,7 +809,7 @@ fn existing_rows_alone_are_read_again_when_that_was_interrupted() {
         let edges = Edges::new(three());
         edges.lock().existing = rows(0).to_vec();
         edges.lock().hangs = Some(Hang::Snapshot);
-        let settings = || Settings {
+        let settings = || ConnectorSettings {
             snapshot: SnapshotPolicy {
                 stream: false,
                 ..WHEN_NEEDED
@@ -841,7 +842,7 @@ fn rows_that_are_read_once_more_confirm_nothing_until_they_are() {
                 ..StoredOffset::default()
             });
         }
-        let always = Settings {
+        let always = ConnectorSettings {
             snapshot: SnapshotPolicy {
                 at_every_start: true,
                 ..NO_DATA
@@ -852,7 +853,7 @@ fn rows_that_are_read_once_more_confirm_nothing_until_they_are() {
         let waited = |_: &State, _: &Status| begun.elapsed() > Duration::from_millis(100);
         assert_eq!(run(&edges, always, waited).await, Ok(()));
         edges.lock().hangs = None;
-        let needed = Settings {
+        let needed = ConnectorSettings {
             snapshot: WHEN_NEEDED,
             ..settings()
         };

@@ -2,12 +2,12 @@
 
 use walferry_engine::{
     batch::Batch,
-    source::{self, Frame, Request},
+    source::{self, Frame, SourceRequest},
     store::StoredOffset,
 };
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts};
 use walferry_pgoutput::{Change, Column, Lsn, Message, OldTuple, Operation, TupleBuf};
-use walferry_snapshot::{Again, Blocks, Done, Keys, Step};
+use walferry_snapshot::{Blocks, Done, Keys, RowsToReread, SnapshotStep};
 
 use crate::{
     edges, fixture,
@@ -49,15 +49,18 @@ fn noted(properties: &str, read: Read, catalog: Option<Catalog>) -> Vec<String> 
     };
     if let Some(end) = end {
         let blocks = Blocks { first: 0, end };
-        done.step(Step::Chunk {
+        done.step(SnapshotStep::Chunk {
             table: TABLE,
             storage: 1,
             blocks,
         });
     }
     let (requests, mut requested) = source::requests();
-    let mut pipeline =
-        fixture::pipeline_of(&connector, &StoredOffset::default()).with_toast_reread(Again::default(), done, requests);
+    let mut pipeline = fixture::pipeline_of(&connector, &StoredOffset::default()).with_toast_reread(
+        RowsToReread::default(),
+        done,
+        requests,
+    );
     let mut batch = Batch::default();
     pipeline
         .on_frame(Frame::Begin { from: Lsn(0) }, &[], 0, &mut batch)
@@ -81,7 +84,7 @@ fn noted(properties: &str, read: Read, catalog: Option<Catalog>) -> Vec<String> 
         pipeline.on_frame(frame, &sent.payload, 0, &mut batch).unwrap();
     }
     pipeline.on_frame(Frame::Watermark, &[], 0, &mut batch).unwrap();
-    let Ok(Request::ReadAgain(again)) = requested.try_recv() else {
+    let Ok(SourceRequest::ReadAgain(again)) = requested.try_recv() else {
         panic!("the pipeline asks for nothing");
     };
     let keys = again.into_tables().flat_map(|(table, keys)| match keys {

@@ -31,7 +31,7 @@ use walferry_diagnosis::Kind;
 use tokio::sync::watch;
 use walferry_engine::{
     Disposition, Failure, Pipeline, Target,
-    connector::{Connector, Settings},
+    connector::{ConnectorRun, ConnectorSettings},
     gap::Way,
     start::Mismatch,
     status::Status,
@@ -748,11 +748,11 @@ impl Drop for World {
 /// The connector of a process.
 fn connector(
     shared: &Shared,
-) -> Connector<Postgres, Producers, Store, impl FnMut(&StoredOffset) -> Result<Pipeline, Failure> + use<>> {
+) -> ConnectorRun<Postgres, Producers, Store, impl FnMut(&StoredOffset) -> Result<Pipeline, Failure> + use<>> {
     let state = shared.lock();
     let (properties, heartbeats) = (state.plan.connector.clone(), state.plan.heartbeats);
     let beat = heartbeats.then_some(Duration::ZERO);
-    let settings = Settings {
+    let settings = ConnectorSettings {
         slot: "s".into(),
         snapshot: state.plan.policy,
         mismatch: Mismatch::Refuse,
@@ -769,7 +769,7 @@ fn connector(
         streaming_delay: Duration::ZERO,
         limits: Default::default(),
     };
-    Connector {
+    ConnectorRun {
         settings,
         source: Postgres::new(shared.clone()),
         sinks: Producers(shared.clone()),

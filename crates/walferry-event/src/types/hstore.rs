@@ -3,12 +3,11 @@
 use std::fmt::Write;
 
 use walferry_config::connector::{EventSection, HstoreHandling};
-use walferry_record::java::hash_map::string_hash;
+use walferry_record::java::hash;
 use walferry_record::{Schema, Value};
 
 use super::text::utf8;
 use super::{Decoder, Mapping, Reason, Unavailable};
-use crate::java::hash_map_order;
 
 /// `hstore`.
 pub(super) fn hstore(modes: &EventSection) -> Mapping {
@@ -70,14 +69,8 @@ fn parse(text: &str) -> Option<Pairs> {
             behind.strip_prefix(", ")?
         };
     }
-    let hashes: Vec<i32> = pairs.iter().map(|(key, _)| string_hash(key)).collect();
-    let order = hash_map_order(&hashes, 16);
-    Some(
-        order
-            .into_iter()
-            .map(|place| std::mem::take(&mut pairs[place]))
-            .collect(),
-    )
+    hash::sort(&mut pairs, hash::CAPACITY, |(key, _)| hash::of_text(key));
+    Some(pairs)
 }
 
 fn quoted(text: &str) -> Option<(String, &str)> {

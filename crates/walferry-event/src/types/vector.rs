@@ -1,10 +1,9 @@
 //! pgvector's types.
 
-use walferry_record::{Field, Schema, SchemaRef, Struct, Value};
+use walferry_record::{Field, Schema, SchemaRef, Struct, Value, java::hash};
 
 use super::number::{float, integer};
 use super::{Decoder, Mapping, Reason};
-use crate::java::hash_map_order;
 
 /// `vector` and `halfvec`.
 pub(super) fn dense(element: Element) -> Mapping {
@@ -73,11 +72,11 @@ pub(super) fn read_sparse_vector<'a>(bytes: &[u8], schema: &SchemaRef) -> Result
         let colon = entry.iter().position(|b| *b == b':').ok_or(MALFORMED)?;
         entries.push((integer(&entry[..colon])?, float(&entry[colon + 1..])?));
     }
-    let hashes: Vec<i32> = entries.iter().map(|(index, _)| i32::from(*index)).collect();
-    let order = hash_map_order(&hashes, entries.len().next_power_of_two());
-    let map = order
+    let capacity = entries.len().next_power_of_two();
+    hash::sort(&mut entries, capacity, |(index, _)| i32::from(*index));
+    let map = entries
         .into_iter()
-        .map(|place| (Value::Int16(entries[place].0), Value::Float64(entries[place].1)));
+        .map(|(index, number)| (Value::Int16(index), Value::Float64(number)));
     let values = vec![Value::Int16(dimensions), Value::Map(map.collect())];
     Ok(Value::Struct(Struct::new(schema.clone(), values)))
 }

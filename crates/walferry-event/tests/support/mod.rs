@@ -6,11 +6,11 @@ use std::sync::Arc;
 use walferry_config::connector::Connector;
 use walferry_config::{Findings, Lookup, Submitted, Worker};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
-use walferry_event::{Context, Settings, TablePlan};
+use walferry_event::{Context, EventSettings, TablePlan};
 use walferry_pgoutput::{Lsn, Oid, Relation, RelationColumn, ReplicaIdentity, Xid};
 
 /// Settings of a connector with these properties, on the prefix `lab` and the database `db`.
-pub(crate) fn settings(properties: &[(&str, &str)]) -> Arc<Settings> {
+pub(crate) fn settings(properties: &[(&str, &str)]) -> Arc<EventSettings> {
     struct Nowhere;
     impl Lookup for Nowhere {
         fn variable(&self, _: &str) -> Option<String> {
@@ -40,7 +40,7 @@ pub(crate) fn settings(properties: &[(&str, &str)]) -> Arc<Settings> {
         Connector::read(&submitted, None, &Worker::default(), &Nowhere, &|_| Findings::default());
     let problems: Vec<String> = findings.iter().map(ToString::to_string).collect();
     let connector = connector.unwrap_or_else(|| panic!("{problems:?}"));
-    Arc::new(Settings::new(&connector, "1.2.3", "run-1"))
+    Arc::new(EventSettings::new(&connector, "1.2.3", "run-1"))
 }
 
 /// A column to be.
@@ -156,7 +156,7 @@ impl Table {
     }
 
     /// The plan of the stream.
-    pub(crate) fn plan(&self, settings: &Arc<Settings>) -> TablePlan {
+    pub(crate) fn plan(&self, settings: &Arc<EventSettings>) -> TablePlan {
         TablePlan::new(settings, &self.relation, Some(&self.catalog)).expect("the table has a plan")
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Converted {
     pub(super) warning: Option<String>,
 }
 
-pub(super) struct Entry {
+pub(super) struct KnownProperty {
     /// Java's name.
     pub(super) name: &'static str,
     pub(super) rule: Rule,
@@ -35,15 +35,15 @@ pub(super) struct Entry {
 }
 
 /// The entry of a property.
-pub(super) fn find(name: &str) -> Option<&'static Entry> {
+pub(super) fn find(name: &str) -> Option<&'static KnownProperty> {
     TABLE.iter().find(|entry| entry.name == name)
 }
 
-const fn entry(name: &'static str, rule: Rule, text: &'static str) -> Entry {
-    Entry { name, rule, text }
+const fn entry(name: &'static str, rule: Rule, text: &'static str) -> KnownProperty {
+    KnownProperty { name, rule, text }
 }
 
-const fn same(name: &'static str) -> Entry {
+const fn same(name: &'static str) -> KnownProperty {
     entry(name, Rule::As(name), "")
 }
 
@@ -59,7 +59,7 @@ const ASSERTION: Rule = Rule::Refused("only a client id with a secret can ask fo
 const NO_TRANSACTIONS: Rule = Rule::Accepted("there are no transactions");
 
 /// In alphabetical order.
-pub(super) static TABLE: &[Entry] = &[
+pub(super) static TABLE: &[KnownProperty] = &[
     entry(
         "acks",
         Rule::Together,

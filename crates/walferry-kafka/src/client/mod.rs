@@ -132,9 +132,9 @@ fn is_for_producers(name: &str) -> bool {
 
 /// What users wrote, the last layer winning.
 #[derive(Default)]
-struct Given(BTreeMap<String, Entry>);
+struct Given(BTreeMap<String, GivenProperty>);
 
-struct Entry {
+struct GivenProperty {
     text: String,
     /// The name as it stands in the user's file.
     written_as: String,
@@ -147,7 +147,7 @@ struct Entry {
 impl Given {
     fn add(&mut self, options: &Options, wanted: impl Fn(&str) -> bool) {
         for (name, text) in options.iter().filter(|(name, _)| wanted(name)) {
-            let entry = Entry {
+            let entry = GivenProperty {
                 text: text.to_owned(),
                 written_as: options.full_name(name),
                 shown: options.shown(name),
@@ -238,8 +238,8 @@ impl Translation {
         let named = ["password", "secret", ".pem", "key", "jaas", "token"]
             .iter()
             .any(|part| name.contains(part));
-        let hidden = |entry: &Entry| entry.secret || !entry.shown.contains(entry.text.trim());
-        let from_secret = |entry: &Entry| hidden(entry) && entry.text.trim().eq_ignore_ascii_case(value);
+        let hidden = |entry: &GivenProperty| entry.secret || !entry.shown.contains(entry.text.trim());
+        let from_secret = |entry: &GivenProperty| hidden(entry) && entry.text.trim().eq_ignore_ascii_case(value);
         named || self.given.0.get(name).is_some_and(|entry| entry.secret) || self.given.0.values().any(from_secret)
     }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 use tracing::warn;
 use walferry_engine::{
     Failure, Target,
-    book::{Book, Configuration, Entry},
+    book::{Book, BookEntry, Configuration},
 };
 
 use super::{ConnectTopics, log::Log};
@@ -132,14 +132,14 @@ fn properties(configuration: &Configuration, task: bool) -> String {
 }
 
 impl Book for TopicBook {
-    fn entries(&mut self) -> Result<Vec<Entry>, Failure> {
+    fn entries(&mut self) -> Result<Vec<BookEntry>, Failure> {
         self.read()?;
         let ours = self
             .known
             .configurations
             .iter()
             .filter(|(_, configuration)| self.has_our_class(configuration));
-        let entries = ours.map(|(name, configuration)| Entry {
+        let entries = ours.map(|(name, configuration)| BookEntry {
             name: name.clone(),
             configuration: configuration.clone(),
             target: self.known.targets.get(name).copied().unwrap_or_default(),
@@ -160,8 +160,8 @@ impl Book for TopicBook {
     }
 
     /// As Connect: what is wanted of a new connector stands before its configuration, and the tasks count from their commit on.
-    fn put(&mut self, entry: &Entry) -> Result<(), Failure> {
-        let Entry {
+    fn put(&mut self, entry: &BookEntry) -> Result<(), Failure> {
+        let BookEntry {
             name,
             configuration,
             target,

@@ -34,7 +34,7 @@ const NOTICES: Duration = Duration::from_secs(3);
 
 /// Whether this process may write to Connect's topics. Clones are the same one.
 #[derive(Clone)]
-pub struct Tenure(Arc<Mutex<Held>>);
+pub struct Tenure(Arc<Mutex<HeldTenure>>);
 
 /// A client with records that are queued for Kafka.
 pub(crate) trait Queue: Send + Sync {
@@ -42,7 +42,7 @@ pub(crate) trait Queue: Send + Sync {
     fn give_up(&self);
 }
 
-struct Held {
+struct HeldTenure {
     over: bool,
     /// When the process was last known to be in its group; `None` where nobody looks.
     seen: Option<Instant>,
@@ -52,7 +52,7 @@ struct Held {
 impl Default for Tenure {
     /// One that nobody ends.
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Held {
+        Self(Arc::new(Mutex::new(HeldTenure {
             over: false,
             seen: None,
             queues: Vec::new(),
@@ -69,7 +69,7 @@ impl fmt::Debug for Tenure {
 }
 
 impl Tenure {
-    fn with<T>(&self, look: impl FnOnce(&mut Held) -> T) -> T {
+    fn with<T>(&self, look: impl FnOnce(&mut HeldTenure) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -56,7 +56,7 @@ struct Reader {
 
 /// A record of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct LogRecord {
     pub(super) key: Vec<u8>,
     /// `None` takes back what was written before.
     pub(super) value: Option<Vec<u8>>,
@@ -277,7 +277,7 @@ impl Log {
 
     /// Hands over every record between what was read before and the end of the topic, as it is at the time of the call. Several callers
     /// share one reading, and whichever of them reads hands over the records. Blocks.
-    pub(super) fn read_to_end(&self, take: impl FnMut(Entry)) -> Result<(), Failure> {
+    pub(super) fn read_to_end(&self, take: impl FnMut(LogRecord)) -> Result<(), Failure> {
         let before = self.begun.load(SeqCst);
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         // Another caller's reading has begun after this call, and has come to the end.
@@ -302,7 +302,7 @@ impl Log {
         &self,
         consumer: &BaseConsumer,
         next: &mut HashMap<i32, i64>,
-        mut take: impl FnMut(Entry),
+        mut take: impl FnMut(LogRecord),
     ) -> Result<(), Failure> {
         let unread = |error: &dyn fmt::Display| {
             Failure::retry(
@@ -366,7 +366,7 @@ impl Log {
                     .filter_map(|header| Some((header.key.to_owned(), header.value?.to_vec())));
                 headers.collect()
             });
-            take(Entry {
+            take(LogRecord {
                 key: key.to_vec(),
                 value: message.payload().map(<[u8]>::to_vec),
                 headers: headers.unwrap_or_default(),
@@ -376,7 +376,7 @@ impl Log {
     }
 
     /// Writes a record. It is durable when the answer comes.
-    pub(super) fn send(&self, entry: &Entry) -> Result<oneshot::Receiver<Result<(), Code>>, Failure> {
+    pub(super) fn send(&self, entry: &LogRecord) -> Result<oneshot::Receiver<Result<(), Code>>, Failure> {
         if !self.tenure.holds() {
             return Err(Failure::retry(
                 Kind::TurnLost,
@@ -430,7 +430,7 @@ impl Log {
 
     /// Writes a record, and waits until it is durable.
     pub(super) fn write(&self, key: &str, value: Option<String>) -> Result<(), Failure> {
-        let entry = Entry {
+        let entry = LogRecord {
             key: key.as_bytes().to_vec(),
             value: value.map(String::into_bytes),
             headers: Vec::new(),

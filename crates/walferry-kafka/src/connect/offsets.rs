@@ -9,7 +9,7 @@ use walferry_engine::Failure;
 
 use super::{
     ConnectTopics, Tenure,
-    log::{Entry, Log},
+    log::{Log, LogRecord},
 };
 
 /// `offset.storage.topic`: the last offset of each connector. Clones are the same one.
@@ -105,9 +105,9 @@ impl OffsetLog {
         })
     }
 
-    fn entry(key: &str, record: Option<OffsetRecord>) -> Entry {
+    fn entry(key: &str, record: Option<OffsetRecord>) -> LogRecord {
         let additions = record.as_ref().and_then(|record| record.additions.clone());
-        Entry {
+        LogRecord {
             key: key.as_bytes().to_vec(),
             value: record.map(|record| record.value.into_bytes()),
             headers: additions

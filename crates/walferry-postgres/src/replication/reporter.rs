@@ -18,7 +18,7 @@ use crate::error::Error;
 
 /// Sends status updates on a timer, when the server requests one, and when the confirmable position has moved. Notices
 /// a silent server.
-pub(super) struct Reporter<'a, W> {
+pub(super) struct StatusReporter<'a, W> {
     writer: W,
     confirmable: &'a mut watch::Receiver<Option<Stored>>,
     phase: &'a mut watch::Receiver<Phase>,
@@ -29,7 +29,7 @@ pub(super) struct Reporter<'a, W> {
     silence: Silence<'a>,
 }
 
-/// The result of [`Reporter::attend`].
+/// The result of [`StatusReporter::attend`].
 #[derive(Debug)]
 pub(super) enum Attended<T> {
     /// The work is done.
@@ -38,7 +38,7 @@ pub(super) enum Attended<T> {
     GivenUp,
 }
 
-impl<'a, W: AsyncWrite + Unpin> Reporter<'a, W> {
+impl<'a, W: AsyncWrite + Unpin> StatusReporter<'a, W> {
     pub(super) fn new(
         writer: W,
         confirmable: &'a mut watch::Receiver<Option<Stored>>,

@@ -13,8 +13,8 @@ use walferry_pgoutput::{Lsn, Relation};
 
 use super::frames::{End, FrameBuffer, Piece};
 use super::patience::{Patience, Silence};
-use super::reporter::{Attended, Reporter};
-use crate::catalog::Lookup;
+use super::reporter::{Attended, StatusReporter};
+use crate::catalog::CatalogLookup;
 use crate::connect::within;
 use crate::error::Error;
 use crate::wire::Wire;
@@ -54,7 +54,7 @@ pub(crate) async fn stream(
     from: Lsn,
     patience: &mut Patience,
     status: &Status,
-    catalog: &mut Lookup,
+    catalog: &mut CatalogLookup,
     port: &mut Port,
 ) -> Result<(), Error> {
     let (stream, rest) = wire.into_parts();
@@ -70,7 +70,7 @@ pub(crate) async fn stream(
     let silence = Silence::new(patience, plan.wal_sender_timeout, status);
     let mut session = Session {
         reader,
-        reporter: Reporter::new(writer, confirmable, phase, plan.status_interval, silence),
+        reporter: StatusReporter::new(writer, confirmable, phase, plan.status_interval, silence),
         buffer: FrameBuffer::new(&rest),
         pace: Pace::default(),
     };
@@ -88,7 +88,7 @@ pub(crate) async fn stream(
 
 struct Session<'a, R, W> {
     reader: R,
-    reporter: Reporter<'a, W>,
+    reporter: StatusReporter<'a, W>,
     buffer: FrameBuffer,
     pace: Pace,
 }
@@ -106,7 +106,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
     /// Reads until the phase is no longer [`Phase::Run`], or up to a position ([`Port::until`]).
     async fn run(
         &mut self,
-        catalog: &mut Lookup,
+        catalog: &mut CatalogLookup,
         chunks: &ChunkSender,
         server_end: &watch::Sender<Lsn>,
         until: Option<Lsn>,
@@ -175,7 +175,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<'_, R, W> {
 /// everything, so only the end of the connection frees it.
 async fn hand_over(
     sending: impl Future<Output = Result<(), PipelineEnded>>,
-    catalog: &mut Lookup,
+    catalog: &mut CatalogLookup,
 ) -> Result<(), Error> {
     tokio::select! {
         biased;
@@ -260,7 +260,7 @@ mod tests {
 
     use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex};
     use walferry_engine::Failure;
-    use walferry_engine::progress::{Progress, Step, Stored};
+    use walferry_engine::progress::{Progress, Stored, StreamStep};
     use walferry_engine::source::chunks;
     use walferry_engine::store::{OffsetStore, StoredOffset};
     use walferry_pgoutput::{PgTimestamp, PrimaryKeepalive, ServerMessage, StandbyStatusUpdate, XLogData};
@@ -301,7 +301,7 @@ mod tests {
             let silence = Silence::new(&mut self.patience, Duration::ZERO, &self.status);
             Session {
                 reader,
-                reporter: Reporter::new(writer, &mut self.confirmable, &mut self.phases, interval, silence),
+                reporter: StatusReporter::new(writer, &mut self.confirmable, &mut self.phases, interval, silence),
                 buffer: FrameBuffer::new(&[]),
                 pace: Pace::default(),
             }
@@ -336,8 +336,8 @@ mod tests {
     }
 
     /// Never used: these tests look up no relation.
-    fn no_catalog() -> Lookup {
-        Lookup::new(crate::connect::Endpoint::nowhere())
+    fn no_catalog() -> CatalogLookup {
+        CatalogLookup::new(crate::connect::Endpoint::nowhere())
     }
 
     #[tokio::test(start_paused = true)]
@@ -416,7 +416,7 @@ mod tests {
             }
         }
         let progress = Progress::new(StoredOffset::default(), usize::MAX);
-        progress.push([Step::Idle(Lsn(lsn))]);
+        progress.push([StreamStep::Idle(Lsn(lsn))]);
         let delivered = progress.delivered().expect("nothing is under way");
         delivered.save(&mut Anything).await.unwrap()
     }

@@ -26,7 +26,7 @@ use walferry_pgoutput::{Lsn, Oid};
 
 use self::estimate::rows_left;
 use self::queue::{Job, Queue, subquery, understood};
-use self::rows::{Rows, send};
+use self::rows::{TableRows, send};
 use crate::catalog::catalogs;
 use crate::connect::{ALL_ROWS, Endpoint, LIFT_LIMITS, Purpose, Sql, within};
 use crate::error::Error;
@@ -229,7 +229,7 @@ async fn run(sql: &Sql, job: &Job, silence: &Silence, out: &ChunkSender) -> Resu
             .await?
             .map_err(failed)?
     );
-    let mut rows = Rows::new(out, job.table.clone(), job.columns);
+    let mut rows = TableRows::new(out, job.table.clone(), job.columns);
     let mut count = 0;
     loop {
         // Usually the next row has already arrived and needs no timer.

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use walferry_engine::source::{Frame, SnapshotKind, SnapshotPlan, SnapshotTable};
 use walferry_event::catalog::{ColumnFacts, TableFacts};
 use walferry_pgoutput::{Lsn, Oid};
-use walferry_snapshot::{Blocks, Done, Keys, Step};
+use walferry_snapshot::{Blocks, Done, Keys, SnapshotStep};
 
 use super::statement::inner;
 use super::{Moment, Options, facts, reading_failed};
@@ -41,7 +41,7 @@ pub(super) struct Job {
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     /// A part of the table.
-    Chunk(Step),
+    Chunk(SnapshotStep),
     /// Rows to read again. They have all been read once no job of this kind is left.
     Keys,
 }
@@ -110,7 +110,7 @@ impl<'a> Queue<'a> {
                 if table.keys > 0 {
                     return None;
                 }
-                Step::ReadAgain(oid)
+                SnapshotStep::ReadAgain(oid)
             }
         };
         Some(Frame::Part { step, completes })
@@ -196,7 +196,7 @@ impl<'a> Queue<'a> {
         }
         let keys = self.jobs.len();
         for blocks in chunks {
-            let step = Step::Chunk {
+            let step = SnapshotStep::Chunk {
                 table: oid,
                 storage: identity,
                 blocks,

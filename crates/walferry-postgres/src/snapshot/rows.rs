@@ -15,7 +15,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 const VALUE_HEADER_BYTES: usize = 5;
 
 /// Rows of one table, gathered to be passed on together.
-pub(super) struct Rows<'a> {
+pub(super) struct TableRows<'a> {
     out: &'a ChunkSender,
     table: Arc<SnapshotTable>,
     columns: usize,
@@ -23,7 +23,7 @@ pub(super) struct Rows<'a> {
     frames: Vec<Frame>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> TableRows<'a> {
     /// For rows with this number of columns.
     pub(super) fn new(out: &'a ChunkSender, table: Arc<SnapshotTable>, columns: usize) -> Self {
         Self {

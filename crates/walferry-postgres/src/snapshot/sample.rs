@@ -57,10 +57,10 @@ pub type SampleRow = Vec<Option<Vec<u8>>>;
 /// The server cannot be reached, or its catalog cannot be read. If only one table cannot be read, its [`Sample`] has
 /// the failure.
 pub async fn samples(connector: &Connector, wanted: TableFilter) -> Result<Samples, Failure> {
-    look(connector, &wanted).await.map_err(Failure::from)
+    read_samples(connector, &wanted).await.map_err(Failure::from)
 }
 
-async fn look(connector: &Connector, wanted: &TableFilter) -> Result<Samples, Error> {
+async fn read_samples(connector: &Connector, wanted: &TableFilter) -> Result<Samples, Error> {
     const VERSION: &str = "SELECT pg_catalog.current_setting('server_version_num')::int";
     let sql = Endpoint::new(connector.postgres.clone()).sql(Purpose::Validate).await?;
     let version: i32 = sql.value("reading the server's version", VERSION, &[]).await?;

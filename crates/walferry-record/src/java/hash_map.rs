@@ -1,5 +1,7 @@
 //! The iteration order of a `java.util.HashMap` with strings as keys.
 
+use walferry_java::hash;
+
 use crate::Value;
 
 /// A map with the iteration order of a Java `HashMap` that was filled in the same way.
@@ -12,7 +14,7 @@ pub struct HashMap<'a> {
 impl<'a> HashMap<'a> {
     /// `new HashMap<>()`.
     pub fn new() -> Self {
-        Self::with_capacity(16)
+        Self::with_capacity(hash::CAPACITY)
     }
 
     /// `new HashMap<>(capacity)`.
@@ -26,7 +28,7 @@ impl<'a> HashMap<'a> {
     /// `new HashMap<>(map)` of JDK 19 and later.
     pub fn copy_of(pairs: Vec<(Value<'a>, Value<'a>)>) -> Self {
         let capacity = match pairs.len() {
-            0 => 16,
+            0 => hash::CAPACITY,
             n => (4 * n).div_ceil(3).next_power_of_two(),
         };
         Self { pairs, capacity }
@@ -34,11 +36,10 @@ impl<'a> HashMap<'a> {
 
     /// `new HashMap<>()`, filled with these pairs. No two pairs have the same key.
     pub fn filled(pairs: Vec<(Value<'a>, Value<'a>)>) -> Self {
-        let mut capacity = 16;
-        while pairs.len() > capacity / 4 * 3 {
-            capacity *= 2;
+        Self {
+            capacity: hash::capacity(pairs.len(), hash::CAPACITY),
+            pairs,
         }
-        Self { pairs, capacity }
     }
 
     /// The value for a key.
@@ -55,9 +56,7 @@ impl<'a> HashMap<'a> {
             Some((_, old)) => *old = value,
             None => {
                 self.pairs.push((key, value));
-                while self.pairs.len() > self.capacity / 4 * 3 + self.capacity % 4 * 3 / 4 {
-                    self.capacity *= 2;
-                }
+                self.capacity = hash::capacity(self.pairs.len(), self.capacity);
             }
         }
     }
@@ -69,10 +68,9 @@ impl<'a> HashMap<'a> {
 
     /// The pairs in iteration order.
     pub fn into_value(mut self) -> Value<'a> {
-        let mask = self.capacity - 1;
-        // The sort is stable: entries of one bucket keep the order in which they were put in.
-        self.pairs
-            .sort_by_cached_key(|(key, _)| bucket(key.as_str().unwrap_or_default(), mask));
+        hash::sort_into_buckets(&mut self.pairs, self.capacity, |(key, _)| {
+            hash::of_text(key.as_str().unwrap_or_default())
+        });
         Value::Map(self.pairs)
     }
 }
@@ -83,50 +81,9 @@ impl Default for HashMap<'_> {
     }
 }
 
-fn bucket(key: &str, mask: usize) -> usize {
-    let hash = string_hash(key) as u32;
-    (hash ^ (hash >> 16)) as usize & mask
-}
-
-/// Sorts names in the order that a `HashSet` has that was filled with them, one after another. It holds also for objects whose hash is
-/// that of their name.
-pub fn sort_as_set(names: &mut [&str]) {
-    let mut capacity = 16;
-    while names.len() > capacity / 4 * 3 {
-        capacity *= 2;
-    }
-    names.sort_by_key(|name| bucket(name, capacity - 1));
-}
-
-/// The same of the keys of a `ConcurrentHashMap`, which grows one name earlier.
-pub fn sort_as_concurrent<T>(names: &mut [T], name: impl Fn(&T) -> &str) {
-    let mut capacity = 16;
-    while names.len() >= capacity / 4 * 3 {
-        capacity *= 2;
-    }
-    names.sort_by_key(|key| bucket(name(key), capacity - 1));
-}
-
-/// `String.hashCode`.
-pub fn string_hash(text: &str) -> i32 {
-    text.encode_utf16()
-        .fold(0, |sum: i32, unit| sum.wrapping_mul(31).wrapping_add(unit.into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_tables_come_in_the_order_of_sets() {
-        let mut names = ["public.one", "public.two", "public.hollow"];
-        sort_as_set(&mut names);
-        // As Debezium's notifications have them.
-        assert_eq!(names, ["public.one", "public.hollow", "public.two"]);
-        let mut names = ["public.one", "s.one"];
-        sort_as_concurrent(&mut names, |name| name);
-        assert_eq!(names, ["s.one", "public.one"]);
-    }
 
     #[test]
     fn keys_come_in_the_order_of_their_buckets() {
@@ -140,12 +97,5 @@ mod tests {
         let keys: Vec<&str> = pairs.iter().filter_map(|(key, _)| key.as_str()).collect();
         // Printed by `new HashMap<>()` of JDK 17 with these keys.
         assert_eq!(keys, ["zebra", "a", "amount", "b", "name", "id"]);
-    }
-
-    #[test]
-    fn text_has_the_hash_that_java_gives_it() {
-        for (text, hash) in [("", 0), ("a", 97), ("payload", -786_701_938), ("😀", 1_772_899)] {
-            assert_eq!(string_hash(text), hash, "{text}");
-        }
     }
 }

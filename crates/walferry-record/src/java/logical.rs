@@ -44,5 +44,4 @@ impl Logical {
     }
 }
 
-/// Milliseconds of a day.
-pub const MILLIS_PER_DAY: i64 = 24 * 60 * 60 * 1000;
+pub use walferry_java::MILLIS_PER_DAY;

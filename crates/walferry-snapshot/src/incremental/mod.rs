@@ -20,18 +20,18 @@ use walferry_config::JavaRegex;
 
 pub use self::{
     key::Key,
-    notification::{Notification, Scan},
+    notification::{Scan, SnapshotNotice},
     signal::{Action, Execute, Signal},
 };
 
 /// What the caller has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Look something up, read or write. The result comes back as an [`Answer`], except for [`Ask::Close`] and
+    /// Look something up, read or write. The result comes back as an [`ChunkAnswer`], except for [`Ask::Close`] and
     /// [`Ask::GiveWay`].
     Ask(Ask),
     /// Send a notification.
-    Notify(Notification),
+    Notify(SnapshotNotice),
     /// Send the remaining rows of the window now.
     SendWindow,
     /// Drop the window's rows.
@@ -63,7 +63,7 @@ pub enum Ask {
         /// The chunk's id.
         chunk: String,
     },
-    /// Give way to a signal that waits. If the chunk cannot be read now, the answer is [`Answer::Waits`]. Otherwise
+    /// Give way to a signal that waits. If the chunk cannot be read now, the answer is [`ChunkAnswer::Waits`]. Otherwise
     /// this has no effect.
     GiveWay,
 }
@@ -100,7 +100,7 @@ pub struct ChunkAsk {
 
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum ChunkAnswer {
     /// The tables of [`Ask::Tables`], for each expression.
     Tables(Vec<Vec<String>>),
     /// There is no such table.
@@ -447,15 +447,15 @@ impl Incremental {
     }
 
     /// Handles the answer to a request.
-    pub fn answer(&mut self, answer: Answer, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
+    pub fn answer(&mut self, answer: ChunkAnswer, id: &mut dyn FnMut() -> String) -> Vec<Effect> {
         let mut effects = Vec::new();
         match answer {
-            Answer::Tables(found) => {
+            ChunkAnswer::Tables(found) => {
                 if let Some((signal, execute)) = self.looks_up.pop_front() {
                     self.add(signal.id, execute, found, id, &mut effects);
                 }
             }
-            Answer::Waits if self.reads => {
+            ChunkAnswer::Waits if self.reads => {
                 self.drop_chunk(&mut effects);
                 self.follow_waiting(id, &mut effects);
                 if !self.reads && self.chunk.is_none() {
@@ -572,7 +572,7 @@ impl Incremental {
         }
         self.is_paused = true;
         effects.push(Effect::Info("the incremental snapshot is paused".to_owned()));
-        self.notify(effects, Notification::paused);
+        self.notify(effects, SnapshotNotice::paused);
     }
 
     fn resume(&mut self, of: &str, id: &mut dyn FnMut() -> String, effects: &mut Vec<Effect>) {
@@ -584,7 +584,7 @@ impl Incremental {
         }
         self.is_paused = false;
         effects.push(Effect::Info("the incremental snapshot continues".to_owned()));
-        self.notify(effects, Notification::resumed);
+        self.notify(effects, SnapshotNotice::resumed);
         self.read(id, effects);
     }
 
@@ -663,7 +663,7 @@ impl Incremental {
         self.correlation = Some(of);
         self.has_changed = true;
         if begins {
-            self.notify(effects, Notification::started);
+            self.notify(effects, SnapshotNotice::started);
             self.read(id, effects);
         }
     }
@@ -701,27 +701,27 @@ impl Incremental {
         }))));
     }
 
-    fn chunk_read(&mut self, answer: Answer, effects: &mut Vec<Effect>) {
+    fn chunk_read(&mut self, answer: ChunkAnswer, effects: &mut Vec<Effect>) {
         let table = self.current.clone().unwrap_or_default();
-        if self.unsent > 0 && !matches!(answer, Answer::Rows { rows: 1.., .. }) {
+        if self.unsent > 0 && !matches!(answer, ChunkAnswer::Rows { rows: 1.., .. }) {
             // The window has rows of an earlier chunk, since the snapshot was paused and resumed within it. The table
             // is complete only when they have been sent.
             self.ask_to_close(effects);
             return;
         }
         let scan = match answer {
-            Answer::UnknownTable => Scan::UnknownSchema,
-            Answer::NoKey => {
+            ChunkAnswer::UnknownTable => Scan::UnknownSchema,
+            ChunkAnswer::NoKey => {
                 self.reads_whole = true;
                 effects.extend(self.queue.front().cloned().map(Effect::ReadWhole));
                 // Nothing lies in the window, but the row that opened it is not to stay in the signal table.
                 self.ask_to_close(effects);
                 return;
             }
-            Answer::Empty => Scan::Empty,
-            Answer::Failed(why) => self.cannot_be_read(&why, effects),
-            Answer::Tables(_) | Answer::CloseAt(_) | Answer::Waits => return,
-            Answer::Rows {
+            ChunkAnswer::Empty => Scan::Empty,
+            ChunkAnswer::Failed(why) => self.cannot_be_read(&why, effects),
+            ChunkAnswer::Tables(_) | ChunkAnswer::CloseAt(_) | ChunkAnswer::Waits => return,
+            ChunkAnswer::Rows {
                 rows,
                 last,
                 maximum,
@@ -740,7 +740,7 @@ impl Incremental {
                         let end = self.end.as_ref().map(Key::told).unwrap_or_default();
                         let maximum = self.maximum.as_ref().map(Key::told).unwrap_or_default();
                         self.notify(effects, |ids, of| {
-                            Notification::in_progress(ids, of, &table, maximum, end)
+                            SnapshotNotice::in_progress(ids, of, &table, maximum, end)
                         });
                     }
                     self.ask_to_close(effects);
@@ -772,7 +772,7 @@ impl Incremental {
         let table = self.current.clone().unwrap_or_default();
         effects.extend(scan.told(&table));
         let rows = self.rows;
-        self.notify(effects, |ids, of| Notification::scanned(ids, of, &table, rows, scan));
+        self.notify(effects, |ids, of| SnapshotNotice::scanned(ids, of, &table, rows, scan));
         if matches!(scan, Scan::Succeeded | Scan::Empty) {
             effects.push(Effect::TableRead(table.clone()));
         }
@@ -798,7 +798,7 @@ impl Incremental {
         (self.unsent, self.repeats) = (0, false);
         self.has_changed = true;
         if !self.is_running() {
-            self.notify(effects, |_, of| Notification::completed(of));
+            self.notify(effects, |_, of| SnapshotNotice::completed(of));
             self.correlation = None;
         }
     }
@@ -849,10 +849,10 @@ impl Incremental {
             "stopped the incremental snapshot of {}",
             stopped.join(", ")
         )));
-        self.notify(effects, |_, of| Notification::aborted(of, &stopped));
+        self.notify(effects, |_, of| SnapshotNotice::aborted(of, &stopped));
     }
 
-    fn notify(&self, effects: &mut Vec<Effect>, make: impl FnOnce(String, Option<String>) -> Notification) {
+    fn notify(&self, effects: &mut Vec<Effect>, make: impl FnOnce(String, Option<String>) -> SnapshotNotice) {
         let tables: Vec<&str> = self.tables().collect();
         effects.push(Effect::Notify(make(tables.join(","), self.correlation.clone())));
     }

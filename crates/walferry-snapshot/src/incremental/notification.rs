@@ -4,7 +4,7 @@ use super::Effect;
 
 /// A notification, in Debezium's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notification {
+pub struct SnapshotNotice {
     /// The id of the signal. `None`: a new id is generated.
     pub id: Option<String>,
     /// `Incremental Snapshot` or `Initial Snapshot`.
@@ -54,7 +54,7 @@ impl Scan {
 
 const INCREMENTAL: &str = "Incremental Snapshot";
 
-impl Notification {
+impl SnapshotNotice {
     fn incremental(id: Option<String>, kind: &'static str, data: Vec<(&'static str, String)>) -> Self {
         Self {
             id,

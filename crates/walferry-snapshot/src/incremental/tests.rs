@@ -74,14 +74,14 @@ impl Driven {
         self.take(effects);
     }
 
-    fn answer(&mut self, answer: Answer) {
+    fn answer(&mut self, answer: ChunkAnswer) {
         self.asked.pop_front();
         let effects = self.snapshot.answer(answer, &mut next_id(&mut self.chunks));
         self.take(effects);
     }
 
     fn rows(&mut self, rows: u64, last: i64) {
-        self.answer(Answer::Rows {
+        self.answer(ChunkAnswer::Rows {
             rows,
             last: Some(key(last)),
             maximum: key(25),
@@ -107,7 +107,7 @@ impl Driven {
     fn execute(&mut self, tables: &[&str]) {
         let list = serde_json::to_string(tables).unwrap();
         self.signal("execute-snapshot", &format!("{{\"data-collections\": {list}}}"));
-        self.answer(Answer::Tables(vec![Vec::new(); tables.len()]));
+        self.answer(ChunkAnswer::Tables(vec![Vec::new(); tables.len()]));
     }
 
     /// Closes the present chunk's window. The next chunk is requested.
@@ -160,7 +160,7 @@ fn chunks_follow_each_other_up_to_the_end_of_the_last_table() {
     // The next table is read within the same window.
     assert!(!driven.chunk().opens && driven.chunk().after.is_none());
     assert_eq!(driven.chunk().table.id, "public.b");
-    driven.answer(Answer::Empty);
+    driven.answer(ChunkAnswer::Empty);
     driven.close();
     assert!(driven.asked.is_empty() && !driven.snapshot.is_running());
     assert_eq!(driven.sent, 2);
@@ -180,7 +180,7 @@ fn chunks_follow_each_other_up_to_the_end_of_the_last_table() {
 fn a_table_without_a_key_is_read_as_a_whole_before_the_next_one() {
     let mut driven = Driven::new();
     driven.execute(&["public.a", "public.b", "public.c"]);
-    driven.answer(Answer::NoKey);
+    driven.answer(ChunkAnswer::NoKey);
     assert_eq!(driven.whole, ["public.a"]);
     // The stream ends meanwhile and comes back, and the window's rows come when they like.
     driven.close();
@@ -195,18 +195,18 @@ fn a_table_without_a_key_is_read_as_a_whole_before_the_next_one() {
     assert!(driven.asked.is_empty() && driven.snapshot.is_running());
     driven.signal("resume-snapshot", "");
     assert_eq!(driven.chunk().table.id, "public.b");
-    driven.answer(Answer::NoKey);
+    driven.answer(ChunkAnswer::NoKey);
     let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
     driven.take(effects);
     driven.asked.clear();
     // After a crash, it is read from its beginning.
     driven = driven.restart();
     assert_eq!(driven.chunk().table.id, "public.b");
-    driven.answer(Answer::NoKey);
+    driven.answer(ChunkAnswer::NoKey);
     driven.asked.clear();
     driven.whole_read(7, Some("it is gone"));
     assert_eq!(driven.chunk().table.id, "public.c");
-    driven.answer(Answer::NoKey);
+    driven.answer(ChunkAnswer::NoKey);
     driven.asked.clear();
     driven.whole_read(0, None);
     assert!(!driven.snapshot.is_running() && driven.asked.is_empty());
@@ -275,7 +275,7 @@ fn rows_that_may_be_older_than_the_stream_are_read_again() {
     driven.close();
     assert_eq!((driven.sent, driven.cleared), (1, 1));
     assert_eq!(driven.chunk().after, Some(key(10)));
-    driven.answer(Answer::Rows {
+    driven.answer(ChunkAnswer::Rows {
         rows: 10,
         last: Some(key(20)),
         maximum: key(25),
@@ -319,7 +319,7 @@ fn what_an_offset_keeps_goes_on_where_it_was() {
         "execute-snapshot",
         r#"{"data-collections": ["public.a", "b"], "additional-conditions": [{"data-collection": "public.a", "filter": "v > 0"}]}"#,
     );
-    driven.answer(Answer::Tables(vec![
+    driven.answer(ChunkAnswer::Tables(vec![
         Vec::new(),
         vec!["public.b".to_owned(), "public.a".to_owned()],
     ]));
@@ -358,11 +358,14 @@ fn a_crash_forgets_no_signal_that_is_not_carried_out_yet() {
     driven.signal("stop-snapshot", r#"{"data-collections": ["public.b"]}"#);
     let mut resumed = driven.restart();
     assert_eq!(resumed.asked, [Ask::Tables(vec!["public.a".to_owned()])]);
-    resumed.answer(Answer::Tables(vec![vec!["public.a".to_owned(), "public.b".to_owned()]]));
+    resumed.answer(ChunkAnswer::Tables(vec![vec![
+        "public.a".to_owned(),
+        "public.b".to_owned(),
+    ]]));
     resumed.signal("execute-snapshot", r#"{"data-collections": ["public.c"]}"#);
     let mut resumed = resumed.restart();
     resumed.rows(10, 10);
-    resumed.answer(Answer::Tables(vec![vec!["public.c".to_owned()]]));
+    resumed.answer(ChunkAnswer::Tables(vec![vec!["public.c".to_owned()]]));
     assert_eq!(
         resumed.snapshot.tables().collect::<Vec<_>>(),
         ["public.a", "public.b", "public.c"]
@@ -388,7 +391,7 @@ fn a_signal_for_more_tables_does_not_disturb_the_chunk_that_is_read() {
     driven.close();
     let chunk = driven.asked.pop_front();
     driven.asked.extend(tables);
-    driven.answer(Answer::Tables(vec![Vec::new()]));
+    driven.answer(ChunkAnswer::Tables(vec![Vec::new()]));
     assert_eq!(driven.snapshot.tables().collect::<Vec<_>>(), ["public.a", "public.b"]);
     driven.asked.extend(chunk);
     driven.rows(5, 15);
@@ -410,7 +413,7 @@ fn signals_that_have_waited_are_looked_up_together() {
     for _ in 0..2 {
         let effects = driven
             .snapshot
-            .answer(Answer::Tables(vec![Vec::new()]), &mut next_id(&mut 0));
+            .answer(ChunkAnswer::Tables(vec![Vec::new()]), &mut next_id(&mut 0));
         driven.take(effects);
     }
     assert_eq!(
@@ -429,7 +432,7 @@ fn members_of_an_offset_are_plain_values() {
         r#"{"data-collections": ["public.a"], "type": "blocking"}"#,
     );
     driven.execute(&["public.a"]);
-    driven.answer(Answer::Rows {
+    driven.answer(ChunkAnswer::Rows {
         rows: 1,
         last: Some(Key::new([(Some("10.0.0.1".to_owned()), Oid(869))])),
         maximum: Key::new([(Some("10.0.0.9".to_owned()), Oid(869))]),
@@ -475,14 +478,14 @@ fn a_chunk_that_cannot_be_read_makes_way_for_a_signal_that_stops_it() {
     driven.execute(&["public.a", "public.b"]);
     driven.signal("stop-snapshot", r#"{"data-collections": ["public.a"]}"#);
     assert_eq!(driven.gives_way, 1);
-    driven.answer(Answer::Waits);
+    driven.answer(ChunkAnswer::Waits);
     assert_eq!(driven.chunk().table.id, "public.b");
     driven.signal("pause-snapshot", "");
-    driven.answer(Answer::Waits);
+    driven.answer(ChunkAnswer::Waits);
     assert!(driven.asked.is_empty() && driven.snapshot.is_paused());
     driven.signal("resume-snapshot", "");
     driven.signal("stop-snapshot", "");
-    driven.answer(Answer::Waits);
+    driven.answer(ChunkAnswer::Waits);
     assert!(driven.asked.is_empty() && !driven.snapshot.is_running());
 }
 
@@ -530,7 +533,7 @@ fn keys_of_other_types_go_on_here_and_begin_again_in_debezium() {
     let inet = |text: &str| Key::new([(Some(text.to_owned()), Oid(869))]);
     let mut driven = Driven::new();
     driven.execute(&["public.a"]);
-    driven.answer(Answer::Rows {
+    driven.answer(ChunkAnswer::Rows {
         rows: 1,
         last: Some(inet("10.0.0.1")),
         maximum: inet("10.0.0.9"),
@@ -571,13 +574,13 @@ fn a_signal_that_came_before_the_chunk_was_asked_for_does_not_wait_for_it() {
     // While its tables are looked up.
     driven.signal("stop-snapshot", "");
     assert_eq!(driven.gives_way, 0);
-    driven.answer(Answer::Tables(vec![Vec::new()]));
+    driven.answer(ChunkAnswer::Tables(vec![Vec::new()]));
     assert_eq!(driven.gives_way, 1);
     let effects = driven.snapshot.reconnected(&mut next_id(&mut driven.chunks));
     driven.take(effects);
     assert_eq!(driven.gives_way, 2);
     let mut driven = driven.restart();
     assert_eq!(driven.gives_way, 1);
-    driven.answer(Answer::Waits);
+    driven.answer(ChunkAnswer::Waits);
     assert!(!driven.snapshot.is_running());
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use walferry_config::{Group, Property, Reader, choices, properties};
-use walferry_record::{Plans, Record, Schema, SchemaRef, Value};
+use walferry_record::{Record, Schema, SchemaPlans, SchemaRef, Value};
 
 use crate::contract::{Row, Side};
 use crate::error::Problem;
@@ -47,7 +47,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 struct Drop {
     side: Side,
     behavior: Behavior,
-    optional: Plans<SchemaRef>,
+    optional: SchemaPlans<SchemaRef>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +64,7 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
     Some(Box::new(Drop {
         side,
         behavior: reader.get(&BEHAVIOR),
-        optional: Plans::default(),
+        optional: SchemaPlans::default(),
     }))
 }
 

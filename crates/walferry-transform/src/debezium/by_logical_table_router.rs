@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use walferry_config::connector::NameAdjustment;
 use walferry_config::{Group, JavaRegex, Property, Reader, RegexLimit, Replacement, Support, limited, properties};
-use walferry_record::{Field, Plans, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaPlans, SchemaRef, Shape, Struct, Typed, Value};
 
 use super::envelope;
 use crate::contract::{HeaderList, Row, Side};
@@ -55,8 +55,8 @@ struct ByLogicalTableRouter {
     /// `None` where keys stay as they are.
     key_field: Option<KeyField>,
     adjustment: NameAdjustment,
-    keys: Plans<SchemaRef>,
-    values: Plans<Envelope>,
+    keys: SchemaPlans<SchemaRef>,
+    values: SchemaPlans<Envelope>,
 }
 
 /// The field that tells the table.
@@ -105,8 +105,8 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
         topics: topics?,
         key_field: unique.then_some(KeyField { name, identifiers }),
         adjustment,
-        keys: Plans::default(),
-        values: Plans::default(),
+        keys: SchemaPlans::default(),
+        values: SchemaPlans::default(),
     }))
 }
 

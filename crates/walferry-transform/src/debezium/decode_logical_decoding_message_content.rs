@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use walferry_config::{Group, Property, Reader, properties};
-use walferry_record::{Field, Plans, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Record, Schema, SchemaPlans, SchemaRef, Shape, Struct, Typed, Value};
 
 use crate::by_content::PlansByContent;
 use crate::contract::{Row, Side};
@@ -39,7 +39,7 @@ const MESSAGE: &str = "io.debezium.connector.postgresql.MessageValue";
 #[derive(Clone)]
 struct DecodeLogicalDecodingMessageContent {
     documents: Documents,
-    plans: Plans<Plan>,
+    plans: SchemaPlans<Plan>,
     /// The schemas of the events, by the schema of the content: as in Debezium the first message with a content decides on the rest.
     schemas: PlansByContent<SchemaRef>,
 }
@@ -91,7 +91,7 @@ impl Problem for Undecoded {
 fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
     Some(Box::new(DecodeLogicalDecodingMessageContent {
         documents: Documents::new(reader.get(&NULLS)),
-        plans: Plans::default(),
+        plans: SchemaPlans::default(),
         schemas: PlansByContent::default(),
     }))
 }

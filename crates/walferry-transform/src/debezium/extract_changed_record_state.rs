@@ -1,7 +1,7 @@
 //! Debezium's `ExtractChangedRecordState`: headers that list the fields which an update has changed.
 
 use walferry_config::{Group, Property, Reader, properties};
-use walferry_record::{Header, Plans, Record, Schema, SchemaRef, Typed, Value};
+use walferry_record::{Header, Record, Schema, SchemaPlans, SchemaRef, Typed, Value};
 
 use super::envelope;
 use crate::contract::{HeaderList, Row, Side};
@@ -32,7 +32,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 struct ExtractChangedRecordState {
     changed: Option<List>,
     unchanged: Option<List>,
-    plans: Plans<Plan>,
+    plans: SchemaPlans<Plan>,
 }
 
 /// Where the rows of an envelope are, and what fields they have.
@@ -66,7 +66,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
     Some(Box::new(ExtractChangedRecordState {
         changed: list(reader.get(&CHANGED)),
         unchanged: list(reader.get(&UNCHANGED)),
-        plans: Plans::default(),
+        plans: SchemaPlans::default(),
     }))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use walferry_config::{Group, Property, Reader, Support, choices, properties};
 use walferry_record::java::hash_map::HashMap;
-use walferry_record::{Field, Header, Plans, Record, Schema, SchemaRef, Shape, Struct, Typed, Value};
+use walferry_record::{Field, Header, Record, Schema, SchemaPlans, SchemaRef, Shape, Struct, Typed, Value};
 
 use crate::contract::{Row, Side};
 use crate::error::Problem;
@@ -132,7 +132,7 @@ struct ExtractNewRecordState {
     settings: Settings,
     drops: Option<Drops>,
     /// None for what is no change event.
-    plans: Plans<Option<Box<Plan>>>,
+    plans: SchemaPlans<Option<Box<Plan>>>,
 }
 
 /// What the options say.
@@ -173,8 +173,8 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
         header: reader.get(&DROP_HEADER).unwrap_or_default(),
         from_key: reader.get(&DROP_FROM_KEY),
         compatible: reader.get(&DROP_COMPATIBLE),
-        keys: Plans::default(),
-        values: Plans::default(),
+        keys: SchemaPlans::default(),
+        values: SchemaPlans::default(),
     };
     let replace_null = reader.get(&REPLACE);
     Some(Box::new(ExtractNewRecordState {
@@ -186,7 +186,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
             replace_null,
         },
         drops: (!drops.header.is_empty()).then_some(drops),
-        plans: Plans::default(),
+        plans: SchemaPlans::default(),
     }))
 }
 
@@ -555,8 +555,8 @@ struct Drops {
     header: String,
     from_key: bool,
     compatible: bool,
-    keys: Plans<Vec<Dropped>>,
-    values: Plans<Vec<Dropped>>,
+    keys: SchemaPlans<Vec<Dropped>>,
+    values: SchemaPlans<Vec<Dropped>>,
 }
 
 /// What is left of a schema without the fields of some names.
@@ -616,7 +616,7 @@ fn without<'a>(map: Value<'a>, names: &[String]) -> Result<Typed<'a>, Error> {
 
 impl Dropped {
     fn of<'p>(
-        plans: &'p mut Plans<Vec<Self>>,
+        plans: &'p mut SchemaPlans<Vec<Self>>,
         schema: &SchemaRef,
         names: &[String],
         compatible: bool,

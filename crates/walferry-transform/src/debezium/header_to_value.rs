@@ -3,9 +3,9 @@
 mod fields;
 
 use walferry_config::{Group, Property, Reader, choices, properties};
-use walferry_record::{Plans, Record, SchemaRef, Struct, Typed, Value};
+use walferry_record::{Record, SchemaPlans, SchemaRef, Struct, Typed, Value};
 
-use self::fields::{Entry, Layout, Paths, updated_schema};
+use self::fields::{AddedField, Layout, Paths, updated_schema};
 use crate::by_content::PlansByContent;
 use crate::contract::{HeaderList, Row, Side};
 use crate::reshape::{Unfit, kind};
@@ -55,7 +55,7 @@ struct HeaderToValue {
     /// What became of the schema of a value for the first record that had one of the headers.
     schemas: PlansByContent<SchemaRef>,
     /// How values of a schema are put together.
-    layouts: Plans<Vec<Added>>,
+    layouts: SchemaPlans<Vec<Added>>,
 }
 
 /// How values are put together for records that have some of the headers.
@@ -83,7 +83,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
         fields,
         operation,
         schemas: PlansByContent::default(),
-        layouts: Plans::default(),
+        layouts: SchemaPlans::default(),
     }))
 }
 
@@ -148,7 +148,7 @@ impl Transform for HeaderToValue {
                 let paths = Paths::new(present.iter().map(|&place| &*fields[place]));
                 let schema = schemas.get_or_make(&input, |input| {
                     let types = found.iter().map(|typed| typed.schema.clone());
-                    let entries: Vec<Entry> = paths.entries(types).collect();
+                    let entries: Vec<AddedField> = paths.entries(types).collect();
                     updated_schema(input, &entries)
                 })?;
                 let layout = Layout::new(&input, &schema, &paths);

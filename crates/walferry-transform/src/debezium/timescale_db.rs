@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tracing::warn;
 use walferry_config::{Group, Property, Reader, Support, properties};
-use walferry_record::{Header, Plans, Record, Schema, SchemaRef, Struct, Typed, Value, Wait};
+use walferry_record::{Header, Record, Schema, SchemaPlans, SchemaRef, Struct, Typed, Value, Wait};
 
 use super::envelope;
 use crate::contract::{HeaderList, Requirement, Row, Side};
@@ -64,7 +64,7 @@ struct TimescaleDb {
     schemas: Vec<String>,
     prefix: String,
     catalog: Catalog,
-    plans: Plans<Plan>,
+    plans: SchemaPlans<Plan>,
     text: SchemaRef,
     /// Changes of tables that are no chunks.
     unknown: Throttle,
@@ -95,11 +95,11 @@ struct Chunk {
     id: TableId,
     /// The reading of the catalog that `place` comes from.
     generation: u64,
-    place: Place,
+    place: Destination,
 }
 
 /// Where changes of a table go.
-enum Place {
+enum Destination {
     Route(Route),
     /// It is no chunk, as of then on the reader's clock.
     Nowhere(Duration),
@@ -137,7 +137,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
         schemas: reader.get(&SCHEMAS),
         prefix: reader.get(&PREFIX),
         catalog: Catalog::default(),
-        plans: Plans::default(),
+        plans: SchemaPlans::default(),
         text: Schema::string().build(),
         unknown: Throttle::default(),
     }))
@@ -186,7 +186,7 @@ impl Transform for TimescaleDb {
         }
         let Some(Chunk {
             id,
-            place: Place::Route(route),
+            place: Destination::Route(route),
             ..
         }) = &plan.chunk
         else {
@@ -235,8 +235,8 @@ impl Plan {
     fn knows(&self, schema: &str, table: &str, catalog: &Catalog) -> bool {
         self.chunk.as_ref().is_some_and(|chunk| {
             let holds = match chunk.place {
-                Place::Route(_) => true,
-                Place::Nowhere(since) => catalog.holds(since),
+                Destination::Route(_) => true,
+                Destination::Nowhere(since) => catalog.holds(since),
             };
             holds && chunk.generation == catalog.generation && chunk.id.schema == schema && chunk.id.name == table
         })
@@ -245,7 +245,12 @@ impl Plan {
 
 impl Catalog {
     /// Where changes of a table go, or what is to be waited for until that is known. `before` is what was known of it.
-    fn find(&mut self, id: &TableId, before: Option<Chunk>, prefix: &str) -> Result<Result<Place, Wait>, Unroutable> {
+    fn find(
+        &mut self,
+        id: &TableId,
+        before: Option<Chunk>,
+        prefix: &str,
+    ) -> Result<Result<Destination, Wait>, Unroutable> {
         let mut is_new = false;
         if let Some(reading) = self.reading.take() {
             if reading.found().is_none() {
@@ -257,15 +262,15 @@ impl Catalog {
             is_new = true;
         }
         if let Some(route) = self.route(id, prefix) {
-            return Ok(Ok(Place::Route(route)));
+            return Ok(Ok(Destination::Route(route)));
         }
         if is_new {
-            return Ok(Ok(Place::Nowhere(self.clock())));
+            return Ok(Ok(Destination::Nowhere(self.clock())));
         }
         // Another table has had the catalog read again; that this one is no chunk was seen a moment ago.
         if let Some(Chunk { id: known, place, .. }) = before
             && known == *id
-            && let Place::Nowhere(since) = place
+            && let Destination::Nowhere(since) = place
             && self.holds(since)
         {
             return Ok(Ok(place));
@@ -278,8 +283,8 @@ impl Catalog {
         }
         self.take(reading);
         Ok(Ok(match self.route(id, prefix) {
-            Some(route) => Place::Route(route),
-            None => Place::Nowhere(self.clock()),
+            Some(route) => Destination::Route(route),
+            None => Destination::Nowhere(self.clock()),
         }))
     }
 

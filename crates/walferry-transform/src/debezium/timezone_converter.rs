@@ -5,7 +5,7 @@ mod zone;
 
 use walferry_config::{Group, Property, Reader, properties};
 use walferry_record::java::offset_time::{OffsetDateTime, OffsetTime};
-use walferry_record::{Field, Plans, Record, Schema, SchemaRef, Shape, Struct, Value};
+use walferry_record::{Field, Record, Schema, SchemaPlans, SchemaRef, Shape, Struct, Value};
 
 use self::rules::{Choice, Rules};
 use self::zone::Zone;
@@ -45,7 +45,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 struct TimezoneConverter {
     zone: Zone,
     rules: Rules,
-    plans: Plans<Plan>,
+    plans: SchemaPlans<Plan>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +85,7 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
     Some(Box::new(TimezoneConverter {
         zone: zone?,
         rules: rules?,
-        plans: Plans::default(),
+        plans: SchemaPlans::default(),
     }))
 }
 

@@ -33,7 +33,7 @@ pub(super) fn with_srid(wkb: &[u8], srid: i32) -> Result<Vec<u8>, Malformed> {
     let mut output = Output::new(&mut input, wkb.len() + 4)?;
     output.word(input.word()? | HAS_SRID);
     output.word(srid.cast_unsigned());
-    output.bytes.extend_from_slice(input.rest());
+    output.bytes.extend_from_slice(input.unread());
     Ok(output.bytes)
 }
 
@@ -43,7 +43,7 @@ pub(super) fn without_srid(ewkb: &[u8]) -> Result<Vec<u8>, Malformed> {
     let mut output = Output::new(&mut input, ewkb.len())?;
     output.word(input.word()? & !HAS_SRID);
     input.word()?;
-    output.bytes.extend_from_slice(input.rest());
+    output.bytes.extend_from_slice(input.unread());
     Ok(output.bytes)
 }
 
@@ -149,7 +149,10 @@ impl<'w> Input<'w> {
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let bytes = self.rest().first_chunk().ok_or(Malformed::Truncated(self.wkb.len()))?;
+        let bytes = self
+            .unread()
+            .first_chunk()
+            .ok_or(Malformed::Truncated(self.wkb.len()))?;
         self.at += N;
         Ok(*bytes)
     }
@@ -178,7 +181,7 @@ impl<'w> Input<'w> {
         })
     }
 
-    fn rest(&self) -> &'w [u8] {
+    fn unread(&self) -> &'w [u8] {
         &self.wkb[self.at..]
     }
 }

@@ -5,54 +5,32 @@
 //! JVM draws when its main thread first needs them: the numbers here are those that a Kafka Connect 4.3.1 worker on JDK 25
 //! has after every start. Another worker may have others; the fields are the same, their order is not.
 
-use walferry_record::java::hash_map::string_hash;
+use walferry_record::java::hash;
 use walferry_record::{Schema, SchemaRef, Shape};
-
-/// A set grows when it is three quarters full.
-const FIRST_CAPACITY: usize = 16;
 
 /// Puts distinct schemas, given in the order in which they were added, into the order of iteration.
 pub(super) fn sort(schemas: &mut [SchemaRef]) {
-    let mut capacity = FIRST_CAPACITY;
-    while schemas.len() > capacity / 4 * 3 {
-        capacity *= 2;
-    }
-    // Stable: schemas in one bucket stay in the order in which they were added.
-    schemas.sort_by_cached_key(|schema| {
-        let hash = schema_hash(schema) as u32;
-        (hash ^ (hash >> 16)) as usize & (capacity - 1)
-    });
-}
-
-/// `Objects.hash` and `List.hashCode`.
-fn combined(hashes: impl IntoIterator<Item = i32>) -> i32 {
-    hashes
-        .into_iter()
-        .fold(1, |sum: i32, hash| sum.wrapping_mul(31).wrapping_add(hash))
+    hash::sort(schemas, hash::CAPACITY, |schema| schema_hash(schema));
 }
 
 /// `ConnectSchema.hashCode` of a schema that was made from JSON: without default, documentation and parameters, and never
 /// a map.
 fn schema_hash(schema: &Schema) -> i32 {
     let fields = match &schema.shape {
-        Shape::Struct(fields) => combined(
-            fields
-                .iter()
-                .enumerate()
-                .map(|(index, field)| combined([string_hash(&field.name), index as i32, schema_hash(&field.schema)])),
-        ),
+        Shape::Struct(fields) => hash::of_list(fields.iter().enumerate().map(|(index, field)| {
+            hash::of_list([hash::of_text(&field.name), index as i32, schema_hash(&field.schema)])
+        })),
         _ => 0,
     };
     let items = match &schema.shape {
         Shape::Array(items) => schema_hash(items),
         _ => 0,
     };
-    let optional = if schema.optional { 1231 } else { 1237 };
-    let name = schema.name.as_deref().map_or(0, string_hash);
+    let name = schema.name.as_deref().map_or(0, hash::of_text);
     let (default, keys, version, doc, parameters) = (0, 0, 0, 0, 0);
-    combined([
+    hash::of_list([
         identity_hash(&schema.shape),
-        optional,
+        hash::of_boolean(schema.optional),
         default,
         fields,
         keys,

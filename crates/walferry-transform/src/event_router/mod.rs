@@ -25,7 +25,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use tracing::{error, warn};
 use walferry_config::{Group, Reader};
-use walferry_record::{Header, Record, Typed, Value};
+use walferry_record::{Header, Record, Struct, Typed, Value};
 
 pub(crate) use self::content::ByContent;
 use self::envelope::SchemaNames;
@@ -33,7 +33,8 @@ use self::error::Error;
 use self::event_types::EventTypes;
 pub(crate) use self::expand::Documents;
 use self::expand::Expansion;
-use self::options::{InvalidOperation, Settings, Unknown};
+use self::json_headers::JsonColumn;
+use self::options::{ByType, InvalidOperation, RouterOptions, Unknown};
 use self::plan::{Operation, Tables};
 use self::transaction_headers::TransactionHeaders;
 use crate::Problem as _;
@@ -59,7 +60,7 @@ pub(crate) const ROW: Row<dyn Transform> = Row {
 /// Debezium's outbox EventRouter.
 #[derive(Debug, Clone)]
 struct EventRouter {
-    settings: Settings,
+    settings: RouterOptions,
     columns: OutboxColumns,
     tables: Tables,
     topics: TopicRouter,
@@ -125,6 +126,16 @@ fn build(reader: &mut Reader<'_>, _: Side) -> Option<Box<dyn Transform>> {
     }))
 }
 
+impl EventRouter {
+    /// Whether a tombstone passes: those of an outbox are dropped.
+    fn passes_tombstone(&self, record: &Record<'_>) -> bool {
+        match &self.settings.tables {
+            None => self.other_topics.contains(&record.topic),
+            Some(_) => !self.own_topics.contains(&record.topic),
+        }
+    }
+}
+
 impl Transform for EventRouter {
     // The deletes that pass are those of other tables.
     fn header_list(&self, _: &Record<'_>) -> HeaderList {
@@ -133,14 +144,9 @@ impl Transform for EventRouter {
 
     fn apply<'a>(&'a mut self, mut record: Record<'a>) -> Result<Outcome<'a>, crate::Error> {
         if record.value.value.is_null() {
-            let passes = match &self.settings.tables {
-                None => self.other_topics.contains(&record.topic),
-                Some(_) => !self.own_topics.contains(&record.topic),
-            };
-            return Ok(if passes {
-                Outcome::Record(record)
-            } else {
-                Outcome::Dropped(DropReason::Tombstone)
+            return Ok(match self.passes_tombstone(&record) {
+                true => Outcome::Record(record),
+                false => Outcome::Dropped(DropReason::Tombstone),
             });
         }
         let plan = match self.tables.of(&record, &self.settings) {
@@ -178,34 +184,16 @@ impl Transform for EventRouter {
 
         // What is only looked at comes first; then the values are moved out of the row, in the order of the plan.
         let mut aside = None;
-        record.topic = match &self.settings.by_type {
-            None => Cow::Borrowed(self.topics.route(plan.route(&row)?)?),
+        match &self.settings.by_type {
+            None => record.topic = Cow::Borrowed(self.topics.route(plan.route(&row)?)?),
             Some(by_type) => {
-                let event_type = plan.event_type(&row);
-                let known = match event_type {
-                    Some(event_type) => self.types.topic(event_type)?,
-                    None => None,
-                };
-                match (known, &by_type.unknown) {
-                    (Some(topic), _) => Cow::Borrowed(topic),
-                    (None, Unknown::Fail) => return Err(Error::unknown_type(event_type, &by_type.column).into()),
-                    (None, Unknown::DeadLetter) => {
-                        aside = Some(Error::unknown_type(event_type, &by_type.column));
-                        record.topic
-                    }
-                    (None, Unknown::Topic(topic)) => {
-                        if let Some(count) = self.unknown_types.count() {
-                            warn!(
-                                count,
-                                topic, "event of a type that is not in walferry.topics sent to walferry.topics.default"
-                            );
-                        }
-                        Cow::Borrowed(topic.as_str())
-                    }
-                    (None, Unknown::Route) => Cow::Borrowed(self.topics.route(plan.route(&row)?)?),
+                match destination(by_type, plan.event_type(&row), &mut self.types, &mut self.unknown_types)? {
+                    Destination::Topic(topic) => record.topic = Cow::Borrowed(topic),
+                    Destination::ByRoute => record.topic = Cow::Borrowed(self.topics.route(plan.route(&row)?)?),
+                    Destination::DeadLetter(why) => aside = Some(why),
                 }
             }
-        };
+        }
         record.timestamp_ms = plan.timestamp_ms(&row)?.or(processed_ms);
         record.partition = plan.partition(&row)?;
         record.headers.reserve_exact(plan.headers.len());
@@ -219,14 +207,7 @@ impl Transform for EventRouter {
             transaction.add(&mut record.headers);
         }
         // Last, so that a member never has the name of another header.
-        for column in &plan.json_headers {
-            if let Some(text) = row.values()[column.index].as_str()
-                && column.add(text, &mut record.headers).is_err()
-            {
-                let column = column.name.clone();
-                return Err(Error::NotAnObject { column }.into());
-            }
-        }
+        add_members(&plan.json_headers, &row, &mut record)?;
         let mut payload = plan.payload.take(&mut row);
         if let Some(expansion) = &mut self.expansion {
             payload = expansion.expand(payload);
@@ -269,6 +250,60 @@ impl Transform for EventRouter {
     fn requirement(&self) -> Option<Requirement<'_>> {
         Some(Requirement::Outbox(&self.columns))
     }
+}
+
+/// Where an event goes whose topic depends on its type.
+enum Destination<'a> {
+    Topic(&'a str),
+    /// To the topic that `route.by.field` says.
+    ByRoute,
+    /// To the dead-letter topic, for this reason.
+    DeadLetter(Error),
+}
+
+/// `walferry.topics`: finds the topic of a type.
+fn destination<'a>(
+    by_type: &'a ByType,
+    event_type: Option<&str>,
+    types: &'a mut EventTypes,
+    unknown: &mut Throttle,
+) -> Result<Destination<'a>, Error> {
+    if let Some(event_type) = event_type
+        && let Some(topic) = types.topic(event_type)?
+    {
+        return Ok(Destination::Topic(topic));
+    }
+    match &by_type.unknown {
+        Unknown::Fail => Err(Error::unknown_type(event_type, &by_type.column)),
+        Unknown::DeadLetter => Ok(Destination::DeadLetter(Error::unknown_type(
+            event_type,
+            &by_type.column,
+        ))),
+        Unknown::Topic(topic) => {
+            if let Some(count) = unknown.count() {
+                warn!(
+                    count,
+                    topic, "event of a type that is not in walferry.topics sent to walferry.topics.default"
+                );
+            }
+            Ok(Destination::Topic(topic))
+        }
+        Unknown::Route => Ok(Destination::ByRoute),
+    }
+}
+
+/// `walferry.headers.from`: adds each member of these columns as a header.
+fn add_members(columns: &[JsonColumn], row: &Struct<'_>, record: &mut Record<'_>) -> Result<(), Error> {
+    for column in columns {
+        if let Some(text) = row.values()[column.index].as_str()
+            && column.add(text, &mut record.headers).is_err()
+        {
+            return Err(Error::NotAnObject {
+                column: column.name.clone(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// What becomes of a record that is an envelope by its name and has no `after`: Flatten makes such records. Debezium looks at the

@@ -214,7 +214,7 @@ properties! {
 
 /// What the options say.
 #[derive(Debug, Clone)]
-pub(super) struct Settings {
+pub(super) struct RouterOptions {
     pub(super) id: String,
     pub(super) key: String,
     pub(super) payload: String,
@@ -258,7 +258,7 @@ pub(super) enum Unknown {
 
 /// Reads everything that the options say.
 pub(super) struct Configured {
-    pub(super) settings: Settings,
+    pub(super) settings: RouterOptions,
     pub(super) topics: TopicRouter,
     pub(super) types: EventTypes,
     pub(super) expansion: Option<Expansion>,
@@ -278,7 +278,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Configured> {
     let (key, further_keys, key_option) = key_columns(reader);
     let tables = reader.get(&TABLES);
     let retention = retention(reader);
-    let settings = Settings {
+    let settings = RouterOptions {
         id: column(reader, &ID),
         key,
         further_keys,
@@ -438,7 +438,7 @@ fn column(reader: &mut Reader<'_>, property: &Property<String>) -> String {
     column
 }
 
-fn columns(settings: &Settings, options: &Options) -> OutboxColumns {
+fn columns(settings: &RouterOptions, options: &Options) -> OutboxColumns {
     let required = |column: &str, property: &'static str| Column {
         column: column.to_owned(),
         property: options.full_name(property),
@@ -488,7 +488,7 @@ fn columns(settings: &Settings, options: &Options) -> OutboxColumns {
     }
 }
 
-impl Settings {
+impl RouterOptions {
     /// Whether `route.by.field` makes topics.
     pub(super) fn uses_route(&self) -> bool {
         let by_type = self.by_type.as_ref();

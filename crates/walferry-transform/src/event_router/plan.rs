@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use walferry_config::limited;
-use walferry_record::{Field, Plans, Record, Schema, SchemaRef, Shape, Struct, Typed};
+use walferry_record::{Field, Record, Schema, SchemaPlans, SchemaRef, Shape, Struct, Typed};
 
 use super::envelope::Envelope;
 use super::error::Error;
 use super::json_headers::JsonColumn;
-use super::options::{self, MissingColumn, Settings};
+use super::options::{self, MissingColumn, RouterOptions};
 use super::placement::Target;
 use super::timestamp::TimestampType;
 use crate::DropReason;
@@ -16,7 +16,7 @@ use crate::DropReason;
 /// The plan of each schema that was met; none for what passes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tables {
-    plans: Plans<Option<Box<OutboxPlan>>>,
+    plans: SchemaPlans<Option<Box<OutboxPlan>>>,
     /// Names of row schemas that were an outbox's.
     outboxes: HashSet<String>,
 }
@@ -82,7 +82,11 @@ impl Tables {
     ///
     /// # Errors
     /// An outbox that lacks a configured column, or has one of a type that does not serve.
-    pub(super) fn of(&mut self, record: &Record<'_>, settings: &Settings) -> Result<Option<&mut OutboxPlan>, Error> {
+    pub(super) fn of(
+        &mut self,
+        record: &Record<'_>,
+        settings: &RouterOptions,
+    ) -> Result<Option<&mut OutboxPlan>, Error> {
         let Some(schema) = &record.value.schema else {
             return Ok(None);
         };
@@ -100,7 +104,7 @@ const DECODED_MESSAGE: &str = "io.debezium.connector.postgresql.MessageValue.Env
 fn make(
     schema: &Schema,
     record: &Record<'_>,
-    settings: &Settings,
+    settings: &RouterOptions,
     outboxes: &mut HashSet<String>,
 ) -> Result<Option<Box<OutboxPlan>>, Error> {
     if !schema.name.as_deref().is_some_and(|name| name.ends_with(".Envelope")) {
@@ -145,7 +149,7 @@ fn table_name(record: &Record<'_>) -> Option<String> {
 }
 
 impl OutboxPlan {
-    fn new(schema: &Schema, after: usize, settings: &Settings) -> Result<Self, Error> {
+    fn new(schema: &Schema, after: usize, settings: &RouterOptions) -> Result<Self, Error> {
         let columns = Columns {
             row: &schema.fields()[after].schema,
         };
@@ -345,7 +349,7 @@ impl Columns<'_> {
         }
     }
 
-    fn version(&self, settings: &Settings) -> Result<Option<usize>, Error> {
+    fn version(&self, settings: &RouterOptions) -> Result<Option<usize>, Error> {
         let Some(column) = &settings.schema_version else {
             return Ok(None);
         };

@@ -38,7 +38,7 @@ const PURPOSE: &str = "Cast";
 
 /// The types that a value can be cast to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
+enum TargetType {
     Int8,
     Int16,
     Int32,
@@ -49,18 +49,18 @@ enum Target {
     String,
 }
 
-const TARGETS: [(&str, Target); 8] = [
-    ("int8", Target::Int8),
-    ("int16", Target::Int16),
-    ("int32", Target::Int32),
-    ("int64", Target::Int64),
-    ("float32", Target::Float32),
-    ("float64", Target::Float64),
-    ("boolean", Target::Boolean),
-    ("string", Target::String),
+const TARGETS: [(&str, TargetType); 8] = [
+    ("int8", TargetType::Int8),
+    ("int16", TargetType::Int16),
+    ("int32", TargetType::Int32),
+    ("int64", TargetType::Int64),
+    ("float32", TargetType::Float32),
+    ("float64", TargetType::Float64),
+    ("boolean", TargetType::Boolean),
+    ("string", TargetType::String),
 ];
 
-impl Target {
+impl TargetType {
     fn parse(word: &str) -> Option<Self> {
         let word = word.trim();
         let found = TARGETS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
@@ -88,8 +88,8 @@ impl Target {
 /// What `spec` says.
 #[derive(Debug, Clone, PartialEq)]
 enum Spec {
-    Whole(Target),
-    Fields(Vec<(String, Target)>),
+    Whole(TargetType),
+    Fields(Vec<(String, TargetType)>),
 }
 
 #[derive(Clone)]
@@ -139,7 +139,7 @@ fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
 }
 
 fn parse_spec(entries: &[String]) -> Result<Spec, String> {
-    let mut casts: Vec<(String, Target)> = Vec::new();
+    let mut casts: Vec<(String, TargetType)> = Vec::new();
     for entry in entries {
         // As Java's split: empty parts at the end do not count.
         let parts: Vec<&str> = entry.trim_end_matches(':').split(':').collect();
@@ -153,7 +153,7 @@ fn parse_spec(entries: &[String]) -> Result<Spec, String> {
             }
             _ => return Err(format!("contains {entry:?}, which is not field:type")),
         };
-        let target = Target::parse(word).ok_or_else(|| format!("contains {entry:?}, which is not a type"))?;
+        let target = TargetType::parse(word).ok_or_else(|| format!("contains {entry:?}, which is not a type"))?;
         match field {
             None => return Ok(Spec::Whole(target)),
             Some(field) => match casts.iter_mut().find(|(name, _)| name == field) {
@@ -172,7 +172,7 @@ pub(crate) struct Plan {
     input: SchemaRef,
     output: SchemaRef,
     /// Places of fields; none where the whole value is cast.
-    casts: Vec<(usize, Target)>,
+    casts: Vec<(usize, TargetType)>,
 }
 
 impl Reshape for Cast {
@@ -243,7 +243,7 @@ impl Reshape for Cast {
     }
 }
 
-fn cast_default(schema: &Schema, target: Target, place: &str) -> Result<Option<Value<'static>>, CastError> {
+fn cast_default(schema: &Schema, target: TargetType, place: &str) -> Result<Option<Value<'static>>, CastError> {
     match &schema.default {
         Some(default) => cast(Some(schema), default.clone(), target, place).map(Some),
         None => Ok(None),
@@ -251,7 +251,12 @@ fn cast_default(schema: &Schema, target: Target, place: &str) -> Result<Option<V
 }
 
 /// Casts one value. Dates and times are told from numbers by their schema.
-fn cast<'a>(schema: Option<&Schema>, value: Value<'a>, target: Target, place: &str) -> Result<Value<'a>, CastError> {
+fn cast<'a>(
+    schema: Option<&Schema>,
+    value: Value<'a>,
+    target: TargetType,
+    place: &str,
+) -> Result<Value<'a>, CastError> {
     let value = match (value, target) {
         (Value::Null, _) => return Ok(Value::Null),
         (Value::Array(_) | Value::Map(_) | Value::Struct(_), _) => {
@@ -259,8 +264,8 @@ fn cast<'a>(schema: Option<&Schema>, value: Value<'a>, target: Target, place: &s
         }
         // Only a schema makes a decimal of it, to Connect.
         (Value::Decimal(_), _) if schema.is_none() => return Err(kind_error(place, &Value::Null, target.name())),
-        (value, Target::String) => return Ok(to_string(schema, value)),
-        (Value::Boolean(flag), Target::Boolean) => return Ok(Value::Boolean(flag)),
+        (value, TargetType::String) => return Ok(to_string(schema, value)),
+        (Value::Boolean(flag), TargetType::Boolean) => return Ok(Value::Boolean(flag)),
         (value, _) => value,
     };
     let not_a_number = || CastError::Text {
@@ -293,47 +298,47 @@ fn kind_error(place: &str, value: &Value<'_>, target: &'static str) -> CastError
 }
 
 /// `Number.byteValue` and so on of an integer.
-fn from_integer<'a>(n: i64, target: Target) -> Value<'a> {
+fn from_integer<'a>(n: i64, target: TargetType) -> Value<'a> {
     match target {
-        Target::Int8 => Value::Int8(n as i8),
-        Target::Int16 => Value::Int16(n as i16),
-        Target::Int32 => Value::Int32(n as i32),
-        Target::Int64 => Value::Int64(n),
-        Target::Float32 => Value::Float32(n as f32),
-        Target::Float64 => Value::Float64(n as f64),
+        TargetType::Int8 => Value::Int8(n as i8),
+        TargetType::Int16 => Value::Int16(n as i16),
+        TargetType::Int32 => Value::Int32(n as i32),
+        TargetType::Int64 => Value::Int64(n),
+        TargetType::Float32 => Value::Float32(n as f32),
+        TargetType::Float64 => Value::Float64(n as f64),
         _ => Value::Boolean(n != 0),
     }
 }
 
 /// The same of a float: what is too large becomes the largest int, of which the small types keep the lowest bits.
-fn from_float<'a>(n: f64, target: Target) -> Value<'a> {
+fn from_float<'a>(n: f64, target: TargetType) -> Value<'a> {
     match target {
-        Target::Int8 => Value::Int8(n as i32 as i8),
-        Target::Int16 => Value::Int16(n as i32 as i16),
-        Target::Int32 => Value::Int32(n as i32),
-        Target::Int64 => Value::Int64(n as i64),
-        Target::Float32 => Value::Float32(n as f32),
-        Target::Float64 => Value::Float64(n),
+        TargetType::Int8 => Value::Int8(n as i32 as i8),
+        TargetType::Int16 => Value::Int16(n as i32 as i16),
+        TargetType::Int32 => Value::Int32(n as i32),
+        TargetType::Int64 => Value::Int64(n as i64),
+        TargetType::Float32 => Value::Float32(n as f32),
+        TargetType::Float64 => Value::Float64(n),
         _ => Value::Boolean(n as i64 != 0),
     }
 }
 
-fn from_decimal<'a>(n: &Decimal, target: Target) -> Value<'a> {
+fn from_decimal<'a>(n: &Decimal, target: TargetType) -> Value<'a> {
     match target {
-        Target::Float32 => Value::Float32(n.float_value()),
-        Target::Float64 => Value::Float64(n.double_value()),
+        TargetType::Float32 => Value::Float32(n.float_value()),
+        TargetType::Float64 => Value::Float64(n.double_value()),
         _ => from_integer(n.long_value(), target),
     }
 }
 
-fn from_text<'a>(text: &str, target: Target) -> Option<Value<'a>> {
+fn from_text<'a>(text: &str, target: TargetType) -> Option<Value<'a>> {
     Some(match target {
-        Target::Int8 => Value::Int8(text.parse().ok()?),
-        Target::Int16 => Value::Int16(text.parse().ok()?),
-        Target::Int32 => Value::Int32(text.parse().ok()?),
-        Target::Int64 => Value::Int64(text.parse().ok()?),
-        Target::Float32 => Value::Float32(number::parse_f32(text)?),
-        Target::Float64 => Value::Float64(number::parse_f64(text)?),
+        TargetType::Int8 => Value::Int8(text.parse().ok()?),
+        TargetType::Int16 => Value::Int16(text.parse().ok()?),
+        TargetType::Int32 => Value::Int32(text.parse().ok()?),
+        TargetType::Int64 => Value::Int64(text.parse().ok()?),
+        TargetType::Float32 => Value::Float32(number::parse_f32(text)?),
+        TargetType::Float64 => Value::Float64(number::parse_f64(text)?),
         _ => Value::Boolean(text.eq_ignore_ascii_case("true")),
     })
 }

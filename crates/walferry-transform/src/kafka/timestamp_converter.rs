@@ -12,7 +12,7 @@ use crate::{Error, Transform};
 
 choices! {
     /// What a point in time becomes.
-    enum Target {
+    enum TargetType {
         /// Text, written by `format`.
         #[default]
         String = "string",
@@ -45,7 +45,7 @@ choices! {
 properties! {
     const FIELD: Property<String> = Property::new("field")
         .text("Name of the field with the point in time. If it is not set or empty, the key or the value itself is the point in time.");
-    const TARGET: Property<Target> = Property::new("target.type").required()
+    const TARGET: Property<TargetType> = Property::new("target.type").required()
         .text("The target type. `Date`, `Time` and `Timestamp` are Kafka Connect's types. The names are case-sensitive.");
     const FORMAT: Property<String> = Property::new("format")
         .text("Format in which text is written and read: a pattern of Java's `SimpleDateFormat`, in UTC. It is required with \
@@ -75,7 +75,7 @@ const PURPOSE: &str = "TimestampConverter";
 #[derive(Clone)]
 struct TimestampConverter {
     field: String,
-    target: Target,
+    target: TargetType,
     format: Option<DateFormat>,
     precision: Precision,
     replace_null: bool,
@@ -110,12 +110,12 @@ impl Problem for Unconverted {
 
 fn build(reader: &mut Reader<'_>, side: Side) -> Option<Box<dyn Transform>> {
     let field = reader.get(&FIELD);
-    let target = super::exact(reader, &TARGET, Target::as_str);
+    let target = super::exact(reader, &TARGET, TargetType::as_str);
     let pattern = reader.get(&FORMAT);
     let precision = super::exact(reader, &PRECISION, Precision::as_str);
     let replace_null = reader.get(&REPLACE);
     let format = match pattern.as_str() {
-        "" if target == Target::String => {
+        "" if target == TargetType::String => {
             reader
                 .problem(FORMAT.name(), "is required with target.type=string")
                 .hint("set it to a pattern such as yyyy-MM-dd'T'HH:mm:ss.SSS'Z'");
@@ -153,13 +153,13 @@ pub(super) fn date_format(reader: &mut Reader<'_>, property: &'static str, patte
 
 /// What a value with a point in time is.
 #[derive(Debug, Clone, Copy)]
-enum From {
+enum SourceType {
     Text,
     Unix,
     Logical(Logical),
 }
 
-impl From {
+impl SourceType {
     fn of(schema: &Schema) -> Result<Self, Unconverted> {
         match (Logical::of(schema), &schema.shape) {
             (Some(logical), _) => Ok(Self::Logical(logical)),
@@ -178,16 +178,16 @@ impl From {
 impl TimestampConverter {
     fn schema(&self, optional: bool) -> SchemaRef {
         let schema = match self.target {
-            Target::String => Schema::string(),
-            Target::Unix => Schema::int64(),
-            Target::Date => Schema::date(),
-            Target::Time => Schema::time(),
-            Target::Timestamp => Schema::timestamp(),
+            TargetType::String => Schema::string(),
+            TargetType::Unix => Schema::int64(),
+            TargetType::Date => Schema::date(),
+            TargetType::Time => Schema::time(),
+            TargetType::Timestamp => Schema::timestamp(),
         };
         schema.with_optional(optional).build()
     }
 
-    fn convert<'a>(&self, from: &Result<From, Unconverted>, value: &Value<'_>) -> Result<Value<'a>, Unconverted> {
+    fn convert<'a>(&self, from: &Result<SourceType, Unconverted>, value: &Value<'_>) -> Result<Value<'a>, Unconverted> {
         // As in Connect a schema that is no point in time fails also where the value is null.
         let from = from.clone()?;
         if value.is_null() {
@@ -195,35 +195,37 @@ impl TimestampConverter {
         }
         let millis = self.millis(from, value)?;
         Ok(match self.target {
-            Target::String => match &self.format {
+            TargetType::String => match &self.format {
                 Some(format) => Value::string(format.format(millis)),
                 None => return Err(Unconverted::NoFormat),
             },
-            Target::Unix => Value::Int64(match self.precision {
+            TargetType::Unix => Value::Int64(match self.precision {
                 Precision::Seconds => millis / 1000,
                 Precision::Milliseconds => millis,
                 Precision::Microseconds => millis.saturating_mul(1000),
                 Precision::Nanoseconds => millis.saturating_mul(1_000_000),
             }),
-            Target::Date => Value::Int32(millis.div_euclid(MILLIS_PER_DAY) as i32),
-            Target::Time => Value::Int32(millis.rem_euclid(MILLIS_PER_DAY) as i32),
-            Target::Timestamp => Value::Int64(millis),
+            TargetType::Date => Value::Int32(millis.div_euclid(MILLIS_PER_DAY) as i32),
+            TargetType::Time => Value::Int32(millis.rem_euclid(MILLIS_PER_DAY) as i32),
+            TargetType::Timestamp => Value::Int64(millis),
         })
     }
 
-    fn millis(&self, from: From, value: &Value<'_>) -> Result<i64, Unconverted> {
+    fn millis(&self, from: SourceType, value: &Value<'_>) -> Result<i64, Unconverted> {
         match (from, value) {
-            (From::Text, Value::String(text)) => {
+            (SourceType::Text, Value::String(text)) => {
                 let format = self.format.as_ref().ok_or(Unconverted::NoFormat)?;
                 format.parse(text).ok_or(Unconverted::Text)
             }
-            (From::Unix, Value::Int64(n)) => Ok(match self.precision {
+            (SourceType::Unix, Value::Int64(n)) => Ok(match self.precision {
                 Precision::Seconds => n.saturating_mul(1000),
                 Precision::Milliseconds => *n,
                 Precision::Microseconds => n / 1000,
                 Precision::Nanoseconds => n / 1_000_000,
             }),
-            (From::Logical(logical), value) => logical.millis(value).ok_or(Unconverted::Kind { found: kind(value) }),
+            (SourceType::Logical(logical), value) => {
+                logical.millis(value).ok_or(Unconverted::Kind { found: kind(value) })
+            }
             (_, value) => Err(Unconverted::Kind { found: kind(value) }),
         }
     }
@@ -234,7 +236,7 @@ pub(crate) struct Plan {
     output: SchemaRef,
     /// The field and what it holds; the place is none where the whole value is meant, and the plan has neither where there is no such
     /// field.
-    what: Option<(Option<usize>, Result<From, Unconverted>)>,
+    what: Option<(Option<usize>, Result<SourceType, Unconverted>)>,
 }
 
 impl Reshape for TimestampConverter {
@@ -245,14 +247,14 @@ impl Reshape for TimestampConverter {
             return Ok(Plan {
                 input: schema.clone(),
                 output: self.schema(schema.optional),
-                what: Some((None, Ok(From::of(schema)?))),
+                what: Some((None, Ok(SourceType::of(schema)?))),
             });
         }
         let mut output = fields(schema)?.to_vec();
         let mut what = None;
         if let Some(place) = schema.field_index(&self.field) {
             let old = &output[place].schema;
-            what = Some((Some(place), From::of(old)));
+            what = Some((Some(place), SourceType::of(old)));
             let new = self.schema(old.optional);
             output[place].schema = new;
         }
@@ -292,12 +294,12 @@ impl Reshape for TimestampConverter {
         let convert = |value: &Value<'a>| {
             let from = match value {
                 Value::Null => return Ok(Value::Null),
-                Value::String(_) => From::Text,
-                Value::Int64(_) => From::Unix,
+                Value::String(_) => SourceType::Text,
+                Value::Int64(_) => SourceType::Unix,
                 other => return Err(Error::from(Unconverted::Kind { found: kind(other) })),
             };
             match self.target {
-                Target::String | Target::Unix => Ok(self.convert(&Ok(from), value)?),
+                TargetType::String | TargetType::Unix => Ok(self.convert(&Ok(from), value)?),
                 target => Err(Unconverted::NoSchema(target.as_str()).into()),
             }
         };

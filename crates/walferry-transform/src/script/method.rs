@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use walferry_record::java::hash_map::string_hash;
+use walferry_record::java::hash;
 use walferry_record::java::number::parse_f64;
 use walferry_record::{Decimal, Schema};
 
@@ -382,8 +382,7 @@ impl Method {
             },
             (Self::HashCode, _) => match *number {
                 Number::Int(n) => Some(Object::integer(n)),
-                #[expect(clippy::cast_possible_truncation, reason = "as Long.hashCode")]
-                Number::Long(n) => Some(Object::integer((n ^ (n >> 32)) as i32)),
+                Number::Long(n) => Some(Object::integer(hash::of_long(n))),
                 _ => None,
             },
             _ => None,
@@ -516,16 +515,7 @@ impl Method {
             Self::Substring | Self::Slice => Object::text(self.part(text, arguments, language)?),
             Self::IndexOf => place(text.find(&*other()?)),
             Self::LastIndexOf => place(text.rfind(&*other()?)),
-            Self::CharAt => {
-                let units: Vec<u16> = text.encode_utf16().collect();
-                let unit = index(first)?.and_then(|at| units.get(at).copied());
-                match (unit, language) {
-                    (Some(unit), Language::Groovy) => Object::Character(unit),
-                    (Some(unit), Language::JavaScript) => Object::text(String::from_utf16_lossy(&[unit])),
-                    (None, Language::JavaScript) => Object::text(String::new()),
-                    (None, Language::Groovy) => return Err("the text is shorter".into()),
-                }
-            }
+            Self::CharAt => character(text, index(first)?, language)?,
             Self::Concat => bounded(format!("{text}{}", other()?))?,
             Self::Replace | Self::ReplaceAllText => {
                 let by = arguments[1].as_text().ok_or("the second argument is no text")?;
@@ -533,44 +523,18 @@ impl Method {
                 let most = if is_first { 1 } else { usize::MAX };
                 bounded(text.replacen(&*other()?, by, most))?
             }
-            Self::SplitText => {
-                let by = other()?;
-                let parts: Vec<_> = match by.is_empty() {
-                    true => text.chars().map(|c| Object::text(c.to_string())).collect(),
-                    false => text.split(&*by).map(|part| Object::text(part.to_owned())).collect(),
-                };
-                Object::List(parts)
-            }
-            Self::Tokenize => {
-                let by = if arguments.is_empty() {
-                    Cow::Borrowed(" \t\n\r\u{c}")
-                } else {
-                    other()?
-                };
-                let parts = text.split(|c| by.contains(c)).filter(|part| !part.is_empty());
-                Object::List(parts.map(|part| Object::text(part.to_owned())).collect())
-            }
-            Self::Capitalize | Self::Uncapitalize => {
-                let mut rest = text.chars();
-                let first = rest.next();
-                let changed = first.map(|first| match self {
-                    Self::Capitalize => first.to_uppercase().to_string(),
-                    _ => first.to_lowercase().to_string(),
-                });
-                Object::text(changed.unwrap_or_default() + rest.as_str())
-            }
+            Self::SplitText => Object::List(split(text, &other()?)),
+            Self::Tokenize if arguments.is_empty() => Object::List(tokens(text, " \t\n\r\u{c}")),
+            Self::Tokenize => Object::List(tokens(text, &other()?)),
+            Self::Capitalize => with_first(text, |first| first.to_uppercase().to_string()),
+            Self::Uncapitalize => with_first(text, |first| first.to_lowercase().to_string()),
             Self::Reverse => Object::text(text.chars().rev().collect()),
             Self::Take | Self::Drop => {
                 let units: Vec<u16> = text.encode_utf16().collect();
-                let count = index(first)?.unwrap_or_default().min(units.len());
-                let part = if self == Self::Take {
-                    &units[..count]
-                } else {
-                    &units[count..]
-                };
-                Object::text(String::from_utf16_lossy(part))
+                let (taken, left) = units.split_at(index(first)?.unwrap_or_default().min(units.len()));
+                Object::text(String::from_utf16_lossy(if self == Self::Take { taken } else { left }))
             }
-            Self::HashCode => Object::integer(string_hash(text)),
+            Self::HashCode => Object::integer(hash::of_text(text)),
             Self::ToBigDecimal => Object::Number(Number::Decimal(
                 Decimal::parse_java(text.trim()).ok_or("the text is no number")?,
             )),
@@ -608,6 +572,38 @@ impl Method {
         let range = usize::try_from(from).unwrap_or(0)..usize::try_from(to).unwrap_or(0);
         Ok(String::from_utf16_lossy(&units[range]))
     }
+}
+
+/// `charAt`
+fn character(text: &str, at: Option<usize>, language: Language) -> Result<Object<'static>, String> {
+    let unit = at.and_then(|at| text.encode_utf16().nth(at));
+    match (unit, language) {
+        (Some(unit), Language::Groovy) => Ok(Object::Character(unit)),
+        (Some(unit), Language::JavaScript) => Ok(Object::text(String::from_utf16_lossy(&[unit]))),
+        (None, Language::JavaScript) => Ok(Object::text(String::new())),
+        (None, Language::Groovy) => Err("the text is shorter".into()),
+    }
+}
+
+/// The text between separators; its characters if the separator is empty.
+fn split<'r>(text: &str, by: &str) -> Vec<Object<'r>> {
+    match by.is_empty() {
+        true => text.chars().map(|c| Object::text(c.to_string())).collect(),
+        false => text.split(by).map(|part| Object::text(part.to_owned())).collect(),
+    }
+}
+
+/// The text between any of these characters.
+fn tokens<'r>(text: &str, by: &str) -> Vec<Object<'r>> {
+    let tokens = text.split(|c| by.contains(c)).filter(|token| !token.is_empty());
+    tokens.map(|token| Object::text(token.to_owned())).collect()
+}
+
+/// The text with another first character.
+fn with_first<'r>(text: &str, change: impl Fn(char) -> String) -> Object<'r> {
+    let mut chars = text.chars();
+    let first = chars.next().map(change);
+    Object::text(first.unwrap_or_default() + chars.as_str())
 }
 
 fn order(order: std::cmp::Ordering) -> Object<'static> {

@@ -229,12 +229,9 @@ impl<'r> Evaluation<'r> {
                 arguments,
                 safe,
             } => match self.target(of, *safe)? {
-                Some(of) => {
-                    let arguments = self.nodes(arguments)?;
-                    method
-                        .call(&of, &arguments, self.language)
-                        .or_else(|what| unfit(at, what))?
-                }
+                Some(of) => method
+                    .call(&of, &self.nodes(arguments)?, self.language)
+                    .or_else(|what| unfit(at, what))?,
                 None => self.nothing(),
             },
             Kind::Rewrite { of, how, regex, safe } => match self.target(of, *safe)? {
@@ -244,33 +241,14 @@ impl<'r> Evaluation<'r> {
                 },
                 None => self.nothing(),
             },
-            Kind::Function(function, arguments) => {
-                let arguments = self.nodes(arguments)?;
-                function
-                    .call(&arguments, self.language)
-                    .or_else(|what| unfit(at, what))?
-            }
+            Kind::Function(function, arguments) => function
+                .call(&self.nodes(arguments)?, self.language)
+                .or_else(|what| unfit(at, what))?,
             Kind::Not(operand) => Object::Boolean(!self.truth(operand)?),
-            Kind::Negate(operand) => match (self.node(operand)?, self.language) {
-                (Object::Number(number), Language::Groovy) => Object::Number(number.negated()),
-                (other, Language::JavaScript) => javascript::result(-javascript::number(&other)),
-                (other, _) => return unfit(at, format!("{} has no negative", other.kind())),
-            },
+            Kind::Negate(operand) => self.negated(at, &self.node(operand)?)?,
             Kind::Binary(operator, a, b) => self.binary(at, *operator, &self.node(a)?, &self.node(b)?)?,
-            Kind::And(a, b) => match self.language {
-                Language::Groovy => Object::Boolean(self.truth(a)? && self.truth(b)?),
-                Language::JavaScript => match self.node(a)? {
-                    a if javascript::is_true(&a) => self.node(b)?,
-                    a => a,
-                },
-            },
-            Kind::Or(a, b) => match self.language {
-                Language::Groovy => Object::Boolean(self.truth(a)? || self.truth(b)?),
-                Language::JavaScript => match self.node(a)? {
-                    a if javascript::is_true(&a) => a,
-                    _ => self.node(b)?,
-                },
-            },
+            Kind::And(a, b) => self.and(a, b)?,
+            Kind::Or(a, b) => self.or(a, b)?,
             Kind::Elvis(a, b) => match self.node(a)? {
                 a if self.is_true(&a) => a,
                 _ => self.node(b)?,
@@ -301,6 +279,36 @@ impl<'r> Evaluation<'r> {
                 Object::Boolean(groovy::is_in(&self.node(of)?, &self.node(among)?) != *negated)
             }
         })
+    }
+
+    fn negated(&self, at: usize, operand: &Object<'r>) -> Evaluated<'r> {
+        match (operand, self.language) {
+            (Object::Number(number), Language::Groovy) => Ok(Object::Number(number.negated())),
+            (other, Language::JavaScript) => Ok(javascript::result(-javascript::number(other))),
+            (other, Language::Groovy) => unfit(at, format!("{} has no negative", other.kind())),
+        }
+    }
+
+    /// In JavaScript, the result is one of the operands.
+    fn and(&self, a: &'r Node, b: &'r Node) -> Evaluated<'r> {
+        match self.language {
+            Language::Groovy => Ok(Object::Boolean(self.truth(a)? && self.truth(b)?)),
+            Language::JavaScript => match self.node(a)? {
+                a if javascript::is_true(&a) => self.node(b),
+                a => Ok(a),
+            },
+        }
+    }
+
+    /// In JavaScript, the result is one of the operands.
+    fn or(&self, a: &'r Node, b: &'r Node) -> Evaluated<'r> {
+        match self.language {
+            Language::Groovy => Ok(Object::Boolean(self.truth(a)? || self.truth(b)?)),
+            Language::JavaScript => match self.node(a)? {
+                a if javascript::is_true(&a) => Ok(a),
+                _ => self.node(b),
+            },
+        }
     }
 
     fn nodes(&self, nodes: &'r [Node]) -> Result<Vec<Object<'r>>, Unfit> {

@@ -75,7 +75,7 @@ struct Lexer<'t> {
 }
 
 impl<'t> Lexer<'t> {
-    fn rest(&self) -> &'t str {
+    fn unread(&self) -> &'t str {
         &self.text[self.at..]
     }
 
@@ -87,7 +87,7 @@ impl<'t> Lexer<'t> {
     /// Skips blanks and comments; `false` at the end.
     fn skip_blanks(&mut self) -> Result<bool, Refusal> {
         loop {
-            let rest = self.rest();
+            let rest = self.unread();
             let Some(next) = rest.chars().next() else {
                 return Ok(false);
             };
@@ -108,7 +108,7 @@ impl<'t> Lexer<'t> {
     }
 
     fn token(&mut self) -> Result<(), Refusal> {
-        let (at, rest) = (self.at, self.rest());
+        let (at, rest) = (self.at, self.unread());
         let next = rest.chars().next().unwrap_or_default();
         let token = match next {
             '0'..='9' => self.number(),
@@ -143,7 +143,7 @@ impl<'t> Lexer<'t> {
     }
 
     fn number(&mut self) -> Token {
-        let rest = self.rest();
+        let rest = self.unread();
         let bytes = rest.as_bytes();
         let mut end = 0;
         let is_hex = rest.starts_with("0x") || rest.starts_with("0X");
@@ -172,7 +172,7 @@ impl<'t> Lexer<'t> {
                 Refusal::new(begin, "has a back-quote, which Groovy does not know").hint("write text as 'text'")
             );
         }
-        let ends = match is_groovy && self.rest().starts_with(&triple) {
+        let ends = match is_groovy && self.unread().starts_with(&triple) {
             true => triple.as_str(),
             false => single.as_str(),
         };
@@ -182,7 +182,7 @@ impl<'t> Lexer<'t> {
         let mut pieces = Vec::new();
         let mut piece = String::new();
         loop {
-            let rest = self.rest();
+            let rest = self.unread();
             let Some(next) = rest.chars().next() else {
                 return Err(Refusal::new(begin, "begins a text that does not end"));
             };
@@ -219,7 +219,7 @@ impl<'t> Lexer<'t> {
     /// What follows a backslash, the backslash included.
     fn escape(&mut self) -> Result<Option<char>, Refusal> {
         let at = self.at;
-        let mut rest = self.rest().chars();
+        let mut rest = self.unread().chars();
         rest.next();
         let escaped = rest.next().ok_or_else(|| Refusal::new(at, "ends with a backslash"))?;
         self.at += 1 + escaped.len_utf8();
@@ -232,7 +232,7 @@ impl<'t> Lexer<'t> {
             '\n' => return Ok(None),
             'u' => {
                 let digits = self
-                    .rest()
+                    .unread()
                     .get(..4)
                     .and_then(|digits| u32::from_str_radix(digits, 16).ok());
                 let code = digits.and_then(char::from_u32);
@@ -251,7 +251,7 @@ impl<'t> Lexer<'t> {
     /// What is to be filled in: `${expression}`, or `$name.name` in Groovy. `None` for a plain dollar.
     fn source(&mut self) -> Result<Option<Piece>, Refusal> {
         let begin = self.at;
-        let rest = &self.rest()[1..];
+        let rest = &self.unread()[1..];
         self.at += 1;
         if let Some(inner) = rest.strip_prefix('{') {
             let end = inner.find('}').ok_or_else(|| Refusal::new(begin, "has ${ without }"))?;
@@ -282,7 +282,7 @@ impl<'t> Lexer<'t> {
     /// Groovy's text between slashes, where a backslash stands for itself, or JavaScript's regular expression.
     fn slashes(&mut self) -> Result<Token, Refusal> {
         let begin = self.at;
-        let rest = &self.rest()[1..];
+        let rest = &self.unread()[1..];
         let mut pattern = String::new();
         let mut is_escaped = false;
         for (place, next) in rest.char_indices() {
@@ -290,7 +290,7 @@ impl<'t> Lexer<'t> {
                 '\n' => break,
                 '/' if !is_escaped => {
                     self.at += place + 2;
-                    let rest = self.rest();
+                    let rest = self.unread();
                     if self.language == Language::Groovy {
                         return Ok(Token::Text(pattern));
                     }

@@ -19,11 +19,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 use walferry_admin::{Admin, Door};
-use walferry_engine::{
-    Failure,
-    status::{Phase, Status},
-    supervisor::Connectors as _,
-};
+use walferry_engine::{Failure, status::Status, supervisor::Connectors as _};
 use walferry_kafka::demo::{Follower, Received};
 use walferry_postgres::connect::{Endpoint, Purpose, Sql};
 
@@ -274,9 +270,7 @@ async fn keep_shop(
     rows: Option<u64>,
     written: Rc<Cell<u64>>,
 ) -> Result<(), Error> {
-    while status.phase() != Phase::Streaming {
-        sleep(Duration::from_millis(5)).await;
-    }
+    status.stream.wait_for_streaming().await;
     let mut shop = Shop::new();
     let mut ticks = interval(SHORTEST_PAUSE.max(Duration::from_secs(1) / rate));
     let start = Instant::now();

@@ -28,7 +28,7 @@ use walferry_admin::herder::{Herder, Plugin, Promise, Put, Refused, Validation, 
 use walferry_config::Worker;
 use walferry_engine::{
     Disposition, Exit, Failure, Kind, Target,
-    book::{Book, Configuration, Entry},
+    book::{Book, BookEntry, Configuration},
     supervisor::Supervisor,
 };
 
@@ -79,7 +79,7 @@ enum Command {
 }
 
 /// Which book there is, or why there is none.
-pub(crate) type Shelf = Result<Box<dyn Book>, String>;
+pub(crate) type BookChoice = Result<Box<dyn Book>, String>;
 
 impl fmt::Debug for Herd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,7 +120,7 @@ impl Herd {
     ///
     /// # Errors
     /// The book cannot be read, or has a connector that a file has too.
-    pub(crate) fn start(beginning: Beginning, mut shelf: Shelf) -> Result<(Self, ClerkTask), Error> {
+    pub(crate) fn start(beginning: Beginning, mut shelf: BookChoice) -> Result<(Self, ClerkTask), Error> {
         let (commands, received) = mpsc::unbounded_channel();
         let mut connectors = BTreeMap::new();
         for loaded in beginning.loaded {
@@ -357,7 +357,7 @@ impl Clerk {
             }
             (Put::Over(_), None) => return Err(Refused::not_found(&name)),
         };
-        let entry = Entry {
+        let entry = BookEntry {
             name: name.clone(),
             configuration: configuration.clone(),
             target,
@@ -522,10 +522,10 @@ mod tests {
     struct Blank;
 
     impl Book for Blank {
-        fn entries(&mut self) -> Result<Vec<Entry>, Failure> {
+        fn entries(&mut self) -> Result<Vec<BookEntry>, Failure> {
             Ok(Vec::new())
         }
-        fn put(&mut self, _: &Entry) -> Result<(), Failure> {
+        fn put(&mut self, _: &BookEntry) -> Result<(), Failure> {
             Ok(())
         }
         fn set_target(&mut self, _: &str, _: Target) -> Result<(), Failure> {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use walferry_config::{Connector, Findings, Lookup, Options, Submitted, Worker, connector::Plugin, options_markdown};
 use walferry_converter::{Converter, Encoded, Part, Role, WrittenHeaders, classes, converter, registry::Unasked};
 use walferry_event::catalog::{Catalog, ColumnFacts, TableFacts, TypeFacts, TypeKind};
-use walferry_event::{Context, Messages, Settings, TablePlan};
+use walferry_event::{Context, EventSettings, Messages, TablePlan};
 use walferry_pgoutput::{
     Change, Column, LogicalMessage, Lsn, Oid, OldTuple, Operation, Relation, RelationColumn, ReplicaIdentity, TupleBuf,
     Xid,
@@ -401,7 +401,7 @@ fn show(class: &Class, example: &Example, tables: &BTreeMap<String, Table>) -> R
     for warning in findings.warnings() {
         let _ = write!(text, "Walferry logs a warning at the start: {warning}\n\n");
     }
-    let settings = Arc::new(Settings::new(
+    let settings = Arc::new(EventSettings::new(
         &connector,
         "1.0.0",
         "00000000-0000-0000-0000-000000000000",
@@ -567,7 +567,7 @@ impl Chains {
 fn each_record(
     example: &Example,
     tables: &BTreeMap<String, Table>,
-    settings: &Arc<Settings>,
+    settings: &Arc<EventSettings>,
     take: &mut dyn FnMut(Record<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
     let context = Context {

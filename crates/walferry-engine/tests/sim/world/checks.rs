@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use walferry_engine::{Position, store::StoredOffset};
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::Step;
+use walferry_snapshot::SnapshotStep;
 
 use super::{
     State,
@@ -28,7 +28,7 @@ pub(crate) struct Expected {
 pub(crate) struct ChunkRead {
     /// Index into [`TABLES`].
     pub(crate) index: usize,
-    pub(crate) step: Step,
+    pub(crate) step: SnapshotStep,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -226,7 +226,7 @@ pub(crate) fn offset(state: &State, offset: &StoredOffset) -> Vec<String> {
     }
     let Some(done) = &offset.snapshot else { return faults };
     for read in &state.chunks_read {
-        let Step::Chunk { table, storage, blocks } = read.step else {
+        let SnapshotStep::Chunk { table, storage, blocks } = read.step else {
             continue;
         };
         let left = done.left(table, storage, blocks.end.min(1000), 1);

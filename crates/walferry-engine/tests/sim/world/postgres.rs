@@ -13,15 +13,15 @@ use walferry_engine::{
     Failure,
     gap::{CHANGED, MISSING},
     progress::Transaction,
-    published::{Look, Published},
+    published::{PublicationLook, Published},
     source::{
-        Chunk, ChunkSender, Control, CreatedSlot, Found, FoundSlot, Frame, NoWindows, Parts, Phase, Port, Rows,
+        Chunk, ChunkSender, Control, CreatedSlot, FoundSlot, Frame, Inspection, NoWindows, Parts, Phase, Port, Rows,
         SnapshotKind, SnapshotPlan, SnapshotTable, Source, Stream, TableFilter,
     },
 };
 use walferry_event::catalog::TableFacts;
 use walferry_pgoutput::Lsn;
-use walferry_snapshot::{Done, Keys, Step};
+use walferry_snapshot::{Done, Keys, SnapshotStep};
 
 use super::{
     Shared, State,
@@ -137,7 +137,11 @@ impl Part {
 }
 
 impl Control for Part {
-    async fn published(&mut self, known: Option<Arc<Published>>, _: TableFilter) -> Result<Option<Look>, Failure> {
+    async fn published(
+        &mut self,
+        known: Option<Arc<Published>>,
+        _: TableFilter,
+    ) -> Result<Option<PublicationLook>, Failure> {
         // On a connection of its own, beside the stream.
         let state = self.shared.lock();
         if state.server.is_down {
@@ -146,7 +150,7 @@ impl Control for Part {
         Ok(Some(state.look(known.as_deref())))
     }
 
-    async fn inspect(&mut self) -> Result<Found, Failure> {
+    async fn inspect(&mut self) -> Result<Inspection, Failure> {
         *self.link() = None;
         let (found, link) = self
             .statement(|state| {
@@ -157,14 +161,14 @@ impl Control for Part {
                     alive: true,
                     active_pid: None,
                 });
-                let found = Found {
+                let found = Inspection {
                     server_version: 160_000,
                     system_id: SYSTEM_ID,
                     wal_end: state.database.end,
                     slot,
                     lineage: state.server.lineage.clone(),
                     sends: "dbz".into(),
-                    ..Found::default()
+                    ..Inspection::default()
                 };
                 (state.database.publication.oid.map(|_| found), state.server.cuts)
             })
@@ -409,11 +413,11 @@ impl Part {
             && (chunks.is_empty() || !done.is_rewritten(oid, storage))
         {
             let is_noted = |row: &Row| values.contains(&vec![row.id.to_string()]);
-            parts.push((Step::ReadAgain(oid), rows_of(table, |row, _| is_noted(row))));
+            parts.push((SnapshotStep::ReadAgain(oid), rows_of(table, |row, _| is_noted(row))));
         }
         for blocks in chunks {
             let lies_in = |_: &Row, block| blocks.first <= block && block < blocks.end;
-            let step = Step::Chunk {
+            let step = SnapshotStep::Chunk {
                 table: oid,
                 storage,
                 blocks,
@@ -421,7 +425,7 @@ impl Part {
             parts.push((step, rows_of(table, lies_in)));
         }
         let last = parts.len();
-        let part = |(index, (step, rows)): (usize, (Step, Vec<Row>))| {
+        let part = |(index, (step, rows)): (usize, (SnapshotStep, Vec<Row>))| {
             (chunk(&described, &rows, step, index + 1 == last), rows, step)
         };
         let read = parts.into_iter().enumerate().map(part);
@@ -439,7 +443,7 @@ fn rows_of(table: &super::database::Table, wanted: impl Fn(&Row, u32) -> bool) -
 }
 
 /// Rows of a table, and what is complete with them.
-fn chunk(table: &Arc<SnapshotTable>, rows: &[Row], step: Step, completes: bool) -> Chunk {
+fn chunk(table: &Arc<SnapshotTable>, rows: &[Row], step: SnapshotStep, completes: bool) -> Chunk {
     let (mut bytes, mut frames) = (Vec::new(), Vec::new());
     for row in rows {
         if frames.is_empty() {
@@ -468,7 +472,7 @@ impl State {
     }
 
     /// A look at the publication.
-    fn look(&self, known: Option<&Published>) -> Look {
+    fn look(&self, known: Option<&Published>) -> PublicationLook {
         let (publication, lsn) = (self.database.publication, self.database.end);
         let members = TABLES
             .iter()
@@ -502,7 +506,7 @@ impl State {
             (Some(known), Some(now)) if changed(known, now) => Some(Failure::retry(CHANGED, "it was changed")),
             _ => None,
         };
-        Look { published, gap, lsn }
+        PublicationLook { published, gap, lsn }
     }
 
     /// Where chunks are read by several at a time, they come in any order.

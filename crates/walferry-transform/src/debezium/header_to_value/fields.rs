@@ -51,7 +51,7 @@ struct Path<'f> {
 }
 
 /// A field to be added, with its schema.
-pub(super) struct Entry<'p> {
+pub(super) struct AddedField<'p> {
     path: &'p Path<'p>,
     schema: Option<SchemaRef>,
 }
@@ -66,11 +66,14 @@ impl<'f> Paths<'f> {
     }
 
     /// The fields with the schemas of the headers, which come in the same order.
-    pub(super) fn entries(&self, schemas: impl Iterator<Item = Option<SchemaRef>>) -> impl Iterator<Item = Entry<'_>> {
+    pub(super) fn entries(
+        &self,
+        schemas: impl Iterator<Item = Option<SchemaRef>>,
+    ) -> impl Iterator<Item = AddedField<'_>> {
         self.paths
             .iter()
             .zip(schemas)
-            .map(|(path, schema)| Entry { path, schema })
+            .map(|(path, schema)| AddedField { path, schema })
     }
 }
 
@@ -146,8 +149,8 @@ fn name_in_new<'p>(path: &Path<'p>, new: &str, parent: &str, level: usize) -> Op
 ///
 /// # Errors
 /// A path goes through what is no struct, a header has no schema, or there would be two fields of one name.
-pub(super) fn updated_schema(old: &SchemaRef, entries: &[Entry<'_>]) -> Result<SchemaRef, Error> {
-    for Entry { path, .. } in entries {
+pub(super) fn updated_schema(old: &SchemaRef, entries: &[AddedField<'_>]) -> Result<SchemaRef, Error> {
+    for AddedField { path, .. } in entries {
         let mut at = old;
         let parents = path.parts.split_last().map_or(&[][..], |(_, parents)| parents);
         for parent in parents.iter().filter(|_| path.is_nested()) {
@@ -175,7 +178,7 @@ fn no_struct(parent: &str, path: &Path<'_>) -> Error {
     })
 }
 
-fn extended(name: &str, old: &SchemaRef, entries: &[Entry<'_>], level: usize) -> Result<SchemaRef, Error> {
+fn extended(name: &str, old: &SchemaRef, entries: &[AddedField<'_>], level: usize) -> Result<SchemaRef, Error> {
     let paths = || entries.iter().map(|entry| entry.path);
     let old_fields = match &old.shape {
         Shape::Struct(fields) => fields,
@@ -195,7 +198,7 @@ fn extended(name: &str, old: &SchemaRef, entries: &[Entry<'_>], level: usize) ->
             false => field.clone(),
         });
     }
-    let schema_of = |entry: &Entry<'_>| {
+    let schema_of = |entry: &AddedField<'_>| {
         let schema = entry.schema.clone();
         schema.ok_or_else(|| Unplaced::NoSchema(entry.path.text.to_owned()))
     };

@@ -1,27 +1,24 @@
 //! `Object.hashCode` of the Java objects that hold Connect's values, and Debezium's MurmurHash3.
 
-use walferry_record::java::hash_map::string_hash;
+use walferry_record::java::hash;
 use walferry_record::{Decimal, Value};
 
 /// `hashCode`; `None` for a struct, whose hash depends on its schema.
 pub(super) fn java(value: &Value<'_>) -> Option<i32> {
     Some(match value {
         Value::Null | Value::Struct(_) => return None,
-        Value::Boolean(true) => 1231,
-        Value::Boolean(false) => 1237,
+        Value::Boolean(value) => hash::of_boolean(*value),
         Value::Int8(n) => (*n).into(),
         Value::Int16(n) => (*n).into(),
         Value::Int32(n) => *n,
-        Value::Int64(n) => long(*n),
+        Value::Int64(n) => hash::of_long(*n),
         Value::Float32(n) if n.is_nan() => 0x7fc0_0000,
         Value::Float32(n) => n.to_bits().cast_signed(),
-        Value::Float64(n) if n.is_nan() => long(0x7ff8_0000_0000_0000),
-        Value::Float64(n) => long(n.to_bits().cast_signed()),
-        Value::String(text) => string_hash(text),
+        Value::Float64(n) if n.is_nan() => hash::of_long(0x7ff8_0000_0000_0000),
+        Value::Float64(n) => hash::of_long(n.to_bits().cast_signed()),
+        Value::String(text) => hash::of_text(text),
         // A ByteBuffer's, from its end to its beginning.
-        Value::Bytes(bytes) => bytes.iter().rev().fold(1, |hash: i32, byte| {
-            hash.wrapping_mul(31).wrapping_add(i32::from(byte.cast_signed()))
-        }),
+        Value::Bytes(bytes) => hash::of_list(bytes.iter().rev().map(|byte| byte.cast_signed().into())),
         Value::Decimal(number) => decimal(number),
         Value::Array(items) => items.iter().try_fold(1_i32, |hash, item| {
             let item = if item.is_null() { 0 } else { java(item)? };
@@ -32,10 +29,6 @@ pub(super) fn java(value: &Value<'_>) -> Option<i32> {
             Some(sum.wrapping_add(of(key)? ^ of(value)?))
         })?,
     })
-}
-
-fn long(n: i64) -> i32 {
-    (n ^ (n >> 32)) as i32
 }
 
 /// `BigDecimal.hashCode`.

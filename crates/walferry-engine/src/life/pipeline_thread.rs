@@ -32,14 +32,14 @@ pub(crate) struct Work<K> {
 }
 
 /// The session's handle of the thread.
-pub(crate) struct Worker {
+pub(crate) struct PipelineThread {
     end: oneshot::Receiver<Result<(), Failure>>,
     /// `None` once it is gone.
     gone: Option<oneshot::Receiver<()>>,
     progress: Arc<Progress>,
 }
 
-impl Worker {
+impl PipelineThread {
     pub(crate) fn spawn<K: Sink + Send + 'static>(work: Work<K>) -> Result<Self, Failure> {
         let (end, ended) = oneshot::channel();
         let (last, gone) = oneshot::channel::<()>();
@@ -82,7 +82,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for PipelineThread {
     fn drop(&mut self) {
         // However the session ends, the thread ends too.
         self.progress.stop();
@@ -159,8 +159,7 @@ impl<K: Sink> Work<K> {
                 },
             }
         };
-        if self.status.awaited().is_some() {
-            self.status.set_awaited(None);
+        if self.status.set_awaited(None).is_some() {
             info!("the record that was waiting can now be sent");
         }
         Ok(goes_on)
@@ -186,11 +185,9 @@ impl<K: Sink> Work<K> {
                 continue;
             }
             let failure = awaited(wait);
-            let known = self.status.awaited().map(|trouble| trouble.failure);
-            if known.as_ref() != Some(&failure) {
+            if self.status.set_awaited(Some(failure.clone())).as_ref() != Some(&failure) {
                 warn!(code = failure.code(), reason = %failure, "a record and everything after it are waiting");
             }
-            self.status.set_awaited(Some(failure));
         }
         Waited::ForIt
     }

@@ -12,7 +12,7 @@ const QUEUED_US: i64 = 50_000;
 
 /// Bytes that may be under way. One record at a time is watched; its round-trip time shows whether queues build up.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct InFlightLimit {
     least: usize,
     most: usize,
     now: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Window {
     waited: bool,
 }
 
-impl Window {
+impl InFlightLimit {
     /// A window of at most `most` bytes. It begins small, since after a start there is often a backlog.
     pub(crate) fn new(most: usize) -> Self {
         let least = LEAST.min(most);
@@ -76,11 +76,11 @@ impl Window {
     /// Everything before this sequence has been acknowledged.
     pub(crate) fn acknowledged(&mut self, head: u64, now_us: i64) {
         if let Some((_, sent_us)) = self.watched.take_if(|(watched, _)| *watched < head) {
-            self.look((now_us - sent_us).max(0));
+            self.adjust((now_us - sent_us).max(0));
         }
     }
 
-    fn look(&mut self, took_us: i64) {
+    fn adjust(&mut self, took_us: i64) {
         let waited = std::mem::take(&mut self.waited);
         self.quickest_us = self.quickest_us.min(took_us);
         let target_us = self.quickest_us + QUEUED_US;
@@ -105,7 +105,7 @@ mod tests {
     const MOST: usize = 12 * LEAST;
 
     /// Fills the window again and again. Kafka takes `bytes_per_ms`; the round trip takes `way_ms`.
-    fn fill(window: &mut Window, rounds: u64, bytes_per_ms: usize, way_ms: i64) -> usize {
+    fn fill(window: &mut InFlightLimit, rounds: u64, bytes_per_ms: usize, way_ms: i64) -> usize {
         let mut now_us = 0;
         for round in 0..rounds {
             window.sent(round + 1, || now_us);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_quick_kafka_gets_all_and_a_slow_one_what_it_takes_within_a_moment() {
-        let fill = |bytes_per_ms, way_ms| fill(&mut Window::new(MOST), 200, bytes_per_ms, way_ms);
+        let fill = |bytes_per_ms, way_ms| fill(&mut InFlightLimit::new(MOST), 200, bytes_per_ms, way_ms);
         assert_eq!(fill(1_000_000, 5), MOST);
         // A network with a long round trip that is not slow.
         assert_eq!(fill(1_000_000, 300), MOST);
@@ -133,10 +133,10 @@ mod tests {
 
     #[test]
     fn it_grows_again_after_kafka_was_away() {
-        let mut window = Window::new(MOST);
+        let mut window = InFlightLimit::new(MOST);
         fill(&mut window, 10, 1_000_000, 5);
         for _ in 0..5 {
-            window.look(60_000_000);
+            window.adjust(60_000_000);
         }
         assert_eq!(window.bytes(), LEAST);
         assert_eq!(fill(&mut window, 20, 1_000_000, 5), MOST);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_new_limit_holds_at_once_and_room_that_comes_back_is_used() {
-        let mut window = Window::new(MOST);
+        let mut window = InFlightLimit::new(MOST);
         assert_eq!(fill(&mut window, 200, 1_000_000, 5), MOST);
         window.limit(LEAST / 2);
         assert_eq!(window.bytes(), LEAST / 2);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn it_does_not_grow_while_nobody_waits_for_room() {
-        let mut window = Window::new(MOST);
+        let mut window = InFlightLimit::new(MOST);
         for sequence in 1..100 {
             window.sent(sequence, || 0);
             window.acknowledged(sequence, 5_000);
@@ -166,13 +166,13 @@ mod tests {
     #[test]
     fn a_small_limit_stays_what_it_is() {
         for bytes_per_ms in [10, 1_000_000] {
-            assert_eq!(fill(&mut Window::new(5_000), 100, bytes_per_ms, 5), 5_000);
+            assert_eq!(fill(&mut InFlightLimit::new(5_000), 100, bytes_per_ms, 5), 5_000);
         }
     }
 
     #[test]
     fn what_was_taken_back_is_not_waited_for() {
-        let mut window = Window::new(MOST);
+        let mut window = InFlightLimit::new(MOST);
         window.sent(10, || 0);
         window.withdrawn(9);
         window.sent(10, || 1_000_000);

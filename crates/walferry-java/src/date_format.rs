@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::date::{calendar_date, days_of, time_of_day, weekday};
-use super::logical::MILLIS_PER_DAY;
+use crate::MILLIS_PER_DAY;
+use crate::date::{calendar_date, days_of, time_of_day, weekday};
 
 /// A pattern such as `yyyy-MM-dd'T'HH:mm:ss`.
 #[derive(Debug, Clone, PartialEq, Eq)]

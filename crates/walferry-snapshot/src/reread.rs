@@ -6,7 +6,7 @@ use walferry_pgoutput::Oid;
 
 /// The rows that must be read again, by table and key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Again {
+pub struct RowsToReread {
     tables: BTreeMap<u32, Keys>,
     bytes: usize,
 }
@@ -30,7 +30,7 @@ const MOST_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes that a key takes in addition to its text.
 const KEY_BYTES: usize = 64;
 
-impl Again {
+impl RowsToReread {
     /// Remembers a row. Returns true if, because of this row, the whole table must now be read again.
     pub fn note(&mut self, table: Oid, columns: &[String], key: Option<Vec<String>>) -> bool {
         let keys = self.tables.entry(table.0).or_insert_with(|| Keys::Of {
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn keys_are_kept_until_they_are_too_many() {
         let columns = ["id".to_owned()];
-        let mut again = Again::default();
+        let mut again = RowsToReread::default();
         assert!(!again.note(Oid(7), &columns, key("1")));
         assert!(!again.note(Oid(7), &columns, key("1")));
         let mut n = 2;
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_table_without_a_key_or_with_another_one_is_read_as_a_whole() {
-        let mut again = Again::default();
+        let mut again = RowsToReread::default();
         assert!(again.note(Oid(7), &[], Some(vec![])));
         assert!(!again.note(Oid(8), &["a".to_owned()], key("1")));
         assert!(again.note(Oid(8), &["b".to_owned()], key("1")));

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tokio_postgres::types::Type;
 use walferry_config::limited;
 use walferry_engine::Failure;
-use walferry_engine::published::{Look, Published};
+use walferry_engine::published::{PublicationLook, Published};
 use walferry_engine::source::TableFilter;
 use walferry_pgoutput::Lsn;
 
@@ -69,13 +69,13 @@ struct Position {
 }
 
 /// Looks, and compares with the last look.
-pub(crate) async fn look(
+pub(crate) async fn inspect(
     sql: &Sql,
     version: u32,
     publication: &Publication,
     known: Option<&Published>,
     wanted: &TableFilter,
-) -> Result<Look, Error> {
+) -> Result<PublicationLook, Error> {
     // Read the position before the catalog. The look may or may not have seen what is committed after it.
     let before = position(sql).await?;
     let row = row(sql, version, &publication.name).await?;
@@ -84,7 +84,7 @@ pub(crate) async fn look(
             Some(known) => Some(missing(sql, publication, known, wanted).await?),
             None => None,
         };
-        return Ok(Look {
+        return Ok(PublicationLook {
             published: None,
             gap: missing.map(Failure::from),
             lsn: position(sql).await?,
@@ -109,7 +109,7 @@ pub(crate) async fn look(
         }
         None => None,
     };
-    Ok(Look {
+    Ok(PublicationLook {
         published: Some(Arc::new(now)),
         gap: what.map(|what| Error::PublicationChanged { what }.into()),
         lsn: position(sql).await?,

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::logical::MILLIS_PER_DAY;
+use crate::MILLIS_PER_DAY;
 
 /// Appends a time, given in milliseconds since 1970, as `Date.toString` does: `Thu Jan 01 00:00:00 UTC 1970`.
 pub fn push_date(out: &mut Vec<u8>, millis: i64) {
