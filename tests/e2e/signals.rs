@@ -594,15 +594,30 @@ fn check_says_which_tables_were_never_read() {
         said.contains("walferry snapshot signals_check --table public.items"),
         "{said}"
     );
-    ask_for(&walferry, name, "public.items");
+    // A condition chooses rows.
+    sql.run(
+        "insert into signals values ('a', 'execute-snapshot', '{\"data-collections\": [\"public.items\"],
+         \"additional-conditions\": [{\"data-collection\": \"public.items\", \"filter\": \"id = 1\"}]}'),
+         ('p', 'execute-snapshot', '{\"type\": \"blocking\", \"data-collections\": [\"public.items_more\"],
+         \"additional-conditions\": [{\"data-collection\": \"public.items_more\", \"filter\": \"select * from items_more where id = 1\"}]}')",
+    );
     wait_for_log(&mut walferry, "the incremental snapshot is complete", 1);
+    wait_for_log(&mut walferry, "all existing rows are read", 1);
+    wait_until_delivered(sql, name);
+    let said = check(&walferry);
+    assert!(
+        said.contains("o snapshot has read public.items, public.items_more: "),
+        "{said}"
+    );
+    ask_for(&walferry, name, "public.items");
+    wait_for_log(&mut walferry, "the incremental snapshot is complete", 2);
     wait_until_delivered(sql, name);
     let said = check(&walferry);
     assert!(said.contains("o snapshot has read public.items_more: "), "{said}");
     sql.run(
         "insert into signals values ('b', 'execute-snapshot', '{\"type\": \"blocking\", \"data-collections\": [\"public.items_more\"]}')",
     );
-    wait_for_log(&mut walferry, "all existing rows are read", 1);
+    wait_for_log(&mut walferry, "all existing rows are read", 2);
     wait_until_delivered(sql, name);
     let said = check(&walferry);
     assert!(!said.contains("o snapshot has read"), "{said}");

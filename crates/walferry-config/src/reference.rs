@@ -1,19 +1,21 @@
 //! The reference page, made of the declarations.
 
-use std::fmt::Write;
+use std::{collections::HashSet, fmt::Write};
 
 use crate::property::{Declaration, Group, Support};
 
-/// A page of tables: one for each group, a row for each property.
+/// A page of tables: for each group, one of the properties that are used and one of those without effect. Each row has an
+/// anchor. It is the property's name; the title of the group stands before it if an earlier group has the name too.
 pub fn reference_markdown<'g>(title: &str, introduction: &str, groups: impl IntoIterator<Item = &'g Group>) -> String {
     let mut page = format!("# {title}\n\n{introduction}\n");
+    let mut anchors = HashSet::new();
     for group in groups {
-        write_group(&mut page, group);
+        write_group(&mut page, group, &mut anchors);
     }
     page
 }
 
-fn write_group(page: &mut String, group: &Group) {
+fn write_group(page: &mut String, group: &Group, anchors: &mut HashSet<String>) {
     let mut lines = vec![String::new(), format!("## {}", group.title), String::new()];
     if !group.text.is_empty() {
         lines.extend([group.text.to_owned(), String::new()]);
@@ -21,23 +23,66 @@ fn write_group(page: &mut String, group: &Group) {
     if !group.prefix.is_empty() {
         lines.extend([format!("All names have the prefix `{}`.", group.prefix), String::new()]);
     }
-    lines.push(options_markdown(group));
+    let mut anchored = |declaration: &Declaration| {
+        let name = declaration.name.to_owned();
+        let anchor = match anchors.insert(name.clone()) {
+            true => name,
+            false => format!("{}-{name}", slug(group.title)),
+        };
+        format!("<a id=\"{anchor}\"></a>{}", row(declaration))
+    };
+    let (used, unused): (Vec<_>, Vec<_>) = group
+        .declarations
+        .iter()
+        .partition(|declaration| has_effect(declaration));
+    if !used.is_empty() {
+        lines.push(table(used, &mut anchored));
+    }
+    if !unused.is_empty() {
+        lines.extend([
+            String::new(),
+            "Accepted without effect:".to_owned(),
+            String::new(),
+            table(unused, &mut anchored),
+        ]);
+    }
     for line in lines {
         // Writing to a string cannot fail.
         let _ = writeln!(page, "{line}");
     }
 }
 
+const fn has_effect(declaration: &Declaration) -> bool {
+    !matches!(
+        declaration.support,
+        Support::Accepted { .. } | Support::Elsewhere { .. }
+    )
+}
+
+fn slug(title: &str) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric();
+    let words = title.split(|c| !is_word(c)).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-").to_lowercase()
+}
+
 /// The table of a group's properties, without its last line break.
 pub fn options_markdown(group: &Group) -> String {
+    table(group.declarations, row)
+}
+
+fn table<'d>(
+    declarations: impl IntoIterator<Item = &'d Declaration>,
+    row: impl FnMut(&Declaration) -> String,
+) -> String {
     let head = [
         "| property | type | default | what it does |".to_owned(),
         "| --- | --- | --- | --- |".to_owned(),
     ];
-    let lines: Vec<String> = head.into_iter().chain(group.declarations.iter().map(row)).collect();
-    lines.join("\n")
+    let lines = declarations.into_iter().map(row).map(|row| format!("| {row}"));
+    head.into_iter().chain(lines).collect::<Vec<_>>().join("\n")
 }
 
+/// A row without the bar at its beginning.
 fn row(declaration: &Declaration) -> String {
     let kind = match declaration.values {
         [] => declaration.type_word.to_owned(),
@@ -70,7 +115,7 @@ fn row(declaration: &Declaration) -> String {
         }
     };
     format!(
-        "| `{}` | {} | {} | {} |",
+        "`{}` | {} | {} | {} |",
         declaration.name,
         cell(&kind),
         cell(&default),
@@ -104,9 +149,14 @@ mod tests {
         };
         let expected = "# T\n\nI.\n\n## Slot\n\nAbout slots.\n\nAll names have the prefix `x.`.\n\n\
             | property | type | default | what it does |\n| --- | --- | --- | --- |\n\
-            | `slot.name` | string | `a\\|b` | The slot. |\n\
-            | `drop` | boolean | required | Drops it. **Refused** (leave it out). |\n\
-            | `path` | string | – | A path. **No effect:** there is none. |\n";
+            | <a id=\"slot.name\"></a>`slot.name` | string | `a\\|b` | The slot. |\n\
+            | <a id=\"drop\"></a>`drop` | boolean | required | Drops it. **Refused** (leave it out). |\n\n\
+            Accepted without effect:\n\n\
+            | property | type | default | what it does |\n| --- | --- | --- | --- |\n\
+            | <a id=\"path\"></a>`path` | string | – | A path. **No effect:** there is none. |\n";
         assert_eq!(reference_markdown("T", "I.", [&group]), expected);
+        // Anchors are unique.
+        let twice = reference_markdown("T", "I.", [&group, &group]);
+        assert!(twice.contains("<a id=\"slot-slot.name\"></a>"), "{twice}");
     }
 }

@@ -389,6 +389,8 @@ pub enum Frame {
         tables: Vec<(Oid, String)>,
         /// What they are part of.
         kind: SnapshotKind,
+        /// Tables of which a condition chooses rows.
+        in_part: Vec<String>,
     },
     /// The following rows belong to this table.
     Table(Arc<SnapshotTable>),

@@ -117,12 +117,11 @@ async fn until_it_may_be_read(
     most: Option<u64>,
     slots: &watch::Receiver<Option<Slots>>,
 ) -> Waited {
-    // Otherwise rows of the stream would wait behind the rows of several chunks.
-    let waited = asks
-        .wait(delivered.wait_for(|delivered| delivered >= number), ask)
-        .await;
-    if waited != Waited::Long {
-        return waited;
+    // Otherwise rows of the stream would wait behind the rows of several chunks. A chunk does not give way during this
+    // short wait: as in Debezium, a signal that follows the one that requests a snapshot finds its first chunk read.
+    if delivered.wait_for(|delivered| delivered >= number).await.is_err() {
+        // The session is ending.
+        return pending().await;
     }
     if let Some(due) = due {
         let waited = asks.wait(sleep_until(due), ask).await;

@@ -54,7 +54,7 @@ pub struct Pipeline {
     snapshot: Option<Snapshot>,
     /// What the snapshot that is being read is part of.
     snapshot_kind: SnapshotKind,
-    /// Its tables.
+    /// Its tables, without those of which a condition chooses rows.
     snapshot_tables: Arc<[String]>,
     /// While an interrupted snapshot is still to go on.
     toast_reread: Option<ToastReread>,
@@ -205,9 +205,10 @@ impl Pipeline {
                 rows_left,
                 tables,
                 kind,
+                in_part,
             } => {
                 self.emit.counts.snapshot_begin(rows_left);
-                self.begin_snapshot(tables, kind, now_ns, out)?;
+                self.begin_snapshot(tables, (kind, in_part), now_ns, out)?;
             }
             Frame::Table(table) => {
                 if let Some(oid) = table.catalog.table.as_ref().map(|table| table.oid) {
@@ -254,14 +255,15 @@ impl Pipeline {
     fn begin_snapshot(
         &mut self,
         tables: Vec<(Oid, String)>,
-        kind: SnapshotKind,
+        (kind, in_part): (SnapshotKind, Vec<String>),
         now_ns: i64,
         out: &mut Batch,
     ) -> Result<(), Failure> {
         // The rest of a snapshot that was cut off is read again.
         self.snapshot = None;
         self.snapshot_kind = kind;
-        self.snapshot_tables = tables.iter().map(|(_, name)| name.clone()).collect();
+        let whole = tables.iter().filter(|(_, name)| !in_part.contains(name));
+        self.snapshot_tables = whole.map(|(_, name)| name.clone()).collect();
         if kind == SnapshotKind::Blocking {
             out.step(StreamStep::BlockingBegin);
         }

@@ -165,6 +165,7 @@ pub(crate) async fn snapshot(
             .map(|table| (table.oid, format!("{}.{}", table.schema, table.name)))
             .collect(),
         kind: plan.kind,
+        in_part: plan.selects.keys().cloned().collect(),
     };
     send(out, Bytes::new(), vec![begin]).await?;
     let queue = Mutex::new(Queue::new(plan, options, moment));

@@ -41,7 +41,7 @@ pub enum Effect {
     /// This table has no key, so it is to be read as a whole, at one position of the stream. [`Incremental::whole_read`] is told when
     /// that is done.
     ReadWhole(Collection),
-    /// All rows of this table that were asked for have been sent.
+    /// All rows of this table have been sent.
     TableRead(String),
     /// A message that a signal asks for.
     Log(String),
@@ -773,7 +773,8 @@ impl Incremental {
         effects.extend(scan.told(&table));
         let rows = self.rows;
         self.notify(effects, |ids, of| SnapshotNotice::scanned(ids, of, &table, rows, scan));
-        if matches!(scan, Scan::Succeeded | Scan::Empty) {
+        let is_whole = self.queue.front().is_some_and(|table| table.condition.is_none());
+        if is_whole && matches!(scan, Scan::Succeeded | Scan::Empty) {
             effects.push(Effect::TableRead(table.clone()));
         }
         if scan == Scan::Succeeded {

@@ -20,7 +20,7 @@ const INTRODUCTION: &str = "\
 Names, defaults and allowed values are those of Debezium's connector and of Kafka Connect; see
 [compatibility](../compatibility.md) for the differences. A property that is not listed here causes a warning with the most similar
 known name, never an error. **Refused** means that the property would change what is sent, and that Walferry does not support it.
-**No effect** means that Walferry behaves the same with and without the property.";
+**No effect** means that Walferry behaves the same with and without the property. Each property has an anchor of its name: `configuration.md#slot.name`.";
 
 fn pages() -> Result<Vec<Page>, String> {
     let groups = [
