@@ -45,7 +45,7 @@ pub(crate) fn ids(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
     }
 }
 
-/// How refusals begin: the schema is incompatible, it adds nothing to the registered one, or the registered schema is another one.
+/// How the three kinds of refusals begin.
 const EXISTS: &str = "it has another schema there: ";
 const INCOMPATIBLE: &str = "the schema is incompatible with an earlier one: ";
 const UNFIT: &str = "its version does not match the record: ";

@@ -33,7 +33,7 @@ impl Default for Registries {
 }
 
 impl Registries {
-    /// Sets how often clients check that their registry still has its schemas. The default is a minute.
+    /// Clients that check at this interval that their registry still has its schemas. The default is a minute.
     pub fn checked_every(period: Duration) -> Self {
         Self {
             clients: Arc::default(),
@@ -42,7 +42,7 @@ impl Registries {
         }
     }
 
-    /// Sets the longest pause before a request to a registry that did not answer is repeated (`errors.retry.delay.max.ms`).
+    /// Clients that pause at most this long before they repeat a request that was not answered (`errors.retry.delay.max.ms`).
     pub fn pausing_at_most(longest_pause: Option<Duration>) -> Self {
         Self {
             longest_pause,
