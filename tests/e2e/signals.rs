@@ -5,6 +5,7 @@ use crate::world::{self, World};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::sync::RwLockReadGuard;
 use std::time::{Duration, Instant};
 use walferry_testkit::servers::{Connect, Database, Kafka, Postgres, Record, Sql, Walferry, WalferryOptions, wait_for};
 
@@ -35,6 +36,17 @@ pub(crate) fn config(name: &str, database: &Database, properties: &[(&str, &str)
         config.insert((*property).to_owned(), (*value).into());
     }
     config
+}
+
+/// The servers, and a database of the test's own.
+fn begin(name: &str) -> (RwLockReadGuard<'static, World>, Database) {
+    let world = world::shared();
+    let database = world.postgres.database(name);
+    (world, database)
+}
+
+fn drop_slot(sql: &Sql, name: &str) {
+    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
 }
 
 fn start(world: &World, name: &str, database: &Database, properties: &[(&str, &str)]) -> Walferry {
@@ -120,13 +132,19 @@ pub(crate) fn rebuilt(records: &[Record]) -> BTreeMap<String, String> {
     rows
 }
 
+/// The rows of a table as [`rebuilt`] gives them. The query selects the key in JSON, and the text.
+fn rows_by_key(sql: &Sql, query: &str) -> BTreeMap<String, String> {
+    let rows = sql.rows(query).into_iter();
+    rows.map(|row| (row[0].clone().unwrap_or_default(), row[1].clone().unwrap_or_default()))
+        .collect()
+}
+
 /// Killed at any point, an incremental snapshot goes on with the chunk that it was at, while the table changes.
 #[test]
 fn a_killed_incremental_snapshot_goes_on_and_the_topic_rebuilds_the_table() {
     const KILLS: usize = 4;
-    let world = world::shared();
     let name = "signals_killed";
-    let database = world.postgres.database(name);
+    let (world, database) = begin(name);
     let sql = database.sql();
     sql.run(&format!(
         "{SIGNALS};
@@ -134,12 +152,7 @@ fn a_killed_incremental_snapshot_goes_on_and_the_topic_rebuilds_the_table() {
          insert into items select 'k' || i % 97, '2026-01-01'::timestamptz + i * interval '1 minute', 'v' || i
              from generate_series(1, 6000) i"
     ));
-    let mut walferry = start(
-        world_of(&world),
-        name,
-        &database,
-        &[("incremental.snapshot.chunk.size", "150")],
-    );
+    let mut walferry = start(&world, name, &database, &[("incremental.snapshot.chunk.size", "150")]);
     sql.run(&execute("public.items"));
     for kill in 1..=KILLS {
         let windows = kill * 3;
@@ -185,19 +198,14 @@ fn a_killed_incremental_snapshot_goes_on_and_the_topic_rebuilds_the_table() {
         "nothing of the snapshot is left: {offset}\n{output}"
     );
     drop(records);
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
-}
-
-fn world_of(world: &impl std::ops::Deref<Target = World>) -> &World {
-    world
+    drop_slot(sql, name);
 }
 
 /// Changes between the rows that open and close a window take the place of what was read.
 #[test]
 fn windows_that_are_closed_by_a_deletion_leave_no_row_in_the_signal_table() {
-    let world = world::shared();
     let name = "signals_deleted";
-    let database = world.postgres.database(name);
+    let (world, database) = begin(name);
     let sql = database.sql();
     sql.run(&format!(
         "{SIGNALS}; create table items (id int primary key, v text); insert into items select i, 'v' || i from generate_series(1, 500) i"
@@ -206,7 +214,7 @@ fn windows_that_are_closed_by_a_deletion_leave_no_row_in_the_signal_table() {
         ("incremental.snapshot.chunk.size", "40"),
         ("incremental.snapshot.watermarking.strategy", "insert_delete"),
     ];
-    let mut walferry = start(world_of(&world), name, &database, &properties);
+    let mut walferry = start(&world, name, &database, &properties);
     sql.run(&execute("public.items"));
     for i in 1..=30 {
         sql.run(&format!("update items set v = 'u{i}' where id % 7 = {i} % 7"));
@@ -218,21 +226,15 @@ fn windows_that_are_closed_by_a_deletion_leave_no_row_in_the_signal_table() {
     wait_until_delivered(sql, name);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     let rows = rebuilt(&world.kafka.read(&[format!("{name}.public.items")]));
-    let expected = sql.rows("select id::text, v from items");
-    assert_eq!(rows.len(), expected.len());
-    for row in expected {
-        let (id, v) = (row[0].as_deref().unwrap_or_default(), row[1].as_deref());
-        assert_eq!(rows.get(&format!("{{\"id\":{id}}}")).map(String::as_str), v, "row {id}");
-    }
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+    assert_eq!(rows, rows_by_key(sql, "select '{\"id\":' || id || '}', v from items"));
+    drop_slot(sql, name);
 }
 
 /// Each channel brings signals, and what is none is told.
 #[test]
 fn signals_come_from_the_table_a_file_a_topic_and_the_endpoint() {
-    let world = world::shared();
     let name = "signals_channels";
-    let database = world.postgres.database(name);
+    let (world, database) = begin(name);
     let sql = database.sql();
     sql.run(&format!(
         "{SIGNALS}; create table items (id int primary key, v text); insert into items values (1, 'a')"
@@ -263,7 +265,7 @@ fn signals_come_from_the_table_a_file_a_topic_and_the_endpoint() {
             (name, "no signal"),
         ],
     );
-    let mut walferry = start(world_of(&world), name, &database, &properties);
+    let mut walferry = start(&world, name, &database, &properties);
     sql.run("insert into signals values ('t1', 'log', '{\"message\": \"by the table\"}'), ('t2', 'reboot', '{}')");
     fs::write(
         &file,
@@ -317,7 +319,7 @@ fn signals_come_from_the_table_a_file_a_topic_and_the_endpoint() {
     let value: Value = serde_json::from_slice(records[3].value.as_deref().expect("a value")).expect("JSON");
     assert_eq!(value["additional_data"]["status"], "SUCCEEDED");
     walferry.terminate();
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+    drop_slot(sql, name);
     let _ = fs::remove_dir_all(&folder);
 }
 
@@ -332,9 +334,8 @@ fn delivered_blocks(walferry: &Walferry) -> Map<String, Value> {
 #[test]
 fn a_killed_blocking_snapshot_goes_on_with_what_is_left() {
     const END: u64 = 4_294_967_295;
-    let world = world::shared();
     let name = "signals_blocking";
-    let database = world.postgres.database(name);
+    let (world, database) = begin(name);
     let sql = database.sql();
     // Few rows fit into a block, so that the second table has several chunks. The last row that was read is sent only with the next, so
     // another table follows it.
@@ -356,7 +357,7 @@ fn a_killed_blocking_snapshot_goes_on_with_what_is_left() {
         sql.value(&format!("select '{table}'::regclass::oid::text"))
             .expect("there is the table")
     });
-    let mut walferry = start(world_of(&world), name, &database, &[]);
+    let mut walferry = start(&world, name, &database, &[]);
     sql.run("insert into items_live values (1, 'before')");
     world.kafka.wait_for_records(&format!("{name}.public.items_live"), 1);
     // The last table takes as long as the test likes.
@@ -450,28 +451,18 @@ fn a_killed_blocking_snapshot_goes_on_with_what_is_left() {
             assert_eq!(times_read.get(&id), Some(&1), "row {id} of blocks {first} to {end}");
         }
     }
-    let expected: BTreeMap<String, String> = sql
-        .rows("select json_build_object('id', id)::text, v from items_b")
-        .into_iter()
-        .map(|row| {
-            (
-                row[0].clone().unwrap_or_default().replace(' ', ""),
-                row[1].clone().unwrap_or_default(),
-            )
-        })
-        .collect();
+    let expected = rows_by_key(sql, "select '{\"id\":' || id || '}', v from items_b");
     let rows = rebuilt(&second);
     assert_eq!(rows.len(), expected.len());
     assert!(rows == expected, "the topic has other rows than the table");
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+    drop_slot(sql, name);
 }
 
 /// A table without a key is read as a whole at one position of the stream. No change is older than what was read before it.
 #[test]
 fn a_table_without_a_key_is_read_at_one_position_of_the_stream() {
-    let world = world::shared();
     let name = "signals_whole";
-    let database = world.postgres.database(name);
+    let (world, database) = begin(name);
     let sql = database.sql();
     sql.run(&format!(
         "{SIGNALS};
@@ -483,12 +474,7 @@ fn a_table_without_a_key_is_read_at_one_position_of_the_stream() {
          create table items_key (id int primary key, v text);
          insert into items_key values (1, 'a')"
     ));
-    let mut walferry = start(
-        world_of(&world),
-        name,
-        &database,
-        &[("notification.enabled.channels", "jmx")],
-    );
+    let mut walferry = start(&world, name, &database, &[("notification.enabled.channels", "jmx")]);
     sql.run(
         "insert into signals values ('s', 'execute-snapshot', '{\"data-collections\": [\"public.items\", \"public.items_few\", \"public.items_key\"],
            \"additional-conditions\": [{\"data-collection\": \"public.items_few\", \"filter\": \"n > 4\"}]}')",
@@ -568,22 +554,21 @@ fn a_table_without_a_key_is_read_at_one_position_of_the_stream() {
         "select count(*) from pg_replication_slots where slot_name like '{name}\\_%'"
     ));
     assert_eq!(temporary.as_deref(), Some("0"));
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+    drop_slot(sql, name);
 }
 
 /// `walferry check` says which tables no snapshot has read.
 #[test]
 fn check_says_which_tables_were_never_read() {
-    let world = world::shared();
     let name = "signals_check";
-    let database = world.postgres.database(name);
+    let (world, database) = begin(name);
     let sql = database.sql();
     sql.run(&format!(
         "{SIGNALS};
          create table items (id int primary key, v text); insert into items values (1, 'a');
          create table items_more (id int primary key, v text)"
     ));
-    let mut walferry = start(world_of(&world), name, &database, &[]);
+    let mut walferry = start(&world, name, &database, &[]);
     sql.run("insert into items_more values (1, 'a')");
     wait_until_delivered(sql, name);
     let (config, servers) = (walferry.config_file(), world.kafka.bootstrap());
@@ -637,15 +622,14 @@ fn check_says_which_tables_were_never_read() {
     let said = check(&walferry);
     assert!(!said.contains("o snapshot has read"), "{said}");
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+    drop_slot(sql, name);
 }
 
 /// Tables may be altered, truncated and dropped in the middle of their snapshot.
 #[test]
 fn tables_change_their_structure_in_the_middle_of_a_snapshot() {
-    let world = world::shared();
     let name = "signals_ddl";
-    let database = world.postgres.database(name);
+    let (world, database) = begin(name);
     let sql = database.sql();
     sql.run(SIGNALS);
     for table in ["items_altered", "items_dropped", "items_truncated"] {
@@ -655,7 +639,7 @@ fn tables_change_their_structure_in_the_middle_of_a_snapshot() {
         ));
     }
     let properties = [("incremental.snapshot.chunk.size", "20")];
-    let mut walferry = start(world_of(&world), name, &database, &properties);
+    let mut walferry = start(&world, name, &database, &properties);
     let changes = [
         (
             "items_altered",
@@ -703,7 +687,7 @@ fn tables_change_their_structure_in_the_middle_of_a_snapshot() {
     let truncated = rebuilt(&read("items_truncated"));
     let new = |id: i64| truncated.get(&format!("{{\"id\":{id}}}")).map(String::as_str);
     assert_eq!((truncated.len(), new(50), new(1000)), (22, Some("new"), Some("new")));
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+    drop_slot(sql, name);
 }
 
 /// `walferry.snapshot.max.lag.bytes` holds for the slot and for standbys.
@@ -725,7 +709,7 @@ fn a_snapshot_waits_until_slot_and_standbys_are_close_to_the_server() {
     standby.sql().run("select pg_wal_replay_pause()");
     sql.run(WRITE);
     let properties = [("walferry.snapshot.max.lag.bytes", "1000000")];
-    let mut walferry = start(world_of(&world), name, &database, &properties);
+    let mut walferry = start(&world, name, &database, &properties);
     let lag = |walferry: &Walferry| {
         let slots = walferry.get("/slots")?.json();
         let connectors = slots["connectors"].as_array()?;
@@ -775,7 +759,7 @@ fn columns_that_the_publication_hides_are_not_sent_by_an_incremental_snapshot() 
         ("publication.autocreate.mode", "disabled"),
         ("table.include.list", "public.items,public.items_whole"),
     ];
-    let mut walferry = start(world_of(&world), name, &database, &properties);
+    let mut walferry = start(&world, name, &database, &properties);
     sql.run(&execute("public.items.*"));
     wait_for_log(&mut walferry, "the incremental snapshot is complete", 1);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
@@ -797,22 +781,21 @@ fn columns_that_the_publication_hides_are_not_sent_by_an_incremental_snapshot() 
         "{}",
         walferry.output()
     );
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+    drop_slot(sql, name);
 }
 
 /// `read.only` writes nothing, and a quiet stream ends the windows as well as a busy one.
 #[test]
 fn an_incremental_snapshot_that_is_read_only_writes_nothing_and_rebuilds_the_table() {
-    let world = world::shared();
     let name = "signals_read_only";
-    let database = world.postgres.database(name);
+    let (world, database) = begin(name);
     let sql = database.sql();
     sql.run("create table items (id uuid primary key, v text); insert into items select gen_random_uuid(), 'v' || i from generate_series(1, 2000) i");
     let properties = [
         ("signal.enabled.channels", "jmx"),
         ("incremental.snapshot.chunk.size", "100"),
     ];
-    let mut walferry = start_read_only(world_of(&world), name, &database, &properties);
+    let mut walferry = start_read_only(&world, name, &database, &properties);
     ask_for(&walferry, name, "public.items");
     for i in 1..=20 {
         sql.run(&format!(
@@ -825,26 +808,19 @@ fn an_incremental_snapshot_that_is_read_only_writes_nothing_and_rebuilds_the_tab
     wait_for_log(&mut walferry, "the incremental snapshot is complete", 2);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     let rows = rebuilt(&world.kafka.read(&[format!("{name}.public.items")]));
-    let expected = sql.rows("select id::text, v from items");
-    assert_eq!(rows.len(), expected.len());
-    for row in expected {
-        let (id, v) = (row[0].as_deref().unwrap_or_default(), row[1].as_deref());
-        assert_eq!(
-            rows.get(&format!("{{\"id\":\"{id}\"}}")).map(String::as_str),
-            v,
-            "row {id}"
-        );
-    }
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+    assert_eq!(
+        rows,
+        rows_by_key(sql, "select '{\"id\":\"' || id || '\"}', v from items")
+    );
+    drop_slot(sql, name);
 }
 
 /// An update does not bring a long value that has not changed. The snapshot has to bring it, also where the update comes within the
 /// window of the row's chunk.
 #[test]
 fn long_values_reach_the_topic_though_their_rows_change_while_they_are_read() {
-    let world = world::shared();
     let name = "signals_toast";
-    let database = world.postgres.database(name);
+    let (world, database) = begin(name);
     let sql = database.sql();
     sql.run(&format!(
         "{SIGNALS};
@@ -853,7 +829,7 @@ fn long_values_reach_the_topic_though_their_rows_change_while_they_are_read() {
          insert into items select i, 0, repeat('v' || i || ' ', 1000) from generate_series(1, 300) i"
     ));
     let properties = [("incremental.snapshot.chunk.size", "15")];
-    let mut walferry = start(world_of(&world), name, &database, &properties);
+    let mut walferry = start(&world, name, &database, &properties);
     sql.run(&execute("public.items"));
     for _ in 0..150 {
         // Not so often that the stream cannot keep up.
@@ -883,22 +859,21 @@ fn long_values_reach_the_topic_though_their_rows_change_while_they_are_read() {
         let (n, v) = &rows[&row[0].parse().expect("an id")];
         assert_eq!((n.to_string(), v), (row[1].clone(), &row[2]), "row {}", row[0]);
     }
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+    drop_slot(sql, name);
 }
 
 /// While the signal table cannot be written, a snapshot waits; a signal that stops it counts at once.
 #[test]
 fn a_snapshot_that_waits_can_be_stopped_and_the_next_one_works() {
-    let world = world::shared();
     let name = "signals_waits";
-    let database = world.postgres.database(name);
+    let (world, database) = begin(name);
     let sql = database.sql();
     sql.run(&format!(
         "{SIGNALS};
          alter table signals add constraint no_windows check (type not like '%window%');
          create table items (id int primary key, v text); insert into items values (1, 'a')"
     ));
-    let mut walferry = start(world_of(&world), name, &database, &[]);
+    let mut walferry = start(&world, name, &database, &[]);
     sql.run(&execute("public.items"));
     wait_for_log(&mut walferry, "the incremental snapshot waits", 1);
     sql.run("insert into signals values ('stop', 'stop-snapshot', '{}')");
@@ -909,16 +884,15 @@ fn a_snapshot_that_waits_can_be_stopped_and_the_next_one_works() {
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     let rows = rebuilt(&world.kafka.read(&[format!("{name}.public.items")]));
     assert_eq!(rows.len(), 1);
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+    drop_slot(sql, name);
 }
 
 /// A table without a key has records without keys. Rows that are inserted meanwhile do not hold its snapshot up, and updates and
 /// deletions are not followed by older rows.
 #[test]
 fn a_table_without_a_key_is_read_by_a_column_while_it_changes() {
-    let world = world::shared();
     let name = "signals_keyless";
-    let database = world.postgres.database(name);
+    let (world, database) = begin(name);
     let sql = database.sql();
     sql.run(&format!(
         "{SIGNALS};
@@ -927,7 +901,7 @@ fn a_table_without_a_key_is_read_by_a_column_while_it_changes() {
          insert into items select i / 2, 'v' || i from generate_series(1, 600) i"
     ));
     let properties = [("incremental.snapshot.chunk.size", "30")];
-    let mut walferry = start(world_of(&world), name, &database, &properties);
+    let mut walferry = start(&world, name, &database, &properties);
     sql.run(
         "insert into signals values ('s', 'execute-snapshot', '{\"data-collections\": [\"public.items\"], \"surrogate-key\": \"n\"}')",
     );
@@ -969,19 +943,18 @@ fn a_table_without_a_key_is_read_by_a_column_while_it_changes() {
         .flatten()
         .collect();
     assert_eq!(rows.into_keys().collect::<Vec<_>>(), expected);
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+    drop_slot(sql, name);
 }
 
 /// Whenever a connector is paused and resumed, a snapshot that only reads goes on, and never with an old view of the table.
 #[test]
 fn a_snapshot_that_is_read_only_survives_pauses_of_the_connector() {
-    let world = world::shared();
     let name = "signals_paused";
-    let database = world.postgres.database(name);
+    let (world, database) = begin(name);
     let sql = database.sql();
     sql.run("create table items (id int primary key, v text); insert into items select i, 'v' || i from generate_series(1, 3000) i");
     let properties = [("incremental.snapshot.chunk.size", "100")];
-    let mut walferry = start_read_only(world_of(&world), name, &database, &properties);
+    let mut walferry = start_read_only(&world, name, &database, &properties);
     ask_for(&walferry, name, "public.items");
     for round in 1..=6 {
         sql.run(&format!(
@@ -997,18 +970,9 @@ fn a_snapshot_that_is_read_only_survives_pauses_of_the_connector() {
     wait_until_delivered(sql, name);
     assert_eq!(walferry.terminate(), Some(0), "{}", walferry.output());
     let rows = rebuilt(&world.kafka.read(&[format!("{name}.public.items")]));
-    let expected: BTreeMap<String, String> = sql
-        .rows("select id::text, v from items")
-        .into_iter()
-        .map(|row| {
-            (
-                format!("{{\"id\":{}}}", row[0].as_deref().unwrap_or_default()),
-                row[1].clone().unwrap_or_default(),
-            )
-        })
-        .collect();
+    let expected = rows_by_key(sql, "select '{\"id\":' || id || '}', v from items");
     assert_eq!(rows, expected, "{}", walferry.output());
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+    drop_slot(sql, name);
 }
 
 /// A snapshot that Debezium has begun ends under Walferry, and the other way round, without reading the table from its beginning.
@@ -1109,5 +1073,5 @@ fn an_incremental_snapshot_goes_from_connect_to_walferry_and_back() {
     values.sort_unstable();
     wanted.sort_unstable();
     assert_eq!(values, wanted);
-    sql.run(&format!("select pg_drop_replication_slot('{name}')"));
+    drop_slot(sql, name);
 }

@@ -13,8 +13,8 @@ use tokio::{sync::Notify, time::timeout};
 /// How long the first request waits for the id.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// The id of the Kafka cluster. Brokers are asked for it when somebody first wants to know it: this takes a Kafka client of its own, with
-/// a connection, four threads and a megabyte, and most processes are never asked.
+/// The id of the Kafka cluster. Brokers are asked for it only when a client first requests it, because that needs another Kafka client
+/// with a connection, four threads and a megabyte. Most processes never get such a request.
 #[derive(Debug, Default)]
 pub struct ClusterId {
     id: OnceLock<String>,
@@ -32,19 +32,20 @@ impl ClusterId {
         }
     }
 
-    /// Waits until somebody wants to know the id. For one task alone.
+    /// Waits until a client requests the id. Only one task may wait.
     pub async fn wanted(&self) {
         self.wanted.notified().await;
     }
 
-    /// Takes the id.
+    /// Sets the id.
     pub fn tell(&self, id: String) {
-        // Nobody else has told another one.
+        // Only one task sets it.
         let _ = self.id.set(id);
         self.told.notify_waiters();
     }
 
-    /// The id; `None` while it is not known. Only the first request waits for it, since clients look here to see whether the process lives.
+    /// The id. `None` while it is unknown. Only the first request waits for it, because clients use this path to check whether the process
+    /// is alive.
     pub(crate) async fn get(&self) -> Option<&str> {
         if self.id.get().is_none() && !self.is_wanted.swap(true, Relaxed) {
             let told = self.told.notified();

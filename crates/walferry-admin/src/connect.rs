@@ -8,14 +8,14 @@ use walferry_engine::{
 
 use crate::Admin;
 
-/// The Connect whose REST API is spoken. Clients unlock features by it.
+/// The version of Kafka Connect whose REST API this is. Clients enable features by it.
 const KAFKA_VERSION: &str = "4.3.1";
 
 /// `GET /`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Root<'a> {
     version: &'static str,
-    /// Connect's commit has no meaning here; a person who looks finds what really answers.
+    /// Connect has its commit here, which has no meaning for Walferry. Walferry's name and version tell people what really answers.
     commit: String,
     kafka_cluster_id: Option<&'a str>,
 }
@@ -30,7 +30,7 @@ impl<'a> Root<'a> {
     }
 }
 
-/// `GET /health` (KIP-1017): tells of the process alone, so whoever can answer is healthy.
+/// `GET /health` (KIP-1017). It is about the process alone, so a process that answers is healthy.
 #[derive(Debug, Serialize)]
 pub(crate) struct Health {
     status: &'static str,
@@ -42,7 +42,7 @@ pub(crate) const HEALTHY: Health = Health {
     message: "Worker has completed startup and is ready to handle requests.",
 };
 
-/// Every error that a client may see.
+/// The body of every error.
 #[derive(Debug, Serialize)]
 pub(crate) struct ErrorBody {
     pub(crate) error_code: u16,
@@ -76,8 +76,8 @@ pub(crate) struct TaskState {
 }
 
 impl<'a> ConnectorStatus<'a> {
-    /// A failure is the task's, the connector itself stays RUNNING, as in Connect. So does one that tries again. One that has not read
-    /// anything yet is UNASSIGNED, as it is in Connect until it is started, and says what is in its way.
+    /// As in Connect, a failure belongs to the task, and the connector stays RUNNING, also while it retries. A connector that has read
+    /// nothing yet is UNASSIGNED, as in Connect before its start, and reports what prevents the start.
     pub(crate) fn new(status: &'a Status, version: &'static str, worker_id: String) -> Self {
         let state = |state| State {
             state,
@@ -127,8 +127,8 @@ impl<'a> ConnectorStatus<'a> {
     }
 }
 
-/// In the form of a Java exception, whose first line scripts look for: the class that Connect wraps every failure of a task in, what
-/// happened, and below it all causes with their hints.
+/// A failure in the form of a Java exception. Scripts look for its first line: the class in which Connect wraps every failure of a task,
+/// and the text. All causes with their hints follow.
 fn trace(failure: &Failure) -> String {
     let mut text = String::from("org.apache.kafka.connect.errors.ConnectException: ");
     let what: Vec<_> = failure.causes.iter().map(|cause| cause.sentence()).collect();
@@ -205,7 +205,7 @@ mod tests {
             let body = ConnectorStatus::new(&status, "1.2.3", "127.0.0.1:8083".into());
             assert_eq!(to_string(&body).unwrap(), expected, "{phase:?}");
         }
-        // One that has read before, and tries again.
+        // A connector that has read before, and retries.
         let status = Status::new("c", "s");
         status.set_phase(Phase::Streaming);
         status.set_phase(Phase::Waiting(Failure::retry(Kind::Unreachable, "y")));

@@ -1,8 +1,8 @@
-//! Connections of the endpoint, which must not take what delivery needs.
+//! Connections of the endpoint. They must not use up the descriptors that delivery needs.
 //!
-//! Every connection takes a descriptor. The endpoint takes an eighth of those that the process may have: sockets to Postgres and
-//! Kafka and the offset file need the others. One connection more closes the one whose last request is the oldest, so that clients
-//! which hold connections and ask nothing never keep out one that asks.
+//! Every connection needs a descriptor. The endpoint uses at most an eighth of those that the process may have, because the sockets to
+//! Postgres and Kafka and the offset file need the others. A further connection closes the one with the oldest last request. So idle
+//! connections never keep out a client that sends requests.
 
 use std::{
     collections::VecDeque,
@@ -35,16 +35,16 @@ use tracing::{debug, warn};
 
 use crate::guard::HEADER_BYTES;
 
-/// How long the header of a request may take.
+/// Time limit for the header of a request.
 const HEADER: Duration = Duration::from_secs(10);
 /// How long after the beginning of its last request a connection lasts. A client that reads an answer slowly or sends a body slowly
 /// has no more time than one that is idle.
 const IDLE: Duration = Duration::from_secs(30);
 /// Pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(200);
-/// However many descriptors there are, connections are no more than this.
+/// The maximum number of connections, however many descriptors there are.
 const MOST: usize = 64;
-/// And no fewer than this.
+/// The minimum of that number.
 const FEWEST: usize = 4;
 
 /// Limits of an endpoint.
@@ -56,7 +56,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Those that go with the number of descriptors that this process may have.
+    /// The limits for the number of descriptors that this process may have.
     pub(crate) fn of_process() -> Self {
         let descriptors = getrlimit(Resource::Nofile).current;
         let share = descriptors.map_or(MOST, |descriptors| usize::try_from(descriptors / 8).unwrap_or(MOST));
@@ -67,19 +67,19 @@ impl Limits {
         }
     }
 
-    /// The same for each of so many listeners.
+    /// The limits for each of so many listeners.
     pub(crate) fn shared_by(mut self, listeners: usize) -> Self {
         self.connections = (self.connections / listeners.max(1)).max(FEWEST);
         self
     }
 }
 
-/// A connection that is open.
+/// An open connection.
 #[derive(Debug)]
 struct Open {
     /// When its last request began; before the first, when it was accepted.
     asked: Mutex<Instant>,
-    /// Another connection is to have its place.
+    /// Signalled when another connection needs its place.
     closed: Notify,
     ended: AtomicBool,
 }
@@ -116,7 +116,7 @@ impl Open {
     }
 }
 
-/// Answers requests until `stop` says so; then lets those that are being answered end.
+/// Answers requests until `stop`. Then finishes the requests that are being answered.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -134,7 +134,7 @@ pub(crate) async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // No descriptor is left, say: one of ours may help whoever needs it.
+                    // For example, no descriptor is left. Closing one of ours may help.
                     debug!(%error, "a connection to the admin endpoint could not be accepted");
                     close_oldest(&mut open);
                     sleep(PAUSE).await;
@@ -152,7 +152,7 @@ pub(crate) async fn serve(
                 );
             }
             close_oldest(&mut open);
-            // Its descriptor is free before another one is taken.
+            // Its descriptor is free before the next connection is accepted.
             while tasks.len() >= limits.connections && tasks.join_next().await.is_some() {}
         }
         let connection = Arc::new(Open::new());
@@ -168,7 +168,7 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// Waits for the stop; a closed channel is one too.
+/// Waits for the stop. A closed channel also means stop.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
@@ -180,7 +180,7 @@ fn close_oldest(open: &mut VecDeque<Arc<Open>>) {
     }
 }
 
-/// The handshake takes no longer than the header of a request may.
+/// The handshake has the same time limit as the header of a request.
 async fn answer_over_tls(
     tls: TlsAcceptor,
     socket: TcpStream,
@@ -220,7 +220,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header)
-        // The least that hyper keeps to; `guard` refuses what is longer and has arrived nevertheless.
+        // The smallest limit that hyper accepts. `guard` refuses longer headers that have arrived nevertheless.
         .max_buf_size(HEADER_BYTES)
         .serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);

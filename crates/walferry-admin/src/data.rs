@@ -1,4 +1,4 @@
-//! `GET /ui/data`: all that the page shows, at one time.
+//! `GET /ui/data`: everything that the page shows, at one time.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ struct Connector {
     lag_bytes: Option<u64>,
     /// `None` before the server was reached.
     lag_seconds: Option<f64>,
-    /// The server first, then how far each step has come.
+    /// The server's position, then that of each step.
     positions: [PositionView; 5],
     in_flight: InFlight,
     curves: Curves,
@@ -45,7 +45,7 @@ struct Connector {
     totals: Totals,
     snapshot: SnapshotProgress,
     topics: Vec<Topic>,
-    /// Topics that there are, also those left out above.
+    /// Number of topics, including those that are not in `topics`.
     topic_count: usize,
     skipped: BTreeMap<&'static str, u64>,
     errors: BTreeMap<&'static str, u64>,
@@ -92,13 +92,13 @@ struct IncidentView {
     last: Option<String>,
     times: u64,
     kind: &'static str,
-    /// As `walferry explain` knows it.
+    /// The code for `walferry explain`.
     code: &'static str,
     what: String,
     hints: Vec<String>,
 }
 
-/// Topics shown, those with the most records first.
+/// Maximum number of topics shown. Those with the most records come first.
 const TOPICS: usize = 50;
 
 impl Data {
@@ -181,7 +181,7 @@ fn positions(observed: &Observation<'_>) -> [PositionView; 5] {
     let delivered = load(&c.delivered_lsn);
     let steps = [
         ("server", observed.server_lsn()),
-        // What is idle or filtered is delivered without ever being received as a change.
+        // On an idle or filtered stream, the delivered position moves without any received change.
         ("received", load(&c.received_lsn).max(delivered)),
         ("delivered", delivered),
         ("stored", load(&c.stored_lsn)),

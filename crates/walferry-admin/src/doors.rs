@@ -1,4 +1,4 @@
-//! Who may ask: people and programs with a password, scrapers with a token.
+//! Who may send requests: people and programs with a password, scrapers with a token.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use axum::http::{HeaderMap, Method, header};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
 
-/// Who may ask. Without users, everybody may; without tokens, scrapers need a password as well.
+/// Who may send requests. Without users, everybody may. Without tokens, scrapers need a password, too.
 #[derive(Debug, Clone, Default)]
 pub struct Doors {
-    /// Those with a password.
+    /// People and programs with a password.
     pub users: Vec<User>,
-    /// Tokens of scrapers: they open what is read without a change, such as `/metrics`.
+    /// Tokens of scrapers. They allow reading, such as `GET /metrics`.
     pub tokens: Vec<Digested>,
 }
 
-/// Somebody with a password.
+/// A user with a password.
 #[derive(Debug, Clone)]
 pub struct User {
     /// Name.
@@ -26,7 +26,7 @@ pub struct User {
     pub writes: bool,
 }
 
-/// A secret of which only the SHA-256 is kept. Comparing digests takes no shorter for a secret that begins alike.
+/// A secret. Only its SHA-256 is kept. The time to compare digests does not depend on how much of a guess is right.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Digested([u8; 32]);
 
@@ -37,7 +37,7 @@ impl fmt::Debug for Digested {
 }
 
 impl Digested {
-    /// Of a secret.
+    /// The digest of a secret.
     pub fn of(secret: &str) -> Self {
         Self(Sha256::digest(secret.as_bytes()).into())
     }
@@ -55,24 +55,24 @@ impl Digested {
     }
 }
 
-/// What a request may do.
+/// Whether a request is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Permission {
     /// It is answered.
     Granted,
-    /// It names nobody that is known.
+    /// The user is missing or unknown, or the password is wrong.
     Unknown,
-    /// Whoever asks may read and not change.
+    /// The user may only read.
     ReadOnly,
 }
 
-/// What tells of the process alone, for whatever watches it; it says nothing that needs a password.
+/// Paths about the process alone, for tools that watch it. Their answers need no password.
 const OPEN_TO_ALL: [&str; 1] = ["/health"];
-/// What a scraper's token opens.
+/// Paths that a scraper's token allows.
 const OPEN_TO_SCRAPERS: [&str; 3] = ["/metrics", "/slots", "/ready"];
 
 impl Doors {
-    /// Whether somebody has to say who they are.
+    /// Whether requests need a password or a token.
     pub fn are_closed(&self) -> bool {
         !self.users.is_empty()
     }

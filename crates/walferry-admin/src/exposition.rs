@@ -1,7 +1,7 @@
 //! Prometheus' text format, version 0.0.4.
 //!
-//! Written by hand: the figures live elsewhere and are only read here, and names, types and texts come from the table in
-//! `walferry-telemetry`, so a metrics library would hold every one of them a second time.
+//! There is no metrics library here, because it would keep everything twice: the values are kept elsewhere, and names, types and texts
+//! come from the table in `walferry-telemetry`.
 
 use std::fmt::{self, Display, Write as _};
 
@@ -16,7 +16,7 @@ pub(crate) struct Exposition {
     text: String,
 }
 
-/// Where the samples of one metric go. Without any, nothing at all is written of the metric.
+/// Collects the samples of one metric. A metric without samples is not written.
 pub(crate) struct Samples<'a> {
     text: &'a mut String,
     metric: &'a Metric,
@@ -86,7 +86,7 @@ impl Samples<'_> {
     }
 }
 
-/// A label's value as the format wants it.
+/// A label's value, escaped as the format requires.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {

@@ -1,7 +1,7 @@
-//! Which requests are refused before a route sees them.
+//! Refuses requests before they reach a route.
 //!
-//! A web page that a person has open may send requests to addresses of that person's machine. The browser then says where the
-//! page is from (`Origin`); and where the page's own name leads to the loopback address (DNS rebinding), it says that name (`Host`).
+//! A web page in a person's browser can send requests to addresses of that person's machine. The browser then names the origin of the
+//! page (`Origin`). If the page's own name resolves to the loopback address (DNS rebinding), the browser names this name (`Host`).
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -23,13 +23,13 @@ use crate::{
     settings::RestSettings,
 };
 
-/// Bytes of a request's body.
+/// Maximum size of a request's body in bytes.
 pub(crate) const BODY_BYTES: usize = 1024 * 1024;
 
-/// Bytes of a request's header: its first line, and names and values with the signs between them.
+/// Maximum size of a request's header in bytes: its first line, and all names and values with their separators.
 pub(crate) const HEADER_BYTES: usize = 64 * 1024;
 
-/// Passes on what may be answered at the address, to whoever may ask.
+/// Passes on a request if this listener answers it and the client may send it.
 pub(crate) async fn guard(
     State((shown, place)): State<(Arc<Shown>, EntryPoint)>,
     mut request: Request,
@@ -51,7 +51,7 @@ pub(crate) async fn guard(
                 refused(StatusCode::NOT_FOUND)
             }
             Permission::ReadOnly => error(StatusCode::FORBIDDEN, "This user may read but not change anything."),
-            // A browser that asks what a page may do sends no password.
+            // A browser sends no password with a preflight request.
             Permission::Unknown if !asks_first => {
                 let mut response = error(StatusCode::UNAUTHORIZED, "User cannot access the resource.");
                 let scheme = HeaderValue::from_static("Basic realm=\"Kafka Connect\"");
@@ -87,7 +87,7 @@ pub(crate) async fn guard(
     response
 }
 
-/// Scheme and host that the client has used.
+/// The scheme and the host that the client used.
 #[derive(Debug, Clone)]
 pub(crate) struct Base(pub(crate) String);
 
@@ -102,7 +102,7 @@ impl Base {
     }
 }
 
-/// Whether a path is answered at a listener.
+/// Whether a listener answers a path.
 fn is_here(resources: Resources, path: &str) -> bool {
     let is_admin = path == "/admin" || path.starts_with("/admin/");
     match resources {
@@ -112,7 +112,7 @@ fn is_here(resources: Resources, path: &str) -> bool {
     }
 }
 
-/// What a browser asks before a page of another origin may ask. The header and the time are Connect's.
+/// Answers the preflight request that a browser sends for a page of another origin. The header and the time are Connect's.
 fn allow(headers: &mut HeaderMap, settings: &RestSettings) {
     let methods = match settings.origin_methods.is_empty() {
         true => "GET,POST,HEAD".to_owned(),
@@ -152,7 +152,7 @@ fn refusal<B>(
     if length.is_some_and(|length| length > BODY_BYTES as u64) {
         return Some((StatusCode::PAYLOAD_TOO_LARGE, "The body is longer than 1 MiB."));
     }
-    // A request with a whole URL says there whom it means.
+    // A request with a complete URL names the host there.
     let host = match request.uri().authority() {
         Some(authority) => Some(authority.clone()),
         None => match headers.get(header::HOST) {
@@ -160,7 +160,7 @@ fn refusal<B>(
                 Ok(authority) => Some(authority),
                 Err(_) => return Some((StatusCode::BAD_REQUEST, "The Host header of the request is invalid.")),
             },
-            // No browser leaves it out.
+            // Every browser sends it.
             None if request.version() < Version::HTTP_11 => None,
             None => return Some((StatusCode::BAD_REQUEST, "The request has no Host header.")),
         },
@@ -182,7 +182,7 @@ fn refusal<B>(
     ))
 }
 
-/// The connection reads in pieces, and notices an endless header only at the end of one; so what has arrived is counted, too.
+/// The connection reads in pieces, and notices an endless header only at the end of a piece. So the received bytes are counted, too.
 fn header_bytes<B>(request: &axum::http::Request<B>) -> usize {
     const VERSION: usize = "  HTTP/1.1\r\n".len();
     const BETWEEN: usize = ": \r\n".len();
@@ -199,7 +199,7 @@ fn header_bytes<B>(request: &axum::http::Request<B>) -> usize {
 }
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
-    // What is no text is no origin that could be ours.
+    // An origin that is not text cannot be ours.
     headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }
 
@@ -226,7 +226,7 @@ fn is_of(origin: &str, host: &Authority) -> bool {
     let Ok(origin) = Authority::try_from(origin) else {
         return false;
     };
-    // A browser leaves out the port that goes without saying, in both.
+    // A browser omits the default port in both.
     let port_of = |authority: &Authority| authority.port_u16().unwrap_or(port);
     origin.host().eq_ignore_ascii_case(host.host()) && port_of(&origin) == port_of(host)
 }

@@ -1,4 +1,4 @@
-//! What the REST API asks of the process: the words of Kafka Connect's herder, and one that only shows.
+//! What the REST API needs of the process, named as in Kafka Connect's herder, and an implementation that can only show connectors.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -10,7 +10,7 @@ use walferry_engine::{
     supervisor::{Connectors, UnknownConnector},
 };
 
-/// What a request is refused with: Connect's code and a text in Connect's form.
+/// The refusal of a request: Connect's status code, and a text in Connect's form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refused {
@@ -21,7 +21,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// With a code and a text.
+    /// A refusal with a code and a text.
     pub fn new(code: u16, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -29,7 +29,7 @@ impl Refused {
         }
     }
 
-    /// There is no connector of this name, where a connector is read, changed or removed.
+    /// No connector that could be read, changed or removed has this name.
     pub fn not_found(name: &str) -> Self {
         Self::new(404, format!("Connector {name} not found"))
     }
@@ -46,17 +46,17 @@ impl Refused {
     }
 }
 
-/// An answer that takes its time.
+/// An answer that comes later.
 pub type Promise<T> = Pin<Box<dyn Future<Output = Result<T, Refused>> + Send>>;
 
-/// How a configuration comes.
+/// How a configuration is submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Put {
-    /// For a connector that must not be there yet, of which this is wanted.
+    /// For a new connector, with its wanted state. It must not exist yet.
     New(Target),
-    /// For one that may be there: what is wanted of it stays.
+    /// For a connector that may exist. Its wanted state stays.
     Any,
-    /// For one that still has this configuration: the new one was made from it.
+    /// For a connector that still has this configuration, from which the new one was made.
     Over(Configuration),
 }
 
@@ -71,37 +71,37 @@ pub struct Plugin {
     pub groups: Vec<&'static Group>,
 }
 
-/// What is to be said of a configuration.
+/// The problems of a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Validation {
     /// Errors, each with the property that it belongs to.
     pub errors: Vec<(String, String)>,
-    /// Why no value could be had for a reference such as `${file:…}`.
+    /// Why a reference such as `${file:…}` has no value.
     pub unresolved: Option<String>,
 }
 
-/// The connectors, as the REST API reads and changes them. What changes something returns when it is durable, which may be before the
-/// connector has done what is asked.
+/// The connectors, as the REST API reads and changes them. A method that changes something returns when the change is durable. The
+/// connector may follow later.
 pub trait Herder: fmt::Debug + Send + Sync {
     /// Names of all connectors.
     fn names(&self) -> Vec<String>;
 
-    /// The configuration of a connector as it was handed in.
+    /// The configuration of a connector as it was submitted.
     fn configuration(&self, name: &str) -> Option<Configuration>;
 
-    /// What is wanted of a connector.
+    /// The wanted state of a connector.
     fn target(&self, name: &str) -> Option<Target>;
 
-    /// Takes a configuration that was found valid. Returns whether the connector is new.
+    /// Stores a valid configuration. Returns whether the connector is new.
     fn put(&self, name: &str, configuration: Configuration, how: Put) -> Promise<bool>;
 
-    /// Removes a connector; its offset stays.
+    /// Removes a connector. Its offset stays.
     fn remove(&self, name: &str) -> Promise<()>;
 
     /// Runs, pauses or stops a connector from now on, also after a restart of the process.
     fn want(&self, name: &str, target: Target) -> Promise<()>;
 
-    /// What is wrong with a configuration.
+    /// Finds the problems of a configuration.
     fn validate(&self, configuration: Configuration) -> Promise<Validation>;
 
     /// The offsets of a connector: the body of `GET /connectors/{name}/offsets`.
@@ -110,11 +110,11 @@ pub trait Herder: fmt::Debug + Send + Sync {
     /// Writes the offsets of a stopped connector: the body of `PATCH`; `None` removes them all.
     fn alter_offsets(&self, name: &str, offsets: Option<Json>) -> Promise<()>;
 
-    /// The classes that there are.
+    /// All classes that connectors may name.
     fn plugins(&self) -> Vec<Plugin>;
 }
 
-/// Shows connectors that are not kept by anybody, and steers them; their configurations are not shown, and none can be changed.
+/// Shows and controls connectors that are in no book. Their configurations are not shown and cannot be changed.
 #[derive(Debug, Clone)]
 pub struct ReadOnly(pub Arc<dyn Connectors>);
 
@@ -172,7 +172,7 @@ impl Herder for ReadOnly {
     }
 }
 
-/// Has a connector run, pause or stop.
+/// Makes a connector run, pause or stop.
 ///
 /// # Errors
 /// There is none of this name.
@@ -185,11 +185,11 @@ pub fn steer(connectors: &dyn Connectors, name: &str, target: Target) -> Result<
     done.map_err(|UnknownConnector(name)| Refused::new(404, format!("Unknown connector {name}")))
 }
 
-/// The levels at which parts of the program log, which may be changed while it runs.
+/// The log levels of parts of the program. They may be changed while the program runs.
 pub trait Loggers: fmt::Debug + Send + Sync {
     /// All loggers with a level of their own: name, level, and when it was changed, milliseconds since 1970. `root` is one of them.
     fn all(&self) -> Vec<(String, String, Option<u64>)>;
 
-    /// Changes the level of a logger. Returns the loggers that are changed by it; `None` where there is no such level.
+    /// Changes the level of a logger. Returns the changed loggers. `None` if there is no such level.
     fn set(&self, logger: &str, level: &str) -> Option<Vec<String>>;
 }

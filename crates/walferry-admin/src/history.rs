@@ -1,4 +1,4 @@
-//! The last minutes of a connector, for the page's curves and for latencies that are not those of last week.
+//! The last minutes of a connector, for the page's curves and for recent latencies.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -26,7 +26,7 @@ struct Sample {
     latency: LatencyCounts,
 }
 
-/// What the page draws; the oldest first.
+/// The values that the page draws, oldest first.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Curves {
     interval_seconds: u64,
@@ -95,7 +95,7 @@ fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-/// As Prometheus reckons it: evenly spread inside a bucket; beyond the last bound, that bound.
+/// The quantile as Prometheus computes it: values are evenly spread inside a bucket. Beyond the last bound, it is that bound.
 fn quantile_us(counts: &LatencyCounts, q: f64) -> Option<f64> {
     let all: u64 = counts.iter().sum();
     if all == 0 {

@@ -68,7 +68,7 @@ pub(crate) fn instant(at_us: i64) -> Option<String> {
     (at_us != 0).then(|| format!("{at:.3}"))
 }
 
-/// A number with its thousands apart.
+/// A number with its thousands separated.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -81,7 +81,7 @@ pub(crate) fn count(n: u64) -> String {
     text
 }
 
-/// The text with a capital at its beginning and a full stop at its end.
+/// The text with an initial capital and a final full stop.
 pub(crate) fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The admin endpoint: health, readiness, metrics, slots and the page.
 //!
-//! Every answer is made from the status of each connector, which others write. Connectors are paused, resumed, stopped and restarted
-//! through one trait, [`Connectors`]. Paths and bodies that Kafka Connect has too are Connect's; the rest is Walferry's own.
+//! All answers come from the status of each connector, which others write. Connectors are paused, resumed, stopped and restarted
+//! through the trait [`Connectors`]. Paths and bodies that Kafka Connect also has are the same as Connect's. The rest is Walferry's own.
 
 mod cluster;
 mod connect;
@@ -64,16 +64,16 @@ pub struct Admin {
     pub kafka_cluster_id: Arc<ClusterId>,
     /// When the process began.
     pub started: SystemTime,
-    /// Their configurations, and what becomes of them.
+    /// Stores configurations and wanted states.
     pub herder: Arc<dyn Herder>,
-    /// What is logged.
+    /// The log levels.
     pub loggers: Arc<dyn Loggers>,
     /// How the REST API behaves.
     pub settings: RestSettings,
 }
 
 impl Admin {
-    /// Shows and steers these connectors; nothing else can be changed.
+    /// Shows and controls these connectors. Nothing else can be changed.
     pub fn read_only(connectors: Arc<dyn Connectors>, version: &'static str) -> Self {
         Self {
             herder: Arc::new(ReadOnly(connectors.clone())),
@@ -101,7 +101,7 @@ impl Loggers for NoLoggers {
     }
 }
 
-/// How long a request that is being answered may hold up a stop.
+/// How long a request that is being answered may delay a stop.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
 
 /// A socket that the endpoint answers on.
@@ -109,7 +109,7 @@ const LAST_ANSWER: Duration = Duration::from_secs(1);
 pub struct Door {
     /// The socket.
     pub listener: TcpListener,
-    /// TLS, if it speaks that.
+    /// TLS, if it is used.
     pub tls: Option<Tls>,
     /// What is answered there.
     pub resources: Resources,
@@ -136,10 +136,10 @@ impl Door {
         }
     }
 
-    /// The same socket once more, for an endpoint that answers after another.
+    /// The same socket again, for the next endpoint that answers on it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn try_clone(&self) -> io::Result<Self> {
         let socket = rustix::io::dup(&self.listener)?;
         Ok(Self {
@@ -156,7 +156,7 @@ impl Door {
 /// What the system says of a socket.
 pub async fn serve(doors: Vec<Door>, admin: Admin, stop: impl Future<Output = ()>) -> io::Result<()> {
     let places: Vec<EntryPoint> = doors.iter().map(EntryPoint::of).collect::<io::Result<_>>()?;
-    // Where clients reach it: not where there is only `/admin/…`.
+    // The listener that clients use. One with only `/admin/…` does not count.
     let first = places.iter().find(|place| place.resources != Resources::OnlyAdmin);
     let shown = Arc::new(Shown::new(
         admin,
@@ -191,7 +191,7 @@ pub async fn serve(doors: Vec<Door>, admin: Admin, stop: impl Future<Output = ()
     }
 }
 
-/// Remembers figures for the page's curves, for ever.
+/// Takes samples for the page's curves, for ever.
 async fn sample(shown: &Shown) {
     let mut ticks = interval(history::INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -212,13 +212,13 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
     bound.map_err(|source| BindError { address, source })
 }
 
-/// The endpoint's address cannot be had.
+/// The endpoint cannot listen on its address.
 #[derive(Debug, thiserror::Error)]
 #[error("the admin endpoint cannot listen on {address}")]
 pub struct BindError {
     /// The address.
     pub address: SocketAddr,
-    /// What the system says.
+    /// The system's error.
     #[source]
     pub source: io::Error,
 }

@@ -55,7 +55,7 @@ impl Page<'_> {
         });
     }
 
-    /// One metric with one sample for every connector, where it is known.
+    /// One metric with one sample for each connector for which the value is known.
     fn value<V: Display>(&mut self, metric: &Metric, value: impl Fn(&Observation<'_>) -> Option<V>) {
         self.each(metric, |observed, name, samples| {
             if let Some(value) = value(observed) {
@@ -243,7 +243,7 @@ impl Page<'_> {
         });
     }
 
-    /// Under the names that Debezium's dashboards read.
+    /// Metrics with the names that Debezium's dashboards read.
     fn debezium(&mut self) {
         let stream = dbz::STREAMING;
         self.dbz(&dbz::CONNECTED, stream, |observed| {
@@ -359,7 +359,7 @@ fn limit(observed: &Observation<'_>) -> Option<u64> {
     Some(load(&observed.counters().in_flight_limit_bytes)).filter(|&limit| limit > 0)
 }
 
-/// Debezium takes it when an event passes, so it stands still while none does.
+/// Debezium computes it when an event passes, so it does not change while there are no events.
 fn milliseconds_behind_source(observed: &Observation<'_>) -> i64 {
     let c = observed.counters();
     match (load_i64(&c.last_change_us), load_i64(&c.last_commit_us)) {
@@ -368,7 +368,7 @@ fn milliseconds_behind_source(observed: &Observation<'_>) -> i64 {
     }
 }
 
-/// Rows set aside, and the one that has stopped the connector.
+/// Number of rows set aside, and of the row that stopped the connector.
 fn erroneous(observed: &Observation<'_>) -> u64 {
     let stopped = matches!(&observed.course.phase, Phase::Failed(failure) if failure.disposition == Disposition::Stop(Exit::Record));
     load(&observed.counters().set_aside) + u64::from(stopped)
@@ -392,7 +392,7 @@ mod tests {
     use super::*;
     use crate::observation::tests::{NOW_US, S, slots};
 
-    /// Two connectors; of the first everything is known, of the second nothing.
+    /// Two connectors. Everything is known about the first, nothing about the second.
     fn admin() -> Admin {
         let status = Status::new("orders", "shop");
         let c = &status.counters;

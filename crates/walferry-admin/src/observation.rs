@@ -1,4 +1,4 @@
-//! One look at a connector: everything that is known of it at one time.
+//! An observation of a connector: everything that is known about it at one time.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -6,21 +6,21 @@ use serde::Serialize;
 use walferry_engine::status::{Counters, Course, LatencyCounts, Phase, Slot, Slots, Status, StreamState, Trouble};
 use walferry_pgoutput::Lsn;
 
-/// A connector at one time. What changes meanwhile is in the next look.
+/// A connector at one time. Later changes are in the next observation.
 pub(crate) struct Observation<'a> {
     pub(crate) status: &'a Status,
-    /// The time of the look, microseconds since 1970.
+    /// The time of the observation, microseconds since 1970.
     pub(crate) now_us: i64,
     pub(crate) course: Course,
     pub(crate) kafka: Option<Trouble>,
     /// Why the offset cannot be stored.
     pub(crate) store: Option<Trouble>,
-    /// What a record waits for, and everything behind it.
+    /// What a record, and everything behind it, waits for.
     pub(crate) awaited: Option<Trouble>,
     pub(crate) slots: Option<Slots>,
     pub(crate) stream: StreamState,
     pub(crate) lag: Lag,
-    /// How fast the server writes WAL.
+    /// Bytes of WAL that the server writes per second.
     pub(crate) wal_bytes_per_second: Option<f64>,
     pub(crate) latency: (LatencyCounts, u64),
 }
@@ -28,11 +28,11 @@ pub(crate) struct Observation<'a> {
 /// What Kafka has not acknowledged yet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Lag {
-    /// WAL between what is delivered and the server's position; `None` before either is known.
+    /// WAL between the delivered position and the server's. `None` before both are known.
     pub(crate) bytes: Option<u64>,
-    /// How long ago the oldest of it was committed; 0 when nothing waits.
+    /// How long ago the oldest undelivered change was committed. 0 if nothing waits.
     pub(crate) seconds: f64,
-    /// Whether the server was ever heard of: before that nothing is known of a lag.
+    /// Whether the server has ever answered. Before that, the lag is unknown.
     pub(crate) known: bool,
 }
 
@@ -41,13 +41,13 @@ pub(crate) struct Lag {
 pub(crate) struct SnapshotProgress {
     /// Rows read since the process began.
     pub(crate) rows: u64,
-    /// How many these will be in the end, by the statistics of Postgres; `None` while it has none.
+    /// How many rows it will have read in the end, by Postgres's statistics. `None` without statistics.
     pub(crate) rows_estimate: Option<u64>,
     pub(crate) tables: u64,
     pub(crate) tables_left: u64,
-    /// How long it lasts, or has lasted.
+    /// How long it has taken so far, or in all.
     pub(crate) seconds: f64,
-    /// How long it still lasts at its present pace, if the estimate is right.
+    /// How long it will still take at its present pace, if the estimate is right.
     pub(crate) seconds_left: Option<f64>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Observation<'a> {
                     commit_us @ 1.. => Some(commit_us),
                     _ if slots.as_ref().is_none_or(|slots| slots.wal_end <= delivered) => None,
                     _ => clock.time_of(delivered).map(|time| {
-                        // The server was farther already when it was asked first: the last delivery is as old at least.
+                        // The server was already further at the first sample. So the lag is at least as old as the last delivery.
                         let last_us = load_i64(&status.counters.delivered_commit_us);
                         time.unwrap_or_else(|first| if last_us > 0 { last_us.min(first) } else { first })
                     }),
@@ -97,7 +97,7 @@ impl<'a> Observation<'a> {
         &self.status.counters
     }
 
-    /// The farthest WAL position of the server that was heard of; 0 before any.
+    /// The furthest known WAL position of the server. 0 if none is known.
     pub(crate) fn server_lsn(&self) -> u64 {
         server_lsn(self.counters(), self.slots.as_ref())
     }
@@ -113,7 +113,7 @@ impl<'a> Observation<'a> {
         Some((self.now_us - slots.at_us).max(0) as f64 / 1e6)
     }
 
-    /// How long the server has said nothing of its slots, also where it never has.
+    /// How long the server has not reported its slots. Counts from the connector's creation if it never has.
     pub(crate) fn slots_silence_seconds(&self) -> f64 {
         let heard_us = self.slots.as_ref().map_or(self.status.created_us, |slots| slots.at_us);
         (self.now_us - heard_us).max(0) as f64 / 1e6
@@ -183,7 +183,7 @@ pub(crate) fn phase_word(phase: &Phase) -> &'static str {
     }
 }
 
-/// The farthest position that is known to be delivered: nothing is confirmed, not even by a run before this one, that was not.
+/// The furthest position that is known to be delivered. A confirmed position was delivered, too, even if an earlier run confirmed it.
 fn delivered(counters: &Counters, stream: StreamState, slots: Option<&Slots>) -> u64 {
     let own = slots.and_then(|slots| slots.slots.iter().find(|slot| slot.ours));
     let confirmed = own.and_then(|slot| slot.confirmed_flush_lsn.as_deref()?.parse::<Lsn>().ok());

@@ -1,4 +1,4 @@
-//! What the process itself takes, as Linux tells it.
+//! Memory and processor time of the process, from Linux.
 
 use std::fs;
 
@@ -9,11 +9,11 @@ pub(crate) struct Process {
     pub(crate) cpu_seconds: f64,
 }
 
-/// Linux tells processor time in this unit on every architecture that Walferry is built for, whatever the kernel's own tick.
+/// Linux reports processor time in this unit on every architecture that Walferry is built for, whatever the kernel's own tick is.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 impl Process {
-    /// Of this process; `None` where there is no `/proc`.
+    /// The figures of this process. `None` without `/proc`.
     pub(crate) fn own() -> Option<Self> {
         let status = fs::read_to_string("/proc/self/status").ok()?;
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
@@ -31,7 +31,7 @@ fn resident_bytes(status: &str) -> Option<u64> {
 }
 
 fn cpu_seconds(stat: &str) -> Option<f64> {
-    // The name in parentheses may hold spaces and parentheses itself. `utime` and `stime` are fields 14 and 15 of proc(5).
+    // The name in parentheses may itself contain spaces and parentheses. `utime` and `stime` are fields 14 and 15 of proc(5).
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;

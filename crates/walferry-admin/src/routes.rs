@@ -1,4 +1,4 @@
-//! Paths, and the forms in which Connect refuses.
+//! The paths, and refusals in Connect's form.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +33,7 @@ use crate::{
     verdict::Verdict,
 };
 
-/// Where a request has come in.
+/// The listener at which a request arrived.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EntryPoint {
     pub(crate) address: SocketAddr,
@@ -55,14 +55,14 @@ impl EntryPoint {
     }
 }
 
-/// What every request may look at.
+/// What all requests share.
 pub(crate) struct Shown {
     pub(crate) admin: Admin,
-    /// Where clients reach it.
+    /// The listener that clients use.
     pub(crate) place: EntryPoint,
-    /// Of the connectors, by name.
+    /// Histories of the connectors, by name.
     histories: Mutex<BTreeMap<String, History>>,
-    /// Of connectors whose topics were forgotten: how many records each topic had then.
+    /// For connectors whose topics were reset: the number of records that each topic had then.
     forgotten: Mutex<BTreeMap<String, BTreeMap<String, u64>>>,
 }
 
@@ -78,7 +78,7 @@ impl Shown {
         }
     }
 
-    /// What tells this worker from others: host and port.
+    /// Identifies this worker among others: host and port.
     pub(crate) fn worker_id(&self) -> String {
         let advertised = self.admin.settings.advertised.clone();
         advertised.unwrap_or_else(|| self.place.address.to_string())
@@ -95,7 +95,7 @@ impl Shown {
         forgotten.insert(status.name.clone(), counts.collect());
     }
 
-    /// The connector is gone: one that comes after it under its name begins anew.
+    /// The connector is removed. A later connector with its name begins with an empty history.
     pub(crate) fn forget_topics(&self, name: &str) {
         let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
         forgotten.remove(name);
@@ -113,13 +113,13 @@ impl Shown {
     }
 }
 
-/// The page. Everything it needs is in it but the figures.
+/// The page. It contains everything except the figures.
 const PAGE: &str = include_str!("page.html");
-/// Nothing may be loaded from elsewhere, and nobody may put the page in a frame.
+/// The page may load nothing from elsewhere, and no other page may frame it.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                            img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// All routes. Connect takes a slash at the end of every path.
+/// All routes. As in Connect, every path may end with a slash.
 pub(crate) fn router(shown: Arc<Shown>, place: EntryPoint) -> Router {
     let routes = Router::new().route("/", get(root).options(|| async { rest::options("HEAD,GET,OPTIONS") }));
     let routes = rest::resources(rest::at(routes, "/health", get(health)));
@@ -147,7 +147,7 @@ where
     rest::at(routes, path, get(handler))
 }
 
-/// What Connect's resources are, for clients that are generated.
+/// Connect's resources, for generated clients.
 const OPEN_API: &str = include_str!("openapi.json");
 
 async fn open_api() -> Response {
@@ -189,7 +189,7 @@ async fn ready(State(shown): Seen) -> Response {
         }
     });
     let mut connectors: Vec<_> = connectors.collect();
-    // One that was just created or changed has no status until its configuration has been read.
+    // A connector that was just created or changed has no status until its configuration has been read.
     let names = shown.admin.herder.names();
     for name in &names {
         if !statuses.iter().any(|status| status.name == *name) {
@@ -268,7 +268,7 @@ pub(crate) fn json(code: StatusCode, body: &impl Serialize) -> Response {
     }
 }
 
-/// What Connect's HTTP server refuses by itself has Connect's body and no content type.
+/// Connect's HTTP server itself refuses such requests, without a content type.
 pub(crate) fn refused(code: StatusCode) -> Response {
     let message = format!("HTTP {code}");
     let error = ErrorBody {

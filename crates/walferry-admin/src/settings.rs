@@ -1,4 +1,4 @@
-//! How the REST API behaves: what stands in a worker file.
+//! The settings of the REST API, from the worker file.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,28 +6,28 @@ use axum::http::{HeaderName, HeaderValue};
 
 use crate::doors::Doors;
 
-/// How the REST API behaves.
+/// The settings of the REST API.
 #[derive(Debug, Clone)]
 pub struct RestSettings {
-    /// Host and port that tell this worker from others (`rest.advertised.host.name` and `.port`); the listener's without it.
+    /// Host and port that identify this worker (`rest.advertised.host.name` and `.port`). `None`: those of the listener.
     pub advertised: Option<String>,
     /// `topic.tracking.enable`
     pub topic_tracking: bool,
     /// `topic.tracking.allow.reset`
     pub topic_tracking_reset: bool,
-    /// Web pages of these origins may ask (`access.control.allow.origin`); `*` is every one.
+    /// Web pages of these origins may send requests (`access.control.allow.origin`). `*` means every origin.
     pub origins: Vec<String>,
-    /// Methods that such pages may use (`access.control.allow.methods`); without any, GET, POST and HEAD.
+    /// Methods that such pages may use (`access.control.allow.methods`). Empty: GET, POST and HEAD.
     pub origin_methods: Vec<String>,
     /// Headers of every answer (`response.http.headers.config`).
     pub headers: Vec<HeaderRule>,
-    /// Who may ask.
+    /// Who may send requests.
     pub doors: Doors,
-    /// Why this process only waits: everything but `/health` and `/metrics` is answered with it, and it is not ready.
+    /// Why this process only waits. All requests except `/health` and `/metrics` are answered with this reason, and the process is not ready.
     pub standby: Option<Standby>,
 }
 
-/// Why a process only waits. The reason may change meanwhile. Clones are the same one.
+/// Why a process only waits. The reason may change meanwhile. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Standby(Arc<Mutex<String>>);
 
@@ -37,7 +37,7 @@ impl Standby {
         Self(Arc::new(Mutex::new(why.into())))
     }
 
-    /// From now on it waits for this reason.
+    /// Sets another reason.
     pub fn set_reason(&self, why: impl Into<String>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = why.into();
     }
@@ -63,7 +63,7 @@ impl Default for RestSettings {
 }
 
 impl RestSettings {
-    /// Whether a page of this origin may ask.
+    /// Whether a page of this origin may send requests.
     pub(crate) fn allows(&self, origin: &str) -> bool {
         self.origins
             .iter()
@@ -74,7 +74,7 @@ impl RestSettings {
 /// One rule of `response.http.headers.config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderRule {
-    /// Add one more, or set it in the place of those that are there.
+    /// Whether to add the header, or to replace existing ones.
     pub add: bool,
     /// The header.
     pub name: HeaderName,
@@ -83,11 +83,11 @@ pub struct HeaderRule {
 }
 
 impl HeaderRule {
-    /// Reads rules such as `add X-Frame-Options: DENY, "set Cache-Control: no-cache, no-store"`. A rule that holds a comma stands in
+    /// Reads rules such as `add X-Frame-Options: DENY, "set Cache-Control: no-cache, no-store"`. A rule with a comma is written in
     /// double quotes. The actions `addDate` and `setDate` take milliseconds since 1970.
     ///
     /// # Errors
-    /// A rule that is none, and why.
+    /// A rule is malformed.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, String> {
         let rules = split(text).into_iter().map(|rule| Self::parse(&rule));
         rules.collect()
@@ -127,7 +127,7 @@ fn http_date(millis: &str) -> Option<String> {
     Some(time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())
 }
 
-/// The rules of a list; quotes keep commas together.
+/// The rules of a list. Commas in quotes do not separate rules.
 fn split(text: &str) -> Vec<String> {
     let (mut rules, mut rule, mut quoted) = (Vec::new(), String::new(), false);
     for c in text.chars() {

@@ -18,7 +18,7 @@ use crate::connect::ErrorBody;
 struct Asked {
     id: Option<String>,
     r#type: String,
-    /// An object, or its text.
+    /// A JSON object, or its text.
     #[serde(default)]
     data: Value,
 }
@@ -39,7 +39,7 @@ struct Notification {
     timestamp: i64,
 }
 
-/// Gives a signal to a connector. It is followed once the connector streams.
+/// Passes a signal to a connector, which follows it as soon as it streams.
 pub(crate) fn post(status: &Arc<Status>, body: &Bytes) -> Response {
     let asked: Asked = match serde_json::from_slice(body) {
         Ok(asked) => asked,
@@ -82,7 +82,7 @@ pub(crate) fn unknown(name: &str) -> Response {
     refused(StatusCode::NOT_FOUND, format!("Unknown connector {name}"))
 }
 
-/// The last notifications, the oldest first.
+/// The last notifications, oldest first.
 pub(crate) fn notifications(status: &Status) -> Response {
     let shown = status.notifications().into_iter().map(|told| Notification {
         id: told.id,

@@ -1,4 +1,4 @@
-//! The server's replication slots: ours first, and what is to be said of the others.
+//! The server's replication slots: ours first, then the others with remarks.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub(crate) struct Body {
 #[derive(Debug, Serialize)]
 pub(crate) struct SeenBy {
     connector: String,
-    /// When the server was asked; `None` before it has answered once.
+    /// When the server was queried. `None` before its first answer.
     asked_at: Option<String>,
     /// How old the figures are.
     age_seconds: Option<f64>,
@@ -27,7 +27,7 @@ pub(crate) struct SeenBy {
     slots: Vec<Shown>,
 }
 
-/// A slot with what is to be said of it.
+/// A slot, with a remark about it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Shown {
     #[serde(flatten)]

@@ -331,7 +331,7 @@ impl Status {
     }
 
     /// Sets the progress of an incremental snapshot.
-    pub fn set_incremental(&self, incremental: Option<IncrementalProgress>) {
+    pub(crate) fn set_incremental(&self, incremental: Option<IncrementalProgress>) {
         *lock(&self.incremental) = incremental;
     }
 
@@ -390,7 +390,7 @@ impl Status {
         lock(&self.awaited).clone()
     }
     /// Sets what a record waits for, or that it no longer waits. Returns what it waited for before.
-    pub fn set_awaited(&self, failure: Option<Failure>) -> Option<Failure> {
+    pub(crate) fn set_awaited(&self, failure: Option<Failure>) -> Option<Failure> {
         Trouble::replace(&mut lock(&self.awaited), failure, now_us())
     }
 
@@ -399,7 +399,7 @@ impl Status {
         lock(&self.store).clone()
     }
     /// Sets why the offset could not be stored, or that it is stored again. Returns why it could not be stored before.
-    pub fn set_store(&self, failure: Option<Failure>) -> Option<Failure> {
+    pub(crate) fn set_store(&self, failure: Option<Failure>) -> Option<Failure> {
         self.set_store_at(failure, now_us())
     }
     fn set_store_at(&self, failure: Option<Failure>, at_us: i64) -> Option<Failure> {

@@ -25,7 +25,7 @@ pub struct OffsetTime {
 }
 
 /// Seconds of a day.
-pub const SECONDS_PER_DAY: i64 = 86_400;
+pub(crate) const SECONDS_PER_DAY: i64 = 86_400;
 /// The largest offset that `ZoneOffset` accepts, in seconds.
 pub const FURTHEST_OFFSET: i32 = 18 * 3600;
 /// The last year of `java.time`. The first one is the negative of it.

@@ -25,7 +25,7 @@ use walferry_engine::{
 
 use crate::{ClientSettings, client};
 
-/// How long one look for a signal takes.
+/// How long one poll waits.
 const POLL: Duration = Duration::from_millis(500);
 /// Pause after a failure, and while too many signals wait.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -43,8 +43,8 @@ impl Drop for SignalReader {
 }
 
 impl SignalReader {
-    /// Hands the signals of the connector's topic on to its status, on a thread of its own. As in Debezium, a group keeps how far the
-    /// topic was read, so that what came while the connector did not run is read at its start.
+    /// Passes the signals of the connector's topic on to its status, on its own thread. As in Debezium, a consumer group stores how far the
+    /// topic was read. So signals that arrive while the connector does not run are read at its start.
     pub fn follow(worker: &Worker, connector: &Connector, settings: &ClientSettings, status: Arc<Status>) -> Self {
         let section = &connector.signals.kafka;
         let mut properties = client::signals(worker, &section.consumer, &settings.producer);

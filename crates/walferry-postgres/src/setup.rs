@@ -11,7 +11,7 @@ use crate::quote::{identifier, qualified};
 use crate::tables::TableName;
 
 /// The columns that Debezium's EventRouter looks for by default.
-pub const OUTBOX_COLUMNS: [&str; 5] = ["id", "aggregatetype", "aggregateid", "type", "payload"];
+pub(crate) const OUTBOX_COLUMNS: [&str; 5] = ["id", "aggregatetype", "aggregateid", "type", "payload"];
 
 /// What a database has.
 #[derive(Debug, Clone, Deserialize)]

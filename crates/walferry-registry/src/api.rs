@@ -1,4 +1,4 @@
-//! What each registry is asked, and what its answers mean.
+//! The requests to each kind of registry, and the meaning of the answers.
 
 use serde_json::{Value as Json, json};
 use walferry_config::shown_text;
@@ -10,11 +10,11 @@ use crate::http::{self, Http, Reply};
 /// Why there are no ids.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It may pass by itself: the same is asked again.
+    /// It may pass by itself, so the request is repeated.
     Trouble(Diagnosis),
-    /// Another try would not change it.
+    /// A repeated request would get the same answer.
     Refused(Refusal),
-    /// The same, because the registry does not have the schema and may not be given it.
+    /// The same: the registry lacks the schema, and registering is not allowed.
     Missing(Refusal),
 }
 
@@ -27,14 +27,13 @@ impl From<Diagnosis> for Failure {
 type Answer<T> = Result<T, Failure>;
 
 const CONFLUENT_JSON: &str = "application/vnd.schemaregistry.v1+json";
-/// More of a registry's words is not shown.
+/// Maximum length of a registry's message in an error.
 const MOST_WORDS: usize = 1_500;
 
-/// Looks the ids of a schema up, or registers it.
+/// Looks up the ids of a schema, or registers it.
 pub(crate) fn ids(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
     let mut answer = lookup(http, api, request);
-    // Somebody else has registered it at the same moment, or this client has, in a request whose answer was lost. What is there now is
-    // found by asking once more.
+    // Another client registered it at the same moment, or this client did, in a request whose answer was lost. So ask once more.
     if matches!(&answer, Err(Failure::Refused(refusal)) if refusal.what.starts_with(EXISTS)) {
         answer = lookup(http, api, request);
     }
@@ -46,13 +45,12 @@ pub(crate) fn ids(http: &mut Http, api: Api, request: &Request) -> Answer<Ids> {
     }
 }
 
-/// How a refusal begins whose schema is incompatible, one that adds nothing to what is there, and one whose registered schema is
-/// another.
+/// How the three kinds of refusals begin.
 const EXISTS: &str = "it has another schema there: ";
 const INCOMPATIBLE: &str = "the schema is incompatible with an earlier one: ";
 const UNFIT: &str = "its version does not match the record: ";
 
-/// A registry may name places in a schema by numbers only: names the first field in which the schema differs from the newest version.
+/// Names the first field in which a schema differs from the newest version, because a registry may refer to fields only by number.
 fn with_difference(http: &mut Http, api: Api, request: &Request, mut refusal: Refusal) -> Refusal {
     let latest = Request {
         lookup: Lookup::Latest,
@@ -83,18 +81,18 @@ pub(crate) fn still_has(http: &mut Http, api: Api, request: &Request, ids: Ids) 
     Ok(found.is_empty()
         || match is_chosen(request) {
             false => is_same(request.kind, &request.schema, &found),
-            // It may say more than ours.
+            // It may have more members than ours.
             true => same_bytes(request.kind, &request.schema, &found).is_ok(),
         })
 }
 
-/// Whether the registry chooses the version, so that its text is not ours.
+/// Whether the registry chooses the version. Then its text is not ours.
 const fn is_chosen(request: &Request) -> bool {
     matches!(request.lookup, Lookup::Latest | Lookup::Id(_))
 }
 
-/// The text of a schema as the registry has it; `None` where it has none. In a version that the registry chose, the types of other
-/// subjects are written out.
+/// The text of a schema in the registry. `None` if it has none. In a version that the registry chose, the types of other subjects are
+/// written out.
 fn text(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Answer<Option<String>> {
     let path = match (api, is_chosen(request)) {
         (Api::Confluent, _) => format!("/schemas/ids/{}?subject={}", ids.content, encoded(&request.subject.id)),
@@ -135,7 +133,7 @@ fn whole(http: &mut Http, request: &Request, answer: &Json) -> Answer<String> {
     Ok(with_references(request.kind, schema, &found))
 }
 
-/// More types of other subjects are not fetched for one schema.
+/// Maximum number of types of other subjects that are fetched for one schema.
 const MOST_REFERENCES: usize = 1_000;
 
 fn confluent(http: &mut Http, request: &Request) -> Answer<Ids> {
@@ -169,7 +167,7 @@ fn confluent(http: &mut Http, request: &Request) -> Answer<Ids> {
 
 fn confluent_body(request: &Request) -> String {
     let mut body = json!({ "schema": request.schema });
-    // Confluent's registry takes what says nothing for Avro; older ones know nothing else.
+    // Confluent's registry assumes Avro if no type is given, and older ones know only Avro.
     if request.kind.as_str() != "AVRO" {
         body["schemaType"] = request.kind.as_str().into();
     }
@@ -283,7 +281,7 @@ fn compare_chosen(http: &mut Http, api: Api, request: &Request, ids: Ids) -> Ans
     }
     match text(http, api, request, ids)? {
         Some(theirs) => compare(request, &theirs),
-        // It was taken away between the two requests.
+        // It was removed between the two requests.
         None => Err(no_id(request)),
     }
 }
@@ -305,10 +303,10 @@ fn taken(reply: Reply, request: &Request) -> Answer<Json> {
             what: format!("it has no such schema: {}", message_of(&reply)),
             hint: Some(not_registered().to_owned()),
         })),
-        // Of a proxy whose registry is away, or of something that is no registry.
-        // Nor is a log-in that fails the record's fault: it must not be set aside because of it.
+        // The answer comes from a proxy whose registry is down, or from something that is no registry.
+        // A failed log-in is not the record's fault either, so the record must not be set aside.
         401 | 403 | 404 | 408 | 425 | 429 | 500.. => Err(Failure::Trouble(odd(&reply))),
-        // Apicurio says by the same status that the artifact or its version is there already.
+        // Apicurio uses the same status if the artifact or its version exists already.
         409 if reply.json()["name"]
             .as_str()
             .is_some_and(|name| name.ends_with("AlreadyExistsException")) =>
@@ -340,11 +338,11 @@ const fn not_registered() -> &'static str {
     "register the schema, or let the converter do so: auto.register.schemas=true, with Apicurio apicurio.registry.auto-register=true"
 }
 
-/// Whether a 404 is the registry's word that it lacks a subject or a schema. Something else in front of it may answer 404 as well, and
-/// so does the registry itself at a path that it does not know.
+/// Whether a 404 means that the registry lacks a subject or a schema. A proxy may also answer 404, and so does the registry for an
+/// unknown path.
 fn is_registrys_own(reply: &Reply) -> bool {
     let json = reply.json();
-    // Confluent's codes: subject, version and schema are not found.
+    // Confluent's codes for a subject, a version and a schema that are not found.
     let is_confluents = json["error_code"]
         .as_i64()
         .is_some_and(|code| (40_401..=40_499).contains(&code));
@@ -356,7 +354,7 @@ fn is_registrys_own(reply: &Reply) -> bool {
     is_confluents || is_apicurios
 }
 
-/// The registry's words: message, and what it says of single fields.
+/// The registry's message, with its remarks on single fields.
 fn message_of(reply: &Reply) -> String {
     let json = reply.json();
     let text = |value: &Json| value.as_str().map(str::to_owned);
@@ -368,7 +366,7 @@ fn message_of(reply: &Reply) -> String {
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         words.push_str(&format!("; {}", parts.join(" at ")));
     }
-    // Before it is cut: half of a secret is one, too.
+    // Remove secrets before the text is cut, because half of a secret is also secret.
     let mut words = reply.shown(&words);
     if words.chars().count() > MOST_WORDS {
         words = words.chars().take(MOST_WORDS).collect();

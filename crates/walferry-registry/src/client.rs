@@ -1,4 +1,4 @@
-//! What is known of a registry's ids, and the thread that asks for the others.
+//! The known ids of a registry, and the thread that requests the others.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -18,9 +18,9 @@ use crate::http::{self, Http};
 
 /// How often the client checks that the registry still has the schemas that it had.
 pub(crate) const LOOK: Duration = Duration::from_secs(60);
-/// How long a refusal holds: a record that is tried again after it asks again.
+/// How long a refusal is remembered. After that, a record that is tried again causes a new request.
 const REFUSAL_HOLDS: Duration = Duration::from_secs(10);
-/// Pauses between two tries of one request.
+/// Pauses between two attempts of one request.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -39,11 +39,11 @@ struct Shared {
 #[derive(Default)]
 struct State {
     known: HashMap<Arc<Request>, Ids>,
-    /// The same in the order in which they became known.
+    /// The same, in the order in which they became known.
     order: Vec<(Arc<Request>, Ids)>,
-    /// Requests that had ids until the registry lost its schemas.
+    /// Requests whose ids were known until the registry lost its schemas.
     lost: HashSet<Arc<Request>>,
-    /// What the thread asks for.
+    /// Requests for the thread.
     waits: HashMap<Arc<Request>, Wait>,
     refused: HashMap<Arc<Request>, (Refusal, Instant)>,
 }
@@ -54,12 +54,12 @@ struct Pending {
     wait: Wait,
     next: Instant,
     pause: Duration,
-    /// Since when no record waits for it, as far as the thread has seen.
+    /// Since when the thread has seen no record wait for it.
     forgotten: Option<Instant>,
 }
 
 impl Client {
-    /// A client; its thread begins at once and ends with the client.
+    /// A client. Its thread begins at once, and ends with the client.
     ///
     /// Every `period` it checks that the registry still has the schemas that it had. `longest_pause` limits the pauses before one
     /// request is tried again, `answer_limit` limits the time of one request.
@@ -113,7 +113,7 @@ impl Registry for Client {
         });
         state.waits.insert(request.clone(), wait.clone());
         drop(state);
-        // Nobody listens where the thread could not be started; then the record waits, and that is told.
+        // If the thread could not be started, nobody receives this. Then the record waits, and the wait reports the reason.
         let _ = self.requests.send(Pending {
             request,
             wait: wait.clone(),
@@ -147,18 +147,18 @@ struct Asker {
     settings: RegistrySettings,
     /// How long a request may take, beside the limits of the settings.
     answer_limit: Option<Duration>,
-    /// Made when it is first needed, and again while a certificate cannot be read.
+    /// Created when it is first needed. Tried again while a certificate cannot be read.
     http: Option<Http>,
     pending: VecDeque<Pending>,
-    /// The last thing that was asked got no answer.
+    /// Whether the last request got no answer.
     failing: bool,
-    /// Before one request is tried again.
+    /// Maximum pause before a request is repeated.
     longest_pause: Duration,
     /// How often the client checks that the registry still has its schemas.
     period: Duration,
-    /// When it checks next.
+    /// When the next check is due.
     look: Instant,
-    /// Which schema is checked beside the newest, in the order in which they became known.
+    /// The schema to check beside the newest, as an index into the order in which they became known.
     turn: usize,
 }
 
@@ -184,7 +184,7 @@ impl Asker {
                 }
             }
             if self.look <= Instant::now() {
-                // A failure is told by what waits, and in the log.
+                // The wait and the log report a failure.
                 let _ = self.look_again();
             }
         }
@@ -193,7 +193,7 @@ impl Asker {
     fn ask(&mut self, pending: Pending) {
         match self.ids(&pending.request) {
             Ok(ids) => self.on_known(pending, ids),
-            // An operator has to restore the registry. The record is not at fault: it waits, and is not set aside.
+            // An operator has to restore the registry. The record is not at fault, so it waits and is not set aside.
             Err(Failure::Missing(refusal)) if self.shared.lock().lost.contains(&pending.request) => {
                 let what = format!(
                     "the schema registry has lost the schema of {}: {}",
@@ -213,13 +213,13 @@ impl Asker {
         }
     }
 
-    /// Asks the same again after a pause, unless no record has waited for it for a while: the connector was stopped, or a table was
-    /// dropped. A record that needs it later asks anew.
+    /// Repeats a request after a pause, unless no record has waited for it for a while, because the connector was stopped or a table
+    /// was dropped. A record that needs it later causes a new request.
     fn ask_later(&mut self, mut pending: Pending, trouble: Diagnosis) {
         self.on_trouble(&trouble);
         pending.wait.set_trouble(trouble);
         let mut state = self.shared.lock();
-        // This thread and the table of waits have one each.
+        // This thread and the table of waits each have a reference.
         match pending.wait.holders() {
             ..=2 => pending.forgotten = pending.forgotten.or_else(|| Some(Instant::now())),
             _ => pending.forgotten = None,
@@ -235,7 +235,7 @@ impl Asker {
     }
 
     fn on_known(&mut self, pending: Pending, ids: Ids) {
-        // The registry was away: it may have come back with nothing. That must be known before a record goes on.
+        // The registry was down, and may have lost its schemas. Check that before a record continues.
         if self.recovered()
             && let Err(trouble) = self.look_again()
         {
@@ -298,14 +298,14 @@ impl Asker {
                 Err(Failure::Refused(_) | Failure::Missing(_)) => {}
             }
         }
-        // While a request is unanswered, the registry is not well, whatever else it answers.
+        // While a request is unanswered, the registry counts as unhealthy, whatever else it answers.
         if !samples.is_empty() && self.pending.is_empty() {
             self.recovered();
         }
         Ok(())
     }
 
-    /// The schemas that are checked this time.
+    /// The schemas to check this time.
     fn samples(&mut self) -> Vec<(Arc<Request>, Ids)> {
         let state = self.shared.lock();
         let Some((newest, others)) = state.order.split_last() else {

@@ -13,11 +13,11 @@ use walferry_converter::registry::{Auth, OAuth, RegistrySettings, Store, Tls};
 use walferry_diagnosis::{Diagnosis, Kind};
 use walferry_keystore::{self as keystore, StoreError};
 
-/// A token is asked for anew so long before it ends.
+/// How long before its end a token is renewed.
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
-/// How long a token lives that does not say so.
+/// How long a token is used that does not say when it ends.
 const TOKEN_LIFE: Duration = Duration::from_secs(60);
-/// How long a token is used at most.
+/// How long any token is used at most.
 const LONGEST_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Sends requests.
@@ -38,14 +38,14 @@ pub(crate) struct Request {
     pub(crate) body: Option<String>,
 }
 
-/// What came back.
+/// The answer.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) body: String,
-    /// Where it came from.
+    /// The URL that it came from.
     pub(crate) url: String,
-    /// What was sent in secret; an answer may repeat it.
+    /// Secrets of the request. An answer may repeat them.
     sent: Vec<Secret>,
 }
 
@@ -54,7 +54,7 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap_or_default()
     }
 
-    /// A part of the answer as it may be told.
+    /// A part of the answer without secrets.
     pub(crate) fn shown(&self, words: &str) -> String {
         shown_answer(words, &self.sent)
     }
@@ -71,7 +71,7 @@ impl Http {
             .timeout_connect(Some(settings.connect_timeout))
             .timeout_global(Some(limit.map_or(longest, |limit| longest.min(limit))))
             .http_status_as_error(false)
-            // As Java's client, which looks at no variable of the environment.
+            // Like Java's client, ignore the proxy variables of the environment.
             .proxy(None)
             .tls_config(tls(&settings.tls)?)
             .build();
@@ -83,13 +83,13 @@ impl Http {
         })
     }
 
-    /// Sends a request to the URL that answered last, and to the others where that one does not answer.
+    /// Sends a request to the URL that answered last. If that does not answer, tries the others.
     ///
     /// # Errors
-    /// When none of them answers, or when no token is to be had.
+    /// None of them answers, or there is no token.
     pub(crate) fn send(&mut self, request: &Request) -> Result<Reply, Diagnosis> {
         let reply = self.send_once(request)?;
-        // A token may be taken back before it ends.
+        // A token may be revoked before it ends.
         if reply.status == 401 && self.token.take().is_some() {
             return self.send_once(request);
         }
@@ -104,7 +104,7 @@ impl Http {
             let index = (self.current + attempt) % urls;
             let url = &self.settings.urls[index];
             match self.send_to(url, request, authorization.as_ref()) {
-                // Another instance of the registry may do better.
+                // Another instance of the registry may answer.
                 Ok(reply) if reply.status >= 500 && attempt + 1 < urls => {}
                 Ok(reply) => {
                     self.current = index;
@@ -142,7 +142,7 @@ impl Http {
         })
     }
 
-    /// What a request has that nobody may see, in the forms that an answer may repeat.
+    /// The secrets of a request, in the forms in which an answer may repeat them.
     fn sent(&self, authorization: Option<&Secret>) -> Vec<Secret> {
         let mut sent: Vec<Secret> = self.settings.headers.iter().map(|(_, value)| value.clone()).collect();
         if let Some(authorization) = authorization {
@@ -219,7 +219,7 @@ fn fetch_token(agent: &Agent, oauth: &OAuth) -> Result<(Secret, Instant), Diagno
         let sent = [oauth.client_secret.clone(), Secret::new(pair)];
         return Err(failed(shown_answer(words.trim_end(), &sent)));
     }
-    // A number that is absurd would leave the range of times. To ask once a day costs nothing.
+    // An absurdly large number would overflow. One request a day costs nothing.
     let life = body["expires_in"]
         .as_u64()
         .map_or(TOKEN_LIFE, Duration::from_secs)
@@ -237,7 +237,7 @@ fn unreachable_at(url: &str, error: &ureq::Error) -> Diagnosis {
              (…ssl.keystore.location), and the registry's log"
         }
         Some(_) => "check the registry's certificate and the truststore of the converter (…ssl.truststore.location)",
-        // The registry may end the connection before its objection is read.
+        // The registry may close the connection before its alert is read.
         None if url.starts_with("https:") && is_cut_off(error) => {
             "check the registry's log: it ended the connection. If it refuses the client's certificate, check the keystore of the converter \
              (…ssl.keystore.location)"
@@ -256,7 +256,7 @@ fn is_cut_off(error: &ureq::Error) -> bool {
     matches!(error, ureq::Error::Io(error) if matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof))
 }
 
-/// What TLS objects to. It may come as an error of reading or writing.
+/// The TLS error, which may be wrapped in an error of reading or writing.
 fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
     match error {
         ureq::Error::Rustls(error) => Some(error),
@@ -316,7 +316,7 @@ fn certificates(pem: &str) -> Vec<Certificate<'static>> {
         .collect()
 }
 
-/// Why the registry cannot be asked.
+/// Why the registry cannot be reached.
 pub(crate) fn trouble(what: String, hint: Option<String>) -> Diagnosis {
     Diagnosis::error(Kind::SchemaRegistry, what).with_any_hint(hint)
 }

@@ -1,7 +1,7 @@
 //! The client of a schema registry: Confluent's interface, and Apicurio's second and third.
 //!
-//! [`Registries`] makes one [`Client`] for each registry that converters name. A client answers converters at once, out of what it
-//! knows; requests go out on a thread of its own, so neither the pipeline nor the stream ever waits for a socket.
+//! [`Registries`] makes one [`Client`] for each registry that converters name. A client answers converters at once, from the ids
+//! that it knows. Requests go out on its own thread, so neither the pipeline nor the stream ever waits for a socket.
 
 mod api;
 mod client;
@@ -34,7 +34,7 @@ impl Default for Registries {
 }
 
 impl Registries {
-    /// Clients that check so often whether their registry still has the schemas that it had. The default is a minute.
+    /// Clients that check at this interval that their registry still has its schemas. The default is a minute.
     pub fn checked_every(period: Duration) -> Self {
         Self {
             clients: Arc::default(),
@@ -44,7 +44,7 @@ impl Registries {
         }
     }
 
-    /// With this as the longest pause before a registry that did not answer is asked again (`errors.retry.delay.max.ms`).
+    /// Clients that pause at most this long before they repeat a request that was not answered (`errors.retry.delay.max.ms`).
     pub fn pausing_at_most(longest_pause: Option<Duration>) -> Self {
         Self {
             longest_pause,
@@ -59,7 +59,7 @@ impl Registries {
         self
     }
 
-    /// The client of a registry. It lives as long as the process, so that what it knows outlasts a lost connection to Postgres.
+    /// The client of a registry. It lives as long as the process, so that the known ids survive a lost connection to Postgres.
     pub fn of(&self, settings: &RegistrySettings) -> Arc<dyn Registry> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, client)) = clients.iter().find(|(known, _)| known == settings) {

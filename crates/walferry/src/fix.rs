@@ -1,6 +1,6 @@
-//! `walferry check --fix`: the SQL that mends what was found, and, after a yes, its run.
+//! `walferry check --fix`: prints the SQL that mends what was found, and runs it after confirmation.
 //!
-//! What needs a superuser never runs with `--yes`, and what needs a restart of the server never runs at all.
+//! Statements that need a superuser never run with `--yes`. Statements that need a restart of the server never run at all.
 
 use std::{
     env,
@@ -17,12 +17,12 @@ use crate::{check::fixable, cli::CheckArgs, error::Error, load::Loaded, process,
 /// The password of the role that `--fix-as` names.
 const PASSWORD: &str = "WALFERRY_FIX_PASSWORD";
 
-/// Prints the statements and runs those that it may. Returns how many it has run.
+/// Prints the statements, and runs those that it is allowed to run. Returns their number.
 pub(crate) fn fix(args: &CheckArgs, connectors: &[Loaded]) -> Result<usize, Error> {
     let runtime = process::runtime().map_err(|failure| Error::failure("the SQL was not run", failure))?;
     let mut run = 0;
     for loaded in connectors {
-        // Anew for each: what was run for the one before may be what this one lacked, or be in its way.
+        // Check each connector only now: the statements that ran for the previous one may have mended this one, or may conflict with it.
         let remarks = runtime.block_on(fixable(args, loaded));
         let section = section(args, &loaded.connector.postgres);
         let wanted = list(&remarks);
@@ -41,14 +41,14 @@ pub(crate) fn fix(args: &CheckArgs, connectors: &[Loaded]) -> Result<usize, Erro
     Ok(run)
 }
 
-/// One reason, and the statements that mend it.
+/// A problem, and the statements that mend it.
 struct Wanted<'a> {
     why: String,
     statements: Vec<&'a str>,
     needs: Needs,
 }
 
-/// Each statement once, though two remarks may ask for it.
+/// Each statement once, even if two problems need it.
 fn list(remarks: &[Diagnosis]) -> Vec<Wanted<'_>> {
     let mut wanted: Vec<Wanted<'_>> = Vec::new();
     for remark in remarks {
@@ -86,7 +86,7 @@ fn print(wanted: &Wanted<'_>) {
     }
 }
 
-/// The statements that shall run.
+/// The statements to run.
 fn choose<'a>(args: &CheckArgs, role: &str, wanted: &[Wanted<'a>]) -> Result<Vec<&'a str>, Error> {
     let of = |needs: Needs| wanted.iter().filter(move |wanted| wanted.needs == needs);
     let statements = |wanted: &Wanted<'a>| wanted.statements.clone();
@@ -117,7 +117,7 @@ fn choose<'a>(args: &CheckArgs, role: &str, wanted: &[Wanted<'a>]) -> Result<Vec
     Ok(chosen)
 }
 
-/// Whether somebody says yes. Everything else is a no.
+/// Asks a question. Returns whether the answer is yes; any other answer means no.
 fn confirm(question: &str) -> Result<bool, Error> {
     let unreadable = |error: io::Error| Error::new(Kind::Output, "nobody can be asked").cause(error.to_string(), None);
     print!("{question} [y/N] ");
@@ -127,13 +127,13 @@ fn confirm(question: &str) -> Result<bool, Error> {
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
-/// How to reach the server as the role that runs the statements.
+/// How to connect to the server as the role that runs the statements.
 fn section(args: &CheckArgs, connectors: &PostgresSection) -> PostgresSection {
     let mut section = connectors.clone();
     if let Some(role) = &args.fix_as {
         section.user.clone_from(role);
         section.password = env::var(PASSWORD).ok().map(Secret::new);
-        // What the connector logs in with besides its password is the connector's, too.
+        // The client certificate and the initial statements belong to the connector's role, too.
         (section.sslcert, section.sslkey, section.sslpassword) = (None, None, None);
         section.initial_statements.clear();
     }
@@ -143,7 +143,7 @@ fn section(args: &CheckArgs, connectors: &PostgresSection) -> PostgresSection {
 /// A statement that waits for a lock makes everybody wait who comes after it.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
 
-/// Runs them one by one, until one is refused.
+/// Runs the statements one by one, until one is refused.
 async fn execute(args: &CheckArgs, section: &PostgresSection, statements: &[&str]) -> Result<usize, Error> {
     const DOING: &str = "mending the database";
     let role = &section.user;
@@ -177,7 +177,7 @@ async fn execute(args: &CheckArgs, section: &PostgresSection, statements: &[&str
             };
             Error::failure(what, failure).cause("the statement was refused", Some(hint.to_owned()))
         })?;
-        // Not "done": a GRANT by a role that may not grant is only a warning of the server's.
+        // Do not say "done": if a role may not grant, the server answers GRANT with a warning only.
         say!("ran: {statement};");
     }
     say!("what is still missing is told below");

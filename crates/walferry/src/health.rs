@@ -1,4 +1,4 @@
-//! `walferry health`: whether the process that runs here answers, for images that have no other program to ask with.
+//! `walferry health`: asks the process on this machine whether it is healthy. The small image has no other program for this.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -7,7 +7,7 @@ use walferry_engine::Kind;
 
 use crate::{cli::HealthArgs, error::Error, say::say};
 
-/// How long the endpoint may take.
+/// Time limit for the endpoint's answer.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Prints one line for each connector, and fails if the process is not healthy.
@@ -64,7 +64,7 @@ pub(crate) fn health(args: &HealthArgs) -> Result<(), Error> {
     ))
 }
 
-/// The first token of a file. A digest is none: it shows what a token is not.
+/// The first token of a file. A digest does not count: the token cannot be computed from it.
 fn token(file: &Path) -> Result<String, Error> {
     let shown = file.display();
     let text = fs::read_to_string(file).map_err(|error| {
@@ -83,7 +83,7 @@ fn unhealthy() -> Error {
     Error::new(Kind::NotHealthy, "Walferry is not healthy")
 }
 
-/// Name, reason and hint of the connectors in the answer of `/ready`. `/health` lists none.
+/// Name, reason and hint of each connector in the answer of `/ready`. The answer of `/health` lists no connectors.
 fn reasons(body: &str) -> Vec<(String, String, Option<String>)> {
     let answer: Value = serde_json::from_str(body).unwrap_or_default();
     let connectors = answer["connectors"].as_array().cloned().unwrap_or_default();
@@ -105,13 +105,13 @@ mod tests {
 
     use super::*;
 
-    /// What the command says to an endpoint that gives this answer to one request, and the request's first line.
+    /// The command's output for an endpoint that answers one request in this way, and the request's first line.
     fn asked(ready: bool, code: u16, body: &'static str) -> (Result<(), String>, String) {
         let (said, request) = asked_with(None, ready, code, body);
         (said, request.lines().next().unwrap_or_default().to_owned())
     }
 
-    /// The same with a token, and the whole request.
+    /// The same with a token. Returns the whole request.
     fn asked_with(
         token_file: Option<&Path>,
         ready: bool,
@@ -182,7 +182,7 @@ mod tests {
                 .contains("authorization: bearer s3cret-token\r\n"),
             "{request}"
         );
-        // What is missing is said, and the token is not.
+        // The error says what is missing, and does not show the token.
         let said = asked(true, 401, "").0.unwrap_err();
         assert!(said.contains("--token-file"), "{said}");
         let said = asked_with(Some(&file), true, 401, "").0.unwrap_err();

@@ -1,4 +1,5 @@
-//! `walferry init`: looks at a database, and writes a connector's file and the SQL that prepares the database. Changes nothing in it.
+//! `walferry init`: reads a database's catalog, then writes a connector's file and the SQL that prepares the database. It changes
+//! nothing in the database.
 
 use std::{
     env, fs,
@@ -16,7 +17,8 @@ use walferry_postgres::{
 
 use crate::{cli::InitArgs, error::Error, load::load_configuration, process, say::say};
 
-/// The variable that the connector's file reads its password from. Not PGPASSWORD, which psql takes for the administrator's.
+/// The environment variable from which the connector's file reads its password. It is not PGPASSWORD, because psql uses that for the
+/// administrator.
 const PASSWORD: &str = "CDC_PASSWORD";
 
 /// Writes both files.
@@ -66,7 +68,7 @@ pub(crate) fn init(args: &InitArgs) -> Result<(), Error> {
     }
     let wish = wish(args, &survey, &name)?;
     let file = file(&address, args, &name, &wish);
-    // What is written is taken, or nothing is written.
+    // Write nothing that a start would refuse.
     check(&file)?;
     write(&script, &(header(&address, &script) + &setup::sql(&survey, &wish)))?;
     write(
@@ -103,7 +105,7 @@ struct Address {
 }
 
 impl Address {
-    /// What it says of a text that it refuses shows nothing of the text: there may be a password in it.
+    /// Errors do not show the text, because it may contain a password.
     fn parse(text: &str) -> Result<Self, String> {
         let not = |what: &str| format!("the connection string {what}");
         let rest = ["postgres://", "postgresql://"]
@@ -161,7 +163,7 @@ impl Address {
         })
     }
 
-    /// The same without a password, for psql.
+    /// The connection string without its password, for psql.
     fn shown(&self) -> String {
         let host = match self.host.contains(':') {
             true => format!("[{}]", self.host),
@@ -197,7 +199,7 @@ impl Address {
         properties
     }
 
-    /// How this command reaches the server: as whoever called it.
+    /// How this command connects to the server: as its caller.
     fn section(&self) -> Result<PostgresSection, Error> {
         let mut properties = self.properties(&self.user);
         properties.insert("topic.prefix".to_owned(), "init".into());
@@ -212,7 +214,7 @@ impl Address {
     }
 }
 
-/// A part of a URL as it was before `%40` and the like.
+/// Decodes the percent-encoded bytes (such as `%40`) of a part of a URL.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -228,7 +230,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Has the configuration read as a start would.
+/// Reads the configuration as a start would.
 fn read(file: &Value) -> Result<PostgresSection, Error> {
     let properties = file["config"].as_object().into_iter().flatten();
     let properties: Vec<(String, String)> = properties
@@ -241,14 +243,14 @@ fn read(file: &Value) -> Result<PostgresSection, Error> {
         .ok_or_else(|| Error::new(Kind::Configuration, "no files were written").because(findings.problems().cloned()))
 }
 
-/// The same of the file that is to be written, whose password is not known here.
+/// Checks the file that is to be written. Its password is not known here.
 fn check(file: &Value) -> Result<(), Error> {
     let mut file = file.clone();
     file["config"]["database.password"] = "x".into();
     read(&file).map(drop)
 }
 
-/// What the connector shall have.
+/// What the user wants the connector to have.
 fn wish(args: &InitArgs, survey: &Survey, name: &str) -> Result<Wish, Error> {
     let named = |text: &String| survey.tables.iter().find(|table| table.dotted() == *text);
     let mut wish = Wish {
@@ -340,7 +342,7 @@ fn file(address: &Address, args: &InitArgs, name: &str, wish: &Wish) -> Value {
     json!({ "name": name, "config": config })
 }
 
-/// An expression that matches this name alone. Commas separate expressions.
+/// A regular expression that matches only this name. Commas are escaped, because they separate expressions.
 fn expression(name: &str) -> String {
     let characters = name.chars().map(|c| match c {
         ',' => "\\x2c".to_owned(),

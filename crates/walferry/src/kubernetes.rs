@@ -19,7 +19,7 @@ use walferry_config::KubernetesKind;
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The API server, and who asks it.
+/// The API server, and the identity that requests use.
 #[derive(Debug, Clone)]
 struct Cluster {
     url: String,
@@ -27,7 +27,7 @@ struct Cluster {
     account: PathBuf,
 }
 
-/// The value of one key of a secret or a config map; `None` where there is no such key.
+/// The value of one key of a secret or a config map. `None` if there is no such key.
 pub(crate) fn value(kind: KubernetesKind, resource: &str, key: &str) -> io::Result<Option<String>> {
     let host = env::var("KUBERNETES_SERVICE_HOST").map_err(|_| {
         io::Error::other("this process does not run in a Kubernetes pod: KUBERNETES_SERVICE_HOST is not set")
@@ -54,7 +54,7 @@ impl Cluster {
             Some((namespace, name)) => (namespace.to_owned(), name),
             None => (self.read("namespace")?.trim().to_owned(), resource),
         };
-        // As Kubernetes names its objects; `..` would be another path.
+        // Allow only names of Kubernetes objects: `..` would be another path.
         let plain = |part: &str| {
             let ends = [part.bytes().next(), part.bytes().next_back()];
             let is_sign = |b: u8| b.is_ascii_alphanumeric();
@@ -107,7 +107,7 @@ impl Cluster {
             )
             .build()
             .into();
-        // It is renewed from time to time, so it is read each time.
+        // Kubernetes renews the token from time to time, so it is read for each request.
         let token = self.read("token")?;
         let mut response = agent
             .get(url)
@@ -140,7 +140,7 @@ impl Cluster {
         }
         let body = response.body_mut().read_to_string();
         let body = body.map_err(|error| io::Error::other(format!("the API server's answer is incomplete: {error}")))?;
-        // What is wrong with it is not told: it holds secrets.
+        // The error shows nothing of the answer, because it has secrets.
         serde_json::from_str(&body).map_err(|_| io::Error::other("the API server's answer is not JSON"))
     }
 }
@@ -240,7 +240,7 @@ mod tests {
             let error = secret(resource, "x").unwrap_err().to_string();
             assert!(error.contains(expected), "{resource}: {error}");
         }
-        // Somebody else's server is not asked for a password.
+        // The token is not sent to a server with another certificate.
         let other = tempfile::tempdir().unwrap();
         api_server(other.path());
         fs::copy(other.path().join("ca.crt"), folder.path().join("ca.crt")).unwrap();

@@ -9,7 +9,7 @@ use walferry_diagnosis::Kind;
 
 use crate::error::Error;
 
-/// Without flag and `listeners`: reachable from this machine only, as the endpoint has no password.
+/// The default without a flag and `listeners`. Only this machine can connect, because the endpoint has no password.
 pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8083);
 
 /// A listener of the endpoint.
@@ -27,7 +27,7 @@ impl Wanted {
     }
 }
 
-/// All listeners: the flag's or `listeners`, and those of `admin.listeners`.
+/// All listeners: those of the flag or of `listeners`, and those of `admin.listeners`.
 pub(crate) fn wanted(flag: Option<SocketAddr>, worker: &Worker) -> Result<Vec<Wanted>, Error> {
     let rest = &worker.rest;
     let mut main = match flag {
@@ -36,7 +36,7 @@ pub(crate) fn wanted(flag: Option<SocketAddr>, worker: &Worker) -> Result<Vec<Wa
         None => addresses("listeners", &worker.listeners)?,
     };
     let mut own = addresses("admin.listeners", rest.admin_listeners.as_deref().unwrap_or_default())?;
-    // In Connect such a listener could not be opened twice.
+    // Connect could not open such a listener twice.
     let (shared, own_only): (Vec<_>, Vec<_>) = own.drain(..).partition(|listener| main.contains(listener));
     let mut all = Vec::new();
     let mut tls = Lazy::new("listeners", &rest.tls);
@@ -63,7 +63,7 @@ pub(crate) fn wanted(flag: Option<SocketAddr>, worker: &Worker) -> Result<Vec<Wa
     Ok(all)
 }
 
-/// Certificates that are read once, when the first listener needs them.
+/// Certificates. They are read once, when the first listener needs them.
 struct Lazy<'a> {
     property: &'static str,
     options: &'a Options,
@@ -100,7 +100,7 @@ impl<'a> Lazy<'a> {
     }
 }
 
-/// Address of each listener, and whether it speaks TLS.
+/// The address of each listener, and whether it uses TLS.
 fn addresses(property: &str, listeners: &[String]) -> Result<Vec<(SocketAddr, bool)>, Error> {
     let listeners = listeners.iter().map(|listener| address(property, listener.trim()));
     listeners.collect()

@@ -1,4 +1,4 @@
-//! The connectors of a process: each is put together from its configuration, on a thread of its own, whenever it starts.
+//! The connectors of a process. Each run assembles its connector from the configuration, on its own thread.
 
 use std::{panic::resume_unwind, path::Path, sync::Arc, thread};
 use walferry_diagnosis::Kind;
@@ -22,17 +22,18 @@ use crate::{
     load::Loaded,
 };
 
-/// Whether failures of connectors are written to standard error when they happen.
+/// Whether this process writes failures of connectors to standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tell {
-    /// At once: the process may have other connectors to run.
+    /// At once, because its other connectors continue.
     AtOnce,
-    /// Somebody else does.
+    /// Never: the caller does.
     #[cfg(feature = "demo")]
     Never,
 }
 
-/// Starts a connector for each configuration. What watches them beside their runs lives as long as the local tasks of the caller.
+/// Starts a connector for each configuration. The tasks that watch the connectors between their runs live as long as the caller's
+/// local tasks.
 pub(crate) fn start(connectors: &[Loaded], data_dir: &Path, tell: Tell) -> Supervisor {
     let supervisor = Supervisor::default();
     let slots = beside::SlotLooks::default();
@@ -40,7 +41,7 @@ pub(crate) fn start(connectors: &[Loaded], data_dir: &Path, tell: Tell) -> Super
         let mut status = Status::new(&loaded.connector.name, loaded.connector.topics.prefix.to_string());
         status.shows_keys = loaded.connector.errors.show_keys;
         let status = Arc::new(status);
-        // Its lag counts also while it does not run.
+        // The slot's lag is shown even while the connector does not run.
         let span = error_span!("beside", connector = status.name);
         spawn_local(beside::tell_tables(loaded.clone()).instrument(span.clone()));
         spawn_local(beside::watch_slots(loaded.clone(), slots.clone(), status.clone()).instrument(span));
@@ -69,11 +70,11 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
     })
 }
 
-/// What each run of a connector begins with.
+/// What each run of a connector needs.
 pub(crate) struct Run {
     /// Makes its configuration.
     pub(crate) load: Arc<dyn Fn() -> Result<Loaded, Failure> + Send + Sync>,
-    /// Where its offset is kept.
+    /// Where the offset is stored.
     pub(crate) offsets: Offsets,
     /// How many connectors share the memory in flight.
     pub(crate) share: watch::Sender<usize>,
@@ -108,7 +109,7 @@ impl Run {
                 }
             };
             match &ended {
-                // Nobody can tell it anything any more.
+                // The supervisor is gone, so no command can arrive any more.
                 Ok(()) if told.has_changed().is_err() => {
                     info!(
                         "connector ended at once: another process may work for it, and sends again what was under way"
@@ -122,8 +123,8 @@ impl Run {
         })
     }
 
-    /// Makes the configuration, on a thread of its own: a config provider may hang, such as a file on a server that is gone. `None` where
-    /// the run is to end before. The thread is left alone then, and ends when the provider answers.
+    /// Resolves the configuration on its own thread, because a config provider may hang, for example on a file of a file server that is
+    /// gone. `None` if the run is to end before that. Then the thread is left alone, and ends when the provider answers.
     fn loaded(&self, mut target: watch::Receiver<Target>) -> Option<Result<Loaded, Failure>> {
         let runtime = match runtime() {
             Ok(runtime) => runtime,
@@ -133,7 +134,7 @@ impl Run {
         let (load, span) = (self.load.clone(), tracing::Span::current());
         let loading = thread::Builder::new().name("configuration".into()).spawn(move || {
             let _span = span.entered();
-            // Nobody may wait for it any more.
+            // The run may have ended meanwhile.
             drop(told.send(load()));
         });
         let loading = match loading {
@@ -148,13 +149,13 @@ impl Run {
             tokio::select! {
                 biased;
                 loaded = loaded => Some(loaded),
-                // A closed channel is an end too: nobody is left who could tell the run anything.
+                // A closed channel also ends the run: no command can arrive any more.
                 _ = target.wait_for(|target| *target == Target::Stopped) => None,
             }
         })?;
         match loaded {
             Ok(loaded) => Some(loaded),
-            // It has panicked, and so does the run, which the supervisor tells of.
+            // The thread has panicked. The run panics, too, and the supervisor reports it.
             Err(_) => match loading.join() {
                 Err(panic) => resume_unwind(panic),
                 Ok(()) => unreachable!("it tells before it ends"),
@@ -162,7 +163,7 @@ impl Run {
         }
     }
 
-    /// From the start to the end of a run, with what goes on beside it.
+    /// Runs the connector once, with the tasks beside it.
     fn live(
         &self,
         loaded: &Loaded,

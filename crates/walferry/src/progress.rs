@@ -16,12 +16,12 @@ const INTERVAL: Duration = Duration::from_millis(200);
 const WITH_ESTIMATE: &str = "{prefix}: {wide_bar} {human_pos} of about {human_len} rows, {pace}, {eta} left{msg}";
 const WITHOUT: &str = "{prefix}: {spinner} {human_pos} rows, {pace}{msg}";
 
-/// Bars on standard error, where that is a terminal; between them and log lines it keeps peace.
+/// Progress bars on standard error, if that is a terminal. Bars and log lines do not overwrite each other.
 #[derive(Debug, Clone)]
 pub(crate) struct Bars(MultiProgress);
 
 impl Bars {
-    /// None are ever drawn unless `shown`.
+    /// If not `shown`, no bar is ever drawn.
     pub(crate) fn new(shown: bool) -> Self {
         let target = if shown && io::stderr().is_terminal() {
             ProgressDrawTarget::stderr()
@@ -31,14 +31,14 @@ impl Bars {
         Self(MultiProgress::with_draw_target(target))
     }
 
-    /// Whether anyone sees them.
+    /// Whether bars are drawn.
     pub(crate) fn are_shown(&self) -> bool {
         !self.0.is_hidden()
     }
 
-    /// Takes those away that are still drawn.
+    /// Removes the bars that are still drawn.
     pub(crate) fn clear(&self) {
-        // A terminal that has gone has no bars either.
+        // If the terminal is gone, so are its bars.
         let _ = self.0.clear();
     }
 
@@ -49,7 +49,7 @@ impl Bars {
     }
 }
 
-/// Writes to standard error, where no bar is.
+/// Writes to standard error, above the bars.
 pub(crate) struct Lines(MultiProgress);
 
 impl Write for Lines {
@@ -62,7 +62,7 @@ impl Write for Lines {
     }
 }
 
-/// Shows how far a connector's snapshots are; for ever.
+/// Shows the progress of a connector's snapshots, for ever.
 pub(crate) async fn show(bars: Bars, status: Arc<Status>) {
     let mut bar: Option<ProgressBar> = None;
     loop {
@@ -95,7 +95,7 @@ pub(crate) async fn show(bars: Bars, status: Arc<Status>) {
 fn style(template: &str) -> ProgressStyle {
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     style.with_key("pace", |state: &ProgressState, out: &mut dyn fmt::Write| {
-        // What cannot be written is not shown.
+        // If the terminal cannot be written to, nothing is shown.
         let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
     })
 }

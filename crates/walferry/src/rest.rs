@@ -1,4 +1,4 @@
-//! How the REST API behaves, by what the worker file says.
+//! The settings of the REST API, from the worker file.
 
 use std::{env, fs};
 
@@ -8,7 +8,7 @@ use walferry_diagnosis::Kind;
 
 use crate::error::Error;
 
-/// Reads the files that the worker names.
+/// Reads the files that the worker file names.
 pub(crate) fn settings(worker: &Worker) -> Result<RestSettings, Error> {
     let rest = &worker.rest;
     let headers = HeaderRule::parse_all(&rest.response_headers).map_err(|why| {
@@ -31,7 +31,7 @@ fn wrong(what: String, hint: impl Into<String>) -> Error {
     Error::new(Kind::Configuration, "the admin endpoint did not start").cause(what, Some(hint.into()))
 }
 
-/// Connect's `worker_id` is host and port; the port is that of Connect where only the host is named.
+/// Connect's `worker_id` is host and port. If only the host is set, the port is Connect's default.
 fn advertised(rest: &RestSection) -> Option<String> {
     let host = rest
         .advertised_host
@@ -47,7 +47,7 @@ fn doors(rest: &RestSection) -> Result<Doors, Error> {
         (None, true) => Some(jaas_file()?),
         (None, false) => None,
     };
-    // What stands in Connect's own file is a password as it is.
+    // Connect's own file has plain passwords.
     let is_connects = rest.users_file.is_none();
     let users = match &file {
         Some(file) => users(file, is_connects)?,
@@ -82,7 +82,7 @@ fn doors(rest: &RestSection) -> Result<Doors, Error> {
     Ok(Doors { users, tokens })
 }
 
-/// The file that the login module of Connect's log-in names: KAFKA_OPTS names a file of JAAS, whose section KafkaConnect names it.
+/// The file with users and passwords that Connect uses: KAFKA_OPTS names a JAAS file, whose section KafkaConnect names this file.
 fn jaas_file() -> Result<String, Error> {
     const HINT: &str = "name the file with the users in walferry.rest.users.file, or let KAFKA_OPTS have \
                         -Djava.security.auth.login.config=FILE as for Kafka Connect";
@@ -133,7 +133,7 @@ fn users(file: &str, is_connects: bool) -> Result<Vec<User>, Error> {
         users.retain(|known| known.name != name);
         users.push(User { name, password, writes });
     }
-    // Connect lets everybody in where the file has nobody.
+    // Connect would allow everybody.
     if users.is_empty() {
         return Err(wrong(
             format!("{file} names no user"),

@@ -41,12 +41,12 @@ use crate::{
     },
 };
 
-/// Pause before the cluster is asked for its id again.
+/// Pause before asking the cluster for its id again.
 const CLUSTER_PAUSE: Duration = Duration::from_secs(30);
 
 /// Runs until a signal, or until its only connector has failed for good.
 pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
-    // Where Linux gives huge pages unasked, 14 MiB more would be resident. Where that fails, nothing else is lost.
+    // If Linux uses huge pages by default, 14 MiB more would be resident. If this call fails, nothing else is lost.
     disable_transparent_huge_pages(true).ok();
     let configuration = load(&args.connector)?;
     let wanted = listen::wanted(args.admin, &configuration.worker)?;
@@ -63,13 +63,14 @@ pub(crate) fn run(args: &RunArgs, bars: &Bars) -> Result<(), Error> {
         data_dir,
     };
     let served = LocalSet::new().block_on(&runtime, process.run(configuration));
-    // A read that hangs, say of a file that a config provider names, must not hold up the end.
+    // A read that hangs, for example of a file of a config provider, must not delay the end.
     runtime.shutdown_background();
     bars.clear();
     served
 }
 
-/// Connect's topics, where they hold the state of this worker: they are named, connectors come from no file, and no folder is asked for.
+/// Connect's topics, if they hold the state of this worker: the worker file names them, no connector comes from a file, and no data
+/// directory is requested.
 fn topics_of(args: &RunArgs, configuration: &Configuration) -> Result<Option<ConnectTopics>, Error> {
     if args.data.data_dir.is_some() || !args.take.is_empty() || !configuration.connectors.is_empty() {
         return Ok(None);
@@ -86,7 +87,7 @@ struct Process<'a> {
     data_dir: PathBuf,
 }
 
-/// What the turn of a process on Connect's topics is.
+/// A process's turn to work on Connect's topics.
 struct Turn {
     leadership: Leadership,
     topics: ConnectTopics,
@@ -143,11 +144,11 @@ impl Process<'_> {
                 None => None,
                 Some(topics) => match self.wait_for_turn(&doors, topics).await {
                     Some(held) => Some(held.map_err(did_not_start)?),
-                    // Somebody has stopped it while it waited.
+                    // The process was stopped while it waited.
                     None => return Ok(()),
                 },
             };
-            // What goes on beside the connectors ends with them.
+            // The local tasks end with the connectors.
             let tasks = LocalSet::new();
             let work = self.work(&mut doors, &configuration, held, cluster.clone());
             match tasks.run_until(work).await {
@@ -231,7 +232,7 @@ impl Process<'_> {
         let ending = tokio::select! {
             () = signalled() => Ending::Over(Ok(())),
             failure = herd.failure_of_only() => {
-                // What has failed is told already.
+                // The failure was reported when it happened.
                 Ending::Over(Err(Error::failure("a connector has stopped", failure).already_told()))
             }
             failure = clerk.ended() => Ending::Over(Err(Error::failure("Walferry has stopped", failure))),
@@ -241,18 +242,18 @@ impl Process<'_> {
             }
         };
         if matches!(ending, Ending::Over(_)) {
-            // Whoever asks while the connectors end is refused, and does not wait.
+            // While the connectors end, requests are refused instead of waiting.
             doors.clear();
         }
         stop.send_replace(true);
         let ending = end_connectors(ending, &herd, leadership.as_ref()).await;
         let _ = admin.await;
-        // Not before everything is stored: the next one begins then.
+        // Give up the turn only after everything is stored, because the next process begins then.
         drop(leadership);
         ending
     }
 
-    /// Prepares the topics and waits until no other Walferry works on them. Meanwhile the endpoint says so. `None` where the process is
+    /// Prepares the topics, and waits until no other Walferry works on them. Meanwhile the endpoint reports this. `None` if the process is
     /// to end.
     async fn wait_for_turn(&self, doors: &[Door], topics: &ConnectTopics) -> Option<Result<Turn, Failure>> {
         let stop = watch::Sender::new(false);
@@ -286,7 +287,7 @@ fn used_twice(error: &std::io::Error) -> Failure {
     Failure::stop(Kind::AdminAddress, what, "raise the limit of open files (`ulimit -n`)")
 }
 
-/// Learns the id of the Kafka cluster when somebody first wants to know it.
+/// Asks for the id of the Kafka cluster when it is first needed.
 async fn ask_for_cluster(worker: Worker, servers: String, told: Arc<ClusterId>) {
     told.wanted().await;
     loop {
@@ -337,7 +338,7 @@ async fn turn_is_lost(leadership: Option<&Leadership>) -> Failure {
     Failure::stop(Kind::TurnLost, what, hint)
 }
 
-/// Where connectors that come by the REST API are kept. A process that has its connectors from files runs without such a place, too.
+/// Where connectors of the REST API are kept. A process whose connectors come from files can run without it.
 fn shelf(data_dir: &Path, is_worker: bool) -> Result<BookChoice, Error> {
     match FileBook::open(data_dir) {
         Ok(book) => Ok(Ok(Box::new(book))),
@@ -353,7 +354,7 @@ async fn open_doors(wanted: Vec<Wanted>, settings: &RestSettings) -> Result<Vec<
             let hint = error.hint();
             Error::new(Kind::AdminAddress, "the admin endpoint did not start").cause(Failure::chain(&error), hint)
         })?;
-        // Port 0 is whichever is free.
+        // Port 0 means any free port.
         let address = listener.local_addr().unwrap_or(wanted.address);
         let url = wanted.url(address);
         match wanted.resources {

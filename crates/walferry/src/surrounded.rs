@@ -1,4 +1,4 @@
-//! A worker without a file: what the variables of Kafka Connect's images say.
+//! A worker without a file: it is defined by the environment variables of Kafka Connect's images.
 
 use walferry_config::Submitted;
 
@@ -26,17 +26,17 @@ const OF_THE_IMAGE: &[(&str, &str, Option<&str>)] = &[
     ("ADVERTISED_PORT", "rest.advertised.port", None),
 ];
 
-/// What the image's own worker file says besides.
+/// Further properties of the image's own worker file.
 const OF_ITS_FILE: [(&str, &str); 3] = [
     ("config.storage.replication.factor", "1"),
     ("offset.storage.replication.factor", "1"),
     ("status.storage.replication.factor", "1"),
 ];
 
-/// Variables that begin like properties and are for the image's shell.
+/// Variables that begin like properties but are meant for the image's shell scripts.
 const FOR_THE_SHELL: [&str; 2] = ["CONNECT_LOG4J_", "CONNECT_PLUGIN_PATH"];
 
-/// The worker that the environment describes; `None` where it does not say where Kafka is, or names no topic of Connect.
+/// The worker that the environment defines. `None` if it does not give the address of Kafka, or names none of Connect's topics.
 pub(crate) fn worker(variables: impl Iterator<Item = (String, String)>) -> Option<Submitted> {
     let variables: Vec<(String, String)> = variables.collect();
     let get = |name: &str| {
@@ -65,7 +65,7 @@ pub(crate) fn worker(variables: impl Iterator<Item = (String, String)>) -> Optio
             }
         }
     }
-    // As the images do it: lower case, and a dot for each underscore.
+    // As in the images: lower case, and a dot for each underscore.
     let named = variables
         .iter()
         .filter_map(|(name, value)| Some((name, name.strip_prefix("CONNECT_")?, value)));

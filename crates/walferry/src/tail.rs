@@ -1,8 +1,8 @@
 //! `walferry tail`: the records of changes as they are committed, on standard output instead of in Kafka.
 //!
-//! The connector itself runs, from the slot to the converters. Only its ends are others: the slot is a temporary one that goes with its
-//! connection, records go to the screen, and the offset is kept in memory. So nothing is left behind, also if the process is killed, and
-//! the slot and the offset of the real connector are not touched.
+//! The real connector runs, from the slot to the converters, except for its two ends: the slot is temporary and ends with its
+//! connection, records go to the screen, and the offset is kept in memory. So nothing is left behind, even if the process is killed.
+//! The slot and the offset of the real connector are not touched.
 
 use std::{
     collections::BTreeMap,
@@ -41,7 +41,7 @@ use crate::{
     show::{reason, text},
 };
 
-/// Shows records until Ctrl-C, or until there were so many.
+/// Shows records until Ctrl-C, or until the requested number was shown.
 pub(crate) fn tail(args: &TailArgs) -> Result<(), Error> {
     let configuration = load(&ConnectorArgs {
         config: vec![args.config.clone()],
@@ -61,7 +61,7 @@ pub(crate) fn tail(args: &TailArgs) -> Result<(), Error> {
     })
 }
 
-/// The captured tables, once it is clear that their changes can be seen.
+/// Checks that changes of the captured tables can be seen, and returns these tables.
 async fn visible_tables(loaded: &Loaded, asked: &[String]) -> Result<Vec<String>, Error> {
     let config = &loaded.connector;
     let failed = |failure| Error::failure("records cannot be shown", failure);
@@ -88,7 +88,7 @@ async fn visible_tables(loaded: &Loaded, asked: &[String]) -> Result<Vec<String>
         .map_err(failed)?;
     let statements = plan.statements.join("; ");
     if !plan.exists {
-        // It would have to be committed, and would be left where the process is killed.
+        // It would have to be committed, and would stay if the process is killed.
         return Err(Error::new(Kind::ShowRecords, "records cannot be shown").cause(
             format!("publication {name:?} does not exist, and this command creates nothing"),
             Some(format!("create it, as a start of the connector would: {statements};")),
@@ -102,7 +102,7 @@ async fn visible_tables(loaded: &Loaded, asked: &[String]) -> Result<Vec<String>
     Ok(tables)
 }
 
-/// Takes everything out of the configuration that would change something on the server.
+/// Removes everything from the configuration that would change something on the server.
 fn leave_nothing(loaded: &mut Loaded) -> Result<(), Error> {
     let config = &mut loaded.connector;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -162,7 +162,7 @@ async fn follow(args: &TailArgs, loaded: &Loaded, tables: &[String]) -> Result<(
     spawn_local(async move {
         signalled().await;
         target.send_replace(Target::Stopped);
-        // The second one does not wait for an orderly end. The slot goes with the connection.
+        // A second Ctrl-C does not wait for an orderly end. The slot ends with the connection.
         signalled().await;
         std::process::exit(130);
     });
@@ -194,7 +194,7 @@ async fn show_wait(status: &Status) -> Infallible {
 #[derive(Debug, Default)]
 struct Seen {
     records: u64,
-    /// How many changes and records are not sent, by the reason.
+    /// Number of changes and records that are not sent, by reason.
     withheld: BTreeMap<String, u64>,
 }
 
@@ -210,7 +210,7 @@ impl Shared {
 /// Where records go instead of to Kafka.
 #[derive(Debug, Clone)]
 struct Screen {
-    /// The tables whose records are shown; none for all.
+    /// The tables whose records are shown. Empty: all tables.
     tables: Vec<String>,
     limit: Option<u64>,
     is_terminal: bool,
@@ -233,7 +233,7 @@ impl Screen {
             "" => format!("no table  {}\n", record.origin.lsn),
             table => format!("{}  {}\n", text::clean(table), record.origin.lsn),
         };
-        // Further lines of a part stand below its first.
+        // Further lines of a part are below its first line.
         let mut part = |name: &str, text: &str| {
             let text = text.replace('\n', &format!("\n{:13}", ""));
             lines.push_str(&format!("  {name:<11}{text}\n"));

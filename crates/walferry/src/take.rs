@@ -1,7 +1,7 @@
-//! `walferry run --take`: single connectors of a Kafka Connect cluster that goes on running.
+//! `walferry run --take`: takes over single connectors of a Kafka Connect cluster that continues to run.
 //!
-//! The order of the steps matters. The connector is stopped there before its offset is read, and it stands in the book here only when its
-//! offset does. So it never runs in both places, and never here without its offset.
+//! The order of the steps matters. Connect stops the connector before its offset is read, and the connector enters the book only after
+//! its offset is stored here. So it never runs in both places, and never runs here without its offset.
 
 use std::{
     path::Path,
@@ -42,9 +42,9 @@ const REQUEST: Duration = Duration::from_secs(30);
 const STOPS: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Takes the connectors that the arguments name, unless they were taken before. Without any, it touches nothing. Blocks.
+/// Takes over the connectors that the arguments name, unless that was done before. Without such arguments, it does nothing. Blocks.
 pub(crate) fn take(args: &RunArgs, configuration: &Configuration, data_dir: &Path) -> Result<(), Error> {
-    // A process that takes nothing may have no folder that it can write, or share one with a process that holds the book.
+    // A process that takes nothing over may have no writable folder, or share its folder with the process that holds the book.
     if args.take.is_empty() {
         return Ok(());
     }
@@ -71,7 +71,7 @@ pub(crate) fn take(args: &RunArgs, configuration: &Configuration, data_dir: &Pat
     Ok(())
 }
 
-/// One connector that is taken over.
+/// A connector that is being taken over.
 struct Taking<'a> {
     name: &'a str,
     cluster: &'a Cluster,
@@ -85,9 +85,9 @@ impl Taking<'_> {
         let there = self.target_there()?;
         let (configuration, connector) = self.configuration_there()?;
         let partition = assemble::partition(&connector);
-        // Whatever is in the way here is found before anything changes there.
+        // Find every obstacle in this process before anything changes in Connect.
         let store = FileStore::open(self.data_dir, partition).map_err(|error| unusable(error.for_good()))?;
-        // A process that broke off may have stopped it there already.
+        // An earlier attempt that was interrupted may have stopped the connector already.
         let noted = book.taking(self.name).map_err(|error| unusable(error.for_good()))?;
         let target = noted.unwrap_or(there);
         book.note_taking(self.name, Some(target))
@@ -132,7 +132,7 @@ impl Taking<'_> {
         format!("/connectors/{}{of}", signal::encoded(self.name))
     }
 
-    /// Asks the cluster, also while its workers agree on who does what. The answer has one of the codes that are expected.
+    /// Sends a request to the cluster, and repeats it while its workers rebalance. The answer has one of the expected codes.
     fn ask(&self, method: &str, path: &str, expected: &[u16]) -> Result<(u16, Json), Error> {
         let begun = Instant::now();
         loop {
@@ -177,7 +177,7 @@ impl Taking<'_> {
         }
     }
 
-    /// What is wanted of the connector there.
+    /// The connector's wanted state in Connect.
     fn target_there(&self) -> Result<Target, Error> {
         let (code, status) = self.ask("GET", &self.path("/status"), &[200, 404])?;
         if code == 404 {
@@ -255,8 +255,8 @@ impl Taking<'_> {
         }
     }
 
-    /// Waits until nothing reads the slot. A task stores its last offset before it closes its connection, so the offset that is read
-    /// afterwards is the last one.
+    /// Waits until nobody reads the slot. A task stores its last offset before it closes its connection, so an offset that is read
+    /// after that is the last one.
     fn wait_for_slot(&self, connector: &Connector) -> Result<(), Error> {
         let did_not_start = |failure| Error::failure("Walferry did not start", failure);
         let runtime = process::runtime().map_err(did_not_start)?;
@@ -285,7 +285,7 @@ impl Taking<'_> {
         }
     }
 
-    /// The last offset, in the form of the data directory; `None` where the connector never stored one.
+    /// The last offset, in the format of the data directory. `None` if the connector never stored one.
     fn offset_there(&self, connector: &Connector, store: &FileStore) -> Result<Option<StoredOffset>, Error> {
         let (_, offsets) = self.ask("GET", &self.path("/offsets"), &[200])?;
         let here = store.read().map_err(|error| {
@@ -332,7 +332,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Has the cluster go on with the connector that it was asked to stop.
+    /// Makes the cluster continue with the connector that it was told to stop.
     fn hand_back(&self, target: Target, book: &FileBook, error: Error) -> Error {
         let wanted = match target {
             Target::Running => "resume",
@@ -361,7 +361,7 @@ impl Taking<'_> {
     }
 }
 
-/// The user and the password of a URL, in which a percent sign and two digits stand for a byte.
+/// The user and the password of a URL, percent-decoded.
 fn decoded(login: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut rest = login.as_bytes();
@@ -387,7 +387,7 @@ fn decoded(login: &str) -> Option<Vec<u8>> {
 struct Cluster {
     agent: Agent,
     url: String,
-    /// The header of a user and a password.
+    /// The `Authorization` header with a user and a password.
     authorization: Option<String>,
 }
 
@@ -398,7 +398,7 @@ impl std::fmt::Display for Cluster {
 }
 
 impl Cluster {
-    /// The one that the arguments name, or the one that works for the connector, as the status topic says.
+    /// The worker that the arguments name, or the one that runs the connector according to the status topic.
     fn of(args: &RunArgs, configuration: &Configuration, name: &str) -> Result<Self, Error> {
         let missing = |what: String| {
             let error = Error::new(Kind::NotTaken, format!("connector {name:?} was not taken over"));

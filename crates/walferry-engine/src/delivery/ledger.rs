@@ -49,7 +49,7 @@ pub(crate) trait Tally: Clone + fmt::Debug {
 }
 
 /// Bytes that a record counts for beside its own size: memory of the producer and of this queue while it is under way.
-pub const RECORD_OVERHEAD_BYTES: usize = 512;
+pub(crate) const RECORD_OVERHEAD_BYTES: usize = 512;
 /// Bytes that an acknowledged record counts for while an earlier record is not acknowledged: its place in this queue
 /// and the marks of its transaction. If one partition has no leader, the others continue, and the queue must not grow
 /// without limit.

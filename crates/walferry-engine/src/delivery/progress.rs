@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 use walferry_pgoutput::Lsn;
 
 pub(crate) use crate::account::Unstored;
+pub use crate::account::{StreamStep, Transaction};
 use crate::{
     account::{Change, Offset},
     delivery::{
@@ -22,10 +23,6 @@ use crate::{
     position::Position,
     published::Published,
     status::{Latency, now_us},
-};
-pub use crate::{
-    account::{StreamStep, Transaction},
-    delivery::ledger::RECORD_OVERHEAD_BYTES,
 };
 
 /// Kafka has acknowledged every record up to here. Only [`Progress`] makes one.
@@ -145,7 +142,7 @@ impl Progress {
     }
 
     /// Counts latencies in `latency`, which may outlive this queue.
-    pub fn with_latency(self, latency: Arc<Latency>) -> Self {
+    pub(crate) fn with_latency(self, latency: Arc<Latency>) -> Self {
         Self { latency, ..self }
     }
 
@@ -249,7 +246,7 @@ impl Progress {
 
     /// Removes the record with this sequence and everything behind it: they were not given to the producer, so nobody
     /// will settle them. Records before it may still arrive.
-    pub fn withdraw(&self, sequence: u64) {
+    pub(crate) fn withdraw(&self, sequence: u64) {
         let mut state = self.lock();
         state.ledger.withdraw(sequence);
         state.window.withdrawn(sequence);

@@ -155,7 +155,7 @@ impl Pipeline {
     }
 
     /// Allows chunks of tables, and blocking snapshots, to be requested.
-    pub fn with_asks(mut self, asks: UnboundedSender<Asked>, requests: UnboundedSender<SourceRequest>) -> Self {
+    pub(crate) fn with_asks(mut self, asks: UnboundedSender<Asked>, requests: UnboundedSender<SourceRequest>) -> Self {
         if let Some(signals) = &mut self.signals {
             signals.ask_there(asks, requests);
         }
@@ -163,7 +163,7 @@ impl Pipeline {
     }
 
     /// Opens this gate once the server is known to be the one that was read before.
-    pub fn with_gate(mut self, gate: Gate) -> Self {
+    pub(crate) fn with_gate(mut self, gate: Gate) -> Self {
         self.check.gate = gate;
         self
     }

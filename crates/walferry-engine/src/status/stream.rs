@@ -65,7 +65,7 @@ impl Stream {
     }
 
     /// There is no connection any more.
-    pub fn disconnect(&self) {
+    pub(crate) fn disconnect(&self) {
         self.0.send_modify(|state| state.connection = None);
     }
 
@@ -76,7 +76,7 @@ impl Stream {
     }
 
     /// The server has another history: positions begin again.
-    pub fn forget_positions(&self) {
+    pub(crate) fn forget_positions(&self) {
         self.0.send_modify(|state| state.confirmed = Lsn(0));
     }
 }

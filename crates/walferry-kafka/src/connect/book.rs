@@ -15,7 +15,7 @@ const CONNECTOR: &str = "connector-";
 const TARGET: &str = "target-state-";
 const TASK_CLASS: &str = "io.debezium.connector.postgresql.PostgresConnectorTask";
 
-/// Connectors as Connect keeps them in `config.storage.topic`. Those of classes that Walferry does not have are left as they are.
+/// Connectors as Connect keeps them in `config.storage.topic`. Connectors with classes that Walferry does not have stay unchanged.
 #[derive(Debug)]
 pub struct TopicBook {
     log: Log,
@@ -23,7 +23,7 @@ pub struct TopicBook {
     is_ours: fn(&str) -> bool,
 }
 
-/// What the topic says.
+/// The content of the topic.
 #[derive(Debug, Default)]
 struct Known {
     configurations: BTreeMap<String, Configuration>,
@@ -34,7 +34,7 @@ impl TopicBook {
     /// Opens the topic and reads it. `is_ours` tells by its class whether a connector is one for Walferry. Blocks.
     ///
     /// # Errors
-    /// The topic cannot be read, or holds what no Connect has written.
+    /// The topic cannot be read, or contains records that Connect did not write.
     pub fn open(topics: &ConnectTopics, is_ours: fn(&str) -> bool) -> Result<Self, Failure> {
         let mut book = Self {
             log: Log::open(topics, &topics.config.name)?,
@@ -73,7 +73,7 @@ fn class(configuration: &Configuration) -> &str {
 }
 
 impl Known {
-    /// Takes a record for what it says; Connect passes over those that it does not understand, too.
+    /// Applies a record. Like Connect, skips records that it does not understand.
     fn learn(&mut self, key: &str, value: Option<&Json>) {
         if let Some(name) = key.strip_prefix(TARGET) {
             match value.and_then(target) {
@@ -100,7 +100,7 @@ impl Known {
     }
 }
 
-/// Since 3.5 `state.v2` tells of STOPPED; `state` says PAUSED then, for older workers.
+/// Since Connect 3.5, `state.v2` can be STOPPED. Then `state` is PAUSED, for older workers.
 fn target(value: &Json) -> Option<Target> {
     let state = value.get("state.v2").or_else(|| value.get("state"))?;
     match state.as_str()? {
@@ -147,7 +147,7 @@ impl Book for TopicBook {
         Ok(entries.collect())
     }
 
-    /// Those of classes that stay with Connect.
+    /// Connectors with classes that only Connect can run.
     fn others(&self) -> Vec<(String, String)> {
         let others = self
             .known
@@ -159,7 +159,7 @@ impl Book for TopicBook {
             .collect()
     }
 
-    /// As Connect: what is wanted of a new connector stands before its configuration, and the tasks count from their commit on.
+    /// As in Connect, the wanted state of a new connector comes before its configuration, and its tasks count from their commit on.
     fn put(&mut self, entry: &BookEntry) -> Result<(), Failure> {
         let BookEntry {
             name,
@@ -184,7 +184,7 @@ impl Book for TopicBook {
         self.log.write(&format!("{TARGET}{name}"), Some(target_text(target)))?;
         self.known.targets.insert(name.to_owned(), target);
         match (before, target) {
-            // A connector that is stopped has no task.
+            // A stopped connector has no tasks.
             (_, Target::Stopped) => self
                 .log
                 .write(&format!("commit-{name}"), Some(json!({ "tasks": 0 }).to_string())),

@@ -1,4 +1,4 @@
-//! Who works on Connect's topics: one Walferry at a time, and no Connect beside it.
+//! Makes sure that one Walferry at a time works on Connect's topics, and no Connect beside it.
 
 use std::{
     collections::BTreeSet,
@@ -26,31 +26,31 @@ use crate::failure;
 const REQUEST: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(200);
 
-/// Without a sign of life of the thread that belongs to the group for so long, this process has stood still. The brokers may have given
-/// its turn to another one meanwhile.
+/// If the group's thread shows no sign of life for this long, this process stood still. Meanwhile, the brokers may have given its turn to
+/// another process.
 const STILL: Duration = Duration::from_secs(5);
-/// How long the client may take to notice that, once it goes on.
+/// How long the client may take to notice this after the process continues.
 const NOTICES: Duration = Duration::from_secs(3);
 
-/// Whether this process may write to Connect's topics. Clones are the same one.
+/// Whether this process may write to Connect's topics. Clones share it.
 #[derive(Clone)]
 pub struct Tenure(Arc<Mutex<HeldTenure>>);
 
 /// A client with records that are queued for Kafka.
 pub(crate) trait Queue: Send + Sync {
-    /// Gives up all of them: another process may be about to send the same ones.
+    /// Gives up all of them, because another process may be about to send the same records.
     fn give_up(&self);
 }
 
 struct HeldTenure {
     over: bool,
-    /// When the process was last known to be in its group; `None` where nobody looks.
+    /// When the process was last known to be in its group. `None` if nobody checks.
     seen: Option<Instant>,
     queues: Vec<Weak<dyn Queue>>,
 }
 
 impl Default for Tenure {
-    /// One that nobody ends.
+    /// A tenure that never ends.
     fn default() -> Self {
         Self(Arc::new(Mutex::new(HeldTenure {
             over: false,
@@ -84,16 +84,16 @@ impl Tenure {
         self.give_up();
     }
 
-    /// What is queued for Kafka is sent no more: another process may work on the topics, or may soon.
+    /// Gives up all records that are queued for Kafka, because another process may work on the topics now or soon.
     pub(crate) fn give_up(&self) {
         let queues = self.with(|held| held.queues.clone());
-        // Not under the lock: a client may take its time, and others ask meanwhile whether they may write.
+        // Not under the lock: a client may be slow, and others check meanwhile whether they may write.
         for queue in queues.iter().filter_map(Weak::upgrade) {
             queue.give_up();
         }
     }
 
-    /// Has a client give up what it has queued when the tenure is over or in doubt, for as long as the client lives.
+    /// Registers a client: it gives up its queued records when the tenure is over or in doubt.
     pub(crate) fn include(&self, queue: Weak<dyn Queue>) {
         let is_over = self.with(|held| {
             held.queues.retain(|queue| queue.strong_count() > 0);
@@ -116,14 +116,14 @@ impl Tenure {
 pub enum Turn {
     /// Another Walferry works on the topics.
     Another,
-    /// This one does.
+    /// This process works on them.
     Ours,
-    /// It was this one, and is no more: the brokers did not hear of it for too long.
+    /// This process had its turn and lost it, because the brokers heard nothing from it for too long.
     Lost,
 }
 
-/// A member of the consumer group `walferry-<group.id>`. The configuration topic has one partition, so one member has it at a time: that
-/// one works, the others wait.
+/// A member of the consumer group `walferry-<group.id>`. The configuration topic has one partition, so only one member has it at a time. That
+/// member works, the others wait.
 #[derive(Debug)]
 pub struct Leadership {
     turn: watch::Receiver<Turn>,
@@ -220,7 +220,7 @@ impl Leadership {
         let thread = thread::Builder::new().name("turn".into()).spawn(move || {
             let (mut last, mut doubtful_until) = (Instant::now(), Instant::now());
             while !stopping.load(Relaxed) {
-                // What the records say is read elsewhere: polling shows that this process lives.
+                // The records are read elsewhere. Polling shows that this process is alive.
                 if let Some(Err(error)) = consumer.poll(POLL) {
                     troubles.tell(&error);
                 }
@@ -230,7 +230,7 @@ impl Leadership {
                         seconds = (now - last).as_secs(),
                         "this process has stood still: nothing is written to Connect's topics until it is known whether it is still its turn"
                     );
-                    // What was queued before would be sent at once, and another process may be further by now.
+                    // Queued records would be sent at once, but another process may be further by now.
                     seen.give_up();
                     doubtful_until = now + NOTICES;
                 }
@@ -239,7 +239,7 @@ impl Leadership {
                     seen.see(now);
                 }
             }
-            // Leaving at once lets the next one begin at once.
+            // If this process leaves at once, the next one can begin at once.
             drop(consumer);
         });
         let thread = thread.map_err(|error| Failure::retry(Kind::NoThread, error.to_string()))?;
@@ -252,7 +252,7 @@ impl Leadership {
         })
     }
 
-    /// The topics for as long as this turn lasts: what is opened of them takes no record afterwards.
+    /// The topics for the time of this turn. After it, no record can be written to them.
     pub fn limit(&self, topics: &ConnectTopics) -> ConnectTopics {
         ConnectTopics {
             tenure: self.tenure.clone(),
@@ -260,18 +260,18 @@ impl Leadership {
         }
     }
 
-    /// Whose turn it is, as it changes.
+    /// Whose turn it is. Reports each change.
     pub fn turn(&self) -> watch::Receiver<Turn> {
         self.turn.clone()
     }
 
-    /// Which permission this process lacks, so that its turn never comes; as it changes.
+    /// The permission that this process lacks for its turn, if any. Reports each change.
     pub fn denied(&self) -> watch::Receiver<Option<Failure>> {
         self.denied.clone()
     }
 }
 
-/// What the brokers have against this process as a member of its group.
+/// Why the brokers refuse this process as a member of its group.
 struct Troubles {
     group: String,
     topic: String,
@@ -299,7 +299,7 @@ impl Troubles {
                 ),
             ),
             _ => {
-                // A connection that breaks is made again. Whoever waits for long finds the reason here.
+                // The client restores a broken connection by itself. This line gives the reason for a long wait.
                 match self.told.insert(error.to_string()) {
                     true => {
                         warn!(%error, group, "the Kafka client that waits for its turn on Connect's topics reports an error")
@@ -331,10 +331,10 @@ impl Drop for Leadership {
 }
 
 impl ConnectTopics {
-    /// Connect workers of the group must have ended: two would write offsets for one connector. Blocks.
+    /// Checks that all Connect workers of the group have ended, because two processes would write offsets for one connector. Blocks.
     ///
     /// # Errors
-    /// Some still live, or Kafka cannot be asked.
+    /// Some are still alive, or Kafka cannot be reached.
     pub fn refuse_beside_connect(&self) -> Result<(), Failure> {
         let mut config = self.client.config();
         config.set("group.id", "walferry");

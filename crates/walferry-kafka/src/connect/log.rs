@@ -33,7 +33,7 @@ const POLL: Duration = Duration::from_millis(200);
 /// How long a topic may take until all brokers show it.
 const APPEARS: Duration = Duration::from_secs(20);
 
-/// A topic of Connect's. All its records fit in memory: it is compacted.
+/// One of Connect's topics. All its records fit in memory, because it is compacted.
 pub struct Log {
     topic: String,
     client: Properties,
@@ -46,11 +46,11 @@ pub struct Log {
 
 #[derive(Default)]
 struct Reader {
-    /// Made for the first reading: a topic that is only written needs none.
+    /// Created for the first reading. A topic that is only written needs none.
     consumer: Option<BaseConsumer>,
     /// The offset behind the last record that was read, by partition.
     next: HashMap<i32, i64>,
-    /// The number of the last reading that came to the end of the topic.
+    /// The number of the last reading that reached the end of the topic.
     complete: u64,
 }
 
@@ -58,7 +58,7 @@ struct Reader {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LogRecord {
     pub(super) key: Vec<u8>,
-    /// `None` takes back what was written before.
+    /// `None` is a tombstone.
     pub(super) value: Option<Vec<u8>>,
     pub(super) headers: Vec<(String, Vec<u8>)>,
 }
@@ -74,12 +74,12 @@ impl ProducerContext for Context {
 
     fn delivery(&self, result: &DeliveryResult<'_>, delivery: Box<Delivery>) {
         let result = match result {
-            // No broker has said that it has the record (see `Reporter::unproven`): it is written again.
+            // No broker has named the record's offset (see `Reporter::unproven`), so it is written again.
             Ok(message) if message.offset() < 0 => Err(Code::NoOffset),
             Ok(_) => Ok(()),
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(Code::Fail)),
         };
-        // Whoever waited for it may be gone.
+        // The caller may have stopped waiting.
         let _ = delivery.send(result);
     }
 }
@@ -109,7 +109,7 @@ impl Topic {
         let begun = Instant::now();
         let mut created = false;
         loop {
-            // All topics: asking for one could have a broker make it in its own way.
+            // Ask for all topics: asking for one could make a broker create it with its own settings.
             let metadata = admin
                 .inner()
                 .fetch_metadata(None, REQUEST)
@@ -149,7 +149,7 @@ impl Topic {
             .and_then(Result::ok)
             .and_then(|config| config.get("cleanup.policy").and_then(|entry| entry.value.clone()));
         match policy.as_deref() {
-            // Connect, too, goes on where it may not look.
+            // Connect also continues if it may not read the settings.
             None | Some("compact") => Ok(()),
             Some(policy) => Err(Failure::stop(
                 Kind::ConnectTopic,
@@ -218,7 +218,7 @@ impl Topic {
 }
 
 impl Log {
-    /// Connects. The topic is there.
+    /// Connects to a topic that exists.
     ///
     /// # Errors
     /// The clients cannot be made.
@@ -258,11 +258,11 @@ impl Log {
     fn consumer(&self) -> Result<BaseConsumer, Failure> {
         let mut config = self.client.config();
         for (name, value) in [
-            // It is in no group, but the client wants one.
+            // The consumer is in no group, but the client requires this setting.
             ("group.id", "walferry"),
             ("enable.auto.commit", "false"),
             ("auto.offset.reset", "earliest"),
-            // With `exactly.once.source.support`, Connect writes in transactions. What it has taken back was never there.
+            // With `exactly.once.source.support`, Connect writes in transactions. Aborted records do not count.
             ("isolation.level", "read_committed"),
             ("enable.partition.eof", "true"),
             ("fetch.wait.max.ms", "50"),
@@ -275,12 +275,12 @@ impl Log {
         Ok(consumer)
     }
 
-    /// Hands over every record between what was read before and the end of the topic, as it is at the time of the call. Several callers
-    /// share one reading, and whichever of them reads hands over the records. Blocks.
+    /// Passes on all records from the last position up to the end of the topic at the time of the call. Several callers share one reading:
+    /// one of them reads and passes on the records. Blocks.
     pub(super) fn read_to_end(&self, take: impl FnMut(LogRecord)) -> Result<(), Failure> {
         let before = self.begun.load(SeqCst);
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another caller's reading has begun after this call, and has come to the end.
+        // Another caller's reading began after this call, and has reached the end.
         if reader.complete > before {
             return Ok(());
         }
@@ -291,7 +291,7 @@ impl Log {
             None => consumer.insert(self.consumer()?),
         };
         let read = self.read_with(consumer, next, take);
-        // Nothing is fetched until the next time.
+        // Fetch nothing until the next reading.
         let _ = consumer.unassign();
         read?;
         reader.complete = number;
@@ -315,7 +315,7 @@ impl Log {
             .map_err(|error| unread(&error))?;
         let described = metadata.topics().iter().find(|topic| topic.name() == self.topic);
         let partitions = described.map_or(&[][..], |topic| topic.partitions());
-        // A topic that is gone must not be taken for one that is empty: a connector without an offset reads all rows again.
+        // A missing topic must not be mistaken for an empty one: a connector without an offset reads all rows again.
         if partitions.is_empty() {
             return Err(unread(&"the brokers show no partition of it"));
         }
@@ -335,7 +335,7 @@ impl Log {
             let polled = consumer.poll(POLL);
             let message = match polled {
                 Some(Ok(message)) => message,
-                // The last offsets may be marks of transactions, which no consumer is given. So it is the client that tells of the end.
+                // The last offsets may be markers of transactions, which consumers do not get. So the client must report the end.
                 Some(Err(KafkaError::PartitionEOF(partition))) => {
                     last = Instant::now();
                     left.remove(&partition);
@@ -343,7 +343,7 @@ impl Log {
                 }
                 Some(Err(error)) if !error.rdkafka_error_code().is_some_and(may_pass) => return Err(unread(&error)),
                 nothing => {
-                    // Nobody polls this client between two readings. What it tells now may be long over, so only time decides.
+                    // Nobody polls this client between two readings, so its errors may be old. Only the time limit decides.
                     trouble = nothing.and_then(Result::err).or(trouble);
                     if last.elapsed() > REQUEST {
                         let why = trouble.map_or_else(|| "no broker answers".to_owned(), |error| error.to_string());
@@ -410,7 +410,7 @@ impl Log {
         }
     }
 
-    /// What has become of a record.
+    /// The result of writing a record.
     pub(super) fn settled(
         &self,
         delivered: Result<Result<(), Code>, oneshot::error::RecvError>,
@@ -440,7 +440,7 @@ impl Log {
     }
 }
 
-/// Whether an error is of a connection, which the client makes again by itself.
+/// Whether an error is about a connection, which the client restores by itself.
 fn may_pass(code: Code) -> bool {
     matches!(
         code,

@@ -1,5 +1,5 @@
-//! Kafka Connect's own topics: configurations, offsets and states, in Connect's keys and values, so that Connect finds what Walferry
-//! has written and the other way round.
+//! Kafka Connect's own topics for configurations, offsets and states. Keys and values are Connect's, so that Connect can continue with what
+//! Walferry has written, and vice versa.
 
 mod book;
 mod group;
@@ -23,7 +23,7 @@ pub use states::{StateLog, Subject};
 
 use crate::client::{self, Properties};
 
-/// The topics of a worker, and how they are reached.
+/// The topics of a worker, and how to connect to them.
 #[derive(Clone)]
 pub struct ConnectTopics {
     pub(crate) client: Properties,
@@ -35,16 +35,16 @@ pub struct ConnectTopics {
     pub offset: Topic,
     /// `status.storage.topic`
     pub status: Topic,
-    /// How long records may be written to them.
+    /// Whether records may be written to them.
     pub(crate) tenure: Tenure,
 }
 
 /// One of Connect's topics, and how it is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topic {
-    /// Which of a worker's properties name it, such as `offset.storage`.
+    /// The prefix of its properties, such as `offset.storage`.
     pub(crate) property: &'static str,
-    /// What it holds.
+    /// What it contains.
     pub(crate) purpose: &'static str,
     /// Its name.
     pub name: String,
@@ -64,10 +64,10 @@ impl std::fmt::Debug for ConnectTopics {
 }
 
 impl ConnectTopics {
-    /// The topics that a worker file names; `None` where it names none of them.
+    /// The topics that a worker file names. `None` if it names none of them.
     ///
     /// # Errors
-    /// It names some of them only, or what it says of one is wrong.
+    /// It names only some of them, or a property of one is wrong.
     pub fn of(worker: &Worker, bootstrap_servers: &str) -> Result<Option<Self>, Failure> {
         let all = [&worker.config_storage, &worker.offset_storage, &worker.status_storage];
         if all.iter().all(|options| options.get("topic").is_none()) {
@@ -129,7 +129,7 @@ impl ConnectTopics {
         }))
     }
 
-    /// Checks the topics, and creates those that are missing as Connect does. Blocks.
+    /// Checks the topics, and creates the missing ones as Connect does. Blocks.
     ///
     /// # Errors
     /// Kafka cannot be reached, a topic cannot be created, or one may lose what is written to it.
@@ -141,7 +141,7 @@ impl ConnectTopics {
     }
 }
 
-/// Id of the Kafka cluster of a worker; `None` where no broker tells it in time. Blocks.
+/// The id of a worker's Kafka cluster. `None` if no broker answers in time. Blocks.
 pub fn cluster_id(worker: &Worker, bootstrap_servers: &str) -> Option<String> {
     let (mut client, findings) = client::internal(worker);
     if findings.has_problems() {
@@ -189,7 +189,7 @@ fn topic(
         Some(default) => number("partitions", default)?,
         None => 1,
     };
-    // What stands here besides is a setting of the topic; that it is compacted is not for anybody to change.
+    // All other properties are settings of the topic, except that it is always compacted.
     let own = [
         "topic",
         "partitions",

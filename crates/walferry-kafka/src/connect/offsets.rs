@@ -12,7 +12,7 @@ use super::{
     log::{Log, LogRecord},
 };
 
-/// `offset.storage.topic`: the last offset of each connector. Clones are the same one.
+/// `offset.storage.topic`: the last offset of each connector. Clones share it.
 #[derive(Debug, Clone)]
 pub struct OffsetLog(Arc<Inner>);
 
@@ -22,17 +22,17 @@ struct Inner {
     latest: Mutex<HashMap<Vec<u8>, OffsetRecord>>,
 }
 
-/// An offset as it stands in the topic.
+/// An offset in the topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffsetRecord {
     /// Connect's JSON.
     pub value: String,
-    /// What Walferry keeps beside it, in a header of the record, so that it never outlives the value that it belongs to: what Connect
-    /// writes later has none.
+    /// Walferry's additions, in a header of the record. So they never outlive the value that they belong to: later records of Connect do not
+    /// have this header.
     pub additions: Option<String>,
 }
 
-/// The header of Walferry's additions. Connect hands headers of its own topics to nobody.
+/// The header of Walferry's additions. Connect ignores headers in its own topics.
 const ADDITIONS: &str = "walferry.offset";
 
 impl OffsetLog {
@@ -48,7 +48,7 @@ impl OffsetLog {
         })))
     }
 
-    /// How long this process may work for the connectors whose offsets are in the topic.
+    /// Whether this process may work for the connectors whose offsets are in the topic.
     pub fn tenure(&self) -> Tenure {
         self.0.log.tenure()
     }
@@ -90,7 +90,7 @@ impl OffsetLog {
                 .into_iter()
                 .find(|(name, _)| name == ADDITIONS)
                 .map(|(_, value)| value);
-            // At once: a reading that fails later does not hand it over again.
+            // Apply it at once: if the reading fails later, the record is not passed on again.
             let mut latest = self.latest();
             match entry.value {
                 Some(value) => {
@@ -117,19 +117,19 @@ impl OffsetLog {
         }
     }
 
-    /// Writes an offset, or takes it back. It is durable when this returns: all replicas that are in sync have it.
+    /// Writes or removes an offset. When this returns, the offset is durable: all in-sync replicas have it.
     ///
     /// # Errors
-    /// Kafka has not taken it.
+    /// Kafka has not accepted it.
     pub async fn write(&self, key: &str, record: Option<OffsetRecord>) -> Result<(), Failure> {
         let delivered = self.0.log.send(&Self::entry(key, record))?;
         self.0.log.settled(delivered.await)
     }
 
-    /// The same, waiting. Not for asynchronous code.
+    /// The same, blocking. Not for asynchronous code.
     ///
     /// # Errors
-    /// Kafka has not taken it.
+    /// Kafka has not accepted it.
     pub fn write_blocking(&self, key: &str, record: Option<OffsetRecord>) -> Result<(), Failure> {
         let delivered = self.0.log.send(&Self::entry(key, record))?;
         self.0.log.settled(delivered.blocking_recv())

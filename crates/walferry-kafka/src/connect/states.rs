@@ -1,4 +1,4 @@
-//! States in Connect's status topic, for those who read it there.
+//! States in Connect's status topic, for tools that read them there.
 
 use serde_json::{Value as Json, json};
 use walferry_engine::Failure;
@@ -9,14 +9,14 @@ use super::{ConnectTopics, log::Log};
 #[derive(Debug)]
 pub struct StateLog(Log);
 
-/// What a record of the topic is about.
+/// The subject of a record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// A connector.
     Connector(String),
-    /// A task of one.
+    /// A task of a connector.
     Task(String, u64),
-    /// That a connector has sent records to a topic.
+    /// A topic to which a connector has sent records.
     Topic(String, String),
 }
 
@@ -39,10 +39,10 @@ impl StateLog {
         Log::open(topics, &topics.status.name).map(Self)
     }
 
-    /// Writes the state of a connector or a task, given as REST shows it. Blocks.
+    /// Writes the state of a connector or a task, in the form of the REST API. Blocks.
     ///
     /// # Errors
-    /// Kafka has not taken it.
+    /// Kafka has not accepted it.
     pub fn put(&self, subject: &Subject, state: &Json) -> Result<(), Failure> {
         let trace = state.get("trace").cloned().unwrap_or_default();
         let value = json!({
@@ -54,7 +54,7 @@ impl StateLog {
     /// Notes that a connector uses a topic. Blocks.
     ///
     /// # Errors
-    /// Kafka has not taken it.
+    /// Kafka has not accepted it.
     pub fn put_topic(&self, name: &str, topic: &str, now_ms: u64) -> Result<(), Failure> {
         let value = json!({ "topic": { "name": topic, "connector": name, "task": 0, "discoverTimestamp": now_ms } });
         self.0.write(
@@ -63,8 +63,8 @@ impl StateLog {
         )
     }
 
-    /// Which worker has a connector, as `host:port` of its REST API. For a connector that the topic does not know, any worker of the
-    /// cluster: it can tell which connectors there are. Blocks.
+    /// The worker that runs a connector, as `host:port` of its REST API. If the topic does not have the connector, any worker of the
+    /// cluster, because each can list the connectors. Blocks.
     ///
     /// # Errors
     /// The topic cannot be read.
@@ -85,10 +85,10 @@ impl StateLog {
         Ok(worker.or(any))
     }
 
-    /// Takes back what was written. Blocks.
+    /// Writes a tombstone. Blocks.
     ///
     /// # Errors
-    /// Kafka has not taken it.
+    /// Kafka has not accepted it.
     pub fn forget(&self, subject: &Subject) -> Result<(), Failure> {
         self.0.write(&subject.key(), None)
     }

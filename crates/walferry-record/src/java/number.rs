@@ -43,7 +43,7 @@ impl Decimal {
     }
 
     /// The integer part, of any size.
-    pub fn integer_part(&self) -> BigInt {
+    pub(crate) fn integer_part(&self) -> BigInt {
         let scale = self.scale();
         match scale {
             0 => self.unscaled(),

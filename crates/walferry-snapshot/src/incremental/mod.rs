@@ -327,11 +327,6 @@ impl Incremental {
         self.is_open
     }
 
-    /// Whether there is a chunk whose window has not closed in the stream yet.
-    pub const fn has_chunk(&self) -> bool {
-        self.chunk.is_some()
-    }
-
     /// The tables that remain, first the one that is being read.
     pub fn tables(&self) -> impl Iterator<Item = &str> {
         self.queue.iter().map(|table| &*table.id)

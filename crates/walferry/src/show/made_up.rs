@@ -4,14 +4,14 @@ use walferry_event::Catalog;
 use walferry_event::catalog::{TypeFacts, TypeKind};
 use walferry_pgoutput::Oid;
 
-/// Which of two values is wanted: they differ, so that a change has something to change.
+/// Which of two values to make. They differ, so that an update changes something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
     First,
     Second,
 }
 
-/// A value of a type, as Postgres would write it as text; `None` for types of which nothing is known.
+/// A value of a type, in Postgres's text form. `None` for unknown types.
 pub(super) fn value(catalog: &Catalog, oid: Oid, modifier: i32, which: Which) -> Option<String> {
     let facts = catalog.type_of(oid)?;
     match &facts.kind {
@@ -102,7 +102,7 @@ fn base(facts: &TypeFacts, modifier: i32, which: Which) -> Option<String> {
     }
 }
 
-/// `atttypmod` of text is the number of characters and 4.
+/// `atttypmod` of text is the number of characters plus 4.
 fn cut(text: String, modifier: i32) -> String {
     match usize::try_from(modifier - 4) {
         Ok(most) if modifier >= 4 => text.chars().take(most).collect(),
@@ -116,7 +116,7 @@ fn padded(text: String, modifier: i32) -> String {
     format!("{text:<width$}")
 }
 
-/// `atttypmod` of numeric is the precision in the upper half and the scale, of 11 bits with a sign, in the lower, and 4.
+/// `atttypmod` of numeric has the precision in its upper half, and the scale as a signed number of 11 bits in its lower half, plus 4.
 fn numeric(modifier: i32, which: Which) -> String {
     if modifier < 4 {
         return match which {
@@ -134,7 +134,7 @@ fn numeric(modifier: i32, which: Which) -> String {
         Err(_) => "0".to_owned(),
         Ok(0) => digit.to_string(),
         Ok(scale) if precision > scale as i32 => format!("{digit}.{:0<scale$}", 5),
-        // All digits stand behind the point; leading zeros do where the scale is larger than the precision.
+        // All digits are behind the point, after leading zeros if the scale is larger than the precision.
         Ok(scale) => format!("0.{digit:0>scale$}"),
     }
 }

@@ -1,7 +1,7 @@
 //! `walferry check --show-records`: what the records of each table look like at the end of the chain.
 //!
-//! Changes are made of a row that is there, or of one that is made up, and go through the pipeline that a running connector has.
-//! Nothing is sent and nothing is written: the records end on standard output, and nowhere else. They are never logged.
+//! Changes of an existing row, or of an invented one, go through the pipeline that a running connector has. Nothing is sent and
+//! nothing is written. The records are printed to standard output, and are never logged.
 
 mod made_up;
 mod play;
@@ -31,19 +31,19 @@ use crate::assemble::{Readers, captured, from_postgres, pipelines};
 use crate::load::Loaded;
 use crate::say::say;
 
-/// How many tables are shown unless some are named.
+/// How many tables are shown if none are named.
 const FIRST: usize = 3;
 
-/// What has been shown of a connector.
+/// The result for one connector.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// What is to be told after the records: what stands in the way of a start, and what is to be considered.
+    /// Diagnoses to print after the records: what prevents a start, and what to consider.
     pub(crate) remarks: Vec<Diagnosis>,
-    /// Which of the tables that were asked for it captures.
+    /// Which of the requested tables it captures.
     pub(crate) tables: Vec<String>,
 }
 
-/// Shows the records of a connector: of the tables that are asked for, or of its first ones.
+/// Shows the records of a connector, for the requested tables or for its first ones.
 pub(crate) async fn show(loaded: &Loaded, asked: &[String]) -> Found {
     let mut found = Found::default();
     if let Err(failure) = records(loaded, asked, &mut found).await {
@@ -60,7 +60,7 @@ pub(crate) async fn show(loaded: &Loaded, asked: &[String]) -> Found {
 async fn records(loaded: &Loaded, asked: &[String], found: &mut Found) -> Result<(), Failure> {
     let config = &loaded.connector;
     let mut names = walferry_postgres::check::captured_tables(config, captured(config)).await?;
-    // Stable: what one pattern names stays sorted by name.
+    // The sort is stable: tables that match one pattern stay sorted by name.
     names.sort_by_cached_key(|name| config.filters.tables.position(name).unwrap_or(usize::MAX));
     let all = names.len();
     match asked {
@@ -96,7 +96,7 @@ async fn records(loaded: &Loaded, asked: &[String], found: &mut Found) -> Result
             None,
             Readers {
                 hypertables: Box::new(move || hypertables.clone()),
-                // The rows are there as they were read a moment ago.
+                // Reading a row again gives the row that was read a moment ago.
                 rows: None,
             },
         ),
@@ -122,10 +122,10 @@ async fn records(loaded: &Loaded, asked: &[String], found: &mut Found) -> Result
     others(&mut stage, config, transaction, &mut print)
 }
 
-/// What became of the records that mark where a transaction begins and ends.
+/// The fate of the records that mark the beginning and the end of a transaction.
 type Edges = (Vec<Outcome>, Vec<Outcome>);
 
-/// TimescaleDB's catalog, where a transform needs it: read before, as nothing here can wait for it.
+/// TimescaleDB's catalog, if a transform needs it. It is read in advance, because nothing here can wait for it.
 async fn read_hypertables(loaded: &Loaded, status: &Arc<Status>) -> Result<Arc<dyn HypertableReader>, Failure> {
     let config = &loaded.connector;
     let pipeline = pipelines(loaded, status, None, None, from_postgres(config))(&StoredOffset::default())?;
@@ -136,14 +136,14 @@ async fn read_hypertables(loaded: &Loaded, status: &Arc<Status>) -> Result<Arc<d
     Ok(Arc::new(ReadBefore(found)))
 }
 
-/// Whether a row is one of the table's.
+/// Where a row comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Row {
     Real,
     MadeUp,
 }
 
-/// The records of a table. Returns those of a transaction's edges.
+/// Shows the records of a table. Returns the records at the edges of a transaction.
 fn table(stage: &mut Stage, sample: &Sample, print: &mut Print, found: &mut Found) -> Result<Option<Edges>, Failure> {
     let relation = &sample.relation;
     let name = format!("{}.{}", relation.namespace, relation.name);
@@ -175,7 +175,7 @@ fn table(stage: &mut Stage, sample: &Sample, print: &mut Print, found: &mut Foun
     let insert = Operation::Insert { new: new.as_tuple() };
     let mut played = stage.change(&sample.catalog, relation, change(insert))?;
     let edges = (std::mem::take(&mut played.begin), std::mem::take(&mut played.end));
-    // A start would not be refused, but the connector would stop at a row like this.
+    // The connector would start, but would stop at a row like this.
     if kind == Row::Real
         && let Some(failure) = &played.failure
     {
@@ -222,7 +222,7 @@ fn table(stage: &mut Stage, sample: &Sample, print: &mut Print, found: &mut Foun
         relations: vec![relation.oid],
     });
     let played = stage.change(&sample.catalog, relation, truncate)?;
-    // By default `skipped.operations` leaves truncates out, and nobody expects them.
+    // By default, `skipped.operations` skips truncates, and nobody expects them.
     if played.failure.is_some() || played.records.iter().any(|outcome| matches!(outcome, Outcome::Sent(_))) {
         print.played(&["truncate"], played);
     }
@@ -245,7 +245,7 @@ fn made_up_value(sample: &Sample, column: &RelationColumn, which: Which) -> Opti
     made_up::value(&sample.catalog, column.type_oid, column.type_modifier, which).map(String::into_bytes)
 }
 
-/// The same row with another value in one column that is part of no key, and that column: an update has to change something.
+/// The same row with another value in one column outside the key, and that column. So the update changes something.
 fn another(sample: &Sample, row: &SampleRow) -> (SampleRow, Option<String>) {
     let mut row = row.clone();
     let table = sample.catalog.table.as_ref();
@@ -267,7 +267,7 @@ fn another(sample: &Sample, row: &SampleRow) -> (SampleRow, Option<String>) {
     (row, None)
 }
 
-/// The records that come from no row: heartbeats, the edges of transactions, and messages.
+/// Shows the records that come from no row: heartbeats, the edges of transactions, and messages.
 fn others(stage: &mut Stage, config: &Connector, transaction: Option<Edges>, print: &mut Print) -> Result<(), Failure> {
     print.known.clear();
     if let Some((begin, end)) = transaction {
@@ -285,7 +285,7 @@ fn others(stage: &mut Stage, config: &Connector, transaction: Option<Edges>, pri
         return Ok(());
     }
     let prefix = prefix(&config.filters.message_prefixes);
-    // What stands in the fields is what an EventRouter looks for by default.
+    // The fields are those that an EventRouter expects by default.
     let content =
         br#"{"id": "1", "aggregatetype": "made-up", "aggregateid": "1", "type": "made-up", "payload": {"made": "up"}}"#;
     let message = LogicalMessage {
@@ -302,7 +302,7 @@ fn others(stage: &mut Stage, config: &Connector, transaction: Option<Edges>, pri
             .iter()
             .any(|transform| transform.class.ends_with("DecodeLogicalDecodingMessageContent"));
     match (&played.failure, &played.records[..]) {
-        // Nobody has asked for messages, and most databases have none.
+        // The user has not asked for messages, and most databases have none.
         (None, [Outcome::Sent(record)]) if !is_of_interest => {
             say!(
                 "    messages of pg_logical_emit_message are captured, too; their topic is {}",
@@ -318,7 +318,7 @@ fn others(stage: &mut Stage, config: &Connector, transaction: Option<Edges>, pri
     Ok(())
 }
 
-/// A prefix that is captured, as far as the list shows one.
+/// A captured prefix, if the list shows one.
 fn prefix(filter: &Filter) -> String {
     let listed = match filter {
         // `a\.b` matches the prefix a.b.
@@ -333,7 +333,7 @@ fn prefix(filter: &Filter) -> String {
 /// Writes records to standard output.
 struct Print {
     is_terminal: bool,
-    /// Schemas and headers that have been shown of the table, and of which record.
+    /// Schemas and headers of the table that were shown before, and with which record.
     known: BTreeMap<String, String>,
 }
 
@@ -345,7 +345,7 @@ impl Print {
         }
     }
 
-    /// What became of a change, and why the connector would stop at it.
+    /// Shows the fate of a change, and why the connector would stop at it.
     fn played(&mut self, labels: &[&str], played: Played) {
         let count = played.records.len();
         self.outcomes(labels, played.records);
@@ -403,7 +403,7 @@ impl Print {
         self.once("value schema", outline(record.value_schema.as_deref()), label);
     }
 
-    /// A part of several lines, which is shown in full only where it is new.
+    /// A part of several lines. It is shown in full only if it is new.
     fn once(&mut self, name: &str, text: String, label: &str) {
         let text = text::clean(&text);
         let known = text.contains('\n').then(|| self.known.get(&text)).flatten();
@@ -411,7 +411,7 @@ impl Print {
             Some(known) => part(name, &format!("as of the {known}")),
             None => {
                 part(name, &text);
-                // Without what stands in brackets behind it.
+                // Without the text in brackets after it.
                 let label = label.split(" (").next().unwrap_or_default();
                 self.known.insert(text, label.to_owned());
             }
@@ -419,7 +419,7 @@ impl Print {
     }
 }
 
-/// A part of a record, with its further lines below the first.
+/// A part of a record, with further lines below the first.
 fn part(name: &str, text: &str) {
     say!("        {name:<13}{}", indented(text, 21));
 }

@@ -1,4 +1,4 @@
-//! Changes of a row through the connector's own pipeline, and what becomes of them.
+//! Sends changes of a row through the connector's own pipeline, and records their fate.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use walferry_diagnosis::Kind;
@@ -14,16 +14,16 @@ use walferry_record::{Record, SchemaRef};
 
 use crate::assemble::Pipelines;
 
-/// What became of one record of a change.
+/// The fate of one record of a change.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// It would be sent.
     Sent(Box<Shown>),
-    /// It is not sent: why, and what to do about it where that is known.
+    /// It is not sent. The reason, and a hint if there is one.
     Withheld { what: String, hint: Option<String> },
 }
 
-/// A record as the producer would get it, with the schemas that it had before it was converted.
+/// A record as the producer would get it, with its schemas before conversion.
 #[derive(Debug)]
 pub(super) struct Shown {
     pub(super) topic: String,
@@ -36,21 +36,21 @@ pub(super) struct Shown {
     pub(super) value_schema: Option<SchemaRef>,
 }
 
-/// What becomes of a message of the stream.
+/// The fate of a message of the stream.
 #[derive(Debug, Default)]
 pub(super) struct Played {
-    /// Of the beginning of its transaction.
+    /// The records at the beginning of its transaction.
     pub(super) begin: Vec<Outcome>,
-    /// Of the message itself, in the order of its records.
+    /// The records of the message itself, in order.
     pub(super) records: Vec<Outcome>,
-    /// Of the end of its transaction.
+    /// The records at the end of its transaction.
     pub(super) end: Vec<Outcome>,
     /// Why the connector would stop at it.
     pub(super) failure: Option<Failure>,
 }
 
-/// Plays changes, each through a pipeline of its own at the same place of the stream: so records differ in nothing but what the
-/// changes differ in, and one that fails is in no other's way.
+/// Sends each change through its own pipeline, at the same position of the stream. So records differ only where the changes differ, and a
+/// change that fails does not affect the others.
 pub(super) struct Stage {
     pub(super) pipelines: Pipelines,
     pub(super) lsn: Lsn,
@@ -59,7 +59,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// A change of a table, in a transaction of its own.
+    /// A change of a table, in its own transaction.
     pub(super) fn change(
         &mut self,
         catalog: &Catalog,
@@ -69,7 +69,7 @@ impl Stage {
         self.play(Some((catalog, relation)), change)
     }
 
-    /// A message that is of no table.
+    /// A message of `pg_logical_emit_message`.
     pub(super) fn message(&mut self, message: Message<'_>) -> Result<Played, Failure> {
         self.play(None, message)
     }
@@ -125,7 +125,7 @@ impl Stage {
         };
         let ended = acts();
         if let Err(failure) = ended {
-            // What became of the change's records before the one that failed.
+            // The fate of the change's records before the one that failed.
             if played.records.is_empty() {
                 played.records = scene.outcomes();
             }
@@ -135,12 +135,12 @@ impl Stage {
     }
 }
 
-/// Has the pipeline log nothing for as long as this lives: no record is really dropped or set aside, and what becomes of it is shown.
+/// Silences the pipeline's log as long as this lives: no record is really dropped or set aside, and its fate is shown.
 fn quiet() -> tracing::subscriber::DefaultGuard {
     tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default())
 }
 
-/// One pipeline, and what it has made so far.
+/// One pipeline, and its records so far.
 struct Scene {
     pipeline: Pipeline,
     batch: Batch,
@@ -179,7 +179,7 @@ impl Scene {
         Ok(self.outcomes())
     }
 
-    /// What became of the records since the last time: what the witness has seen, beside the bytes in the batch.
+    /// The fate of the records since the last call: what the witness has seen, with the bytes in the batch.
     fn outcomes(&mut self) -> Vec<Outcome> {
         let seen = std::mem::take(&mut *self.seen.lock());
         let mut records = self.batch.iter().skip(self.taken);
@@ -285,7 +285,7 @@ pub(crate) fn reason(why: Withheld<'_>) -> (String, Option<String>) {
     }
 }
 
-/// What a word of the metrics says to a reader.
+/// A reason of the metrics as a sentence for readers.
 fn left_out(reason: &'static str) -> &'static str {
     match reason {
         "table_filter" => "excluded by the lists of schemas and tables",

@@ -7,10 +7,10 @@ use serde::de::IgnoredAny;
 /// JSON that is no longer than this stays on one line.
 const SHORT: usize = 60;
 
-/// The bytes of a key, a value or a header as the reader sees them.
+/// The bytes of a key, a value or a header as readable text.
 pub(crate) fn readable(bytes: Option<&[u8]>, is_terminal: bool) -> String {
     let bytes = match bytes {
-        // JSON's null are four bytes, and no tombstone.
+        // JSON's `null` has four bytes and is no tombstone.
         None => return "(null)".to_owned(),
         Some([]) => return "(empty)".to_owned(),
         Some(bytes) => bytes,
@@ -26,7 +26,7 @@ pub(crate) fn readable(bytes: Option<&[u8]>, is_terminal: bool) -> String {
     }
 }
 
-/// Characters that no text has.
+/// Characters that readable text does not have.
 fn is_binary(c: char) -> bool {
     c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t')
 }
@@ -39,7 +39,7 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Without characters that a terminal would obey. What a row holds is not ours.
+/// The text without characters that control a terminal. A row may contain anything.
 pub(crate) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for c in text.chars() {
@@ -52,7 +52,7 @@ pub(crate) fn clean(text: &str) -> String {
     cleaned
 }
 
-/// JSON with the schema in front, as JsonConverter writes it, with `…` in the place of the schema: it is shown apart.
+/// JSON as JsonConverter writes it, with `…` in place of the schema, which is shown separately.
 fn without_schema(json: &str) -> String {
     const SCHEMA: &str = "{\"schema\":";
     let Some(rest) = json.strip_prefix(SCHEMA).filter(|rest| rest.starts_with('{')) else {
@@ -65,7 +65,7 @@ fn without_schema(json: &str) -> String {
     }
 }
 
-/// The length of the object that a text begins with.
+/// The length of the JSON object at the beginning of a text.
 fn end_of_object(json: &str) -> usize {
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
     for (at, byte) in json.bytes().enumerate() {
@@ -87,7 +87,7 @@ fn end_of_object(json: &str) -> usize {
     json.len()
 }
 
-/// The same JSON over several lines. Numbers and strings stay as they are written.
+/// The same JSON over several lines. Numbers and strings are unchanged.
 fn pretty(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
@@ -154,7 +154,7 @@ mod tests {
             (Some(b"\x00\x00\x00\x2a"), "0x0000002a"),
             (Some(b"\xff\xfe"), "0xfffe"),
             (Some("Zoë\n2".as_bytes()), "Zoë\n2"),
-            // A terminal would obey this one.
+            // This character controls a terminal.
             (Some("a\u{9b}31m".as_bytes()), "a\\u{9b}31m"),
             (Some(b"\x1b[31m"), "0x1b5b33316d"),
         ];

@@ -1,4 +1,4 @@
-//! Has one connector run with its newest configuration.
+//! Keeps one connector running with its newest configuration.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     progress,
 };
 
-/// What goes on beside the runs of a connector. It ends when this is dropped.
+/// The tasks beside the runs of a connector. They end when this is dropped.
 struct Beside(Vec<JoinHandle<()>>);
 
 impl Drop for Beside {
@@ -32,18 +32,18 @@ impl Drop for Beside {
     }
 }
 
-/// Starts a connector whenever there is a version of it, and ends it when there is another one or none.
+/// Starts a connector for each version of its configuration. Ends it when there is a newer version, or none.
 pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: watch::Receiver<Option<u64>>) {
-    // A keeper that panicked may have left it there.
+    // An earlier keeper that panicked may have left the connector there.
     let _ = herd.supervisor().remove(&name).await;
     loop {
         let version = *told.borrow_and_update();
         let started = match version {
-            // What came after it is told, too.
+            // The channel reports later versions, too.
             Some(version) => {
                 let current = herd.find(&name).filter(|connector| connector.version == version);
                 match current {
-                    // A config provider may hang. Whoever corrects or removes the connector meanwhile must not wait for it.
+                    // A config provider may hang. A request that corrects or removes the connector must not wait for it.
                     Some(connector) => tokio::select! {
                         biased;
                         changed = told.changed() => match changed {
@@ -62,20 +62,20 @@ pub(super) async fn keep(herd: Herd, slots: SlotLooks, name: String, mut told: w
         }
         if let Some(beside) = started {
             drop(beside);
-            // It is there: nobody else removes it.
+            // The connector exists, because only this keeper removes it.
             let _ = herd.supervisor().remove(&name).await;
         }
     }
 }
 
-/// Begins the runs of a connector. Returns what goes on beside them; `None` if the connector was changed or removed meanwhile.
+/// Begins the runs of a connector. Returns the tasks beside them. `None` if the connector was changed or removed meanwhile.
 async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector) -> Option<Beside> {
     let load = loader(herd, name, connector);
     let first = load.clone();
     // A config provider may wait for a file or for Kubernetes, and must not hold up the other connectors. If this look panics, the
     // first run does too, and the supervisor reports it.
     let loaded = spawn_blocking(move || first()).await.ok().and_then(Result::ok);
-    // What is wanted of it may have changed meanwhile. From here on nothing waits until the supervisor knows the connector.
+    // The wanted state may have changed meanwhile. From here on, nothing awaits until the supervisor knows the connector.
     let target = herd.find(name).filter(|now| now.version == connector.version)?.target;
     let raw_prefix = connector
         .configuration
@@ -90,7 +90,7 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
     let status = Arc::new(status);
     let mut tasks = Vec::new();
     if let Some(loaded) = loaded {
-        // Its lag counts also while it does not run.
+        // The slot's lag is shown even while the connector does not run.
         let span = error_span!("beside", connector = name);
         tasks.push(spawn_local(
             beside::tell_tables(loaded.clone()).instrument(span.clone()),
@@ -109,7 +109,7 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
         status: status.clone(),
         tell: Tell::AtOnce,
     };
-    // It reads nothing before it is resumed.
+    // A paused connector reads nothing before it is resumed.
     if target == Target::Paused {
         status.set_phase(Phase::Paused);
     }
@@ -117,7 +117,7 @@ async fn start(herd: &Herd, slots: &SlotLooks, name: &str, connector: &Connector
     Some(Beside(tasks))
 }
 
-/// Makes what a run begins with. References such as `${file:…}` of a connector of the book are resolved anew for each run, as in Connect.
+/// Prepares a run. As in Connect, each run of a connector of the book resolves references such as `${file:…}` again.
 fn loader(herd: &Herd, name: &str, connector: &Connector) -> Arc<dyn Fn() -> Result<Loaded, Failure> + Send + Sync> {
     match &connector.origin {
         Origin::File(_, loaded) => {

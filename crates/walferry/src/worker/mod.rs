@@ -1,7 +1,7 @@
-//! The worker: connectors that come from files and by the REST API, and what becomes of them.
+//! The worker: connectors from files and from the REST API, and their life.
 //!
-//! One task, the *clerk*, writes the book, so that what one request changes is there for the next. Each connector has a task of its own,
-//! its *keeper*, which has it run with the newest configuration: a connector that takes its time to end holds up nobody else.
+//! One task, the *clerk*, writes the book, so that each request sees the changes of the earlier ones. Each connector has its own task,
+//! its *keeper*, which keeps it running with the newest configuration. So a connector that ends slowly delays no other.
 
 mod keeper;
 mod offsets;
@@ -34,7 +34,7 @@ use walferry_engine::{
 
 use crate::{assemble::Offsets, beside::SlotLooks, error::Error, load::Loaded, progress::Bars};
 
-/// All connectors of the process. Clones are the same one.
+/// All connectors of the process. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Herd(Arc<Inner>);
 
@@ -50,13 +50,13 @@ pub(crate) struct Inner {
     pub(crate) share: watch::Sender<usize>,
 }
 
-/// A connector as it is known here.
+/// A connector of this worker.
 #[derive(Clone)]
 struct Connector {
     configuration: Configuration,
     target: Target,
     origin: Origin,
-    /// Changes with each configuration.
+    /// The version of the configuration.
     version: u64,
 }
 
@@ -69,7 +69,7 @@ enum Origin {
     Book,
 }
 
-/// What is to be changed, and who waits for it.
+/// A change to make, and the channel for its result.
 enum Command {
     Put(String, Configuration, Put, oneshot::Sender<Result<bool, Refused>>),
     Remove(String, oneshot::Sender<Result<(), Refused>>),
@@ -78,7 +78,7 @@ enum Command {
     AlterOffsets(offsets::Change, oneshot::Sender<Result<(), Refused>>),
 }
 
-/// Which book there is, or why there is none.
+/// The book, or the reason why there is none.
 pub(crate) type BookChoice = Result<Box<dyn Book>, String>;
 
 impl fmt::Debug for Herd {
@@ -87,7 +87,7 @@ impl fmt::Debug for Herd {
     }
 }
 
-/// What a herd begins with.
+/// What a herd needs to start.
 pub(crate) struct Beginning {
     pub(crate) worker: Worker,
     pub(crate) bootstrap_servers: String,
@@ -100,7 +100,7 @@ pub(crate) struct Beginning {
 pub(crate) struct ClerkTask(JoinHandle<()>);
 
 impl ClerkTask {
-    /// Waits until the clerk has ended, which only a bug brings about. Nothing can be changed without it, so the process has to end.
+    /// Waits until the clerk has ended, which only a bug can cause. Without a clerk nothing can be changed, so the process has to end.
     pub(crate) async fn ended(&mut self) -> Failure {
         let how = match (&mut self.0).await {
             Ok(()) => "has ended",
@@ -116,7 +116,7 @@ impl ClerkTask {
 }
 
 impl Herd {
-    /// Starts the connectors of files and of the book. To be called within local tasks, which it lives as long as.
+    /// Starts the connectors of files and of the book. It must be called within a set of local tasks, and lives as long as these.
     ///
     /// # Errors
     /// The book cannot be read, or has a connector that a file has too.
@@ -187,9 +187,9 @@ impl Herd {
         &self.0.supervisor
     }
 
-    /// Waits until the only connector has failed for good, where it comes from a file. Connectors may come and go meanwhile.
+    /// Waits until the only connector has failed for good, if it comes from a file. Connectors may come and go meanwhile.
     pub(crate) async fn failure_of_only(&self) -> Failure {
-        // It is told whenever a connector comes or goes.
+        // This channel reports each connector that comes or goes.
         let mut changes = self.0.share.subscribe();
         loop {
             changes.borrow_and_update();
@@ -207,7 +207,7 @@ impl Herd {
             };
             tokio::select! {
                 biased;
-                // The sender is ours: this never fails.
+                // `self` has the sender, so this never fails.
                 _ = changes.changed() => {}
                 failure = failure => return failure,
             }
@@ -222,7 +222,7 @@ impl Herd {
         self.lock().get(name).cloned()
     }
 
-    /// Hands a command to the clerk, and waits for what comes of it.
+    /// Passes a command to the clerk, and waits for its result.
     fn ask<T: Send + 'static>(
         &self,
         command: impl FnOnce(oneshot::Sender<Result<T, Refused>>) -> Command,
@@ -286,7 +286,7 @@ struct Clerk {
     herd: Herd,
     shelf: Result<Arc<Mutex<Box<dyn Book>>>, String>,
     slots: SlotLooks,
-    /// What the keepers are told: the version that is to run, or none.
+    /// For each keeper, the version that is to run, or none.
     keepers: BTreeMap<String, watch::Sender<Option<u64>>>,
     version: u64,
 }
@@ -298,7 +298,7 @@ impl Clerk {
             self.tell_keeper(&name, Some(0));
         }
         while let Some(command) = commands.recv().await {
-            // Whoever has asked may be gone: then nobody wants the answer.
+            // The request may have ended. Then nobody needs the answer.
             match command {
                 Command::Put(name, configuration, how, reply) => {
                     drop(reply.send(self.put(name, configuration, how).await))
@@ -412,14 +412,14 @@ impl Clerk {
         if let Some(connector) = self.herd.lock().get_mut(name) {
             connector.target = target;
         }
-        // One whose keeper is about to start it is not there yet, and starts as it is wanted.
+        // A connector that its keeper is about to start is not there yet. It starts in the wanted state.
         let _ = steer(&self.herd.0.supervisor, name, target);
         Ok(())
     }
 
-    /// The class of a connector that stands in the book and that this process does not run.
+    /// The class of a connector that is in the book but that this process does not run.
     fn class_of_other(&self, name: &str) -> Option<String> {
-        // Nobody but the clerk uses the book, and it waits for what it writes: the lock is free.
+        // Only the clerk uses the book, and it waits for each write. So the lock is free.
         let book = self.shelf.as_ref().ok()?.lock().unwrap_or_else(PoisonError::into_inner);
         book.others()
             .into_iter()
@@ -427,7 +427,7 @@ impl Clerk {
             .map(|(_, class)| class)
     }
 
-    /// Writes the book where that holds nobody up.
+    /// Writes the book. This delays no other task.
     async fn write(
         &self,
         change: impl FnOnce(&mut dyn Book) -> Result<(), Failure> + Send + 'static,
@@ -473,13 +473,13 @@ impl Clerk {
     }
 }
 
-/// A failure as an answer: all causes, each with what to do.
+/// A failure as an answer: all causes, each with its hint.
 fn refusal(failure: &Failure) -> Refused {
     let causes = failure.causes.iter().map(ToString::to_string);
     Refused::new(500, causes.collect::<Vec<_>>().join("; "))
 }
 
-/// What stands in a file is changed there.
+/// Refuses to change a connector that comes from a file: it must be changed there.
 fn from_book(name: &str, connector: &Connector) -> Result<(), Refused> {
     match &connector.origin {
         Origin::Book => Ok(()),
@@ -503,7 +503,7 @@ mod tests {
 
     use super::*;
 
-    /// A worker without connectors, and with a book that keeps none.
+    /// A worker without connectors, with a book that stores nothing.
     fn start() -> (Herd, ClerkTask) {
         let beginning = Beginning {
             worker: Worker::default(),

@@ -16,12 +16,12 @@ use walferry_record::SourcePartition;
 use super::{Clerk, Command, Herd, keeper, refusal};
 use crate::assemble::{self, Offsets};
 
-/// How long a connector that is to stop may take to end before its offset can be written.
+/// Time limit for a connector to stop before its offset is written.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Herd {
-    /// Whose offset it is.
+    /// The connector that the offset belongs to.
     async fn partition(&self, name: &str) -> Result<SourcePartition, Refused> {
         let connector = self.find(name).ok_or_else(|| Refused::not_found(name))?;
         if let super::Origin::File(_, loaded) = &connector.origin {
@@ -73,17 +73,17 @@ impl Herd {
     }
 }
 
-/// What is to be written for a connector.
+/// What to write for a connector.
 pub(super) struct Change {
     partition: SourcePartition,
-    /// Of the configuration from which the partition was read.
+    /// The version of the configuration from which the partition was read.
     version: Option<u64>,
-    /// Without any, all are taken back.
+    /// The offsets to write. `None`: remove all.
     offsets: Option<Json>,
 }
 
 impl Clerk {
-    /// Writes offsets. What somebody wants of the connector goes through the clerk, too: nobody resumes it meanwhile.
+    /// Writes offsets. Wanted states also go through the clerk, so nobody resumes the connector meanwhile.
     pub(super) async fn alter_offsets(&mut self, change: Change) -> Result<(), Refused> {
         let Change {
             partition,
@@ -108,7 +108,7 @@ impl Clerk {
     }
 }
 
-/// All partitions that the topic has for a connector.
+/// All source partitions that the topic has for a connector.
 fn show_topic(log: &OffsetLog, name: &str) -> Result<Json, Refused> {
     let found = log.of_connector(name).map_err(|failure| refusal(&failure))?;
     let entries = found.into_iter().filter_map(|(key, record)| {
@@ -119,7 +119,7 @@ fn show_topic(log: &OffsetLog, name: &str) -> Result<Json, Refused> {
     Ok(json!({ "offsets": entries.collect::<Vec<_>>() }))
 }
 
-/// Writes what is given as it is, also for partitions that are not this connector's, as Connect does; without any, takes all back.
+/// Writes the given offsets unchanged. As in Connect, this includes partitions of other connectors. Without offsets, removes all.
 fn write_topic(
     log: &OffsetLog,
     data_dir: &std::path::Path,
@@ -158,7 +158,7 @@ fn write_topic(
     forget_gap(data_dir, partition)
 }
 
-/// A gap belongs to the offset that stood before it.
+/// Forgets a gap, because it belongs to the old offset.
 fn forget_gap(data_dir: &std::path::Path, partition: &SourcePartition) -> Result<(), Refused> {
     let forgotten = walferry_offset::gap::forget(data_dir, &partition.connector);
     forgotten.map_err(|error| refusal(&error.for_good()))
@@ -179,7 +179,7 @@ fn write(data_dir: &std::path::Path, partition: SourcePartition, offsets: Option
         );
         return Err(Refused::new(400, message));
     }
-    // Of several for one partition Connect keeps the last.
+    // If there are several offsets for one partition, Connect keeps the last.
     match entries.last() {
         Some(entry) if entry["offset"].is_null() => store.remove().map(drop).map_err(unusable),
         Some(entry) => {
@@ -195,7 +195,7 @@ fn write(data_dir: &std::path::Path, partition: SourcePartition, offsets: Option
     }
 }
 
-/// A disk or a config provider may take its time.
+/// Runs work on a thread of its own, because a disk or a config provider may be slow.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refused> + Send + 'static) -> Result<T, Refused> {
     let done = spawn_blocking(work).await;
     done.unwrap_or_else(|error| {

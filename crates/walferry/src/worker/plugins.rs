@@ -4,7 +4,7 @@ use walferry_admin::herder::Plugin;
 use walferry_config::{CONNECTOR_GROUPS, Group};
 use walferry_transform::{Documented, all_predicates, all_transforms};
 
-/// All of them: the connector, transforms, predicates and converters.
+/// All classes: the connector, transforms, predicates and converters.
 pub(super) fn all() -> Vec<Plugin> {
     let connector = Plugin {
         class: "io.debezium.connector.postgresql.PostgresConnector".into(),
@@ -32,7 +32,7 @@ pub(super) fn all() -> Vec<Plugin> {
 
 fn documented(documented: Documented, kind: &'static str) -> Vec<Plugin> {
     let sides: &[&str] = if documented.sides { &["$Key", "$Value"] } else { &[""] };
-    // Declarations last as long as the program.
+    // Declarations live as long as the program.
     let group: &'static Group = Box::leak(Box::new(documented.options));
     let plugins = sides.iter().map(|side| Plugin {
         class: format!("{}{side}", documented.class),

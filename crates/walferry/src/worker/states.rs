@@ -15,11 +15,11 @@ use walferry_kafka::connect::{StateLog, Subject};
 
 use super::Herd;
 
-/// How often states are looked at.
+/// How often states are compared.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Writes every state that has changed, for ever. The topic is for others to read: what cannot be written now is written with the next
-/// look, and holds up nothing.
+/// Writes each state that has changed, for ever. Only others read the topic, so a failed write delays nothing: it is tried again in the
+/// next round.
 pub(crate) async fn tell(herd: Herd, log: StateLog, worker_id: String) {
     let log = Arc::new(log);
     let mut told: BTreeMap<Subject, Json> = BTreeMap::new();

@@ -16,7 +16,7 @@ use walferry_record::SourcePartition;
 
 /// The store of one connector.
 pub(crate) enum Store {
-    /// Its folder.
+    /// A file in the connector's folder of the data directory.
     File(FileStore),
     /// The offset topic.
     Topic(TopicStore),
@@ -26,12 +26,12 @@ pub(crate) enum Store {
 pub(crate) struct TopicStore {
     log: OffsetLog,
     partition: SourcePartition,
-    /// Where a gap is told of, and a choice is looked for. `walferry offsets skip-gap` looks there.
+    /// The folder in which a gap is reported and a person's choice is expected. `walferry offsets skip-gap` uses it.
     folder: Option<FileStore>,
 }
 
 impl TopicStore {
-    /// Nothing is read yet. The folder is no more than a help: without one, a gap is told of in the log and on the page alone.
+    /// Reads nothing yet. The folder is optional: without it, a gap is reported only in the log and on the page.
     pub(crate) fn open(log: OffsetLog, partition: SourcePartition, data_dir: &Path) -> Self {
         let folder = FileStore::open(data_dir, partition.clone());
         let folder = folder.inspect_err(|error| {
@@ -57,7 +57,7 @@ impl TopicStore {
     }
 }
 
-/// What a record of the offset topic says.
+/// The offset in a record of the offset topic.
 pub(super) fn offset(key: &str, record: &OffsetRecord) -> Result<StoredOffset, Failure> {
     with_additions(&record.value, record.additions.as_deref()).map_err(|why| {
         Failure::stop(
@@ -68,7 +68,7 @@ pub(super) fn offset(key: &str, record: &OffsetRecord) -> Result<StoredOffset, F
     })
 }
 
-/// A file with a newer offset is not passed over: what it says was delivered would be sent again, or more than that be lost.
+/// Refuses to ignore a file with a newer offset: records that it counts as delivered would be sent again, or changes would be lost.
 fn refuse_newer_file(
     partition: &SourcePartition,
     topic: Option<&StoredOffset>,
@@ -100,7 +100,7 @@ fn refuse_newer_file(
     ))
 }
 
-/// An offset as a record.
+/// Makes a record of an offset.
 pub(super) fn record(offset: &StoredOffset) -> OffsetRecord {
     OffsetRecord {
         value: serde_json::to_value(offset.connect.for_connect())
@@ -110,7 +110,7 @@ pub(super) fn record(offset: &StoredOffset) -> OffsetRecord {
     }
 }
 
-/// The least time between two records of one connector on the offset topic: brokers keep each until they compact it.
+/// The minimum time between two records of one connector in the offset topic, because brokers keep each record until they compact it.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl OffsetStore for Store {
@@ -180,7 +180,7 @@ impl Store {
         }
     }
 
-    /// The connector's folder, where it has one.
+    /// The connector's folder, if it has one.
     pub(crate) fn path(&self) -> Option<std::path::PathBuf> {
         let store = match self {
             Self::File(store) => Some(store),

@@ -1,4 +1,4 @@
-//! A worker whose state is in Connect's topics: when it may begin, and with what.
+//! A worker whose state is in Connect's topics: when it may begin, and what it begins with.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ use walferry_kafka::connect::{ConnectTopics, Leadership, OffsetLog, StateLog, To
 
 /// How long workers of Kafka Connect may take to leave their group: a little more than their session lasts.
 const CONNECT_ENDS: Duration = Duration::from_secs(20);
-/// How often is looked whether Kafka Connect was started beside this process.
+/// How often to check whether Kafka Connect was started beside this process.
 const LOOK_FOR_CONNECT: Duration = Duration::from_secs(30);
-/// Pause before Kafka is asked again.
+/// Pause before the next request to Kafka.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Everything that a worker keeps in Connect's topics.
@@ -21,9 +21,9 @@ pub(crate) struct Opened {
     pub(crate) states: StateLog,
 }
 
-/// Looks at the topics, creates those that are missing, and sees to it that no Connect worker works on them.
+/// Inspects the topics, creates the missing ones, and makes sure that no Connect worker uses them.
 pub(crate) async fn prepare(topics: &ConnectTopics) -> Result<(), Failure> {
-    // Not from the start on: Kafka may be away for a while, and so are the members of its groups.
+    // The time does not count from the start: while Kafka is unreachable, nobody can see the members of its groups.
     let mut first_seen: Option<Instant> = None;
     loop {
         let topics = topics.clone();
@@ -35,7 +35,7 @@ pub(crate) async fn prepare(topics: &ConnectTopics) -> Result<(), Failure> {
             }
         });
         match looked.await {
-            // A worker that was killed stands in its group until its session has ended.
+            // A worker that was killed stays in its group until its session has ended.
             Err(failure)
                 if failure.kind == Kind::ConnectRuns
                     && first_seen.get_or_insert_with(Instant::now).elapsed() < CONNECT_ENDS =>
@@ -73,7 +73,7 @@ pub(crate) async fn open(topics: &ConnectTopics, is_ours: fn(&str) -> bool) -> R
     Ok(opened)
 }
 
-/// What a process that waits for its turn answers to requests.
+/// The answer of a process that waits for its turn.
 pub(crate) fn why_waiting(topics: &ConnectTopics, denied: Option<&Failure>) -> String {
     let group = &topics.group;
     match denied {
@@ -101,7 +101,7 @@ pub(crate) async fn lost(mut turn: watch::Receiver<Turn>) {
     let _ = turn.wait_for(|turn| *turn == Turn::Lost).await;
 }
 
-/// Warns while workers of Kafka Connect work on the topics, too; for ever. They may have been started by mistake, and do not look for
+/// Warns, for ever, while Kafka Connect's workers use the same topics. They may have been started by mistake, and do not check for
 /// Walferry.
 pub(crate) async fn tell_of_connect(topics: ConnectTopics) {
     let mut told = false;
@@ -126,7 +126,7 @@ pub(crate) async fn tell_of_connect(topics: ConnectTopics) {
     }
 }
 
-/// Does what waits for Kafka where that holds nobody up, and again while Kafka cannot be reached.
+/// Runs blocking work on a thread where it delays nobody, and repeats it while Kafka is unreachable.
 async fn patiently<T, F, W>(mut work: F) -> Result<T, Failure>
 where
     T: Send + 'static,

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, in the words of Kafka Connect and Debezium where they have words for it.
+//! The problems of a configuration, with the texts of Kafka Connect and Debezium where they have texts for them.
 
 use tokio::task::spawn_blocking;
 use walferry_admin::herder::Validation;
@@ -10,7 +10,7 @@ use walferry_postgres::connect::{Endpoint, Purpose};
 use super::Herd;
 use crate::load::load_configuration;
 
-/// Properties that Kafka Connect itself checks, whose errors have another form than Debezium's.
+/// Properties that Kafka Connect itself checks. Their errors have another form than Debezium's.
 const OF_CONNECT: [&str; 4] = [
     "errors.tolerance",
     "config.action.reload",
@@ -18,7 +18,7 @@ const OF_CONNECT: [&str; 4] = [
     "transaction.boundary",
 ];
 
-/// Properties that have no effect here, whose values Kafka Connect checks nevertheless.
+/// Properties without effect in Walferry whose values Kafka Connect checks nevertheless.
 const CHOICES: [(&str, &[&str], &str); 2] = [
     (
         "config.action.reload",
@@ -33,7 +33,7 @@ const CHOICES: [(&str, &[&str], &str); 2] = [
 ];
 
 impl Herd {
-    /// Reads the configuration, and where nothing is wrong with it connects to Postgres, as Debezium does.
+    /// Reads the configuration. If it has no problem, connects to Postgres, as Debezium does.
     pub(super) async fn find_errors(&self, configuration: Configuration) -> Validation {
         let get = |wanted: &str| {
             configuration
@@ -42,7 +42,7 @@ impl Herd {
                 .map(|(_, text)| text.as_str())
         };
         let name = get("name").unwrap_or_default();
-        // Whoever only asks what is wrong need not have a name yet.
+        // A configuration that is only validated need not have a name.
         let shown_name = if get("name").is_none() { "unnamed" } else { name };
         let mut validation = Validation::default();
         let (herd, name_of_all, all) = (self.clone(), shown_name.to_owned(), configuration.clone());
