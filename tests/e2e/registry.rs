@@ -3,7 +3,6 @@
 use crate::outbox::Outbox;
 use crate::world::{self, World};
 use serde_json::{Map, Value, json};
-use std::time::{Duration, Instant};
 use walferry_testkit::servers::{Registry, Walferry, wait_for};
 
 /// The usual connector for all tables of a test's database, with plain changes as Avro.
@@ -370,13 +369,17 @@ fn a_registry_that_comes_back_empty_unnoticed_is_given_the_schemas_again_within_
 /// The connector may set records aside: no outage of a registry does.
 #[track_caller]
 fn start_tolerant(outbox: &Outbox, options: &[(&str, String)]) -> Walferry {
+    outbox.start_with(tolerant(outbox, options))
+}
+
+fn tolerant(outbox: &Outbox, options: &[(&str, String)]) -> Map<String, Value> {
     let options: Vec<(&str, &str)> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let mut config = config(outbox, &options);
     config.insert("errors.tolerance".to_owned(), json!("all"));
     let dead_letters = "errors.deadletterqueue.topic";
     config.insert(format!("{dead_letters}.name"), json!(outbox.topic("dead")));
     config.insert(format!("{dead_letters}.replication.factor"), json!("1"));
-    outbox.start_with(config)
+    config
 }
 
 #[track_caller]
@@ -396,10 +399,23 @@ fn registered_as(registry: &Registry, outbox: &Outbox, record: &walferry_testkit
 #[test]
 fn errors_retry_timeout_ends_the_wait_for_the_registry() {
     let (world, mut registry) = (world::shared(), Registry::start());
-    let (stops, goes_on) = (
+    let (stops, goes_on, hangs) = (
         Outbox::new(&world, "avro_gives_up"),
         Outbox::new(&world, "avro_tolerates"),
+        Outbox::new(&world, "avro_hangs"),
     );
+    // Connections are accepted by the system; nobody reads. An answer may take two minutes by the converter's own limits.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", silent.local_addr().expect("it is bound"));
+    let of_silent = [
+        ("", "io.confluent.connect.avro.AvroConverter"),
+        ("schema.registry.url", &url),
+    ];
+    let mut config_of_silent = config(&hangs, &of_silent);
+    config_of_silent.insert("errors.retry.timeout".to_owned(), json!("0"));
+    hangs.database.sql().run("create table t (id int primary key)");
+    let mut hanging = hangs.start_with(config_of_silent);
+    hangs.database.sql().run("insert into t values (1)");
     let options = confluent(&registry);
     let options: Vec<(&str, &str)> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let begin = |outbox: &Outbox, more: &[(&str, &str)]| {
@@ -443,6 +459,13 @@ fn errors_retry_timeout_ends_the_wait_for_the_registry() {
     });
     assert_eq!(tolerant.terminate(), Some(0), "{}", tolerant.output());
     assert!(!tolerant.output().contains("record set aside"), "{}", tolerant.output());
+
+    assert_eq!(hanging.wait(), Some(3), "{}", hanging.output());
+    let output = hanging.output();
+    assert!(
+        output.contains("did not arrive within errors.retry.timeout=0"),
+        "{output}"
+    );
 }
 
 #[test]
@@ -529,17 +552,24 @@ fn slow(name: &str, options: impl Fn(&Registry) -> Vec<(&'static str, String)>) 
         .expect("a URL");
     let proxy = Proxy::start(&url.1, "t-value");
     url.1 = proxy.url();
-    let mut walferry = start_tolerant(&outbox, &options);
+    let mut config = tolerant(&outbox, &options);
+    config.insert("status.update.interval.ms".to_owned(), json!("100"));
+    let mut walferry = outbox.start_with(config);
     sql.run("insert into t values (1)");
-    let begun = Instant::now();
     wait_for("the trouble to be told", || {
         assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
         walferry.get("/ready")?.body.contains("answers 500").then_some(())
     });
-    // The stream stays connected while the record waits.
-    while begun.elapsed() < Duration::from_secs(3) {
-        assert!(outbox.database.streams() > 0);
-        std::thread::sleep(Duration::from_millis(100));
+    // While the record waits, the server goes on hearing from the connector, so it does not end the connection.
+    let replied = "select r.reply_time from pg_stat_replication r join pg_replication_slots s on s.active_pid = r.pid \
+                   where s.database = current_database()";
+    for _ in 0..3 {
+        let before = sql.value(replied);
+        wait_for("a reply to the server while the record waits", || {
+            assert!(walferry.runs(), "walferry ended:\n{}", walferry.output());
+            let now = sql.value(replied);
+            (now.is_some() && now != before).then_some(())
+        });
     }
     proxy.heal();
     one_row(&outbox, &world, "t");

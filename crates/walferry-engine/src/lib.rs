@@ -15,6 +15,7 @@ pub mod path;
 pub mod position;
 pub mod published;
 pub mod source;
+mod stage;
 pub mod status;
 
 pub use delivery::{batch, progress, sink, store};

@@ -62,13 +62,19 @@ impl Client {
     /// A client. Its thread begins at once, and ends with the client.
     ///
     /// Every `period` it checks that the registry still has the schemas that it had. `longest_pause` limits the pauses before one
-    /// request is tried again.
-    pub(crate) fn new(settings: RegistrySettings, period: Duration, longest_pause: Option<Duration>) -> Self {
+    /// request is tried again, `answer_limit` limits the time of one request.
+    pub(crate) fn new(
+        settings: RegistrySettings,
+        period: Duration,
+        longest_pause: Option<Duration>,
+        answer_limit: Option<Duration>,
+    ) -> Self {
         let (requests, receiver) = mpsc::channel();
         let shared = Arc::new(Shared::default());
         let asker = Asker {
             shared: shared.clone(),
             settings,
+            answer_limit,
             http: None,
             pending: VecDeque::new(),
             failing: false,
@@ -139,6 +145,8 @@ impl Shared {
 struct Asker {
     shared: Arc<Shared>,
     settings: RegistrySettings,
+    /// How long a request may take, beside the limits of the settings.
+    answer_limit: Option<Duration>,
     /// Created when it is first needed. Tried again while a certificate cannot be read.
     http: Option<Http>,
     pending: VecDeque<Pending>,
@@ -339,7 +347,7 @@ impl Asker {
     fn http(&mut self) -> Result<&mut Http, Diagnosis> {
         let http = match self.http.take() {
             Some(http) => http,
-            None => Http::new(&self.settings)?,
+            None => Http::new(&self.settings, self.answer_limit)?,
         };
         Ok(self.http.insert(http))
     }

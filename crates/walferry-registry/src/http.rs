@@ -61,14 +61,15 @@ impl Reply {
 }
 
 impl Http {
-    /// A client.
+    /// A client. A request may take as long as the settings allow, but not longer than `limit`.
     ///
     /// # Errors
     /// When a certificate or a key cannot be used.
-    pub(crate) fn new(settings: &RegistrySettings) -> Result<Self, Diagnosis> {
+    pub(crate) fn new(settings: &RegistrySettings, limit: Option<Duration>) -> Result<Self, Diagnosis> {
+        let longest = settings.connect_timeout.saturating_add(settings.read_timeout);
         let agent = Agent::config_builder()
             .timeout_connect(Some(settings.connect_timeout))
-            .timeout_global(Some(settings.connect_timeout.saturating_add(settings.read_timeout)))
+            .timeout_global(Some(limit.map_or(longest, |limit| longest.min(limit))))
             .http_status_as_error(false)
             // Like Java's client, ignore the proxy variables of the environment.
             .proxy(None)

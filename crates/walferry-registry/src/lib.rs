@@ -22,6 +22,7 @@ pub struct Registries {
     clients: Arc<Mutex<Clients>>,
     period: Duration,
     longest_pause: Option<Duration>,
+    answer_limit: Option<Duration>,
 }
 
 type Clients = Vec<(RegistrySettings, Arc<Client>)>;
@@ -39,6 +40,7 @@ impl Registries {
             clients: Arc::default(),
             period,
             longest_pause: None,
+            answer_limit: None,
         }
     }
 
@@ -50,13 +52,25 @@ impl Registries {
         }
     }
 
+    /// With a time limit for each request. It counts only where it is shorter than the converter's own limits.
+    #[must_use]
+    pub const fn answering_within(mut self, limit: Option<Duration>) -> Self {
+        self.answer_limit = limit;
+        self
+    }
+
     /// The client of a registry. It lives as long as the process, so that the known ids survive a lost connection to Postgres.
     pub fn of(&self, settings: &RegistrySettings) -> Arc<dyn Registry> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, client)) = clients.iter().find(|(known, _)| known == settings) {
             return client.clone();
         }
-        let client = Arc::new(Client::new(settings.clone(), self.period, self.longest_pause));
+        let client = Arc::new(Client::new(
+            settings.clone(),
+            self.period,
+            self.longest_pause,
+            self.answer_limit,
+        ));
         clients.push((settings.clone(), client.clone()));
         client
     }

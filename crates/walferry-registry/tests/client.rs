@@ -410,6 +410,20 @@ fn no_answer_shows_what_was_sent_in_secret() {
     );
 }
 
+#[test]
+fn a_registry_that_accepts_a_connection_and_never_answers_is_told_of_when_the_limit_is_over() {
+    // Connections are accepted by the system; nobody reads.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let settings = RegistrySettings {
+        read_timeout: Duration::from_secs(3600),
+        ..settings(Api::Confluent, vec![url])
+    };
+    let registries = Registries::default().answering_within(Some(Duration::from_millis(200)));
+    let told = told(&*registries.of(&settings), &register());
+    assert!(told.contains("does not answer"), "{told}");
+}
+
 /// What the client tells of a request that does not succeed.
 #[track_caller]
 fn told(client: &dyn Registry, request: &Request) -> String {

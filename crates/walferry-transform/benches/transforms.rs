@@ -1,4 +1,5 @@
-//! One record through each transform: records a second, and the memory that a record takes.
+//! One record through each transform: records a second, the memory that a record takes, and with `cargo xtask bench --instructions` the
+//! instructions a record of a narrow and of a wide row.
 //!
 //! Each test run holds that a transform of names, topics or headers takes no more memory for a wide row than for a narrow one, and that
 //! a transform of fields copies the values of a row once at most.
@@ -9,10 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group};
 use walferry_config::{Options, connector::TransformPlugin};
 use walferry_record::{Decimal, Field, Header, Record, Schema, SchemaRef, Struct, Typed, Value};
 use walferry_transform::{Chain, HypertableReader, Hypertables, Outcome, Reading, TableId};
+
+mod counted;
 
 /// The record that a transform gets.
 #[derive(Clone, Copy, PartialEq)]
@@ -178,11 +181,48 @@ const CASES: &[Case] = &[
 /// Columns of a narrow table and of a wide one.
 const COLUMNS: [usize; 2] = [8, 208];
 
+fn main() {
+    let tables = COLUMNS.map(Table::new);
+    // A record alone for each kind of record, then each transform.
+    let alone = [
+        ("a row alone", Row),
+        ("an event alone", Event),
+        ("a message alone", Message),
+    ];
+    let mut names = Vec::new();
+    for columns in COLUMNS {
+        let alone = alone.iter().map(|(name, _)| (*name).to_owned());
+        let cases = alone.chain(CASES.iter().map(name));
+        names.extend(cases.map(|name| format!("{name}, {columns} columns")));
+    }
+    let is_counted = counted::run(&names, |index| {
+        let of_each = alone.len() + CASES.len();
+        let table = &tables[index / of_each];
+        let (mut chain, input) = match (index % of_each).checked_sub(alone.len()) {
+            None => (Chain::default(), alone[index % of_each].1),
+            Some(index) => (chain(CASES[index].0, CASES[index].1), CASES[index].2),
+        };
+        move || apply(&mut chain, table.record(input))
+    });
+    if !is_counted {
+        benches();
+        Criterion::default().configure_from_args().final_summary();
+    }
+}
+
+fn name((class, options, ..): &Case) -> String {
+    match options.last() {
+        Some((option, text)) => format!("{class} {option}={text}"),
+        None => (*class).to_owned(),
+    }
+}
+
 fn transforms(criterion: &mut Criterion) {
     let tables = COLUMNS.map(Table::new);
     let mut group = criterion.benchmark_group("transform");
     group.throughput(Throughput::Elements(1));
-    for (class, options, input, walk) in CASES {
+    for case in CASES {
+        let (class, options, input, walk) = case;
         let mut bytes = [0; COLUMNS.len()];
         let mut rows = [0; COLUMNS.len()];
         for (table, (bytes, row)) in tables.iter().zip(bytes.iter_mut().zip(&mut rows)) {
@@ -205,14 +245,10 @@ fn transforms(criterion: &mut Criterion) {
             grown <= most,
             "{class} takes {grown} bytes more for a wide row, and {most} are enough"
         );
-        let name = match options.last() {
-            Some((option, text)) => format!("{class} {option}={text}"),
-            None => (*class).to_owned(),
-        };
         let mut chain = chain(class, options);
         let table = &tables[0];
         apply(&mut chain, table.record(*input));
-        group.bench_function(name, |bencher| {
+        group.bench_function(name(case), |bencher| {
             bencher.iter_batched(
                 || table.record(*input),
                 |record| apply(&mut chain, record),
@@ -419,4 +455,3 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 criterion_group!(benches, transforms);
-criterion_main!(benches);

@@ -213,13 +213,7 @@ pub(crate) fn connector(
         source: Postgres::new(config, status.clone()),
         sinks,
         store,
-        pipelines: pipelines(
-            loaded,
-            &status,
-            folder,
-            Some(Registries::pausing_at_most(config.errors.retry_delay_max)),
-            from_postgres(config),
-        ),
+        pipelines: pipelines(loaded, &status, folder, Some(registries(config)), from_postgres(config)),
         status,
     })
 }
@@ -400,6 +394,23 @@ fn settings(loaded: &Loaded, sharers: watch::Receiver<usize>) -> ConnectorSettin
     }
 }
 
+/// What happens to records that cannot be sent.
+fn error_policy(config: &Connector) -> ErrorPolicy {
+    let errors = &config.errors;
+    ErrorPolicy {
+        all: errors.tolerance == Tolerance::All,
+        changes: config.events.on_processing_failure,
+        dead_letters: errors.dead_letter_topic.as_ref().map(ToString::to_string),
+        retry_timeout: errors.retry_timeout,
+        quiet: !errors.log,
+    }
+}
+
+/// The clients of schema registries, with the limits of a connector.
+fn registries(config: &Connector) -> Registries {
+    Registries::pausing_at_most(config.errors.retry_delay_max).answering_within(error_policy(config).answer_limit())
+}
+
 /// Makes the pipeline of each session. The run id, as in Debezium, is new at each start of the process.
 ///
 /// Without `registries` nothing is registered: for what only looks.
@@ -416,13 +427,7 @@ pub(crate) fn pipelines(
         env!("CARGO_PKG_VERSION"),
         &Uuid::now_v7().to_string(),
     ));
-    let tolerance = ErrorPolicy {
-        all: config.errors.tolerance == Tolerance::All,
-        changes: config.events.on_processing_failure,
-        dead_letters: config.errors.dead_letter_topic.as_ref().map(ToString::to_string),
-        retry_timeout: config.errors.retry_timeout,
-        quiet: !config.errors.log,
-    };
+    let tolerance = error_policy(config);
     let (built, heartbeat) = (loaded.built.clone(), config.heartbeat.interval);
     let has_post_processors = !config.post_processors.is_empty();
     let signals = signals(config);

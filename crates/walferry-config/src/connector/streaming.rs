@@ -171,9 +171,9 @@ properties! {
         .text("Replication factor of the dead-letter topic, if Walferry creates it. By default, or with -1, it is the broker's default.");
     const RETRY_TIMEOUT: Property<i64> = Property::new("errors.retry.timeout").default("0")
         .text("How long a record may wait for a schema registry that does not answer, in milliseconds. After that time the connector \
-               fails, or the record is set aside with `errors.tolerance=all`. With -1 it waits without a limit. If the property is not \
-               set, Walferry also waits without a limit, while Connect fails at once. Transforms and converters have no other temporary \
-               failures, and sending to Kafka is always retried.");
+               fails, or the record is set aside with `errors.tolerance=all`. The registry always has at least ten seconds for its first \
+               answer. With -1 the record waits without a limit. If the property is not set, Walferry also waits without a limit, while \
+               Connect fails at once. Transforms and converters have no other temporary failures, and sending to Kafka is always retried.");
     const RETRY_DELAY: Property<i64> = Property::new("errors.retry.delay.max.ms").default("60000")
         .text("Maximum pause before the schema registry is asked again. The pauses start at 200 ms and double. If it is not set, the \
                maximum is 10 s.");

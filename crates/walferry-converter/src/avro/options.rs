@@ -1,6 +1,6 @@
 //! The options that decide what an Avro schema looks like.
 
-use walferry_config::{Declaration, Property, Reader, properties};
+use walferry_config::{Declaration, Property, Reader, Support, properties};
 
 use super::style::Style;
 
@@ -27,6 +27,12 @@ properties! {
     pub(super) const DISCARD_TYPE_DOC: Property<bool> = Property::new("discard.type.doc.default")
         .default("false")
         .text("Takes documentation and defaults from the fields instead of from the types. Only Confluent's converter has this option.");
+    pub(super) const SERIALIZER: Property<Option<String>> = Property::new("avro.<option>")
+        .text("Options of Confluent's serializer for Java objects, such as `avro.use.logical.type.converters`.")
+        .support(Support::Accepted { why: "the converter writes no Java objects" });
+    pub(super) const READER: Property<Option<String>> = Property::new("specific.avro.<option>")
+        .text("Options of Confluent's deserializer.")
+        .support(Support::Accepted { why: "it applies only to reading, but a source only writes" });
 }
 
 /// Apicurio's copy of the class knows these.

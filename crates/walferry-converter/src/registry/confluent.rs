@@ -62,6 +62,16 @@ properties! {
         .text("OAuth client id.");
     pub(super) const CLIENT_SECRET: Property<Option<Secret>> = options::client_secret("bearer.auth.client.secret");
     pub(super) const SCOPE: Property<Option<String>> = options::scope("bearer.auth.scope");
+    pub(super) const TOKEN_MARGIN: Property<Option<String>> = Property::new("bearer.auth.cache.expiry.buffer.seconds")
+        .text("How long before its end a token is renewed.")
+        .support(Support::Accepted { why: "Walferry renews a token 30 seconds before it ends" });
+    pub(super) const CLAIM: Property<Option<String>> = Property::new("bearer.auth.<name>.claim.name")
+        .text("Name of a claim in the token.")
+        .support(Support::Accepted { why: "Walferry sends a token as it is; the registry checks its content" });
+    pub(super) const TOKEN_CLASS: Property<Option<String>> = Property::new("bearer.auth.custom.provider.class")
+        .text("Class that provides tokens.")
+        .support(Support::Refused { hint: "set bearer.auth.credentials.source to STATIC_TOKEN or OAUTHBEARER: Walferry cannot load custom \
+                                           classes" });
     pub(super) const CLUSTER: Property<Option<String>> = Property::new("bearer.auth.logical.cluster")
         .text("The registry's cluster, sent as the header `target-sr-cluster`.");
     pub(super) const POOL: Property<Option<String>> = Property::new("bearer.auth.identity.pool.id")
@@ -127,6 +137,9 @@ properties! {
     pub(super) const RANDOMIZE: Property<Option<String>> = Property::new("schema.registry.url.randomize")
         .text("Starts with a random URL.")
         .support(Support::Accepted { why: "Walferry tries the URLs in turn, starting with the one that answered last" });
+    pub(super) const HTTP_CLIENT: Property<Option<String>> = Property::new("use.apache.http.client")
+        .text("Which of its two HTTP clients the Java client uses.")
+        .support(Support::Accepted { why: "Walferry has one HTTP client" });
     pub(super) const DESERIALIZER: Property<Option<String>> = options::reading("<part>.schema.id.deserializer", "Where readers find the id.");
     pub(super) const FLATTEN: Property<Option<String>> = options::reading("flatten.singleton.unions", "How unions of one type are read.");
     pub(super) const COMPATIBILITY: Property<Option<String>> = Property::new("schema.compatibility")

@@ -15,6 +15,7 @@ use crate::{
     },
     failure::Failure,
     position::Position,
+    stage::Stage,
     status::Status,
 };
 
@@ -37,6 +38,8 @@ pub(crate) struct HeldRecord {
     /// Index of the transform at which the record continues. `None`: all transforms have run, only the bytes are
     /// missing.
     pub(crate) step: Option<usize>,
+    /// Where it waits.
+    pub(crate) stage: Stage,
     pub(crate) wait: Wait,
     /// The change of a transaction that it comes from.
     pub(crate) in_transaction: Option<TransactionPlace>,
@@ -473,6 +476,7 @@ mod tests {
             place,
             record,
             step: None,
+            stage: Stage::ValueConverter,
             wait,
             in_transaction: None,
             aside: None,

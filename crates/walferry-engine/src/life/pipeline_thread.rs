@@ -170,14 +170,17 @@ impl<K: Sink> Work<K> {
         self.sink.before_waiting(&mut || wait.is_over() || progress.is_over());
         let begun = Instant::now();
         let is_of_registry = matches!(wait.need(), Need::SchemaId { .. });
-        let limit = self.pipeline.retry_timeout().filter(|_| is_of_registry);
-        let look = limit.map_or(LOOK, |limit| LOOK.min(limit.max(LEAST_LOOK)));
+        let tolerance = self.pipeline.tolerance();
+        let look = match tolerance.retry_timeout {
+            Some(limit) if is_of_registry => LOOK.min(limit.max(LEAST_LOOK)),
+            _ => LOOK,
+        };
         while !wait.wait_for(look) {
             if progress.is_over() {
                 return Waited::InVain;
             }
             let trouble = wait.trouble();
-            if trouble.is_some() && limit.is_some_and(|limit| begun.elapsed() >= limit) {
+            if is_of_registry && tolerance.is_too_long(begun.elapsed(), trouble.is_some()) {
                 return Waited::TooLong;
             }
             // A single round trip is not worth reporting.

@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     convert::Infallible,
-    future::{Future, pending},
+    future::{Future, pending, ready},
     pin::pin,
     time::Duration,
 };
@@ -50,6 +50,8 @@ const LAG_LOOK: Duration = Duration::from_secs(1);
 struct Asks<'a> {
     receiver: &'a mut UnboundedReceiver<Asked>,
     next: VecDeque<Asked>,
+    /// A signal waits: the present chunk gives way to it if it cannot be read at once.
+    gives_way: bool,
 }
 
 impl Asks<'_> {
@@ -61,6 +63,7 @@ impl Asks<'_> {
                 None => self.receiver.recv().await?,
             };
             if asked.ask != Ask::GiveWay {
+                self.gives_way = false;
                 return Some(asked);
             }
         }
@@ -72,21 +75,46 @@ impl Asks<'_> {
         let mut end = pin!(end);
         loop {
             let asked = tokio::select! {
+                biased;
                 _ = &mut end => return Waited::Long,
+                () = ready(()), if self.gives_way => return Waited::GivesWay,
                 Some(asked) = self.receiver.recv() => asked,
             };
-            match &asked.ask {
-                Ask::GiveWay if matches!(chunk, Ask::Chunk(_)) => return Waited::GivesWay,
-                Ask::GiveWay => {}
-                ask => {
-                    let is_other = matches!(ask, Ask::Chunk(other) if Some(&*other.chunk) != chunk.chunk());
-                    self.next.push_back(asked);
-                    if is_other && matches!(chunk, Ask::Chunk(_) | Ask::Close { .. }) {
-                        return Waited::Replaced;
-                    }
-                }
+            if self.replaces(asked, chunk) {
+                return Waited::Replaced;
             }
         }
+    }
+
+    /// Waits until Kafka has everything that was sent before this chunk was requested, or until another one is requested
+    /// in its place. It does not give way meanwhile: as in Debezium, a signal that follows the one that requests a snapshot
+    /// finds its first chunk read.
+    async fn wait_for_delivery(&mut self, delivered: &mut watch::Receiver<u64>, chunk: &Asked) -> Waited {
+        loop {
+            let asked = tokio::select! {
+                biased;
+                reached = delivered.wait_for(|delivered| *delivered >= chunk.number) => match reached {
+                    Ok(_) => return Waited::Long,
+                    // The session is ending.
+                    Err(_) => return pending().await,
+                },
+                Some(asked) = self.receiver.recv() => asked,
+            };
+            if self.replaces(asked, &chunk.ask) {
+                return Waited::Replaced;
+            }
+        }
+    }
+
+    /// Takes a request that comes while this chunk waits. Returns whether it takes the chunk's place.
+    fn replaces(&mut self, asked: Asked, chunk: &Ask) -> bool {
+        if asked.ask == Ask::GiveWay {
+            self.gives_way = matches!(chunk, Ask::Chunk(_));
+            return false;
+        }
+        let is_other = matches!(&asked.ask, Ask::Chunk(other) if Some(&*other.chunk) != chunk.chunk());
+        self.next.push_back(asked);
+        is_other && matches!(chunk, Ask::Chunk(_) | Ask::Close { .. })
     }
 }
 
@@ -111,17 +139,17 @@ impl Waited {
 /// Waits until the next chunk may be read: Kafka has everything that was sent before, and the limits on rows per second
 /// and on lag allow it.
 async fn until_it_may_be_read(
-    Asked { ask, number }: &Asked,
+    asked: &Asked,
     asks: &mut Asks<'_>,
     (delivered, due): (&mut watch::Receiver<u64>, Option<Instant>),
     most: Option<u64>,
     slots: &watch::Receiver<Option<Slots>>,
 ) -> Waited {
-    // Otherwise rows of the stream would wait behind the rows of several chunks. A chunk does not give way during this
-    // short wait: as in Debezium, a signal that follows the one that requests a snapshot finds its first chunk read.
-    if delivered.wait_for(|delivered| delivered >= number).await.is_err() {
-        // The session is ending.
-        return pending().await;
+    let ask = &asked.ask;
+    // Otherwise rows of the stream would wait behind the rows of several chunks.
+    let waited = asks.wait_for_delivery(delivered, asked).await;
+    if waited != Waited::Long {
+        return waited;
     }
     if let Some(due) = due {
         let waited = asks.wait(sleep_until(due), ask).await;
@@ -176,6 +204,7 @@ pub(super) async fn serve(
     let mut asks = Asks {
         receiver,
         next: VecDeque::new(),
+        gives_way: false,
     };
     let mut due = None;
     let mut are_standbys_told = limits.lag_bytes.is_none();
@@ -271,6 +300,9 @@ async fn insist(windows: &mut impl Windows, ask: &Ask, asks: &mut Asks<'_>, stat
 
 #[cfg(test)]
 mod tests {
+    use tokio::{sync::mpsc::unbounded_channel, time::timeout};
+    use walferry_snapshot::incremental::{ChunkAsk, Collection};
+
     use super::*;
     use crate::status::Slot;
 
@@ -297,6 +329,60 @@ mod tests {
         for (slot, standby, expected) in cases {
             assert_eq!(lag_above(100, &slots(slot, standby)), expected, "{slot:?} {standby:?}");
         }
+    }
+
+    fn chunk(name: &str, number: u64) -> Asked {
+        let table = Collection {
+            id: "public.t".to_owned(),
+            condition: None,
+            surrogate: None,
+        };
+        let ask = Ask::Chunk(Box::new(ChunkAsk {
+            chunk: name.to_owned(),
+            opens: true,
+            table,
+            after: None,
+            maximum: None,
+            left_out: Vec::new(),
+            bytes: 1,
+        }));
+        Asked { ask, number }
+    }
+
+    /// A chunk waits until Kafka has what was sent before it. A signal does not take its place, but another chunk does.
+    #[tokio::test]
+    async fn a_chunk_waits_for_delivery_and_gives_way_only_afterwards() {
+        let (sender, mut receiver) = unbounded_channel();
+        let (reached, mut delivered) = watch::channel(1);
+        let mut asks = Asks {
+            receiver: &mut receiver,
+            next: VecDeque::new(),
+            gives_way: false,
+        };
+        sender.send(chunk("a", 2)).unwrap();
+        let first = asks.next().await.unwrap();
+        let ask = Ask::GiveWay;
+        sender.send(Asked { ask, number: 2 }).unwrap();
+        let early = timeout(
+            Duration::from_millis(50),
+            asks.wait_for_delivery(&mut delivered, &first),
+        );
+        assert!(early.await.is_err(), "it is not delivered");
+        reached.send_replace(2);
+        assert_eq!(asks.wait_for_delivery(&mut delivered, &first).await, Waited::Long);
+        // What is due already is read. Everything else gives way to the signal that came meanwhile.
+        assert_eq!(asks.wait(ready(()), &first.ask).await, Waited::Long);
+        assert_eq!(asks.wait(pending::<()>(), &first.ask).await, Waited::GivesWay);
+
+        for (name, number) in [("b", 3), ("c", 4)] {
+            sender.send(chunk(name, number)).unwrap();
+        }
+        let second = asks.next().await.unwrap();
+        assert_eq!(asks.wait_for_delivery(&mut delivered, &second).await, Waited::Replaced);
+        let third = asks.next().await.unwrap();
+        assert_eq!(third.ask.chunk(), Some("c"));
+        reached.send_replace(4);
+        assert_eq!(asks.wait_for_delivery(&mut delivered, &third).await, Waited::Long);
     }
 
     #[test]

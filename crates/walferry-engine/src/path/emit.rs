@@ -8,7 +8,7 @@ use walferry_config::connector::FailureHandling;
 use walferry_converter::{Converter, Encoded, Part, WrittenHeaders};
 use walferry_event::reselect::{RowAnswer, RowLookup, RowReader};
 use walferry_pgoutput::Lsn;
-use walferry_record::{Need, Record, Wait};
+use walferry_record::{Record, Wait};
 use walferry_transform::{Chain, Outcome, SetAside, TransactionPlace, Waiting};
 
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
         witness::{Withheld, Witness},
     },
     position::Position,
+    stage::Stage,
 };
 
 /// `key.converter`, `value.converter` and `header.converter`.
@@ -60,6 +61,26 @@ pub struct ErrorPolicy {
 }
 
 impl ErrorPolicy {
+    /// The shortest time that an answer of the schema registry may take.
+    const SHORTEST_ANSWER: Duration = Duration::from_secs(10);
+
+    /// How long the schema registry may take to answer one request. `None`: as long as its client allows.
+    ///
+    /// This can be longer than `errors.retry.timeout`, which limits further tries: in Connect, a request that was sent runs to its end.
+    pub fn answer_limit(&self) -> Option<Duration> {
+        self.retry_timeout.map(|limit| limit.max(Self::SHORTEST_ANSWER))
+    }
+
+    /// Whether a record has waited too long for the schema registry. `is_failing`: the registry's client has reported a problem.
+    pub(crate) fn is_too_long(&self, waited: Duration, is_failing: bool) -> bool {
+        let limit = if is_failing {
+            self.retry_timeout
+        } else {
+            self.answer_limit()
+        };
+        limit.is_some_and(|limit| waited >= limit)
+    }
+
     /// Whether a failed record is set aside, and how it is logged.
     fn aside(&self) -> Option<Log> {
         let log = if self.quiet { Log::Detail } else { Log::Failure };
@@ -72,15 +93,15 @@ fn gave_up(wait: &Wait, limit: Duration) -> Diagnosis {
     let trouble = wait.trouble();
     let why = trouble
         .as_ref()
-        .map_or_else(String::new, |trouble| format!(": {}", trouble.sentence()));
+        .map_or_else(|| "the schema registry has not answered".into(), Diagnosis::sentence);
     let what = format!(
-        "{} did not arrive within errors.retry.timeout={}{why}",
+        "{} did not arrive within errors.retry.timeout={}: {why}",
         wait.need(),
         limit.as_millis()
     );
-    let hint = trouble
-        .and_then(|trouble| trouble.hint)
-        .unwrap_or_else(|| "set `errors.retry.timeout=-1` to wait without a limit".into());
+    let hint = trouble.and_then(|trouble| trouble.hint).unwrap_or_else(|| {
+        "check the log of the schema registry, or set `errors.retry.timeout=-1` to wait without a limit".into()
+    });
     Diagnosis::error(Kind::SchemaRegistry, what).with_hint(hint)
 }
 
@@ -197,6 +218,7 @@ impl Emit {
         let waits = Waits {
             record: record.into_owned(),
             step: Some(0),
+            stage: Stage::Event,
             wait,
             aside: None,
         };
@@ -207,6 +229,7 @@ impl Emit {
         let Waits {
             record,
             step,
+            stage,
             wait,
             aside,
         } = waits;
@@ -219,6 +242,7 @@ impl Emit {
             place,
             record,
             step,
+            stage,
             wait,
             in_transaction,
             aside,
@@ -234,6 +258,7 @@ impl Emit {
             Some(wait) => Made::Waits(Waits {
                 record: record.into_owned(),
                 step: Some(0),
+                stage: Stage::Transformation,
                 wait,
                 aside: None,
             }),
@@ -274,7 +299,7 @@ impl Emit {
         mark: Checkpoint,
         out: &mut Batch,
     ) -> Made {
-        const STAGE: &str = "TRANSFORMATION";
+        const STAGE: Stage = Stage::Transformation;
         if self.chain.wants_place() {
             self.chain.at(place);
         }
@@ -301,6 +326,7 @@ impl Emit {
                 return Made::Waits(Waits {
                     record: record.into_owned(),
                     step: Some(step),
+                    stage: STAGE,
                     wait,
                     aside,
                 });
@@ -341,11 +367,12 @@ impl Emit {
                 }
                 Made::Parts(parts)
             }
-            Err(Unmade::Wait(wait)) => {
+            Err(Unmade::Wait(stage, wait)) => {
                 out.back_to(mark);
                 Made::Waits(Waits {
                     record: record.into_owned(),
                     step: None,
+                    stage,
                     wait,
                     aside,
                 })
@@ -399,6 +426,7 @@ impl Emit {
                 Made::Waits(Waits {
                     record,
                     step,
+                    stage,
                     wait,
                     aside,
                 }) => {
@@ -406,6 +434,7 @@ impl Emit {
                         place,
                         record,
                         step,
+                        stage,
                         wait: wait.clone(),
                         in_transaction,
                         aside,
@@ -420,14 +449,14 @@ impl Emit {
         Ok(None)
     }
 
-    /// How long a record waits for the schema registry. `None`: without limit.
-    pub(crate) fn retry_timeout(&self) -> Option<Duration> {
-        self.tolerance.retry_timeout
+    /// What happens to records that cannot be sent.
+    pub(crate) const fn tolerance(&self) -> &ErrorPolicy {
+        &self.tolerance
     }
 
     /// The first waiting record has waited as long as it may.
     pub(crate) fn give_up(&mut self, wait: &Wait, out: &mut Batch) -> Result<(), Failure> {
-        let Some(HeldRecord { place, .. }) = out.take_held() else {
+        let Some(HeldRecord { place, stage, .. }) = out.take_held() else {
             return Ok(());
         };
         let from = Provenance {
@@ -436,10 +465,7 @@ impl Emit {
             message: place.message,
         };
         let failed = Failed {
-            stage: match wait.need() {
-                Need::SchemaId { subject } if subject.ends_with("-key") => "KEY_CONVERTER",
-                _ => "VALUE_CONVERTER",
-            },
+            stage,
             told: gave_up(wait, self.tolerance.retry_timeout.unwrap_or_default()),
         };
         let mark = out.mark();
@@ -461,7 +487,10 @@ impl Emit {
 
     /// Puts the values that were read into the event.
     fn fill(&mut self, row: &PendingRow, record: &mut Record<'static>, table: &str) -> Result<(), Failed> {
-        let failed = |told| Failed { stage: "EVENT", told };
+        let failed = |told| Failed {
+            stage: Stage::Event,
+            told,
+        };
         let (what, hint) = match row.reading.answer() {
             Some(RowAnswer::Row(values)) => {
                 let filled = row.lookup.fill(record, values);
@@ -511,7 +540,7 @@ impl Emit {
         out: &mut Batch,
     ) -> Result<(), Failure> {
         let failed = Failed {
-            stage: "EVENT",
+            stage: Stage::Event,
             told: error.diagnosis(),
         };
         let mark = out.mark();
@@ -604,7 +633,7 @@ impl Emit {
         self.account.withheld += 1;
         self.account.set_aside += 1;
         self.counts.set_aside += 1;
-        let Failed { stage, told } = failed;
+        let (stage, told) = (failed.stage.as_str(), &failed.told);
         let at = Lsn::to_string(&from.position.lsn);
         let (what, code, hint) = (&told.text, told.code(), told.hint.as_deref());
         match log {
@@ -667,6 +696,8 @@ struct Waits {
     record: Record<'static>,
     /// Index of the transform at which it continues. `None` after the last transform.
     step: Option<usize>,
+    /// Where it waits.
+    stage: Stage,
     wait: Wait,
     /// Why it goes to the dead-letter topic, where it does.
     aside: Option<Diagnosis>,
@@ -676,7 +707,7 @@ struct Waits {
 fn dead_letter_headers(failed: &Failed, from: Provenance<'_>, out: &mut Batch) {
     let at = Lsn::to_string(&from.position.lsn);
     let headers = [
-        ("__connect.errors.stage", failed.stage),
+        ("__connect.errors.stage", failed.stage.as_str()),
         ("__connect.errors.exception.message", &*failed.told.text),
         ("walferry.table", from.table),
         ("walferry.lsn", &at),
@@ -690,14 +721,13 @@ fn dead_letter_headers(failed: &Failed, from: Provenance<'_>, out: &mut Batch) {
 /// Why a record was not encoded.
 enum Unmade {
     /// The record is valid, but something that it needs is not available yet.
-    Wait(Wait),
+    Wait(Stage, Wait),
     Failed(Failed),
 }
 
 /// Why a record failed.
 struct Failed {
-    /// Connect's name of the stage.
-    stage: &'static str,
+    stage: Stage,
     told: Diagnosis,
 }
 
@@ -710,7 +740,7 @@ impl Converters {
             let start = out.bytes.len();
             let part = Part::Header(&header.name);
             let encoded = self.header.encode(topic, part, &header.value, &mut out.bytes);
-            let (value, _) = written(encoded, "HEADER_CONVERTER", start..out.bytes.len())?;
+            let (value, _) = written(encoded, Stage::HeaderConverter, start..out.bytes.len())?;
             out.header(name, value);
         }
         let mut encode = |converter: &mut dyn Converter, stage, part, typed| {
@@ -727,8 +757,8 @@ impl Converters {
             }
             Ok(range)
         };
-        let key = encode(&mut *self.key, "KEY_CONVERTER", Part::Key, &record.key)?;
-        let value = encode(&mut *self.value, "VALUE_CONVERTER", Part::Value, &record.value)?;
+        let key = encode(&mut *self.key, Stage::KeyConverter, Part::Key, &record.key)?;
+        let value = encode(&mut *self.value, Stage::ValueConverter, Part::Value, &record.value)?;
         let (partition, timestamp_ms) = (record.partition, record.timestamp_ms);
         Ok(Parts {
             topic: out.text(topic),
@@ -744,7 +774,7 @@ impl Converters {
 /// The range that a converter has written (`None` for null), and whether it adds headers to the record.
 fn written(
     encoded: Result<Encoded, walferry_converter::Error>,
-    stage: &'static str,
+    stage: Stage,
     range: Range<usize>,
 ) -> Result<(Option<Range<usize>>, bool), Unmade> {
     match encoded {
@@ -752,7 +782,7 @@ fn written(
         Ok(Encoded::Bytes) => Ok((Some(range), false)),
         Ok(Encoded::BytesWithHeaders) => Ok((Some(range), true)),
         Err(error) => Err(match error.wait() {
-            Some(wait) => Unmade::Wait(wait.clone()),
+            Some(wait) => Unmade::Wait(stage, wait.clone()),
             None => Unmade::Failed(Failed {
                 stage,
                 told: error.diagnosis(),
@@ -763,7 +793,124 @@ fn written(
 
 #[cfg(test)]
 mod tests {
+    use walferry_config::Options;
+    use walferry_converter::{
+        Role, converter,
+        registry::{self, Registry, Unasked},
+    };
+    use walferry_record::{Field, Need, Schema, Struct, Typed, Value};
+
     use super::*;
+    use crate::store::StoredOffset;
+
+    /// A registry that never answers.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Registry for Silent {
+        fn ids(&self, request: &registry::Request) -> registry::Answer {
+            let subject = request.subject.to_string();
+            registry::Answer::Wait(Wait::new(Need::SchemaId { subject }))
+        }
+
+        fn generation(&self) -> u64 {
+            0
+        }
+    }
+
+    /// With this strategy, the subject does not say whether it is of keys or of values.
+    #[test]
+    fn a_record_that_has_waited_too_long_is_set_aside_with_the_stage_in_which_it_waited() {
+        const STRATEGY: &str = "io.confluent.kafka.serializers.subject.RecordNameStrategy";
+        for (waits, strategy, expected) in [
+            (Role::Key, "key.subject.name.strategy", "KEY_CONVERTER"),
+            (Role::Value, "value.subject.name.strategy", "VALUE_CONVERTER"),
+        ] {
+            let avro = |role| {
+                let mut options = Options::default();
+                options.set("schema.registry.url", "http://registry");
+                options.set(strategy, STRATEGY);
+                let class = match role {
+                    Role::Header => "SimpleHeaderConverter",
+                    _ => "io.confluent.connect.avro.AvroConverter",
+                };
+                let mut made = converter(class, role, &options).0.expect("it is known");
+                made.attach(&mut |_| match role == waits {
+                    true => Arc::new(Silent) as Arc<dyn Registry>,
+                    false => Arc::new(Unasked),
+                });
+                made
+            };
+            let converters = Converters {
+                key: avro(Role::Key),
+                value: avro(Role::Value),
+                header: avro(Role::Header),
+            };
+            let tolerance = ErrorPolicy {
+                all: true,
+                dead_letters: Some("dead".to_owned()),
+                retry_timeout: Some(Duration::ZERO),
+                ..ErrorPolicy::default()
+            };
+            let cursor = Cursor::after(&StoredOffset::default());
+            let mut emit = Emit::new(cursor, Chain::default(), converters, tolerance);
+            let part = |name: &str| {
+                let fields = vec![Field::new("id", Schema::int32().build())];
+                let schema = Schema::structure(fields).named(name.to_owned()).build();
+                Typed::new(
+                    schema.clone(),
+                    Value::Struct(Struct::new(schema, vec![Value::Int32(1)])),
+                )
+            };
+            let record = Record {
+                topic: "orders".into(),
+                partition: None,
+                timestamp_ms: None,
+                key: part("app.Id"),
+                value: part("app.Order"),
+                headers: Vec::new(),
+            };
+            let from = Provenance {
+                table: "public.orders",
+                position: Position::default(),
+                message: "INSERT",
+            };
+            let mut batch = Batch::default();
+            assert!(emit.send(record, from, &mut batch).is_ok());
+            let Ok(Some(wait)) = emit.finish(&mut batch) else {
+                panic!("{expected}: the record waits");
+            };
+            assert!(emit.give_up(&wait, &mut batch).is_ok());
+            let text = String::from_utf8_lossy(&batch.bytes).into_owned();
+            assert!(text.contains(&format!("__connect.errors.stage{expected}")), "{text}");
+            assert!(text.contains("did not arrive within errors.retry.timeout=0"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_under_way_may_take_longer_than_errors_retry_timeout_but_not_for_ever() {
+        let of = |ms| ErrorPolicy {
+            retry_timeout: Some(Duration::from_millis(ms)),
+            ..ErrorPolicy::default()
+        };
+        let cases = [
+            // The registry has failed: no further try begins.
+            (of(0), 0, true, true),
+            (of(400), 399, true, false),
+            (of(400), 400, true, true),
+            // It has not answered yet.
+            (of(0), 9_999, false, false),
+            (of(0), 10_000, false, true),
+            (of(30_000), 29_999, false, false),
+            (of(30_000), 30_000, false, true),
+            (ErrorPolicy::default(), 1_000_000, true, false),
+            (ErrorPolicy::default(), 1_000_000, false, false),
+        ];
+        for (tolerance, waited, is_failing, expected) in cases {
+            let is_too_long = tolerance.is_too_long(Duration::from_millis(waited), is_failing);
+            assert_eq!(is_too_long, expected, "{tolerance:?} {waited} {is_failing}");
+        }
+    }
 
     #[test]
     fn an_error_says_what_the_record_is_also_where_it_comes_from_no_table() {

@@ -351,9 +351,9 @@ impl Pipeline {
         self.emit.finish(out)
     }
 
-    /// How long a record may wait for the schema registry (`errors.retry.timeout`). `None`: without limit.
-    pub fn retry_timeout(&self) -> Option<Duration> {
-        self.emit.retry_timeout()
+    /// What happens to records that cannot be sent.
+    pub const fn tolerance(&self) -> &ErrorPolicy {
+        self.emit.tolerance()
     }
 
     /// The first waiting record of a batch has waited too long. Sets it aside, if that is allowed.
