@@ -738,10 +738,9 @@ impl Pace {
         }
     }
 
-    /// Maximum number of rows of a page: what is sent in two seconds, so that a crash repeats little.
+    /// Maximum number of rows of a page: what is sent in a second, so that a crash repeats little.
     fn page(&self) -> u32 {
-        self.rate
-            .map_or(MOST_ROWS, |rate| rate.get().saturating_mul(2).clamp(1, MOST_ROWS))
+        self.rate.map_or(MOST_ROWS, |rate| rate.get().min(MOST_ROWS))
     }
 
     fn piece(&self) -> usize {
@@ -798,8 +797,8 @@ mod tests {
         let pace = |rate| Pace::new(NonZeroU32::new(rate));
         let sizes = |rate| (pace(rate).page(), pace(rate).piece());
         assert_eq!(sizes(0), (MOST_ROWS, PIECE_ROWS));
-        assert_eq!(sizes(1), (2, 1));
-        assert_eq!(sizes(100), (200, 10));
+        assert_eq!(sizes(1), (1, 1));
+        assert_eq!(sizes(100), (100, 10));
         assert_eq!(sizes(1_000_000), (MOST_ROWS, 100_000));
     }
 }
